@@ -1,0 +1,18 @@
+//! Kernels, and the feature maps that approximate them.
+//!
+//! A [`Kernel`] sees two blocks of points. A [`FeatureMap`] turns rows into features `phi` with
+//! `phi(x)·phi(x') ≈ k(x, x')`, row by row, so that whatever is learned on features never needs the n x n matrix.
+//!
+//! # Layouts
+//! Points are row-major (`n x d`, a row is contiguous), as they come from storage. Kernel blocks and features are
+//! column-major (`b x m`, a column is contiguous): the triangular solve and the Gram product both run fastest so.
+
+mod error;
+pub mod kernel;
+pub mod map;
+mod real;
+
+pub use error::{Error, Result};
+pub use kernel::Kernel;
+pub use map::FeatureMap;
+pub use real::Real;

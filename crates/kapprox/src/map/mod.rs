@@ -1,0 +1,19 @@
+//! Feature maps: rows in, features out.
+
+use crate::Real;
+use faer::{MatMut, MatRef};
+use kstore::{Footprint, Workers};
+use std::fmt::Debug;
+
+/// `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends on row i of the input only.
+pub trait FeatureMap<T: Real>: Debug + Send + Sync {
+    /// Number of input features d and of outputs p.
+    fn dims(&self) -> (usize, usize);
+    /// `out` (b x p, column-major) = the features of `x` (b x d, row-major). Strips of rows go to the workers.
+    fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers);
+    /// `out[i] = k(x_i, x_i)` of the kernel that is approximated, for the certificate; `None` where the map is no
+    /// projection (random features), so that a trace error would say nothing.
+    fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()>;
+    /// Bytes the map holds, and scratch per row of a tile beside its output.
+    fn footprint(&self) -> Footprint;
+}

@@ -1,0 +1,1 @@
+//! The kmill command: kernel machines on tables larger than memory

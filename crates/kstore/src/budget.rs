@@ -1,0 +1,219 @@
+//! Memory: what each consumer needs, what there is, and the plan that compares them before work starts.
+
+use crate::{Error, Result};
+
+/// Bytes a consumer needs: `fixed`, and `per_row` for each row of a tile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Bytes whatever the tile.
+    pub fixed: usize,
+    /// Bytes for each row of the tile.
+    pub per_row: usize,
+}
+
+impl Footprint {
+    /// Bytes at `rows` rows.
+    pub fn at(self, rows: usize) -> usize {
+        self.fixed.saturating_add(self.per_row.saturating_mul(rows))
+    }
+}
+
+impl std::ops::Add for Footprint {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { fixed: self.fixed.saturating_add(other.fixed), per_row: self.per_row.saturating_add(other.per_row) }
+    }
+}
+
+/// One line of a [`Plan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// What the bytes are for, in the words of the report.
+    pub name: String,
+    /// How many.
+    pub bytes: usize,
+    /// Which option makes them fewer, as the end of a sentence: "lower --rank".
+    pub remedy: &'static str,
+}
+
+/// The terms of a stage that live at the same time, against a budget.
+///
+/// ```
+/// use kstore::Plan;
+/// let plan = Plan::new("ridge at rank 1000", 1 << 20).term("Gram matrix", 8_000_000, "lower --rank");
+/// let refused = plan.check().unwrap_err().to_string();
+/// assert!(refused.contains("Gram matrix") && refused.contains("lower --rank"), "{refused}");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What is planned.
+    pub what: String,
+    /// Bytes allowed.
+    pub budget: usize,
+    /// Everything resident at the same time.
+    pub terms: Vec<Term>,
+}
+
+impl Plan {
+    /// An empty plan.
+    pub fn new(what: impl Into<String>, budget: usize) -> Self {
+        Self { what: what.into(), budget, terms: Vec::new() }
+    }
+
+    /// Adds a term.
+    #[must_use]
+    pub fn term(mut self, name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
+        self.terms.push(Term { name: name.into(), bytes, remedy });
+        self
+    }
+
+    /// Sum of all terms.
+    pub fn bytes(&self) -> usize {
+        self.terms.iter().fold(0, |sum, term| sum.saturating_add(term.bytes))
+    }
+
+    /// The plan itself if it fits, else [`Error::OverBudget`] with the largest term.
+    pub fn check(self) -> Result<Self> {
+        let needed = self.bytes();
+        if needed <= self.budget {
+            return Ok(self);
+        }
+        let Some(largest) = self.terms.iter().max_by_key(|term| term.bytes) else { return Ok(self) };
+        Err(Error::OverBudget {
+            what: self.what.clone(),
+            needed,
+            budget: self.budget,
+            largest: largest.name.clone(),
+            largest_bytes: largest.bytes,
+            remedy: format!("{} or raise --memory to {}", largest.remedy, bytes_up(needed)),
+        })
+    }
+}
+
+/// `1536` as `1.5 KiB`: three significant digits, binary units.
+pub fn bytes(n: usize) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (n as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = if unit == 0 || value >= 100.0 { 0 } else { 1 };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// The next whole MiB, as the option takes it.
+fn bytes_up(n: usize) -> String {
+    format!("{}MiB", n.div_ceil(1 << 20))
+}
+
+/// Parses `512MiB`, `2GiB`, `800MB`, `1.5g`, or plain bytes.
+///
+/// ```
+/// assert_eq!(kstore::budget::parse_bytes("1.5GiB").unwrap(), 3 << 29);
+/// assert!(kstore::budget::parse_bytes("much").is_err());
+/// ```
+pub fn parse_bytes(text: &str) -> Result<usize> {
+    let syntax = || Error::Syntax {
+        what: "size",
+        text: text.to_string(),
+        expected: "a number and a unit, such as 512MiB or 2GiB".to_string(),
+    };
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
+    let value: f64 = trimmed[..split].parse().map_err(|_| syntax())?;
+    let unit = match trimmed[split..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1024.0 * 1024.0,
+        "g" | "gib" => 1024f64.powi(3),
+        "t" | "tib" => 1024f64.powi(4),
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return Err(syntax()),
+    };
+    Ok((value * unit) as usize)
+}
+
+/// Bytes of memory this process may use: the machine's, or its control group's where that is smaller.
+/// `None` where the operating system does not tell.
+pub fn available() -> Option<usize> {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
+    });
+    match (machine, cgroup_limit()) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The tightest memory limit on the way up this process's control group (version 2, then version 1).
+fn cgroup_limit() -> Option<usize> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mut limit = None;
+    let mut tighten = |file: std::path::PathBuf| {
+        let value = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<usize>().ok());
+        // version 1 writes a number near 2^63 for "no limit"
+        if let Some(value) = value.filter(|value| *value < 1 << 60) {
+            limit = Some(limit.map_or(value, |known: usize| known.min(value)));
+        }
+    };
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            c if c.split(',').any(|c| c == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        for up in std::path::Path::new(path).ancestors() {
+            tighten(std::path::Path::new(root).join(up.strip_prefix("/").unwrap_or(up)).join(file));
+        }
+    }
+    limit
+}
+
+/// Highest resident memory of this process so far, in bytes: everything the operating system counts, mapped pages
+/// included. `None` where it does not tell.
+pub fn peak_rss() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_and_print() {
+        assert_eq!(parse_bytes("512MiB").unwrap(), 512 << 20);
+        assert_eq!(parse_bytes(" 2 g").unwrap(), 2 << 30);
+        assert_eq!(parse_bytes("800MB").unwrap(), 800_000_000);
+        assert_eq!(bytes(512 << 20), "512 MiB");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        for wrong in ["", "MiB", "12 parsecs", "1..2g"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_plan_names_its_largest_term() {
+        let plan = Plan::new("x", 100).term("small", 30, "lower a").term("large", 80, "lower b");
+        assert_eq!(plan.bytes(), 110);
+        let error = plan.check().unwrap_err();
+        assert!(matches!(&error, Error::OverBudget { largest, needed: 110, .. } if largest == "large"), "{error}");
+        assert!(Plan::new("x", 100).term("small", 100, "").check().is_ok());
+    }
+
+    #[test]
+    fn this_process_has_a_peak_and_a_limit() {
+        if cfg!(target_os = "linux") {
+            assert!(peak_rss().unwrap() > 1 << 20);
+            assert!(available().unwrap() > peak_rss().unwrap());
+        }
+    }
+}

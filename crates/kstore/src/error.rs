@@ -1,0 +1,153 @@
+//! What can go wrong with data, disk and memory, each with its place and its remedy.
+
+use std::path::PathBuf;
+
+/// Result of every fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error about data, disk or memory. The text is one sentence a person can act on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No file is there, or a glob matched none.
+    #[error("no such file: {path}{hint}", path = path.display())]
+    NotFound {
+        /// The path or pattern as it was given.
+        path: PathBuf,
+        /// What might have been meant, starting with "; ", or nothing.
+        hint: String,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {path}: {source}{hint}", path = path.display(), hint = io_hint(source))]
+    Io {
+        /// What was attempted: "read", "write", "create".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's word.
+        source: std::io::Error,
+    },
+    /// The file is not of the format it was opened as, or is damaged.
+    #[error("{path} cannot be read as {format}: {detail}", path = path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// "Parquet", ".npy", …
+        format: &'static str,
+        /// What was expected and what was found.
+        detail: String,
+    },
+    /// No reader or writer for this kind of file.
+    #[error("{path}: unknown kind of file; kmill reads {known}", path = path.display())]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+        /// Extensions that are known.
+        known: &'static str,
+    },
+    /// Two files of one table have different columns.
+    #[error("{second} does not continue {first}: {difference}; files of one table need the same columns and types", first = first.display(), second = second.display())]
+    SchemaMismatch {
+        /// First file of the table.
+        first: PathBuf,
+        /// The file that differs.
+        second: PathBuf,
+        /// The first difference.
+        difference: String,
+    },
+    /// A column name or pattern that matches nothing.
+    #[error("{path} has no column {name:?}{hint}", path = path.display())]
+    NoSuchColumn {
+        /// First file of the table.
+        path: PathBuf,
+        /// The name or pattern as given.
+        name: String,
+        /// "; did you mean …?" or the columns there are.
+        hint: String,
+    },
+    /// A column that holds no numbers where numbers are needed.
+    #[error("column {column:?} of {path} holds {got}, but {expected}", path = path.display())]
+    WrongType {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: String,
+        /// The type that was found.
+        got: String,
+        /// What is needed and what to do.
+        expected: String,
+    },
+    /// A missing, NaN or infinite value.
+    #[error("{path}: row {row}, column {column:?} is {value}; clean the data or choose --missing drop or --missing mean", path = path.display())]
+    BadValue {
+        /// The file.
+        path: PathBuf,
+        /// Row within that file, from 0.
+        row: u64,
+        /// The column.
+        column: String,
+        /// "NaN", "null", "infinite", or a number that does not fit.
+        value: String,
+    },
+    /// A text that could not be parsed.
+    #[error("cannot understand {what} {text:?}: {expected}")]
+    Syntax {
+        /// The option, such as "--where".
+        what: &'static str,
+        /// What was given.
+        text: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// Nothing to work on.
+    #[error("{what}: {why}")]
+    Empty {
+        /// The table.
+        what: String,
+        /// Why it has no rows.
+        why: String,
+    },
+    /// The plan does not fit the budget.
+    #[error("{what} needs {needed}, the budget is {budget} (--memory): the largest part is {largest} with {largest_bytes}; {remedy}",
+        needed = crate::budget::bytes(*needed), budget = crate::budget::bytes(*budget), largest_bytes = crate::budget::bytes(*largest_bytes))]
+    OverBudget {
+        /// What was planned.
+        what: String,
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes allowed.
+        budget: usize,
+        /// Name of the largest term.
+        largest: String,
+        /// Its bytes.
+        largest_bytes: usize,
+        /// Which option to lower, or what to raise the budget to.
+        remedy: String,
+    },
+    /// The run was asked to stop.
+    #[error("interrupted: nothing was written")]
+    Interrupted,
+    /// A thread of a pass ended without a result: a bug.
+    #[error("a worker thread panicked; this is a bug in kmill, please report it")]
+    Worker,
+}
+
+impl Error {
+    /// Wraps an operating-system error with what was attempted on which file.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| match source.kind() {
+            std::io::ErrorKind::NotFound if action == "read" => Self::NotFound { path, hint: String::new() },
+            _ => Self::Io { action, path, source },
+        }
+    }
+}
+
+/// The remedy for the operating-system errors that have one.
+fn io_hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => "; free some space or write to another disk (nothing was left behind)",
+        std::io::ErrorKind::PermissionDenied => "; check the file's permissions",
+        _ => "",
+    }
+}

@@ -1,0 +1,43 @@
+//! The element types rows are stored in.
+
+use std::fmt::{Debug, Display};
+
+/// `f32` or `f64`: the one type parameter that travels through the workspace.
+///
+/// Rows, kernel blocks and features are kept in `T`; whatever is summed over blocks is `f64`.
+pub trait Real: Copy + Debug + Display + Default + PartialOrd + Send + Sync + 'static {
+    /// `"f32"` or `"f64"`, as in `--precision`.
+    const NAME: &'static str;
+    /// Distance from 1 to the next larger number, as `f64`.
+    const EPSILON: f64;
+    /// The nearest `T` to `value`.
+    fn from_f64(value: f64) -> Self;
+    /// The same number in `f64`, exactly.
+    fn to_f64(self) -> f64;
+}
+
+impl Real for f32 {
+    const NAME: &'static str = "f32";
+    const EPSILON: f64 = f32::EPSILON as f64;
+    #[inline(always)]
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Real for f64 {
+    const NAME: &'static str = "f64";
+    const EPSILON: f64 = f64::EPSILON;
+    #[inline(always)]
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self
+    }
+}

@@ -1,0 +1,159 @@
+//! The seam between storage and learning: blocks of rows, and the sources they come from.
+
+use crate::{Footprint, Real, Result};
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A class label or a group name, kept as it was in the file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub enum Label {
+    /// A boolean column.
+    Bool(bool),
+    /// An integer column, or a float column that holds whole numbers.
+    Int(i64),
+    /// A text column.
+    Text(Arc<str>),
+}
+
+impl std::fmt::Display for Label {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bool(v) => write!(f, "{v}"),
+            Self::Int(v) => write!(f, "{v}"),
+            Self::Text(v) => f.write_str(v),
+        }
+    }
+}
+
+/// A label column of a block: `labels[codes[i]]` is the label of row i.
+///
+/// While labels are being discovered the dictionary is the cursor's own and grows; once the source was given a
+/// dictionary the codes refer to it, and [`Coded::UNKNOWN`] marks labels it does not hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Coded<'a> {
+    /// One code per row of the block.
+    pub codes: &'a [u32],
+    /// The dictionary.
+    pub labels: &'a [Label],
+}
+
+impl Coded<'_> {
+    /// The code of a label that is not in the dictionary.
+    pub const UNKNOWN: u32 = u32::MAX;
+}
+
+/// Some rows of a table, in stored order.
+#[derive(Clone, Copy, Debug)]
+pub struct RowBlock<'a, T> {
+    /// Stored row number of each row: position over the sorted files, before any selection.
+    pub rows: &'a [u64],
+    /// Features, `rows.len()` x `d`, row-major, scaled if the source was given a scaler.
+    pub x: &'a [T],
+    /// Number of features.
+    pub d: usize,
+    /// Numeric targets, `rows.len()` x `t`, row-major; empty where there are none.
+    pub y: &'a [f64],
+    /// Number of numeric targets.
+    pub t: usize,
+    /// The class column, where the target is a label.
+    pub classes: Option<Coded<'a>>,
+    /// The fold column, where folds come from one.
+    pub groups: Option<Coded<'a>>,
+}
+
+impl<T> RowBlock<'_, T> {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+    /// True for a block without rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// Reusable storage behind a [`RowBlock`]; a cursor fills it up to `capacity` rows.
+#[derive(Clone, Debug, Default)]
+pub struct RowBuf<T> {
+    /// Most rows a cursor may put here: the tile.
+    pub capacity: usize,
+    /// Stored row numbers.
+    pub rows: Vec<u64>,
+    /// Features, row-major.
+    pub x: Vec<T>,
+    /// Numeric targets, row-major.
+    pub y: Vec<f64>,
+    /// Codes of the class column.
+    pub classes: Vec<u32>,
+    /// Codes of the fold column.
+    pub groups: Vec<u32>,
+    /// Dictionary of the class column, as far as the cursor knows it.
+    pub class_labels: Option<Arc<Vec<Label>>>,
+    /// Dictionary of the fold column, as far as the cursor knows it.
+    pub group_labels: Option<Arc<Vec<Label>>>,
+}
+
+impl<T: Real> RowBuf<T> {
+    /// An empty buffer for tiles of `capacity` rows.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, ..Self::default() }
+    }
+    /// Forgets the rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.x.clear();
+        self.y.clear();
+        self.classes.clear();
+        self.groups.clear();
+    }
+    /// The rows as a block.
+    pub fn block(&self, shape: &TableShape) -> RowBlock<'_, T> {
+        RowBlock {
+            rows: &self.rows,
+            x: &self.x,
+            d: shape.features,
+            y: &self.y,
+            t: shape.targets,
+            classes: self.class_labels.as_ref().map(|l| Coded { codes: &self.classes, labels: l }),
+            groups: self.group_labels.as_ref().map(|l| Coded { codes: &self.groups, labels: l }),
+        }
+    }
+}
+
+/// Size of a table as a source gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableShape {
+    /// Stored rows: the row numbers run from 0 to here. Selected rows may be fewer.
+    pub stored: u64,
+    /// Features per row, d.
+    pub features: usize,
+    /// Numeric targets per row, t.
+    pub targets: usize,
+}
+
+/// A table that can be read from any stored row on, by several cursors at once.
+pub trait RowSource<T: Real>: Debug + Send + Sync {
+    /// Stored rows, features and targets.
+    fn shape(&self) -> TableShape;
+    /// The stored rows that can be selected: a part of `0..shape().stored`. Segments outside are never opened.
+    fn range(&self) -> Range<u64> {
+        0..self.shape().stored
+    }
+    /// A cursor over the selected rows among the stored rows `segment`.
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>>;
+    /// Bytes per open cursor, `per_row` for each row of the tile.
+    fn footprint(&self) -> Footprint;
+    /// Bytes read from storage so far, over all cursors.
+    fn bytes_read(&self) -> u64 {
+        0
+    }
+}
+
+/// A place in a table.
+pub trait RowCursor<T: Real> {
+    /// Fills `buf` with the next rows: exactly `buf.capacity` of them, or fewer at the end of the segment.
+    /// Returns false when there was none left.
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool>;
+}
