@@ -23,6 +23,7 @@ pub(crate) fn install() {
     // cannot fail but by a second call; without a handler the signal ends the process as usual
     let _ = ctrlc::set_handler(|| {
         if SIGNALS.fetch_add(1, Ordering::Relaxed) > 0 {
+            kstore::remove_temporaries();
             std::process::exit(1);
         }
     });

@@ -16,12 +16,14 @@ pub mod generators;
 pub mod inspect;
 pub mod interrupt;
 pub mod output;
+pub mod passes;
 pub mod pipeline;
 pub mod plan;
 pub mod predict;
 pub mod progress;
 pub mod report;
 pub mod table;
+pub mod writer;
 
 pub use error::{Error, Result};
 

@@ -19,6 +19,16 @@ pub enum Missing {
     Mean,
 }
 
+impl From<Missing> for kstore::Missing {
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Error => Self::Error,
+            Missing::Drop => Self::Drop,
+            Missing::Mean => Self::Mean,
+        }
+    }
+}
+
 /// Files, and which of their rows.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]

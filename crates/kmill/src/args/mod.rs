@@ -172,7 +172,7 @@ pub struct InspectArgs {
 #[command(after_help = "Examples:\n  \
     kmill generate friedman1 --rows 1e6 -o friedman1.parquet\n  \
     kmill generate smile --rows 10000 --precision f64 -o smile.npy\n\n\
-    Row i depends on the seed and on i only. Columns are x0.. and y; an .npy table puts y beside it, in OUT.y.npy.")]
+    Row i depends on the seed and on i only. Columns are x0.. and y; an .npy table puts y beside it, in OUT.y.npy (smile.npy, smile.y.npy).")]
 pub struct GenerateArgs {
     /// What to generate
     #[arg(value_name = "NAME", value_parser = generator_names())]
@@ -192,8 +192,8 @@ pub struct GenerateArgs {
     /// Standard deviation of the noise, for friedman1 (1), moons (0.1) and blobs (1)
     #[arg(long, value_name = "SD", allow_negative_numbers = true)]
     pub noise: Option<f64>,
-    /// Type of the features
-    #[arg(long, value_enum, default_value_t)]
+    /// Type of the features: f32 or f64
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TYPE")]
     pub precision: learn::Precision,
     /// Neither progress nor stage times on stderr
     #[arg(short, long)]
@@ -203,8 +203,8 @@ pub struct GenerateArgs {
 /// Options of `kmill convert`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    kmill convert table.parquet --target y -o table.npy      (targets beside it, in table.npy.y.npy)\n  \
-    kmill convert table.npy --target table.npy.y.npy -o back.parquet")]
+    kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
+    kmill convert table.npy --target table.y.npy -o back.parquet")]
 pub struct ConvertArgs {
     /// The table.
     #[command(flatten)]
@@ -212,9 +212,9 @@ pub struct ConvertArgs {
     /// Where the table goes: .parquet or .npy
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Type of the features
-    #[arg(long, value_enum, default_value_t)]
-    pub precision: learn::Precision,
+    /// Type of the features [default: f32 where it holds every value exactly, else f64]
+    #[arg(long, value_enum, value_name = "f32|f64", hide_possible_values = true)]
+    pub precision: Option<learn::Precision>,
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,

@@ -1,0 +1,2 @@
+//! stub
+pub(crate) fn main(_args: &crate::args::DemoArgs) -> crate::Result<()> { Ok(()) }

@@ -1,0 +1,2 @@
+//! stub
+pub(crate) fn main(_args: &crate::args::EvaluateArgs) -> crate::Result<()> { Ok(()) }
