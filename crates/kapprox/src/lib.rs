@@ -13,6 +13,6 @@ pub mod map;
 mod real;
 
 pub use error::{Error, Result};
-pub use kernel::Kernel;
+pub use kernel::{AnyKernel, Kernel, Spec};
 pub use map::FeatureMap;
 pub use real::Real;
