@@ -7,6 +7,7 @@ use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs, Solver};
 use crate::report::FitReport;
 use crate::{Error, Result, output, pipeline};
+use kapprox::Spec;
 use ksolve::FoldSpec;
 use kstore::condition::Condition;
 use std::ops::Range;
@@ -47,7 +48,7 @@ pub struct FitOptions {
     /// Scaling of the features.
     pub scale: Scale,
     /// Kernel expression; `sigma=median` still open.
-    pub kernel: String,
+    pub kernel: Spec,
     /// Feature map.
     pub map: Map,
     /// Number of landmarks to choose: the largest rank, or the cap of the tolerance.
@@ -132,7 +133,7 @@ impl FitOptions {
             "candidates": self.candidates.to_string(),
             "folds": self.folds.to_string(),
             "intercept": self.intercept,
-            "kernel": self.kernel,
+            "kernel": self.kernel.to_string(),
             "lambdas": self.lambdas,
             "landmarks": self.landmarks,
             "map": self.map,
@@ -224,7 +225,7 @@ mod tests {
     fn defaults_are_those_of_the_contract() {
         let o = options("").unwrap();
         assert_eq!((o.rank, o.ranks.len(), o.lambdas.len(), o.folds), (1000, 1, 13, FoldSpec::Hash(5)));
-        assert_eq!((o.kernel.as_str(), o.candidates), ("gaussian(sigma=median)", Candidates::Rows(50_000)));
+        assert_eq!((o.kernel.to_string().as_str(), o.candidates), ("gaussian(sigma=median)", Candidates::Rows(50_000)));
         assert_eq!((o.scale, o.intercept, o.precision, o.seed), (Scale::Standard, Intercept::Free, Precision::F32, 0));
         assert_eq!(o.rows, 0..u64::MAX);
     }

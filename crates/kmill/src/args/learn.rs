@@ -2,6 +2,7 @@
 
 use super::parse::{self, Candidates};
 use clap::{Args, ValueEnum};
+use kapprox::Spec;
 use ksolve::FoldSpec;
 
 /// What the target is.
@@ -96,7 +97,7 @@ pub struct LearnArgs {
     /// Kernel: gaussian, laplacian, matern, polynomial, linear, and sums of them; sigma=median takes the median
     /// distance of a sample
     #[arg(long, value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
-    pub kernel: String,
+    pub kernel: Spec,
     /// How rows become features: nystrom
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "MAP")]
     pub map: Map,

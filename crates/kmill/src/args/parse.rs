@@ -1,5 +1,6 @@
 //! From the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
+use kapprox::Spec;
 use ksolve::FoldSpec;
 use kstore::condition::Condition;
 use serde::{Deserialize, Serialize};
@@ -103,9 +104,9 @@ pub fn ranks(text: &str) -> Result<String, String> {
     ksolve::grid::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
-/// `--kernel`: the expression itself, if it is one.
-pub fn kernel(text: &str) -> Result<String, String> {
-    Ok(text.to_string())
+/// `--kernel`. The message points at the character that cannot be right.
+pub fn kernel(text: &str) -> Result<Spec, String> {
+    Spec::parse(text).map_err(|error| error.to_string())
 }
 
 /// `--folds`.
