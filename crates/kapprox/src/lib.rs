@@ -14,7 +14,7 @@ pub mod map;
 mod real;
 
 pub use error::{Error, Result};
-pub use kernel::Kernel;
+pub use kernel::{AnyKernel, Kernel, Spec};
 pub use landmark::{LandmarkSet, Landmarks};
 pub use map::{FeatureMap, Nystrom};
 pub use real::Real;

@@ -1,4 +1,41 @@
 //! Positive-definite kernels.
+//!
+//! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`, read by [`Spec::parse`] and made into
+//! code by [`Spec::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a [`Profile`] and a
+//! line there.
+//!
+//! ```
+//! use faer::{Mat, MatRef};
+//! use kapprox::{Real, kernel::Spec};
+//!
+//! let kernel = f64::kernel(Spec::parse("gaussian(sigma=2)")?.build()?);
+//! let points = [0.0, 0.0, 3.0, 4.0];
+//! let x = MatRef::from_row_major_slice(&points, 2, 2);
+//! let mut out = Mat::zeros(2, 1);
+//! kernel.block(x, x.subrows(0, 1), out.as_mut());
+//! assert_eq!(out[(0, 0)], 1.0);
+//! assert!((out[(1, 0)] - (-25.0f64 / 8.0).exp()).abs() < 1e-15);
+//! # Ok::<(), kapprox::Error>(())
+//! ```
+
+mod algebra;
+mod direct;
+mod inner;
+mod median;
+mod parse;
+mod points;
+mod radial;
+mod registry;
+mod spec;
+
+pub mod gaussian;
+pub mod laplacian;
+pub mod linear;
+pub mod matern;
+pub mod polynomial;
+
+pub use registry::{Family, Metric, Parameter, Range, Value, registry};
+pub use spec::Spec;
 
 use crate::Real;
 use faer::{MatMut, MatRef};
@@ -8,13 +45,51 @@ use std::fmt::Debug;
 ///
 /// Implementations are sequential: whoever calls cuts the work into strips and gives them to threads, so that the
 /// bits of a block do not depend on how many there are.
+///
+/// Finite points give finite values, never NaN: what would be larger than the largest number saturates there.
 pub trait Kernel<T: Real>: Debug + Send + Sync {
     /// The kernel as an expression that parses back to it: `gaussian(sigma=1.5)`.
     fn spec(&self) -> String;
     /// `out[i, j] = k(x_i, z_j)`.
     ///
-    /// `x` is b x d and `z` is m x d, both row-major (column stride 1); `out` is b x m, column-major (row stride 1).
+    /// `x` is b x d and `z` is m x d, both row-major (column stride 1); `out` is b x m, column-major (row stride 1,
+    /// any column stride: `out` may be a strip of a taller block). Other strides are right but slow. Costs about
+    /// 2 b m d flops; holds a few hundred kilobytes of scratch and a copy of 256 rows of `x`.
+    ///
+    /// # Panics
+    /// If the three shapes do not agree.
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>);
-    /// `out[i] = k(x_i, x_i)`, in `f64`: the certificate sums it over all rows.
+    /// `out[i] = k(x_i, x_i)`, in `f64`: the certificate sums it over all rows. Costs at most b d flops.
+    ///
+    /// # Panics
+    /// If `out` is not as long as `x` has rows.
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]);
+}
+
+/// A kernel whose element type is chosen later, with [`Real::kernel`].
+pub trait AnyKernel: Kernel<f32> + Kernel<f64> {}
+
+impl<K: Kernel<f32> + Kernel<f64>> AnyKernel for K {}
+
+/// The scalar function that makes a kernel of a distance or an inner product.
+///
+/// This is all a new kernel has to supply: the engines bring the blocks. The argument is
+/// * the squared distance in units of the length scale, (‖x−z‖₂/σ)², with [`radial::l2`];
+/// * the distance in units of the length scale, ‖x−z‖₁/σ, with [`direct::l1`];
+/// * the inner product x·z, with [`inner::product`].
+pub(crate) trait Profile: Debug + Send + Sync + 'static {
+    /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
+    /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy;
+}
+
+/// Panics unless x is b x d, z is m x d and out is b x m.
+#[track_caller]
+pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'_, T>) {
+    assert_eq!(x.ncols(), z.ncols(), "x has {} features, z has {}", x.ncols(), z.ncols());
+    assert_eq!(
+        (out.nrows(), out.ncols()),
+        (x.nrows(), z.nrows()),
+        "out must have a row for each x and a column for each z"
+    );
 }

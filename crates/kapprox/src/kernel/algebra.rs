@@ -1,0 +1,133 @@
+//! Sums, products and non-negative multiples of kernels, which are kernels again (Aronszajn, *Theory of Reproducing
+//! Kernels*, 1950, sections 6 and 8).
+//!
+//! The first operand writes the block; each further one a panel of it at a time, so that no second block is needed.
+
+use super::points::{fill_column, row};
+use super::{AnyKernel, Kernel, check_shapes};
+use crate::Real;
+use faer::prelude::*;
+use faer::{Mat, MatMut, MatRef};
+use std::sync::Arc;
+
+/// A panel of the second operand: 1,024 x 128 numbers, at most 1 MiB.
+const PANEL_ROWS: usize = 1024;
+const PANEL_COLUMNS: usize = 128;
+
+/// How operands combine, entry by entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Sum,
+    Product,
+}
+
+impl Operation {
+    /// The combination, kept finite.
+    #[inline(always)]
+    fn apply<T: Real>(self, a: T, b: T) -> T {
+        match self {
+            Self::Sum => (a + b).saturate(),
+            Self::Product => (a * b).saturate(),
+        }
+    }
+}
+
+/// Σ k_i or Π k_i, entry by entry.
+#[derive(Debug)]
+pub(super) struct Combined {
+    pub(super) text: String,
+    pub(super) operation: Operation,
+    pub(super) first: Arc<dyn AnyKernel>,
+    pub(super) others: Vec<Arc<dyn AnyKernel>>,
+}
+
+impl<T: Real> Kernel<T> for Combined {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        check_shapes(x, z, &out);
+        T::kernel(self.first.clone()).block(x, z, out.rb_mut());
+        let mut panel = Mat::zeros(PANEL_ROWS.min(x.nrows()), PANEL_COLUMNS.min(z.nrows()));
+        for other in &self.others {
+            let other = T::kernel(other.clone());
+            for i in (0..x.nrows()).step_by(PANEL_ROWS) {
+                let rows = PANEL_ROWS.min(x.nrows() - i);
+                for j in (0..z.nrows()).step_by(PANEL_COLUMNS) {
+                    let columns = PANEL_COLUMNS.min(z.nrows() - j);
+                    let mut panel = panel.as_mut().submatrix_mut(0, 0, rows, columns);
+                    other.block(x.subrows(i, rows), z.subrows(j, columns), panel.rb_mut());
+                    combine(self.operation, out.rb_mut().submatrix_mut(i, j, rows, columns), panel.rb());
+                }
+            }
+        }
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        T::kernel(self.first.clone()).diag(x, out);
+        let mut more = vec![0.0; out.len()];
+        for other in &self.others {
+            T::kernel(other.clone()).diag(x, &mut more);
+            for (out, &more) in out.iter_mut().zip(&more) {
+                *out = self.operation.apply(*out, more);
+            }
+        }
+    }
+}
+
+/// `out = operation(out, panel)`.
+fn combine<T: Real>(operation: Operation, out: MatMut<'_, T>, panel: MatRef<'_, T>) {
+    let mut spare = Vec::new();
+    let mut panel_spare = Vec::new();
+    for (out, panel) in out.col_iter_mut().zip(panel.col_iter()) {
+        let panel = row(panel.as_mat().transpose(), 0, &mut panel_spare);
+        fill_column(out, &mut spare, |out| {
+            pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    for (out, &panel) in out.iter_mut().zip(panel) {
+                        *out = operation.apply(*out, panel);
+                    }
+                },
+            );
+        });
+    }
+}
+
+/// `factor` · k.
+#[derive(Debug)]
+pub(super) struct Scaled {
+    pub(super) text: String,
+    pub(super) factor: f64,
+    pub(super) kernel: Arc<dyn AnyKernel>,
+}
+
+impl<T: Real> Kernel<T> for Scaled {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        T::kernel(self.kernel.clone()).block(x, z, out.rb_mut());
+        let factor = T::from_f64(self.factor).saturate();
+        let mut spare = Vec::new();
+        for column in out.col_iter_mut() {
+            fill_column(column, &mut spare, |column| {
+                pulp::Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        for value in column {
+                            *value = (*value * factor).saturate();
+                        }
+                    },
+                );
+            });
+        }
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        T::kernel(self.kernel.clone()).diag(x, out);
+        out.iter_mut().for_each(|value| *value = (*value * self.factor).saturate());
+    }
+}

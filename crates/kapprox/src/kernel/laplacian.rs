@@ -1,0 +1,36 @@
+//! The Laplacian kernel, exp(−‖x − z‖₁ / σ).
+//!
+//! Positive definite for every σ > 0: a product of exponential kernels of the single features (Rahimi, Recht, *Random
+//! Features for Large-Scale Kernel Machines*, 2007). For the exponential of the Euclidean distance see
+//! [`matern`](super::matern) with nu = 0.5.
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("laplacian(sigma=2)").is_ok());
+//! ```
+
+use super::Profile;
+use super::direct::l1;
+use super::registry::{Family, Metric, SIGMA};
+use crate::Real;
+
+/// `laplacian(sigma=median)`.
+pub(super) const FAMILY: Family = Family {
+    name: "laplacian",
+    formula: "exp(-|x-z|_1 / sigma)",
+    parameters: &[SIGMA],
+    metric: Some(Metric::L1),
+    positive_definite: true,
+    example: "laplacian(sigma=4)",
+    build: |text, values| l1(text, values[0], Laplacian),
+};
+
+#[derive(Debug)]
+struct Laplacian;
+
+impl Profile for Laplacian {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        #[inline(always)]
+        |distance: T| (T::ZERO - distance).exponential()
+    }
+}

@@ -1,0 +1,32 @@
+//! The linear kernel, x·z.
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("gaussian(sigma=3) + 0.5*linear()").is_ok());
+//! ```
+
+use super::Profile;
+use super::inner::product;
+use super::registry::Family;
+use crate::Real;
+
+/// `linear()`.
+pub(super) const FAMILY: Family = Family {
+    name: "linear",
+    formula: "x.z",
+    parameters: &[],
+    metric: None,
+    positive_definite: true,
+    example: "linear()",
+    build: |text, _| product(text, Linear),
+};
+
+#[derive(Debug)]
+struct Linear;
+
+impl Profile for Linear {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        #[inline(always)]
+        |product: T| product
+    }
+}

@@ -1,0 +1,85 @@
+//! Matérn kernels of smoothness ν = 1/2, 3/2 and 5/2, in r = ‖x − z‖₂ / σ.
+//!
+//! | nu | k |
+//! |---|---|
+//! | 0.5 | exp(−r) |
+//! | 1.5 | (1 + √3 r) exp(−√3 r) |
+//! | 2.5 | (1 + √5 r + 5r²/3) exp(−√5 r) |
+//!
+//! Positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, section
+//! 4.2.1; these are its equations 4.17 with length scale σ).
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("matern(nu=1.5, sigma=2)").is_ok());
+//! assert!(Spec::parse("matern(nu=2)").is_err());
+//! ```
+
+use super::Profile;
+use super::radial::{AtZero, l2};
+use super::registry::{Family, Metric, Parameter, Range, SIGMA, Value};
+use crate::Real;
+
+/// `matern(nu=1.5, sigma=median)`.
+pub(super) const FAMILY: Family = Family {
+    name: "matern",
+    formula: "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
+    parameters: &[
+        Parameter {
+            name: "nu",
+            default: Value::Number(1.5),
+            range: Range::OneOf(&[0.5, 1.5, 2.5]),
+            reason: "other values need Bessel functions",
+        },
+        SIGMA,
+    ],
+    metric: Some(Metric::L2),
+    positive_definite: true,
+    example: "matern(nu=1.5, sigma=2)",
+    build: |text, values| match values[0] {
+        0.5 => l2(text, values[1], AtZero::Cusp, Half),
+        1.5 => l2(text, values[1], AtZero::Smooth, ThreeHalves),
+        _ => l2(text, values[1], AtZero::Smooth, FiveHalves),
+    },
+};
+
+/// exp(−this) is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
+const FAR: f64 = 1000.0;
+
+#[derive(Debug)]
+struct Half;
+
+impl Profile for Half {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        #[inline(always)]
+        |squared: T| (T::ZERO - squared.root()).exponential()
+    }
+}
+
+#[derive(Debug)]
+struct ThreeHalves;
+
+impl Profile for ThreeHalves {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        let (three, far) = (T::from_f64(3.0), T::from_f64(FAR));
+        #[inline(always)]
+        move |squared: T| {
+            let a = (squared * three).root().smaller(far);
+            (T::ONE + a) * (T::ZERO - a).exponential()
+        }
+    }
+}
+
+#[derive(Debug)]
+struct FiveHalves;
+
+impl Profile for FiveHalves {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        let (five, third, far) = (T::from_f64(5.0), T::from_f64(1.0 / 3.0), T::from_f64(FAR));
+        #[inline(always)]
+        move |squared: T| {
+            let b = (squared * five).root().smaller(far);
+            (b * third).mul_plus(b, T::ONE + b) * (T::ZERO - b).exponential()
+        }
+    }
+}

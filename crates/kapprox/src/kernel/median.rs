@@ -1,0 +1,111 @@
+//! The median heuristic: the median distance between points as a length scale.
+//!
+//! (Garreau, Jitkrittum, Kanagawa, *Large sample analysis of the median heuristic*, arXiv 1707.07269, 2017.)
+
+use super::Metric;
+use super::points::row;
+use crate::{Error, Result};
+use faer::MatRef;
+
+/// Most points whose pairs are looked at: half a million distances, 4 MB.
+const MOST_POINTS: usize = 1000;
+
+/// The median distance over all pairs of rows (of 1,000 evenly spaced rows, if there are more).
+///
+/// If the median is 0 (duplicates), the median of the distances that are not 0; if there are none, 1. An even number of
+/// distances has the mean of the middle two as its median. Costs n² d / 2 operations.
+pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Metric) -> Result<f64> {
+    let n = sample.nrows().min(MOST_POINTS);
+    let (mut spare, mut points) = (Vec::new(), Vec::with_capacity(n));
+    for i in 0..n {
+        points.push(row(sample, i * sample.nrows() / n, &mut spare).to_vec());
+    }
+    let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
+    for (i, x) in points.iter().enumerate() {
+        distances.extend(points[..i].iter().map(|z| distance(x, z, metric)));
+    }
+    if distances.iter().any(|distance| !distance.is_finite()) {
+        return Err(Error::NotFinite {
+            what: "a distance between two rows of the sample for sigma=median".into(),
+            remedy: "look for infinite or huge values, scale the features, or give sigma as a number".into(),
+        });
+    }
+    let median = middle(&mut distances);
+    if median > 0.0 {
+        return Ok(median);
+    }
+    distances.retain(|&distance| distance > 0.0);
+    Ok(if distances.is_empty() { 1.0 } else { middle(&mut distances) })
+}
+
+fn distance(x: &[f64], z: &[f64], metric: Metric) -> f64 {
+    let differences = x.iter().zip(z).map(|(x, z)| (x - z).abs());
+    match metric {
+        Metric::L1 => differences.sum(),
+        // scaled, so that squares neither overflow nor vanish
+        Metric::L2 => {
+            let largest = differences.clone().fold(0.0, f64::max);
+            if largest == 0.0 || !largest.is_finite() {
+                return largest;
+            }
+            largest * differences.map(|d| (d / largest).powi(2)).sum::<f64>().sqrt()
+        }
+    }
+}
+
+/// The median, 0 of nothing; reorders.
+fn middle(values: &mut [f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let (half, odd) = (values.len() / 2, values.len() % 2 == 1);
+    let (below, &mut upper, _) = values.select_nth_unstable_by(half, f64::total_cmp);
+    if odd {
+        return upper;
+    }
+    let lower = below.iter().copied().fold(0.0, f64::max);
+    lower + (upper - lower) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(points: &[f64], d: usize, metric: Metric) -> Result<f64> {
+        median_distance(MatRef::from_row_major_slice(points, points.len() / d, d), metric)
+    }
+
+    #[test]
+    fn medians() {
+        // distances 1, 3, 6, 2, 5, 3
+        assert_eq!(of(&[0.0, 1.0, 3.0, 6.0], 1, Metric::L2).unwrap(), 3.0);
+        assert_eq!(of(&[0.0, 0.0, 3.0, 4.0], 2, Metric::L2).unwrap(), 5.0);
+        assert_eq!(of(&[0.0, 0.0, 3.0, 4.0], 2, Metric::L1).unwrap(), 7.0);
+        // distances 2, 2, 4, 2, 2, … : an even count whose middle two differ
+        assert_eq!(of(&[0.0, 1.0, 10.0, 100.0], 1, Metric::L1).unwrap(), (10.0 + 90.0) / 2.0);
+    }
+
+    #[test]
+    fn duplicates_are_passed_over_when_they_are_most() {
+        assert_eq!(of(&[0.0, 0.0, 0.0, 0.0, 0.0, 7.0], 1, Metric::L2).unwrap(), 7.0);
+        assert_eq!(of(&[5.0; 9], 1, Metric::L2).unwrap(), 1.0);
+        assert_eq!(of(&[5.0], 1, Metric::L1).unwrap(), 1.0);
+        assert_eq!(of(&[], 1, Metric::L1).unwrap(), 1.0);
+    }
+
+    #[test]
+    fn extremes() {
+        assert_eq!(of(&[0.0, 3e300], 1, Metric::L2).unwrap(), 3e300);
+        assert_eq!(of(&[0.0, 3e-300], 1, Metric::L2).unwrap(), 3e-300);
+        let error = of(&[-f64::MAX, f64::MAX], 1, Metric::L2).unwrap_err();
+        assert!(error.to_string().contains("sigma=median"), "{error}");
+    }
+
+    #[test]
+    fn a_large_sample_is_thinned_evenly() {
+        let points: Vec<f64> = (0..5000).map(f64::from).collect();
+        let median = of(&points, 1, Metric::L1).unwrap();
+        // the median of |u − v| for uniform u, v is 1 − 1/√2 of the range
+        assert!((median / 5000.0 - (1.0 - 0.5f64.sqrt())).abs() < 2e-3, "{median}");
+    }
+}

@@ -1,0 +1,64 @@
+//! The polynomial kernel, (γ x·z + c₀)^degree.
+//!
+//! Positive definite for γ > 0, c₀ ≥ 0 and a whole degree ≥ 1: its expansion in powers of x·z has no negative
+//! coefficient (Schölkopf, Smola, *Learning with Kernels*, 2002, proposition 13.2).
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert_eq!(Spec::parse("polynomial()")?.to_string(), "polynomial(degree=3, gamma=1, c0=1)");
+//! # Ok::<(), kapprox::Error>(())
+//! ```
+
+use super::Profile;
+use super::inner::product;
+use super::registry::{Family, Parameter, Range, Value};
+use crate::Real;
+
+/// `polynomial(degree=3, gamma=1, c0=1)`.
+pub(super) const FAMILY: Family = Family {
+    name: "polynomial",
+    formula: "(gamma x.z + c0)^degree",
+    parameters: &[
+        Parameter {
+            name: "degree",
+            default: Value::Number(3.0),
+            range: Range::Whole { from: 1, to: MOST },
+            reason: "a positive-definite power is a whole one, and higher ones overflow",
+        },
+        Parameter {
+            name: "gamma",
+            default: Value::Number(1.0),
+            range: Range::Positive,
+            reason: "a negative factor breaks positive definiteness, and 0 leaves a constant",
+        },
+        Parameter {
+            name: "c0",
+            default: Value::Number(1.0),
+            range: Range::NotNegative,
+            reason: "a negative constant breaks positive definiteness",
+        },
+    ],
+    metric: None,
+    positive_definite: true,
+    example: "polynomial(degree=3, gamma=0.5, c0=1)",
+    build: |text, values| product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] }),
+};
+
+/// [`Real::power`] goes up to here.
+const MOST: u32 = 31;
+
+#[derive(Debug)]
+struct Polynomial {
+    degree: u32,
+    gamma: f64,
+    c0: f64,
+}
+
+impl Profile for Polynomial {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        let degree = self.degree;
+        let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
+        #[inline(always)]
+        move |product: T| product.mul_plus(gamma, c0).power(degree)
+    }
+}

@@ -1,0 +1,115 @@
+//! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
+
+use super::{AnyKernel, gaussian, laplacian, linear, matern, polynomial};
+use std::fmt;
+use std::sync::Arc;
+
+/// Every kernel, in the order in which help lists them.
+pub fn registry() -> &'static [Family] {
+    const FAMILIES: &[Family] =
+        &[gaussian::FAMILY, laplacian::FAMILY, matern::FAMILY, polynomial::FAMILY, linear::FAMILY];
+    FAMILIES
+}
+
+/// What the parser, help and the laws need to know about a kernel.
+#[derive(Debug)]
+pub struct Family {
+    /// The name in expressions.
+    pub name: &'static str,
+    /// The definition, in plain characters.
+    pub formula: &'static str,
+    /// The parameters, in the order in which expressions are printed.
+    pub parameters: &'static [Parameter],
+    /// The distance that the median heuristic takes; `None` where there is no length scale.
+    pub metric: Option<Metric>,
+    /// Whether k is positive definite for every allowed parameter.
+    pub positive_definite: bool,
+    /// An expression with everything given.
+    pub example: &'static str,
+    /// The kernel `text` with the parameters' values, in their order and in range.
+    pub(crate) build: fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>,
+}
+
+/// A distance between points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Σ |x − z|.
+    L1,
+    /// √Σ (x − z)².
+    L2,
+}
+
+/// A named number of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parameter {
+    /// The name in expressions.
+    pub name: &'static str,
+    /// What is taken when the expression does not say.
+    pub default: Value,
+    /// Which numbers are allowed.
+    pub range: Range,
+    /// Why no others.
+    pub reason: &'static str,
+}
+
+/// A parameter as written: a number, or the word `median`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// A finite number.
+    Number(f64),
+    /// The median distance between the points of a sample.
+    Median,
+}
+
+/// The numbers a parameter may be. All are finite.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Range {
+    /// Above 0.
+    Positive,
+    /// 0 or above.
+    NotNegative,
+    /// A whole number between the two, which are allowed themselves.
+    Whole {
+        /// The smallest.
+        from: u32,
+        /// The largest.
+        to: u32,
+    },
+    /// One of a few.
+    OneOf(&'static [f64]),
+}
+
+impl Range {
+    /// Whether `value` is allowed.
+    pub fn contains(self, value: f64) -> bool {
+        value.is_finite()
+            && match self {
+                Self::Positive => value > 0.0,
+                Self::NotNegative => value >= 0.0,
+                Self::Whole { from, to } => value.fract() == 0.0 && (f64::from(from)..=f64::from(to)).contains(&value),
+                Self::OneOf(values) => values.contains(&value),
+            }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Positive => write!(f, "> 0"),
+            Self::NotNegative => write!(f, ">= 0"),
+            Self::Whole { from, to } => write!(f, "a whole number from {from} to {to}"),
+            Self::OneOf(values) => {
+                let values: Vec<_> = values.iter().map(f64::to_string).collect();
+                write!(f, "one of {}", values.join(", "))
+            }
+        }
+    }
+}
+
+/// The length scale of most kernels.
+pub(super) const SIGMA: Parameter = Parameter {
+    name: "sigma",
+    default: Value::Median,
+    range: Range::Positive,
+    reason: "it is a length that distances are divided by",
+};
