@@ -1,1 +1,20 @@
-//! Learning on feature blocks: ridge regression and the rank x lambda x fold surface
+//! Learning on feature blocks: ridge regression and its rank x lambda x fold surface, scores, and the model file.
+
+pub mod certificate;
+mod error;
+pub mod folds;
+pub mod gram;
+pub mod grid;
+pub mod ridge;
+mod strips;
+pub mod surface;
+mod system;
+pub mod task;
+
+pub use certificate::{Certificate, CertificateState};
+pub use error::{Error, Result};
+pub use folds::{FoldSpec, Folds};
+pub use gram::{FoldGram, GramScratch, GramState};
+pub use ridge::{Fit, Head, Intercept, RidgeOptions, fit};
+pub use surface::{Cell, FoldCoefficients, Surface};
+pub use task::Classes;

@@ -1,0 +1,244 @@
+//! The certificate: how much of the kernel the features miss, measured on every row.
+
+use crate::strips::for_each_strip;
+use faer::MatRef;
+use kapprox::Real;
+use kstore::{Merge, Workers};
+
+/// Rows whose residuals are held at once: 2 KiB of residuals stay in L1 while the columns of phi go by.
+const STRIP: usize = 256;
+
+/// Independent partial sums, so that the additions of a column vectorise; the width of AVX-512 in f64.
+const LANES: usize = 8;
+
+/// Relative error of the approximation in trace norm, measured on all rows of the pass.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Certificate {
+    /// Σ max(r_i, 0) / tr K with r_i = k(x_i, x_i) − ‖φ(x_i)‖²: the error of the approximation.
+    pub trace_error: f64,
+    /// Σ max(−r_i, 0) / tr K: zero in exact arithmetic, so all of it is rounding.
+    pub overshoot: f64,
+    /// Below this number a `trace_error` is rounding: ε_T·√(r + 1) + `overshoot` at rank r.
+    ///
+    /// A residual is k(x, x) minus r squares, each with a relative rounding error of about ε_T; as independent errors
+    /// they add up to ε_T·√r·k(x, x) at most. What the landmarks' condition number amplifies beyond that hits both
+    /// signs alike, and its negative side is measured: it is the overshoot.
+    pub floor: f64,
+}
+
+/// Sums of positive and negative residual diagonals at every rank, over the rows so far.
+///
+/// With nested features the residual at rank j is r_i − φ_i1² − … − φ_ij², so one sweep over the columns of phi gives
+/// the certificate of every rank. *Cost*: 5 flops per entry of phi. *Bytes*: 16·p.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CertificateState {
+    /// Rows.
+    pub rows: u64,
+    /// tr K = Σ k(x_i, x_i).
+    pub trace: f64,
+    /// Σ max(r_i, 0) at ranks 1, …, p.
+    pub positive: Vec<f64>,
+    /// Σ max(−r_i, 0) at ranks 1, …, p.
+    pub negative: Vec<f64>,
+    /// Largest residual at rank p: a lower bound on the spectral norm of K − K̂. Zero before any row.
+    pub max_residual: f64,
+    epsilon: f64,
+}
+
+impl CertificateState {
+    /// The state of no rows, for p features.
+    pub fn new(p: usize) -> Self {
+        Self {
+            rows: 0,
+            trace: 0.0,
+            positive: vec![0.0; p],
+            negative: vec![0.0; p],
+            max_residual: 0.0,
+            epsilon: f64::EPSILON,
+        }
+    }
+
+    /// Bytes of a state with p features.
+    pub fn bytes(p: usize) -> usize {
+        16 * p
+    }
+
+    /// Bytes of the partial sums of an update with b rows.
+    pub fn scratch_bytes(p: usize, b: usize) -> usize {
+        8 * b.div_ceil(STRIP) * (2 * p + 1)
+    }
+
+    /// Takes in b rows: `phi` is b x p with contiguous columns, `diag[i]` = k(x_i, x_i).
+    ///
+    /// Strips of a fixed number of rows go to the workers and are added in order, whatever the number of threads.
+    /// A residual that is not a number makes the sums not a number: it is never hidden.
+    pub fn update<T: Real>(&mut self, phi: MatRef<'_, T>, diag: &[f64], partial: &mut Vec<f64>, workers: &Workers) {
+        let p = self.positive.len();
+        debug_assert_eq!((phi.nrows(), phi.ncols()), (diag.len(), p));
+        let sums = 2 * p + 1;
+        partial.resize(diag.len().div_ceil(STRIP) * sums, 0.0);
+        for_each_strip(workers, partial, sums, |strip, out| {
+            let first = strip * STRIP;
+            let rows = STRIP.min(diag.len() - first);
+            let mut residual = [0.0; STRIP];
+            residual[..rows].copy_from_slice(&diag[first..first + rows]);
+            strip_sums(phi.subrows(first, rows), &mut residual[..rows], out);
+        });
+        for strip in partial.chunks_exact(sums) {
+            let (positive, rest) = strip.split_at(p);
+            self.positive.iter_mut().zip(positive).for_each(|(sum, part)| *sum += part);
+            self.negative.iter_mut().zip(rest).for_each(|(sum, part)| *sum += part);
+            self.max_residual = self.max_residual.max(rest[p]);
+        }
+        self.trace += diag.iter().sum::<f64>();
+        self.rows += diag.len() as u64;
+        self.epsilon = self.epsilon.max(T::EPSILON);
+    }
+
+    /// The certificate of the leading `rank` features (at most p).
+    pub fn certificate(&self, rank: usize) -> Certificate {
+        let share = |sum: f64| if self.trace > 0.0 { sum / self.trace } else { 0.0 };
+        let rank = rank.min(self.positive.len());
+        let (trace_error, overshoot) = match rank {
+            0 => (share(self.trace), 0.0),
+            _ => (share(self.positive[rank - 1]), share(self.negative[rank - 1])),
+        };
+        Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
+    }
+
+    /// The smallest rank whose trace error is at most `tolerance`, if there is one.
+    pub fn rank_within(&self, tolerance: f64) -> Option<usize> {
+        (1..=self.positive.len()).find(|rank| self.certificate(*rank).trace_error <= tolerance)
+    }
+}
+
+impl Merge for CertificateState {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        self.trace += later.trace;
+        self.positive.iter_mut().zip(&later.positive).for_each(|(sum, part)| *sum += part);
+        self.negative.iter_mut().zip(&later.negative).for_each(|(sum, part)| *sum += part);
+        self.max_residual = self.max_residual.max(later.max_residual);
+        self.epsilon = self.epsilon.max(later.epsilon);
+    }
+}
+
+/// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as k(x, x).
+fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], out: &mut [f64]) {
+    let p = phi.ncols();
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let (positive, rest) = out.split_at_mut(p);
+            for j in 0..p {
+                let Some(column) = phi.col(j).try_as_col_major() else {
+                    // a strided column would be read wrongly; the sums say so instead
+                    (positive[j], rest[j]) = (f64::NAN, f64::NAN);
+                    continue;
+                };
+                (positive[j], rest[j]) = column_step(residual, column.as_slice());
+            }
+            rest[p] = residual.iter().copied().fold(0.0, f64::max);
+        },
+    );
+}
+
+/// Takes φ_ij² off every residual and sums the two signs.
+#[inline(always)]
+fn column_step<T: Real>(residual: &mut [f64], column: &[T]) -> (f64, f64) {
+    let (mut positive, mut negative) = ([0.0; LANES], [0.0; LANES]);
+    let mut step = |lane: usize, r: &mut f64, phi: T| {
+        let phi = phi.to_f64();
+        *r -= phi * phi;
+        // written so that a NaN goes into the positive sum
+        positive[lane] += if *r < 0.0 { 0.0 } else { *r };
+        negative[lane] += if *r < 0.0 { -*r } else { 0.0 };
+    };
+    let whole = residual.len() / LANES * LANES;
+    let (wide, tail) = residual.split_at_mut(whole);
+    for (r, phi) in wide.chunks_exact_mut(LANES).zip(column.chunks_exact(LANES)) {
+        for lane in 0..LANES {
+            step(lane, &mut r[lane], phi[lane]);
+        }
+    }
+    for (lane, (r, phi)) in tail.iter_mut().zip(&column[whole..]).enumerate() {
+        step(lane, r, *phi);
+    }
+    (positive.iter().sum(), negative.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::Mat;
+
+    fn features(n: usize, p: usize) -> (Mat<f64>, Vec<f64>) {
+        let phi = Mat::from_fn(n, p, |i, j| ((i * 31 + j * 17) as f64).sin() / (j + 1) as f64);
+        // a little more than ‖φ‖² for two rows of three, less for the third
+        let norm = |i: usize| (0..p).map(|j| phi[(i, j)].powi(2)).sum::<f64>();
+        let diag = (0..n).map(|i| norm(i) + if i % 3 == 0 { -1e-3 } else { 0.1 }).collect();
+        (phi, diag)
+    }
+
+    #[test]
+    fn every_rank_equals_its_definition() {
+        let (n, p) = (701, 13);
+        let (phi, diag) = features(n, p);
+        let mut state = CertificateState::new(p);
+        state.update(phi.as_ref(), &diag, &mut Vec::new(), &Workers::sequential());
+        let trace: f64 = diag.iter().sum();
+        for rank in 0..=p {
+            let residuals: Vec<f64> =
+                (0..n).map(|i| diag[i] - (0..rank).map(|j| phi[(i, j)].powi(2)).sum::<f64>()).collect();
+            let positive = residuals.iter().map(|r| r.max(0.0)).sum::<f64>() / trace;
+            let negative = residuals.iter().map(|r| (-r).max(0.0)).sum::<f64>() / trace;
+            let got = state.certificate(rank);
+            assert!((got.trace_error - positive).abs() < 1e-13, "rank {rank}: {got:?} against {positive}");
+            assert!((got.overshoot - negative).abs() < 1e-13, "rank {rank}: {got:?} against {negative}");
+        }
+        assert!(state.certificate(p).overshoot > 1e-4, "the test has rows that overshoot");
+        assert!((state.max_residual - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn threads_give_the_same_bits_and_parts_the_same_sums() {
+        let (phi, diag) = features(1000, 29);
+        let of = |from: usize, rows: usize, threads: usize| {
+            let mut state = CertificateState::new(29);
+            let phi = phi.as_ref().subrows(from, rows);
+            state.update(phi, &diag[from..from + rows], &mut Vec::new(), &Workers::new(threads));
+            state
+        };
+        assert_eq!(of(0, 1000, 1), of(0, 1000, 2));
+        assert_eq!(of(0, 1000, 1), of(0, 1000, 8));
+        let mut merged = of(0, 333, 1);
+        merged.merge(&of(333, 667, 1));
+        let (whole, merged) = (of(0, 1000, 1).certificate(20), merged.certificate(20));
+        assert!((whole.trace_error - merged.trace_error).abs() < 1e-14);
+    }
+
+    #[test]
+    fn nan_is_not_hidden() {
+        let mut state = CertificateState::new(1);
+        let phi = Mat::from_fn(3, 1, |i, _| if i == 1 { f64::NAN } else { 0.5 });
+        state.update(phi.as_ref(), &[1.0; 3], &mut Vec::new(), &Workers::sequential());
+        assert!(state.certificate(1).trace_error.is_nan());
+    }
+
+    #[test]
+    fn the_floor_covers_the_rounding_of_f32_features() {
+        // rows of an orthogonal transform: ‖φ‖² = k(x, x) = 1 exactly, so every residual is rounding
+        let (n, p) = (512, 64);
+        let phi = Mat::from_fn(n, p, |i, j| {
+            let (i, j) = ((i % p) as f64, j as f64);
+            let scale = if j == 0.0 { (1.0 / p as f64).sqrt() } else { (2.0 / p as f64).sqrt() };
+            (scale * (std::f64::consts::PI * (i + 0.5) * j / p as f64).cos()) as f32
+        });
+        let mut state = CertificateState::new(p);
+        state.update(phi.as_ref(), &vec![1.0; n], &mut Vec::new(), &Workers::sequential());
+        let got = state.certificate(p);
+        assert!(got.trace_error > 0.0 && got.trace_error <= got.floor, "{got:?}");
+        assert!(got.floor < 1e-5, "{got:?}");
+        assert_eq!(state.rank_within(0.26), Some((1..=p).find(|r| state.certificate(*r).trace_error <= 0.26).unwrap()));
+    }
+}

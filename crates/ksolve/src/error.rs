@@ -1,0 +1,153 @@
+//! What can go wrong between features and a model.
+
+use std::path::PathBuf;
+
+/// Result of every fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error about options, solving or model files. The text is one sentence a person can act on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Data, disk or memory.
+    #[error(transparent)]
+    Store(#[from] kstore::Error),
+    /// Kernels and feature maps.
+    #[error(transparent)]
+    Approx(#[from] kapprox::Error),
+    /// An option that cannot be understood or makes no sense.
+    #[error("{option} {given}: {expected}")]
+    Option {
+        /// The option, such as `--lambda`.
+        option: &'static str,
+        /// What was given.
+        given: String,
+        /// Why it is wrong and what would be right.
+        expected: String,
+    },
+    /// Folds that leave nothing to train on or nothing to test.
+    #[error("--folds {folds} does not suit these rows: {why}")]
+    Folds {
+        /// The folds as given.
+        folds: String,
+        /// What is wrong and what to do.
+        why: String,
+    },
+    /// A row whose fold column holds a label that was not there when folds were made.
+    #[error("row {row} has a label in the fold column that was not there before; the file changed while it was read")]
+    UnknownGroup {
+        /// Stored row number.
+        row: u64,
+    },
+    /// A row whose class is not in the list of classes.
+    #[error("row {row} has a class that is not among those of the training rows; the file changed while it was read")]
+    UnknownClass {
+        /// Stored row number.
+        row: u64,
+    },
+    /// Too few rows to learn from.
+    #[error("{rows} training rows are left; ridge regression needs at least 2")]
+    TooFewRows {
+        /// Rows there are.
+        rows: u64,
+    },
+    /// Fewer than two classes.
+    #[error("the target has {classes} class{plural}; classification needs at least 2 (is it the right column, or a regression?)", plural = if *classes == 1 { "" } else { "es" })]
+    TooFewClasses {
+        /// Classes there are.
+        classes: usize,
+    },
+    /// The regularised normal equations are not positive definite.
+    #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise --lambda{or_f64}", or_f64 = if *precision == "f32" { " or use --precision f64" } else { "" })]
+    Indefinite {
+        /// Rank of the cell.
+        rank: usize,
+        /// Lambda of the cell.
+        lambda: f64,
+        /// Precision of the features.
+        precision: &'static str,
+    },
+    /// No cell of the surface could be computed.
+    #[error("no cell of the rank x lambda surface could be computed in {precision}; raise --lambda{or_f64}", or_f64 = if *precision == "f32" { " or use --precision f64" } else { "" })]
+    NoCell {
+        /// Precision of the features.
+        precision: &'static str,
+    },
+    /// A rank that the features do not have.
+    #[error("rank {rank} was asked for, but the feature map has {features} features")]
+    Rank {
+        /// What was asked for.
+        rank: usize,
+        /// What there is.
+        features: usize,
+    },
+    /// Two shapes that must agree and do not.
+    #[error("{what}: expected {expected}, got {got}")]
+    Shape {
+        /// Which shape.
+        what: &'static str,
+        /// What it should be.
+        expected: usize,
+        /// What it is.
+        got: usize,
+    },
+    /// A file that is no safetensors file.
+    #[error("{path} is not a kmill model: not a safetensors file ({detail})", path = path.display())]
+    NotSafetensors {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        detail: String,
+    },
+    /// A safetensors file of another program.
+    #[error("{path} is a safetensors file, but not one that kmill wrote (no `kmill` entry in its metadata)", path = path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A model in a format of the future.
+    #[error("{path} has model format {found}, this kmill reads up to {known}; use kmill {needs} or newer", path = path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        found: u64,
+        /// Newest version known here.
+        known: u64,
+        /// The kmill that reads it.
+        needs: String,
+    },
+    /// A model file that ends early.
+    #[error("{path} is truncated: {expected} bytes were announced, {got} are there; copy or fit it again", path = path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Bytes the header announces.
+        expected: u64,
+        /// Bytes there are.
+        got: u64,
+    },
+    /// A model file whose parts contradict each other.
+    #[error("{path} is damaged: {detail}; fit it again", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The contradiction.
+        detail: String,
+    },
+    /// A model that holds numbers that are not finite, and therefore was not written.
+    #[error("{what} is not finite; {remedy}")]
+    NotFinite {
+        /// Which part.
+        what: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+impl Error {
+    /// An option with what was given and what would be right.
+    pub fn option(option: &'static str, given: impl ToString, expected: impl Into<String>) -> Self {
+        Self::Option { option, given: given.to_string(), expected: expected.into() }
+    }
+}

@@ -1,0 +1,200 @@
+//! Which rows are left out together in cross-validation.
+
+use crate::{Error, Result};
+use kstore::Label;
+use kstore::key::{Purpose, Stream};
+use std::ops::Range;
+
+const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), or a column (column:subject)";
+
+/// Each fold has a Gram matrix of its own, so many folds are a slip of the pen that would be refused for memory later.
+const MOST_FOLDS: usize = 1_000;
+
+/// The folds as the command line gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoldSpec {
+    /// No cross-validation.
+    None,
+    /// Rows by hash: `5`.
+    Hash(usize),
+    /// Contiguous blocks: `blocks:6`.
+    Blocks(usize),
+    /// One fold per value of a column: `column:subject`.
+    Column(String),
+}
+
+impl FoldSpec {
+    /// Reads `5`, `blocks:6`, `column:subject` or `none`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for anything else, and for fewer than two folds.
+    pub fn parse(text: &str) -> Result<Self> {
+        let count = |digits: &str| match digits.trim().parse::<usize>() {
+            Ok(k) if (2..=MOST_FOLDS).contains(&k) => Ok(k),
+            Ok(1) => Err(Error::option("--folds", text, "one fold leaves no rows to train on; use 2 or more, or none")),
+            Ok(_) => Err(Error::option("--folds", text, format!("the number of folds must be 2 to {MOST_FOLDS}"))),
+            Err(_) => Err(Error::option("--folds", format!("{text:?}"), HELP)),
+        };
+        match text.trim().split_once(':') {
+            None if text.trim() == "none" => Ok(Self::None),
+            None => Ok(Self::Hash(count(text)?)),
+            Some(("blocks", k)) => Ok(Self::Blocks(count(k)?)),
+            Some(("column", name)) if !name.trim().is_empty() => Ok(Self::Column(name.trim().to_string())),
+            Some(_) => Err(Error::option("--folds", format!("{text:?}"), HELP)),
+        }
+    }
+}
+
+impl std::fmt::Display for FoldSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Hash(k) => write!(f, "{k}"),
+            Self::Blocks(k) => write!(f, "blocks:{k}"),
+            Self::Column(name) => write!(f, "column:{name}"),
+        }
+    }
+}
+
+/// A rule that gives every row its fold: a function of the row alone, never of the order of reading.
+#[derive(Clone, Debug)]
+pub enum Folds {
+    /// All rows are fold 0.
+    None,
+    /// Rows by a hash of their stored row number.
+    Hash {
+        /// Number of folds.
+        k: usize,
+        /// Keys of the rows.
+        keys: Stream,
+    },
+    /// Contiguous blocks of equal length.
+    Blocks {
+        /// Number of folds.
+        k: usize,
+        /// Stored rows that can be selected.
+        rows: Range<u64>,
+    },
+    /// One fold per label of a column.
+    Column {
+        /// The labels; the code of a label is its fold.
+        labels: Vec<Label>,
+    },
+}
+
+impl Folds {
+    /// The rule for a table: `rows` are the stored rows that can be selected, `groups` the labels of the fold column
+    /// (read for [`FoldSpec::Column`] only).
+    ///
+    /// # Errors
+    /// [`Error::Folds`] for more folds than rows, or a fold column with a single value.
+    pub fn new(spec: &FoldSpec, seed: u64, rows: Range<u64>, groups: &[Label]) -> Result<Self> {
+        let stored = rows.end.saturating_sub(rows.start);
+        let folds = match spec {
+            FoldSpec::None => Self::None,
+            FoldSpec::Hash(k) => Self::Hash { k: *k, keys: Stream::new(seed, Purpose::Folds, 0) },
+            FoldSpec::Blocks(k) => Self::Blocks { k: *k, rows },
+            FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
+        };
+        let refuse = |why| Err(Error::Folds { folds: spec.to_string(), why });
+        if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
+            return refuse(format!("the column has {} value; it takes 2 or more", folds.count()));
+        }
+        if folds.count() > MOST_FOLDS && stored > MOST_FOLDS as u64 {
+            let values = folds.count();
+            return refuse(format!(
+                "the column has {values} values, and each would be a fold; use at most {MOST_FOLDS}"
+            ));
+        }
+        if !matches!(folds, Self::None) && folds.count() as u64 > stored {
+            return refuse(format!("{} folds need at least as many rows, there are {stored}", folds.count()));
+        }
+        Ok(folds)
+    }
+
+    /// Number of folds; 1 where there is no cross-validation.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::None => 1,
+            Self::Hash { k, .. } | Self::Blocks { k, .. } => *k,
+            Self::Column { labels } => labels.len(),
+        }
+    }
+
+    /// The fold of a row; `group` is its code in the fold column ([`kstore::Coded::UNKNOWN`] where there is none).
+    ///
+    /// # Errors
+    /// [`Error::UnknownGroup`] for a code that is not among the labels.
+    pub fn fold_of(&self, row: u64, group: u32) -> Result<usize> {
+        match self {
+            Self::None => Ok(0),
+            Self::Hash { k, keys } => Ok(keys.below(row, *k as u64) as usize),
+            Self::Blocks { k, rows } => Ok(block_of(row, *k, rows)),
+            Self::Column { labels } => {
+                Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
+            }
+        }
+    }
+}
+
+/// Block i holds the rows from ⌈i·n/k⌉ to ⌈(i+1)·n/k⌉ − 1, counted from the first row that can be selected.
+fn block_of(row: u64, k: usize, rows: &Range<u64>) -> usize {
+    let length = u128::from(rows.end.saturating_sub(rows.start).max(1));
+    let place = u128::from(row.saturating_sub(rows.start)) * k as u128 / length;
+    (place as usize).min(k - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_read_and_print() {
+        for text in ["5", "blocks:6", "column:subject", "none"] {
+            assert_eq!(FoldSpec::parse(text).unwrap().to_string(), text);
+        }
+        for wrong in ["1", "0", "-2", "x", "blocks:", "blocks:1", "column:", "rows:3", "", "1000000"] {
+            let message = FoldSpec::parse(wrong).unwrap_err().to_string();
+            assert!(message.starts_with("--folds"), "{wrong}: {message}");
+        }
+    }
+
+    #[test]
+    fn hash_folds_belong_to_the_row_and_the_seed() {
+        let folds = |seed| Folds::new(&FoldSpec::Hash(5), seed, 0..1000, &[]).unwrap();
+        let list = |folds: Folds| (0..1000).map(|row| folds.fold_of(row, 0).unwrap()).collect::<Vec<_>>();
+        let first = list(folds(1));
+        assert_eq!(first, list(folds(1)));
+        assert_ne!(first, list(folds(2)));
+        for fold in 0..5 {
+            let count = first.iter().filter(|f| **f == fold).count();
+            assert!((140..260).contains(&count), "fold {fold} has {count} of 1000 rows");
+        }
+    }
+
+    #[test]
+    fn blocks_are_contiguous_and_even() {
+        let folds = Folds::new(&FoldSpec::Blocks(3), 0, 100..110, &[]).unwrap();
+        let list: Vec<usize> = (100..110).map(|row| folds.fold_of(row, 0).unwrap()).collect();
+        assert_eq!(list, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2]);
+        let far = Folds::new(&FoldSpec::Blocks(7), 0, 0..u64::MAX, &[]).unwrap();
+        assert_eq!(far.fold_of(u64::MAX - 1, 0).unwrap(), 6);
+    }
+
+    #[test]
+    fn columns_give_a_fold_per_label() {
+        let labels = [Label::Int(3), Label::Text("a".into())];
+        let spec = FoldSpec::Column("subject".into());
+        let folds = Folds::new(&spec, 0, 0..10, &labels).unwrap();
+        assert_eq!((folds.count(), folds.fold_of(7, 1).unwrap()), (2, 1));
+        assert!(matches!(folds.fold_of(7, kstore::Coded::UNKNOWN), Err(Error::UnknownGroup { row: 7 })));
+        assert!(matches!(Folds::new(&spec, 0, 0..10, &labels[..1]), Err(Error::Folds { .. })));
+    }
+
+    #[test]
+    fn more_folds_than_rows_are_refused() {
+        assert!(matches!(Folds::new(&FoldSpec::Hash(5), 0, 0..4, &[]), Err(Error::Folds { .. })));
+        assert!(matches!(Folds::new(&FoldSpec::Blocks(5), 0, 6..10, &[]), Err(Error::Folds { .. })));
+        assert!(Folds::new(&FoldSpec::Hash(5), 0, 0..5, &[]).is_ok());
+    }
+}

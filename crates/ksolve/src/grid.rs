@@ -1,0 +1,150 @@
+//! The grid of the surface: lists of lambdas and ranks as the command line gives them.
+
+use crate::{Error, Result};
+
+const LAMBDA_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
+const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
+
+/// More lambdas than this are a slip of the pen: the whole range of f64 has 1,264 half decades.
+const MOST_LAMBDAS: usize = 2_000;
+
+/// Regularisation strengths, ascending and without repetition.
+///
+/// A range has two per decade and both ends; whole and half decades are the numbers nearest to 10^(k/2), so that
+/// `1e-9..1e-3` prints as 1e-9, 3.1622776601683795e-9, …, 1e-3 everywhere.
+///
+/// ```
+/// let grid = ksolve::grid::lambdas("1e-9..1e-3").unwrap();
+/// assert_eq!((grid.len(), grid[1]), (13, 3.1622776601683795e-9));
+/// assert!(ksolve::grid::lambdas("0").is_err());
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] for anything that is no list of positive finite numbers.
+pub fn lambdas(text: &str) -> Result<Vec<f64>> {
+    let parse = |part: &str| {
+        let wrong = || Error::option("--lambda", part.trim(), format!("not a number; give {LAMBDA_HELP}"));
+        part.trim().parse::<f64>().map_err(|_| wrong()).and_then(check_lambda)
+    };
+    let mut values = match text.split_once("..") {
+        Some((first, last)) => half_decades(parse(first)?, parse(last)?)?,
+        None => text.split(',').map(parse).collect::<Result<_>>()?,
+    };
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    Ok(values)
+}
+
+/// The same lambda if it is one that regularises.
+///
+/// # Errors
+/// [`Error::Option`] for zero, negative, infinite and NaN.
+pub fn check_lambda(lambda: f64) -> Result<f64> {
+    if lambda.is_finite() && lambda > 0.0 {
+        return Ok(lambda);
+    }
+    let why = "lambda must be positive and finite: the problem is (1/n)Σ(y−f)² + lambda‖w‖²";
+    Err(Error::option("--lambda", lambda, format!("{why}; give {LAMBDA_HELP}")))
+}
+
+fn half_decades(first: f64, last: f64) -> Result<Vec<f64>> {
+    let given = || format!("{first:e}..{last:e}");
+    if first > last {
+        return Err(Error::option("--lambda", given(), "the range must start at its smaller end"));
+    }
+    let mut values = Vec::new();
+    let mut next = first;
+    // half a per mille: less than any step, more than the rounding of thousands of them
+    while next < last * 0.9995 {
+        values.push(next);
+        if values.len() > MOST_LAMBDAS {
+            return Err(Error::option("--lambda", given(), "too many values; narrow the range"));
+        }
+        next = half_decade(first, values.len());
+    }
+    values.push(last);
+    Ok(values)
+}
+
+/// `first`·10^(k/2), exactly the nearest number where `first` is a whole or half decade itself.
+fn half_decade(first: f64, k: usize) -> f64 {
+    let twice = (2.0 * first.log10()).round();
+    let base = power(twice as i64);
+    if base == first { power(twice as i64 + k as i64) } else { first * power(k as i64) }
+}
+
+/// The number nearest to 10^(k/2). Reading decimal text rounds correctly; a product of powers need not.
+fn power(k: i64) -> f64 {
+    let mantissa = if k.rem_euclid(2) == 0 { "1" } else { "3.1622776601683795" };
+    format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
+}
+
+/// Ranks, ascending and without repetition. A range doubles from its start and ends with its end.
+///
+/// ```
+/// assert_eq!(ksolve::grid::ranks("50..300").unwrap(), [50, 100, 200, 300]);
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] for anything that is no list of positive whole numbers.
+pub fn ranks(text: &str) -> Result<Vec<usize>> {
+    let parse = |part: &str| match part.trim().parse::<usize>() {
+        Ok(rank) if rank > 0 => Ok(rank),
+        _ => Err(Error::option("--ranks", format!("{:?}", part.trim()), format!("no rank; give {RANK_HELP}"))),
+    };
+    let mut values = match text.split_once("..") {
+        Some((first, last)) => doubling(parse(first)?, parse(last)?)?,
+        None => text.split(',').map(parse).collect::<Result<_>>()?,
+    };
+    values.sort_unstable();
+    values.dedup();
+    Ok(values)
+}
+
+fn doubling(first: usize, last: usize) -> Result<Vec<usize>> {
+    if first > last {
+        let given = format!("{first}..{last}");
+        return Err(Error::option("--ranks", given, "the range must start at its smaller end"));
+    }
+    let doubled = std::iter::successors(Some(first), |rank| rank.checked_mul(2));
+    Ok(doubled.take_while(|rank| *rank < last).chain([last]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lambda_lists_and_ranges() {
+        assert_eq!(lambdas("1e-6").unwrap(), [1e-6]);
+        assert_eq!(lambdas(" 1e-6, 1e-8,1e-6").unwrap(), [1e-8, 1e-6]);
+        let grid = lambdas("1e-9..1e-3").unwrap();
+        let printed: Vec<String> = grid.iter().map(|lambda| format!("{lambda:e}")).collect();
+        assert_eq!(printed.len(), 13);
+        for (k, text) in printed.iter().enumerate() {
+            let mantissa = if k % 2 == 0 { "1" } else { "3.1622776601683795" };
+            assert_eq!(text, &format!("{mantissa}e-{}", 9 - k / 2));
+        }
+        assert_eq!(lambdas("2e-3..1e-2").unwrap(), [2e-3, 2e-3 * 3.1622776601683795, 1e-2]);
+        assert_eq!(lambdas("1e-3..1e-3").unwrap(), [1e-3]);
+    }
+
+    #[test]
+    fn lambdas_that_do_not_regularise_are_refused_with_what_is_right() {
+        for wrong in ["0", "-1e-3", "nan", "inf", "x", "", "1e-3..1e-9", "1e-3,", "0..1", "1e-3..inf"] {
+            let message = lambdas(wrong).unwrap_err().to_string();
+            assert!(message.starts_with("--lambda"), "{wrong}: {message}");
+        }
+        assert!(lambdas("-1").unwrap_err().to_string().contains("positive"));
+    }
+
+    #[test]
+    fn rank_lists_and_ranges() {
+        assert_eq!(ranks("1000,250,500,250").unwrap(), [250, 500, 1000]);
+        assert_eq!(ranks("50..2000").unwrap(), [50, 100, 200, 400, 800, 1600, 2000]);
+        assert_eq!(ranks("50..200").unwrap(), [50, 100, 200]);
+        for wrong in ["0", "-5", "1.5", "", "200..50", "a..b"] {
+            assert!(ranks(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Cutting an output into pieces of a fixed size and giving them to threads.
+
+use kstore::Workers;
+use rayon::prelude::*;
+use std::sync::{Mutex, PoisonError};
+
+/// Calls `work(i, piece)` for every piece of `size` elements of `out`.
+///
+/// The cut depends on `size` alone and pieces are disjoint: one thread or many give the same bits.
+pub(crate) fn for_each_strip<E: Send>(
+    workers: &Workers,
+    out: &mut [E],
+    size: usize,
+    work: impl Fn(usize, &mut [E]) + Sync + Send,
+) {
+    if workers.threads() > 1 && out.len() > size {
+        workers.install(|| out.par_chunks_mut(size).with_max_len(1).enumerate().for_each(|(i, c)| work(i, c)));
+    } else {
+        out.chunks_mut(size).enumerate().for_each(|(i, c)| work(i, c));
+    }
+}
+
+/// Buffers that threads borrow and give back; there are never more than ran at the same time.
+#[derive(Debug)]
+pub(crate) struct Pool<B>(Mutex<Vec<B>>);
+
+impl<B> Default for Pool<B> {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<B> Pool<B> {
+    /// Runs `work` with a buffer nobody else has, made by `make` where all are taken.
+    pub(crate) fn with<R>(&self, make: impl FnOnce() -> B, work: impl FnOnce(&mut B) -> R) -> R {
+        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut buffer = spare.unwrap_or_else(make);
+        let result = work(&mut buffer);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        result
+    }
+}
+
+/// The parallelism that faer's routines may use inside [`Workers::install`].
+pub(crate) fn par(workers: &Workers) -> faer::Par {
+    match workers.threads() {
+        0 | 1 => faer::Par::Seq,
+        threads => faer::Par::rayon(threads),
+    }
+}
