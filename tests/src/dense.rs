@@ -1,6 +1,7 @@
 //! Textbook linear algebra on vectors of rows.
 
 /// Rows of a symmetric positive semi-definite matrix's greedy pivoted Cholesky factor, and the pivots.
+#[derive(Debug)]
 pub struct Cholesky {
     /// Column by column: `columns[c][i]`.
     pub columns: Vec<Vec<f64>>,
@@ -32,7 +33,12 @@ pub fn pivoted_cholesky(n: usize, entry: impl Fn(usize, usize) -> f64, tolerance
 }
 
 /// (tr K − tr K̂)/tr K of the projection on the landmarks, by pivoted Cholesky of the landmarks' matrix.
-pub fn trace_error(rows: &[Vec<f64>], landmarks: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, tolerance: f64) -> f64 {
+pub fn trace_error(
+    rows: &[Vec<f64>],
+    landmarks: &[Vec<f64>],
+    k: &dyn Fn(&[f64], &[f64]) -> f64,
+    tolerance: f64,
+) -> f64 {
     let l = pivoted_cholesky(landmarks.len(), |i, j| k(&landmarks[i], &landmarks[j]), tolerance);
     let (mut left, mut trace) = (0.0, 0.0);
     for x in rows {

@@ -1,6 +1,7 @@
 //! Slow, obvious, dense f64 code that the fast code is checked against, written from the formulas.
 
 pub mod dense;
+pub mod fit;
 pub mod kernels;
 pub mod points;
 pub mod source;

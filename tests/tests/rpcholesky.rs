@@ -1,55 +1,15 @@
 //! Randomly pivoted Cholesky against its law and against independently measured errors.
 
-use kapprox::kernel::Spec;
-use kapprox::landmark::{LandmarkSet, Landmarks, RpCholesky, Rows, Uniform};
-use kapprox::{FeatureMap, Nystrom, Real};
+use kapprox::landmark::{Landmarks, RpCholesky, Uniform};
 use kmill_tests::dense::pivoted_cholesky;
+use kmill_tests::fit::{WHOLE, certify, select};
 use kmill_tests::points::{Lcg, robspiral, smile};
 use kmill_tests::source::Points;
-use kstore::pass::Unobserved;
-use kstore::{Pass, Workers};
-use std::sync::Arc;
-
-fn kernel(spec: &str) -> Arc<dyn kapprox::kernel::AnyKernel> {
-    Spec::parse(spec).unwrap().build().unwrap()
-}
-
-fn select<T: Real>(
-    points: &Points<T>,
-    scheme: &dyn Landmarks<T>,
-    spec: &str,
-    m: usize,
-    seed: u64,
-    cut: (usize, u64, usize),
-) -> LandmarkSet<T> {
-    let workers = Workers::new(cut.2);
-    let (tile, segment, lanes) = cut;
-    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved };
-    let rows = Rows { source: points, pass, count: points.len() as u64 };
-    scheme.select(&rows, &kernel(spec), m, seed).unwrap()
-}
-
-fn trace_error<T: Real>(points: &Points<T>, landmarks: LandmarkSet<T>, spec: &str) -> f64 {
-    let map = Nystrom::new(&kernel(spec), landmarks, faer::Par::Seq).unwrap();
-    let n = points.len();
-    let x = faer::MatRef::from_row_major_slice(&points.x, n, points.d);
-    let mut phi = faer::Mat::<T>::zeros(n, map.rank());
-    map.apply(x, phi.as_mut(), &Workers::sequential());
-    let mut diag = vec![0.0; n];
-    map.kernel_diag(x, &mut diag).unwrap();
-    let left: f64 = (0..n)
-        .map(|i| diag[i] - (0..map.rank()).map(|j| kstore::Real::to_f64(phi[(i, j)]).powi(2)).sum::<f64>())
-        .map(|r| r.max(0.0))
-        .sum();
-    left / diag.iter().sum::<f64>()
-}
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
-
-const WHOLE: (usize, u64, usize) = (2048, 1 << 16, 1);
 
 /// Values measured with the authors' program; median over seeds.
 #[test]
@@ -66,7 +26,7 @@ fn errors_on_smile_and_robspiral_are_the_published_ones() {
     for (scheme, k, on_smile, on_spiral, margin) in table {
         let scheme: &dyn Landmarks<f64> = if scheme == "rp" { &RpCholesky } else { &Uniform };
         let run = |points: &Points<f64>, spec: &str, seed: u64| {
-            trace_error(points, select(points, scheme, spec, k, seed, WHOLE), spec)
+            certify(points, select(points, scheme, spec, k, seed, WHOLE), spec).0.trace_error
         };
         let face = median((0..20).map(|s| run(&faces[s as usize], "gaussian(sigma=2)", s)).collect());
         let spiral = median((0..20).map(|s| run(&spiral, "gaussian(sigma=1000)", s)).collect());

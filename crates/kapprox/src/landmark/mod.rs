@@ -104,7 +104,6 @@ pub fn registry() -> &'static [Scheme] {
     SCHEMES
 }
 
-
 /// Precision-dependent choice of a scheme's object; implemented by [`Real`] types only.
 pub trait Precision: Sized {
     /// The scheme's object for this precision.
