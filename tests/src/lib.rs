@@ -1,1 +1,7 @@
-//! placeholder
+//! Slow, obvious, dense f64 code that the fast code is checked against, written from the formulas.
+
+pub mod dense;
+pub mod fit;
+pub mod kernels;
+pub mod points;
+pub mod source;

@@ -9,10 +9,12 @@
 
 mod error;
 pub mod kernel;
+pub mod landmark;
 pub mod map;
 mod real;
 
 pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, Spec};
-pub use map::FeatureMap;
+pub use landmark::{LandmarkSet, Landmarks};
+pub use map::{FeatureMap, Nystrom};
 pub use real::Real;

@@ -103,6 +103,18 @@ impl Workers {
         }
     }
 
+    /// Runs `work` once for each part, in any order and at the same time where there are threads.
+    ///
+    /// For parts that own what they write: strips of rows, panels of columns.
+    pub fn each<P: Send>(&self, parts: Vec<P>, work: impl Fn(P) + Sync + Send) {
+        match &self.0 {
+            Some(pool) if parts.len() > 1 => {
+                pool.install(|| parts.into_par_iter().with_max_len(1).for_each(work));
+            }
+            _ => parts.into_iter().for_each(work),
+        }
+    }
+
     /// Runs `work` on the pool, so that nested parallel routines find its threads.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.0 {

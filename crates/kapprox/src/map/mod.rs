@@ -1,5 +1,11 @@
 //! Feature maps: rows in, features out.
 
+pub mod factor;
+pub mod nystrom;
+pub mod residual;
+
+pub use nystrom::Nystrom;
+
 use crate::Real;
 use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};

@@ -1,0 +1,125 @@
+//! Landmarks: the rows whose span approximates all others.
+//!
+//! A scheme is *a weight per row* and a rule that turns weighted random keys into rows. Keys belong to rows
+//! ([`kstore::key`]), so a scheme needs no random access, no array of n numbers, and finds the same landmarks whatever
+//! the chunking, threads, budget or file format.
+//!
+//! To add a scheme: one file here, one line in [`registry`].
+
+mod rpcholesky;
+mod sample;
+mod uniform;
+
+pub use rpcholesky::RpCholesky;
+pub use sample::{Sample, uniform_sample};
+pub use uniform::Uniform;
+
+use crate::kernel::AnyKernel;
+use crate::{Real, Result};
+use faer::MatRef;
+use kstore::{Pass, RowSource};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A table and how to pass over it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a, T: Real> {
+    /// The table.
+    pub source: &'a dyn RowSource<T>,
+    /// Tiles, lanes, threads, progress.
+    pub pass: Pass<'a>,
+    /// Number of selected rows, n.
+    pub count: u64,
+}
+
+/// Landmarks in the order they were chosen: the first r of them are the scheme's choice for rank r.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LandmarkSet<T> {
+    /// m x d, row-major.
+    pub points: Vec<T>,
+    /// Stored row number of each landmark.
+    pub rows: Vec<u64>,
+    /// Number of features.
+    pub d: usize,
+    /// Passes over the rows it took.
+    pub passes: u64,
+    /// Kernel evaluations it took, diagonal included.
+    pub evaluations: u64,
+}
+
+impl<T: Real> LandmarkSet<T> {
+    /// Number of landmarks, m.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+    /// True where nothing was chosen.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+    /// The landmarks at positions `kept`.
+    #[must_use]
+    pub fn keep(&self, kept: &[usize]) -> Self {
+        let points = kept.iter().flat_map(|i| &self.points[i * self.d..(i + 1) * self.d]).copied().collect();
+        Self { points, rows: kept.iter().map(|i| self.rows[*i]).collect(), ..*self }
+    }
+    /// The points, m x d, row-major.
+    pub fn as_mat(&self) -> MatRef<'_, T> {
+        MatRef::from_row_major_slice(&self.points, self.len(), self.d)
+    }
+}
+
+/// A rule that chooses landmarks.
+pub trait Landmarks<T: Real>: Debug + Send + Sync {
+    /// Chooses at most `m` landmarks; fewer where the rows span no more at the precision of `T`.
+    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
+}
+
+/// A scheme as the command line and the laws see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheme {
+    /// The name after `--landmarks`.
+    pub name: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    single: fn() -> Box<dyn Landmarks<f32>>,
+    double: fn() -> Box<dyn Landmarks<f64>>,
+}
+
+macro_rules! scheme {
+    ($name:literal, $about:literal, $type:ty) => {
+        Scheme {
+            name: $name,
+            about: $about,
+            single: || Box::new(<$type>::default()),
+            double: || Box::new(<$type>::default()),
+        }
+    };
+}
+/// Every scheme. One line each.
+pub fn registry() -> &'static [Scheme] {
+    const SCHEMES: &[Scheme] = &[
+        scheme!("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", RpCholesky),
+        scheme!("uniform", "every row equally likely, without replacement", Uniform),
+    ];
+    SCHEMES
+}
+
+/// Precision-dependent choice of a scheme's object; implemented by [`Real`] types only.
+pub trait Precision: Sized {
+    /// The scheme's object for this precision.
+    fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>>
+    where
+        Self: Real;
+}
+
+impl Precision for f32 {
+    fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>> {
+        (scheme.single)()
+    }
+}
+
+impl Precision for f64 {
+    fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>> {
+        (scheme.double)()
+    }
+}

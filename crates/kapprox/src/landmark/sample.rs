@@ -1,0 +1,200 @@
+//! The best keys of a pass: sampling without replacement, uniform or weighted, in one pass.
+//!
+//! Keys `ln(u)/w` with independent uniform u: the rows with the largest keys are a sample without replacement with
+//! probabilities proportional to w, in order of drawing (Efraimidis, Spirakis, "Weighted random sampling with a
+//! reservoir", Information Processing Letters 97, 2006).
+
+use super::Rows;
+use crate::{Error, Real, Result};
+use faer::MatRef;
+use kstore::key::{Purpose, Stream};
+use kstore::{Fold, Merge, RowBlock, Workers};
+
+/// Rows carried out of a pass.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample<T> {
+    /// Stored row numbers.
+    pub rows: Vec<u64>,
+    /// Features, row-major.
+    pub x: Vec<T>,
+    /// Number of features.
+    pub d: usize,
+}
+
+impl<T: Real> Sample<T> {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+    /// True for no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+    /// The points, row-major.
+    pub fn as_mat(&self) -> MatRef<'_, T> {
+        MatRef::from_row_major_slice(&self.x, self.len(), self.d)
+    }
+}
+
+/// Keeps the `capacity` rows with the largest keys; holds at most twice as many.
+#[derive(Clone, Debug)]
+pub(crate) struct BestRows<T> {
+    capacity: usize,
+    d: usize,
+    entries: Vec<Entry>,
+    x: Vec<T>,
+    /// Smallest key that can still matter.
+    threshold: f64,
+}
+
+/// One row of [`BestRows`]; its features are at `slot`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: f64,
+    pub(crate) row: u64,
+    pub(crate) weight: f64,
+    slot: usize,
+}
+
+impl<T: Real> BestRows<T> {
+    pub(crate) fn new(capacity: usize, d: usize) -> Self {
+        Self { capacity, d, entries: Vec::new(), x: Vec::new(), threshold: f64::NEG_INFINITY }
+    }
+
+    pub(crate) fn push(&mut self, key: f64, row: u64, weight: f64, x: &[T]) {
+        if key < self.threshold || self.capacity == 0 {
+            return;
+        }
+        self.entries.push(Entry { key, row, weight, slot: self.entries.len() });
+        self.x.extend_from_slice(x);
+        if self.entries.len() >= 2 * self.capacity {
+            self.compact();
+        }
+    }
+
+    /// Drops all but the best; ties go to the earlier row, so the result does not depend on the order of arrival.
+    fn compact(&mut self) {
+        if self.entries.len() <= self.capacity {
+            return;
+        }
+        self.entries.select_nth_unstable_by(self.capacity - 1, better);
+        self.entries.truncate(self.capacity);
+        self.threshold = self.entries[self.capacity - 1].key;
+        self.entries.sort_unstable_by_key(|entry| entry.slot);
+        for (to, entry) in self.entries.iter_mut().enumerate() {
+            self.x.copy_within(entry.slot * self.d..(entry.slot + 1) * self.d, to * self.d);
+            entry.slot = to;
+        }
+        self.x.truncate(self.capacity * self.d);
+    }
+
+    pub(crate) fn append(&mut self, later: &Self) {
+        for entry in &later.entries {
+            self.push(entry.key, entry.row, entry.weight, later.features(entry));
+        }
+    }
+
+    pub(crate) fn features(&self, entry: &Entry) -> &[T] {
+        &self.x[entry.slot * self.d..(entry.slot + 1) * self.d]
+    }
+
+    /// The best entries, best first.
+    pub(crate) fn sorted(&mut self) -> Vec<Entry> {
+        self.compact();
+        let mut entries = self.entries.clone();
+        entries.sort_unstable_by(better);
+        entries
+    }
+}
+
+/// Larger key first, then earlier row.
+fn better(a: &Entry, b: &Entry) -> std::cmp::Ordering {
+    b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
+}
+
+/// The fold of a uniform sample: rows whose uniform number lies above `cut` compete.
+struct UniformFold {
+    stream: Stream,
+    capacity: usize,
+    d: usize,
+    cut: f64,
+}
+
+struct UniformState<T>(BestRows<T>);
+
+impl<T: Real> Merge for UniformState<T> {
+    fn merge(&mut self, later: &Self) {
+        self.0.append(&later.0);
+    }
+}
+
+impl<T: Real> Fold<T> for UniformFold {
+    type State = UniformState<T>;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> Self::State {
+        UniformState(BestRows::new(self.capacity, self.d))
+    }
+    fn scratch(&self) {}
+    fn step(&self, state: &mut Self::State, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+        for (row, x) in block.rows.iter().zip(block.x.chunks_exact(self.d)) {
+            let u = self.stream.uniform(*row);
+            if u > self.cut {
+                state.0.push(u, *row, 1.0, x);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `size` of the selected rows, uniformly without replacement, best key first; all of them where there are fewer.
+///
+/// One pass. Memory: a row passes only if its key lies above a cut that leaves `size + 10·sqrt(size)` rows on average,
+/// so segment states stay small; should fewer than `size` rows pass (probability below 1e-20), a second pass has no cut.
+pub fn uniform_sample<T: Real>(data: &Rows<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<Sample<T>> {
+    let d = data.source.shape().features;
+    let wanted = size as f64 + 10.0 * (size as f64).sqrt();
+    let cut = if wanted < data.count as f64 { 1.0 - wanted / data.count as f64 } else { 0.0 };
+    let stream = Stream::new(seed, purpose, 0);
+    let mut fold = UniformFold { stream, capacity: size, d, cut };
+    let (mut state, report) = data.pass.fold(data.source, &fold)?;
+    let mut entries = state.0.sorted();
+    if entries.len() < size && (entries.len() as u64) < report.rows && cut > 0.0 {
+        fold.cut = 0.0;
+        state = data.pass.fold(data.source, &fold)?.0;
+        entries = state.0.sorted();
+    }
+    let mut sample = Sample { rows: Vec::with_capacity(entries.len()), x: Vec::with_capacity(entries.len() * d), d };
+    for entry in &entries {
+        sample.rows.push(entry.row);
+        sample.x.extend_from_slice(state.0.features(entry));
+    }
+    Ok(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn best_rows_do_not_depend_on_the_order_of_arrival() {
+        let stream = Stream::new(7, Purpose::Median, 0);
+        let fill = |order: &mut dyn Iterator<Item = u64>| {
+            let mut best = BestRows::<f32>::new(10, 2);
+            for row in order {
+                best.push(stream.uniform(row), row, 1.0, &[row as f32, -(row as f32)]);
+            }
+            let entries = best.sorted();
+            entries.iter().map(|e| (e.row, best.features(e).to_vec())).collect::<Vec<_>>()
+        };
+        let forward = fill(&mut (0..500));
+        let backward = fill(&mut (0..500).rev());
+        assert_eq!(forward, backward);
+        assert_eq!(forward.len(), 10);
+        assert!(forward.iter().all(|(row, x)| x[0] == *row as f32 && x[1] == -(*row as f32)));
+        let mut keys: Vec<(f64, u64)> = (0..500).map(|row| (stream.uniform(row), row)).collect();
+        keys.sort_by(|a, b| b.0.total_cmp(&a.0));
+        assert_eq!(forward.iter().map(|f| f.0).collect::<Vec<_>>(), keys[..10].iter().map(|k| k.1).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,22 @@
+//! Uniform landmarks: m rows, every row equally likely, without replacement.
+//!
+//! Reference: Williams, Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000.
+
+use super::{LandmarkSet, Landmarks, Rows, uniform_sample};
+use crate::kernel::AnyKernel;
+use crate::{Real, Result};
+use kstore::key::Purpose;
+use std::sync::Arc;
+
+/// Uniform sampling without replacement, in random order, so that every prefix is a uniform sample too.
+///
+/// One pass, no kernel evaluation, m·d numbers of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uniform;
+
+impl<T: Real> Landmarks<T> for Uniform {
+    fn select(&self, data: &Rows<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        let sample = uniform_sample(data, m, Purpose::Landmarks, seed)?;
+        Ok(LandmarkSet { points: sample.x, rows: sample.rows, d: sample.d, passes: 1, evaluations: 0 })
+    }
+}

@@ -1,0 +1,107 @@
+//! What a training run computes, and what it may use.
+
+use crate::folds::FoldSpec;
+use crate::ridge::Intercept;
+use kapprox::kernel::Spec;
+use kstore::pass::Observer;
+use kstore::Workers;
+
+/// What the target is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Task {
+    /// One or several numbers.
+    #[default]
+    Regression,
+    /// A label: one against rest on ±1 codes.
+    Classification,
+}
+
+/// How features are scaled before the kernel sees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scaling {
+    /// Mean 0, population deviation 1, over the training rows.
+    #[default]
+    Standard,
+    /// From 0 to 1 over the training rows.
+    Minmax,
+    /// As they are.
+    None,
+}
+
+/// By what the cell of the surface is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Smallest cross-validated squared error.
+    #[default]
+    Mse,
+    /// Smallest cross-validated share of wrong classes: every cell is scored in one more pass.
+    Error,
+}
+
+/// Everything that defines the result of a training run beside the rows.
+#[derive(Clone, Debug)]
+pub struct TrainOptions {
+    /// Numbers or labels.
+    pub task: Task,
+    /// Scaling of the features.
+    pub scaling: Scaling,
+    /// The kernel; a median still to be taken is taken on a sample.
+    pub kernel: Spec,
+    /// Name of the landmark scheme, from [`kapprox::landmark::registry`].
+    pub landmarks: String,
+    /// Rows landmarks are chosen among: a uniform sample of this size, or all rows in `None`.
+    pub candidates: Option<usize>,
+    /// Landmarks to choose: the largest rank.
+    pub rank: usize,
+    /// Take the smallest rank whose relative trace error is at most this, and no other.
+    pub tolerance: Option<f64>,
+    /// Ranks of the surface, ascending, at most `rank`.
+    pub ranks: Vec<usize>,
+    /// Lambdas of the surface, ascending.
+    pub lambdas: Vec<f64>,
+    /// Which rows are held out together.
+    pub folds: FoldSpec,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// By what the cell is chosen.
+    pub choice: Choice,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// What a training run may use. Nothing here changes a bit of the result.
+#[derive(Clone, Copy)]
+pub struct Resources<'a> {
+    /// Bytes of resident memory, all of the process.
+    pub memory: usize,
+    /// Threads.
+    pub workers: &'a Workers,
+    /// Who watches.
+    pub stages: &'a dyn Stages,
+}
+
+impl std::fmt::Debug for Resources<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let threads = self.workers.threads();
+        f.debug_struct("Resources").field("memory", &self.memory).field("threads", &threads).finish_non_exhaustive()
+    }
+}
+
+/// Watches the stages of a run: progress, times, warnings.
+pub trait Stages: Sync {
+    /// Begins a stage over `rows` rows, or one that is no pass; it ends when the observer is dropped.
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
+    /// Something the user should know; the run goes on.
+    fn warn(&self, text: String);
+}
+
+/// Watches nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwatched;
+
+impl Stages for Unwatched {
+    fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+        Box::new(kstore::pass::Unobserved)
+    }
+    fn warn(&self, _: String) {}
+}

@@ -1,0 +1,173 @@
+//! How a training run is cut into tiles and segments, and what it holds in memory.
+//!
+//! Tiles and segments are functions of the shape of the work and define the order of every sum. Lanes and prefetch
+//! come from the budget and define nothing.
+
+use crate::certificate::CertificateState;
+use crate::gram::{GramScratch, GramState};
+use crate::ridge::RidgeOptions;
+use kapprox::{Nystrom, Real};
+use kstore::{Footprint, Plan};
+
+/// Code, stacks, allocator, open files and footers: what the process holds before it holds rows. Measured peak of a
+/// fit at rank 10 on 10,000 rows x 10: 21 MiB with 2 threads.
+const RESERVE: usize = 32 << 20;
+
+/// Rows of a tile: enough that adding its Gram matrix (24 bytes of traffic per entry) costs little beside computing it
+/// (2 x 2,048 flops per entry).
+const TILE: usize = 2048;
+
+/// Bytes a tile's rows and features may take before the tile is made shorter.
+const TILE_BYTES: usize = 128 << 20;
+
+/// Tiles per segment. A segment's state is merged once: 24 bytes of traffic per entry and fold against the 32,768 rows
+/// that made it, about 1 % of the work per fold.
+const TILES_PER_SEGMENT: usize = 16;
+
+/// Features up to which a state is small enough (512 KiB) that every thread gets a lane of its own. Above, one lane
+/// with all threads inside the products is as fast and holds fewer states.
+const LANE_FEATURES: usize = 256;
+
+/// Shape of a training run.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Rows, or an upper bound.
+    pub n: u64,
+    /// Features of a row.
+    pub d: usize,
+    /// Targets of the regression.
+    pub t: usize,
+    /// Landmarks.
+    pub m: usize,
+    /// Folds.
+    pub folds: usize,
+    /// Bytes of an element.
+    pub element: usize,
+    /// Rows that landmarks are chosen among; `None` for all, by passes.
+    pub candidates: Option<usize>,
+    /// Bytes per open cursor.
+    pub cursor: Footprint,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// How passes are cut and how many lanes they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Rows per tile.
+    pub tile: usize,
+    /// Stored rows per segment.
+    pub segment: u64,
+    /// Lanes of passes with small states.
+    pub scan_lanes: usize,
+    /// Lanes of the pass that fills the Gram matrix.
+    pub gram_lanes: usize,
+    /// Tiles decoded ahead, per lane.
+    pub prefetch: usize,
+}
+
+/// Rows of a tile for points of d features mapped to p.
+pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
+    let fit = TILE_BYTES / ((d + p).max(1) * element);
+    // whole strips of 256 rows
+    (fit / 256 * 256).clamp(256, TILE)
+}
+
+/// The cut that fits the budget with the most lanes, and its plan; if none fits, the smallest, which the caller's
+/// check then refuses.
+pub fn cut<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> (Cut, Vec<Plan>) {
+    let tile = tile_rows(shape.d, shape.m, shape.element);
+    let segment = (tile * TILES_PER_SEGMENT) as u64;
+    let gram_lanes = if shape.m <= LANE_FEATURES { shape.threads } else { 1 };
+    let full = Cut { tile, segment, scan_lanes: shape.threads, gram_lanes, prefetch: 2 };
+    let tight = Cut { scan_lanes: 1, gram_lanes: 1, prefetch: 1, ..full };
+    for cut in [full, Cut { gram_lanes: 1, ..full }, Cut { scan_lanes: 1, gram_lanes: 1, ..full }] {
+        let plans = plans::<T>(shape, ridge, cut, budget);
+        if plans.iter().all(|plan| plan.bytes() <= budget) {
+            return (cut, plans);
+        }
+    }
+    (tight, plans::<T>(shape, ridge, tight, budget))
+}
+
+/// What is resident in each stage.
+fn plans<T: Real>(shape: &Shape, ridge: &RidgeOptions, cut: Cut, budget: usize) -> Vec<Plan> {
+    vec![
+        scan(shape, cut, budget),
+        landmarks(shape, cut, budget),
+        map::<T>(shape, budget),
+        gram::<T>(shape, cut, budget),
+        solve::<T>(shape, ridge, budget),
+    ]
+}
+
+const DATA: &str = "read fewer columns (--features)";
+const RANK: &str = "lower --rank";
+
+fn base(what: &str, budget: usize) -> Plan {
+    Plan::new(what, budget).term("the program itself", RESERVE, "leave the program more room")
+}
+
+/// Decoders and tiles of a pass with elements of `element` bytes.
+fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Plan {
+    let row = shape.d * element + (shape.t + 2) * 8;
+    plan.term("decoders", lanes * shape.cursor.at(cut.tile), DATA).term(
+        "tiles of rows",
+        lanes * (cut.prefetch + 2) * cut.tile * row,
+        DATA,
+    )
+}
+
+fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+    rows(base("scaling statistics", budget), shape, cut, cut.scan_lanes, 8)
+}
+
+fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+    let (m, e) = (shape.m, shape.element);
+    let row = shape.d * e + 40;
+    let block = m / 5 + 40;
+    let plan = base("landmark selection", budget);
+    let plan = match shape.candidates {
+        // twice while the best keys compete, once more while they are put in row order
+        Some(n) => plan.term("candidate rows", 3 * n.min(shape.n as usize) * row, "lower --candidates"),
+        None => rows(plan, shape, cut, cut.scan_lanes, e),
+    };
+    plan.term("factor of the landmarks", m * m * (2 * 8 + e), RANK)
+        .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8), RANK)
+        .term("proposals", block * (block * 8 + m * 8 + 3 * shape.d * 8) + 2 * block * row, RANK)
+}
+
+fn map<T: Real>(shape: &Shape, budget: usize) -> Plan {
+    let m = shape.m;
+    base("factor of the landmarks", budget).term("kernel matrix of the landmarks and factor", m * m * 16, RANK).term(
+        "landmarks",
+        3 * Nystrom::<T>::bytes(m, shape.d) - 3 * m * m * (size_of::<T>() + 8) + m * shape.d * 8,
+        RANK,
+    )
+}
+
+fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+    let (m, t, lanes) = (shape.m, shape.t, cut.gram_lanes);
+    let segments = shape.n.div_ceil(cut.segment).max(1);
+    let states = (lanes as u64 + 1).min(segments) as usize;
+    let state = GramState::bytes(m, t, shape.folds) + CertificateState::bytes(m);
+    let bin = cut.tile * (shape.d * shape.element + t * 8);
+    let plan = rows(base("Gram matrix", budget), shape, cut, lanes, shape.element);
+    plan.term(format!("Gram matrices ({} folds x {states})", shape.folds), states * state, "lower --rank or --folds")
+        .term("landmarks and their factor", Nystrom::<T>::bytes(m, shape.d), RANK)
+        .term("features of a tile", lanes * cut.tile * (m * shape.element + 8), RANK)
+        .term("rows waiting by fold", lanes * shape.folds * bin, "lower --folds")
+        .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
+        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
+}
+
+fn solve<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> Plan {
+    base("solve", budget)
+        .term(
+            format!("Gram matrices ({} folds)", shape.folds),
+            GramState::bytes(shape.m, shape.t, shape.folds),
+            "lower --rank or --folds",
+        )
+        .term("landmarks and their factor", Nystrom::<T>::bytes(shape.m, shape.d), RANK)
+        .term("system and its factor", ridge.solve_bytes(shape.m), RANK)
+}

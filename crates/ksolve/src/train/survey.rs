@@ -1,0 +1,111 @@
+//! The first pass: how the features are scaled, which labels there are, and whether there is anything to learn.
+
+use super::options::{Resources, Scaling, Stages, Task, TrainOptions};
+use super::plan::Cut;
+use crate::{Classes, Error, Result};
+use kstore::{Label, Pass, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
+use std::sync::Arc;
+
+/// What the first pass found.
+#[derive(Debug)]
+pub(super) struct Survey {
+    pub(super) statistics: Statistics,
+    pub(super) scaler: Arc<Scaler>,
+    pub(super) classes: Option<Classes>,
+    pub(super) groups: Vec<Label>,
+}
+
+impl Survey {
+    /// Number of selected rows.
+    pub(super) fn rows(&self) -> u64 {
+        self.statistics.rows
+    }
+
+    /// Targets of the regression: the numeric ones, or the codes of the classes.
+    pub(super) fn targets(&self) -> usize {
+        self.classes.as_ref().map_or(self.statistics.targets.len(), Classes::targets)
+    }
+
+    /// What is taken off each target while sums are formed: its mean. Codes of classes stay as they are.
+    pub(super) fn target_centre(&self) -> Vec<f64> {
+        match &self.classes {
+            Some(classes) => vec![0.0; classes.targets()],
+            None => self.statistics.targets.iter().map(|target| target.mean).collect(),
+        }
+    }
+
+    /// How rows are read from here on.
+    pub(super) fn reading(&self) -> Reading {
+        Reading {
+            scaler: Some(self.scaler.clone()),
+            classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
+            groups: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
+        }
+    }
+}
+
+/// One pass over the rows in f64.
+pub(super) fn survey(
+    selected: &Selected,
+    options: &TrainOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<Survey> {
+    let source = selected.rows::<f64>(Reading::default())?;
+    let range = source.range();
+    let observer = resources.stages.stage("scaling statistics", Some(range.end - range.start));
+    let pass = Pass {
+        tile: cut.tile,
+        segment: cut.segment,
+        lanes: cut.scan_lanes,
+        prefetch: cut.prefetch,
+        workers: resources.workers,
+        observer: &*observer,
+    };
+    let statistics = pass.fold(&source, &StatisticsFold::new(source.shape()))?.0;
+    drop(observer);
+    check(selected, &statistics, options, resources.stages)?;
+    let scaler = Arc::new(match options.scaling {
+        Scaling::Standard => Scaler::standard(&statistics),
+        Scaling::Minmax => Scaler::minmax(&statistics),
+        Scaling::None => Scaler::identity(&statistics),
+    });
+    let labels = |counts: Vec<(Label, u64)>| counts.into_iter().map(|(label, _)| label).collect::<Vec<_>>();
+    let classes = match options.task {
+        Task::Regression => None,
+        Task::Classification => Some(Classes::new(labels(statistics.classes.sorted()))?),
+    };
+    let groups = labels(statistics.groups.sorted());
+    Ok(Survey { statistics, scaler, classes, groups })
+}
+
+/// Refuses what nothing can be learned from, and warns of what will not help.
+fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
+    statistics.check(selected.target_names().first().map_or("", String::as_str), "the fold column")?;
+    match statistics.rows {
+        0 => {
+            let why = "no row is left to learn from; check --rows, --where and --missing".to_string();
+            return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
+        }
+        1 => return Err(Error::OneRow),
+        _ => {}
+    }
+    let constant = |moments: &kstore::Moments| moments.is_constant();
+    let names = selected.feature_names().iter().zip(&statistics.features);
+    let dull: Vec<&str> = names.filter(|(_, f)| constant(f)).map(|(name, _)| name.as_str()).collect();
+    match dull[..] {
+        [] => {}
+        [one] => stages.warn(format!("feature {one} is constant over the training rows and has no effect")),
+        _ => {
+            let shown = dull.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+            let more = if dull.len() > 8 { ", …" } else { "" };
+            stages.warn(format!("{} features are constant and have no effect: {shown}{more}", dull.len()));
+        }
+    }
+    if options.task == Task::Regression {
+        for (name, _) in selected.target_names().iter().zip(&statistics.targets).filter(|(_, t)| constant(t)) {
+            stages.warn(format!("target {name} is constant over the training rows: there is nothing to explain"));
+        }
+    }
+    Ok(())
+}

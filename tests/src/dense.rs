@@ -1,0 +1,85 @@
+//! Textbook linear algebra on vectors of rows.
+
+/// Rows of a symmetric positive semi-definite matrix's greedy pivoted Cholesky factor, and the pivots.
+#[derive(Debug)]
+pub struct Cholesky {
+    /// Column by column: `columns[c][i]`.
+    pub columns: Vec<Vec<f64>>,
+    /// Pivot of each column.
+    pub pivots: Vec<usize>,
+}
+
+/// Pivoted Cholesky with the largest residual first, until the residual is below `tolerance` times the largest diagonal.
+pub fn pivoted_cholesky(n: usize, entry: impl Fn(usize, usize) -> f64, tolerance: f64) -> Cholesky {
+    let mut residual: Vec<f64> = (0..n).map(|i| entry(i, i)).collect();
+    let largest = residual.iter().copied().fold(0.0, f64::max);
+    let mut found = Cholesky { columns: Vec::new(), pivots: Vec::new() };
+    while found.pivots.len() < n {
+        let (pivot, value) = residual.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).expect("n > 0");
+        if value <= tolerance * largest {
+            break;
+        }
+        let column: Vec<f64> = (0..n)
+            .map(|i| (entry(i, pivot) - found.columns.iter().map(|c| c[i] * c[pivot]).sum::<f64>()) / value.sqrt())
+            .collect();
+        for (r, c) in residual.iter_mut().zip(&column) {
+            *r -= c * c;
+        }
+        residual[pivot] = 0.0;
+        found.columns.push(column);
+        found.pivots.push(pivot);
+    }
+    found
+}
+
+/// (tr K − tr K̂)/tr K of the projection on the landmarks, by pivoted Cholesky of the landmarks' matrix.
+pub fn trace_error(
+    rows: &[Vec<f64>],
+    landmarks: &[Vec<f64>],
+    k: &dyn Fn(&[f64], &[f64]) -> f64,
+    tolerance: f64,
+) -> f64 {
+    let l = pivoted_cholesky(landmarks.len(), |i, j| k(&landmarks[i], &landmarks[j]), tolerance);
+    let (mut left, mut trace) = (0.0, 0.0);
+    for x in rows {
+        let mut phi: Vec<f64> = Vec::new();
+        let mut residual = k(x, x);
+        trace += residual;
+        for (c, &pivot) in l.pivots.iter().enumerate() {
+            let earlier: f64 = (0..c).map(|e| phi[e] * l.columns[e][pivot]).sum();
+            let value = (k(x, &landmarks[pivot]) - earlier) / l.columns[c][pivot];
+            residual -= value * value;
+            phi.push(value);
+        }
+        left += residual.max(0.0);
+    }
+    left / trace
+}
+
+/// Solves A x = b for a symmetric positive definite A by unpivoted Cholesky.
+///
+/// # Panics
+/// Where A is not positive definite.
+pub fn solve(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
+    let n = b.len();
+    let mut l = vec![vec![0.0; n]; n];
+    for i in 0..n {
+        for j in 0..=i {
+            let s: f64 = a[i][j] - (0..j).map(|k| l[i][k] * l[j][k]).sum::<f64>();
+            if i == j {
+                assert!(s > 0.0, "pivot {i} is {s}");
+                l[i][i] = s.sqrt();
+            } else {
+                l[i][j] = s / l[j][j];
+            }
+        }
+    }
+    let mut x = b.to_vec();
+    for i in 0..n {
+        x[i] = (x[i] - (0..i).map(|k| l[i][k] * x[k]).sum::<f64>()) / l[i][i];
+    }
+    for i in (0..n).rev() {
+        x[i] = (x[i] - (i + 1..n).map(|k| l[k][i] * x[k]).sum::<f64>()) / l[i][i];
+    }
+    x
+}

@@ -1,0 +1,60 @@
+//! Short ways to the library's own objects, for tests.
+
+use crate::source::Points;
+use kapprox::kernel::{AnyKernel, Spec};
+use kapprox::landmark::{LandmarkSet, Landmarks, Rows};
+use kapprox::{FeatureMap, Nystrom, Real};
+use ksolve::certificate::{Certificate, CertificateState};
+use kstore::pass::Unobserved;
+use kstore::{Pass, Workers};
+use std::sync::Arc;
+
+/// A kernel from its expression.
+///
+/// # Panics
+/// Where it does not parse.
+pub fn kernel(spec: &str) -> Arc<dyn AnyKernel> {
+    Spec::parse(spec).expect("a kernel").build().expect("a kernel")
+}
+
+/// How the rows are cut: tile, segment, lanes.
+pub type Cut = (usize, u64, usize);
+
+/// One tile, one segment, one lane.
+pub const WHOLE: Cut = (2048, 1 << 16, 1);
+
+/// Landmarks by a scheme.
+///
+/// # Panics
+/// Where selection fails.
+pub fn select<T: Real>(
+    points: &Points<T>,
+    scheme: &dyn Landmarks<T>,
+    spec: &str,
+    m: usize,
+    seed: u64,
+    (tile, segment, lanes): Cut,
+) -> LandmarkSet<T> {
+    let workers = Workers::new(lanes);
+    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved };
+    let rows = Rows { source: points, pass, count: points.len() as u64 };
+    scheme.select(&rows, &kernel(spec), m, seed).expect("landmarks")
+}
+
+/// The certificate of the Nyström map of some landmarks, on all points.
+///
+/// # Panics
+/// Where no landmark is left.
+pub fn certify<T: Real>(points: &Points<T>, landmarks: LandmarkSet<T>, spec: &str) -> (Certificate, usize) {
+    let map = Nystrom::new(&kernel(spec), landmarks, faer::Par::Seq).expect("a map");
+    let n = points.len();
+    let x = faer::MatRef::from_row_major_slice(&points.x, n, points.d);
+    let mut phi = faer::Mat::<T>::zeros(n, map.rank());
+    let workers = Workers::sequential();
+    map.apply(x, phi.as_mut(), &workers);
+    let mut diag = vec![0.0; n];
+    map.kernel_diag(x, &mut diag).expect("a projection");
+    let mut state = CertificateState::new(map.rank());
+    state.update(phi.as_ref(), &diag, &mut Vec::new(), &workers);
+    (state.certificate(map.rank()), map.rank())
+}

@@ -1,0 +1,61 @@
+//! Kernel formulas, one scalar pair at a time, in f64.
+
+/// The value of a kernel given as a canonical spec such as `gaussian(sigma=2)`.
+///
+/// # Panics
+/// For a kernel it does not know: every registered kernel needs its formula here.
+pub fn kernel(spec: &str) -> Box<dyn Fn(&[f64], &[f64]) -> f64> {
+    let (name, rest) = spec.split_once('(').expect("name(parameters)");
+    let parameters: Vec<(String, f64)> = rest
+        .trim_end_matches(')')
+        .split(',')
+        .filter(|p| !p.trim().is_empty())
+        .map(|p| {
+            let (name, value) = p.split_once('=').expect("parameter=value");
+            (name.trim().to_string(), value.trim().parse().expect("a number"))
+        })
+        .collect();
+    let get = |name: &str, default: f64| parameters.iter().find(|p| p.0 == name).map_or(default, |p| p.1);
+    let sigma = get("sigma", f64::NAN);
+    match name {
+        "gaussian" => Box::new(move |x, z| (-l2(x, z).powi(2) / (2.0 * sigma * sigma)).exp()),
+        "laplacian" => Box::new(move |x, z| (-l1(x, z) / sigma).exp()),
+        "exponential" => Box::new(move |x, z| (-l2(x, z) / sigma).exp()),
+        "matern" => {
+            let nu = get("nu", f64::NAN);
+            Box::new(move |x, z| {
+                let r = l2(x, z) / sigma;
+                let a = (2.0 * nu).sqrt() * r;
+                match nu {
+                    0.5 => (-a).exp(),
+                    1.5 => (1.0 + a) * (-a).exp(),
+                    2.5 => (1.0 + a + a * a / 3.0) * (-a).exp(),
+                    _ => panic!("nu = {nu}"),
+                }
+            })
+        }
+        "polynomial" => {
+            let (gamma, c0, degree) = (get("gamma", 1.0), get("c0", 1.0), get("degree", 3.0));
+            Box::new(move |x, z| (gamma * dot(x, z) + c0).powf(degree))
+        }
+        "linear" => Box::new(dot),
+        "rational_quadratic" => {
+            let alpha = get("alpha", 1.0);
+            Box::new(move |x, z| (1.0 + l2(x, z).powi(2) / (2.0 * alpha * sigma * sigma)).powf(-alpha))
+        }
+        "cauchy" => Box::new(move |x, z| 1.0 / (1.0 + l2(x, z).powi(2) / (sigma * sigma))),
+        other => panic!("no formula for {other}: add it to tests/src/kernels.rs"),
+    }
+}
+
+fn dot(x: &[f64], z: &[f64]) -> f64 {
+    x.iter().zip(z).map(|(a, b)| a * b).sum()
+}
+
+fn l1(x: &[f64], z: &[f64]) -> f64 {
+    x.iter().zip(z).map(|(a, b)| (a - b).abs()).sum()
+}
+
+fn l2(x: &[f64], z: &[f64]) -> f64 {
+    x.iter().zip(z).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
+}

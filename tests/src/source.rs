@@ -1,0 +1,58 @@
+//! The simplest possible row source: points in memory.
+
+use kstore::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
+use std::ops::Range;
+
+/// Points without targets; row i is stored row i.
+#[derive(Clone, Debug)]
+pub struct Points<T> {
+    /// Row-major.
+    pub x: Vec<T>,
+    /// Number of features.
+    pub d: usize,
+}
+
+impl<T: Real> Points<T> {
+    /// From rows of f64.
+    pub fn new(rows: &[Vec<f64>]) -> Self {
+        Self { d: rows[0].len(), x: rows.iter().flatten().map(|v| T::from_f64(*v)).collect() }
+    }
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.x.len() / self.d
+    }
+    /// True for no rows.
+    pub fn is_empty(&self) -> bool {
+        self.x.is_empty()
+    }
+}
+
+impl<T: Real> RowSource<T> for Points<T> {
+    fn shape(&self) -> TableShape {
+        TableShape { stored: self.len() as u64, features: self.d, targets: 0 }
+    }
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        Ok(Box::new(Cursor { points: self, at: segment.start as usize, end: segment.end as usize }))
+    }
+    fn footprint(&self) -> Footprint {
+        Footprint::default()
+    }
+}
+
+struct Cursor<'a, T> {
+    points: &'a Points<T>,
+    at: usize,
+    end: usize,
+}
+
+impl<T: Real> RowCursor<T> for Cursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        let to = (self.at + buf.capacity).min(self.end);
+        let d = self.points.d;
+        buf.rows.extend(self.at as u64..to as u64);
+        buf.x.extend_from_slice(&self.points.x[self.at * d..to * d]);
+        let any = to > self.at;
+        self.at = to;
+        Ok(any)
+    }
+}
