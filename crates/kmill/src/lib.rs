@@ -20,6 +20,7 @@ pub mod passes;
 pub mod pipeline;
 pub mod plan;
 pub mod predict;
+pub mod predictor;
 pub mod progress;
 pub mod report;
 pub mod table;

@@ -62,6 +62,11 @@ impl Progress {
         Stage { progress: self, name, bar, started, rows: AtomicU64::new(0), spoken: AtomicU64::new(0), expected: rows }
     }
 
+    /// A stage that ends when its observer is dropped, for callers that know observers only.
+    pub fn watch<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        Box::new(Watched(Some(self.stage(name, rows))))
+    }
+
     /// Says `warning: text` on stderr and keeps it for the report.
     pub fn warn(&self, text: impl Into<String>) {
         let text = text.into();
@@ -166,6 +171,29 @@ impl Drop for Stage<'_> {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+    }
+}
+
+/// A stage whose end is its drop.
+struct Watched<'a>(Option<Stage<'a>>);
+
+impl Observer for Watched<'_> {
+    fn advance(&self, rows: u64) {
+        if let Some(stage) = &self.0 {
+            stage.advance(rows);
+        }
+    }
+    fn stop(&self) -> bool {
+        interrupt::requested()
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        match self.0.take() {
+            Some(stage) if !interrupt::requested() => stage.finish(),
+            _ => {}
         }
     }
 }
