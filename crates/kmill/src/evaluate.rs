@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn classification(classes: i64) -> EvaluateReport {
-        let row = |k: i64| (0..classes).map(|j| if j == k { 90 } else { u64::from(j == (k + 1) % classes) * 10 });
+        let row = |k: i64| (0..classes).map(move |j| if j == k { 90 } else { u64::from(j == (k + 1) % classes) * 10 });
         EvaluateReport::Classification(ClassificationReport {
             rows: 100 * classes as u64,
             accuracy: 0.9,
