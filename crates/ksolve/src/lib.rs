@@ -1,23 +1,29 @@
 //! Learning on feature blocks: ridge regression and its rank x lambda x fold surface, scores, and the model file.
 
 pub mod auc;
+pub mod bins;
 pub mod certificate;
 mod error;
 pub mod folds;
 pub mod gram;
 pub mod grid;
+pub mod model;
 pub mod ridge;
 pub mod score;
 mod strips;
 pub mod surface;
 mod system;
 pub mod task;
+pub mod train;
 
+pub use bins::{BIN, Targets};
 pub use certificate::{Certificate, CertificateState};
 pub use error::{Error, Result};
 pub use folds::{FoldSpec, Folds};
 pub use gram::{FoldGram, GramScratch, GramState};
+pub use model::{AnyModel, Card, Model};
 pub use ridge::{Fit, Head, Intercept, RidgeOptions, fit};
 pub use score::{ClassificationReport, ClassificationScore, RegressionReport, RegressionScore};
 pub use surface::{Cell, FoldCoefficients, Surface};
 pub use task::Classes;
+pub use train::{CvErrorFold, CvErrorState, RidgeFold, RidgeState};
