@@ -1,7 +1,7 @@
 //! `kmill fit`: from what was typed to plain options, and from the pipeline's report to the terminal.
 
 use crate::args::data::Missing;
-use crate::args::learn::{Intercept, Landmarks, Map, Precision, Scale, Select, Task};
+use crate::args::learn::{Intercept, Map, Precision, Scale, Select, Task};
 use crate::args::parse::Candidates;
 use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs, Solver};
@@ -57,8 +57,8 @@ pub struct FitOptions {
     pub tolerance: Option<f64>,
     /// Ranks of the surface, ascending; the last is `rank`.
     pub ranks: Vec<usize>,
-    /// How landmarks are chosen.
-    pub landmarks: Landmarks,
+    /// How landmarks are chosen: a name of [`kapprox::landmark::registry`].
+    pub landmarks: String,
     /// Rows they are chosen among.
     pub candidates: Candidates,
     /// Penalties of the surface, ascending, positive.
@@ -113,7 +113,7 @@ impl FitOptions {
             rank,
             tolerance: learn.tolerance,
             ranks,
-            landmarks: learn.landmarks,
+            landmarks: learn.landmarks.clone(),
             candidates: learn.candidates.unwrap_or(Candidates::Rows(few)),
             lambdas,
             folds,

@@ -3,13 +3,16 @@
 use crate::args::InspectArgs;
 use crate::args::run::Run;
 use crate::passes::{self, Lane};
-use crate::table::{Align, Table as Listing, count, number};
-use crate::{Result, output};
+use crate::table::{Align, Table as Listing, count, exact, number};
+use crate::{Result, output, report};
+use ksolve::{AnyModel, Card};
 use kstore::budget::bytes;
 use kstore::statistics::Moments;
 use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, Workers};
 use std::fmt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// Numbers of a table up to which statistics come without being asked: a fraction of a second.
 const FREE_STATISTICS: u64 = 1_000_000;
@@ -174,9 +177,71 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     Ok(statistics)
 }
 
+/// What a model holds.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ModelReport {
+    /// The file.
+    pub model: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// What defines it.
+    #[serde(flatten)]
+    pub card: Card,
+    /// [`report::LAMBDA`].
+    pub lambda_convention: &'static str,
+}
+
+impl fmt::Display for ModelReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let card = &self.card;
+        let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        writeln!(f, "{}: {} model for {}, {size}\n", self.model.display(), card.solver, card.task)?;
+        let mut facts = Listing::facts();
+        facts.fact("kernel", card.kernel.as_str());
+        facts.fact("landmarks", format!("{} by {}", count(card.rank as u64), card.landmarks));
+        if let Some(c) = &card.certificate {
+            let (error, floor) = (number(c.trace_error, 3), number(c.floor, 2));
+            facts.fact("certificate", format!("relative trace error {error} (rounding floor {floor})"));
+        }
+        facts.fact("lambda", exact(card.lambda));
+        facts.fact("intercept", card.intercept.to_string());
+        facts.fact("precision", card.precision.as_str());
+        facts.fact("trained on", format!("{} rows, seed {}", count(card.rows), card.seed));
+        facts.fact("target", card.targets.join(", "));
+        if !card.classes.is_empty() {
+            facts.fact("classes", shortened(card.classes.iter().map(ToString::to_string)));
+        }
+        facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));
+        writeln!(f, "{facts}\n{}", report::LAMBDA)
+    }
+}
+
+/// The first dozen, and how many there are.
+fn shortened(names: impl ExactSizeIterator<Item = String>) -> String {
+    const SHOWN: usize = 12;
+    let all = names.len();
+    let shown: Vec<String> = names.take(SHOWN).collect();
+    if all > SHOWN { format!("{}, … ({all})", shown.join(", ")) } else { shown.join(", ") }
+}
+
+/// True for a file that starts as safetensors does: the length of a header, and its opening brace.
+fn is_model(path: &Path) -> bool {
+    let mut start = [0; 9];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start[8] == b'{'
+}
+
 /// `kmill inspect`.
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     let run = args.run.resolve();
+    if let [path] = &args.paths[..]
+        && is_model(path)
+    {
+        let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
+        let card = AnyModel::load(path)?.card().clone();
+        let lambda_convention = report::LAMBDA;
+        return output::report(&ModelReport { model: path.clone(), bytes, card, lambda_convention }, run.json);
+    }
     output::report(&table(&args.paths, args.stats, &run)?, run.json)
 }
 

@@ -1,8 +1,10 @@
 //! What to learn: kernel, map, penalties, folds.
 
 use super::parse::{self, Candidates};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use kapprox::Spec;
+use kapprox::kernel::registry;
 use ksolve::FoldSpec;
 
 /// What the target is.
@@ -36,17 +38,6 @@ pub enum Map {
     /// Projection onto the kernel functions of landmark rows
     #[default]
     Nystrom,
-}
-
-/// How landmark rows are chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Landmarks {
-    /// Randomly pivoted Cholesky: in proportion to what is not yet explained
-    #[default]
-    Rpcholesky,
-    /// Every row alike
-    Uniform,
 }
 
 /// The constant term.
@@ -84,6 +75,37 @@ pub enum Precision {
     F64,
 }
 
+impl From<Intercept> for ksolve::Intercept {
+    fn from(intercept: Intercept) -> Self {
+        match intercept {
+            Intercept::Free => Self::Free,
+            Intercept::Penalised => Self::Penalised,
+            Intercept::None => Self::None,
+        }
+    }
+}
+
+/// The registry's kernels, in a sentence.
+fn kernel_help() -> String {
+    let names: Vec<&str> = registry().iter().map(|family| family.name).collect();
+    format!(
+        "Kernel: {}; sums and products of them. sigma=median takes the median distance of a sample",
+        names.join(", ")
+    )
+}
+
+/// The registry's landmark schemes, each with its line.
+fn landmarks_help() -> String {
+    let scheme = |scheme: &kapprox::landmark::Scheme| format!("{} ({})", scheme.name, scheme.about);
+    let schemes: Vec<String> = kapprox::landmark::registry().iter().map(scheme).collect();
+    format!("How landmarks are chosen: {}", schemes.join("; "))
+}
+
+/// The names after `--landmarks`.
+fn schemes() -> PossibleValuesParser {
+    PossibleValuesParser::new(kapprox::landmark::registry().iter().map(|scheme| scheme.name))
+}
+
 /// The options that define the result of a fit, beside the table.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
@@ -94,9 +116,8 @@ pub struct LearnArgs {
     /// Scaling learned from the training rows and kept in the model: standard, minmax or none
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "SCALE")]
     pub scale: Scale,
-    /// Kernel: gaussian, laplacian, matern, polynomial, linear, and sums of them; sigma=median takes the median
-    /// distance of a sample
-    #[arg(long, value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
+    /// The kernel.
+    #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
     pub kernel: Spec,
     /// How rows become features: nystrom
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "MAP")]
@@ -110,9 +131,10 @@ pub struct LearnArgs {
     /// Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: --rank alone]
     #[arg(long, value_name = "LIST", value_parser = parse::ranks)]
     pub ranks: Option<String>,
-    /// How landmarks are chosen: rpcholesky or uniform
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "SCHEME")]
-    pub landmarks: Landmarks,
+    /// How landmarks are chosen.
+    #[arg(long, help = landmarks_help(), value_parser = schemes(), default_value = "rpcholesky",
+        hide_possible_values = true, value_name = "SCHEME")]
+    pub landmarks: String,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
     pub candidates: Option<Candidates>,
