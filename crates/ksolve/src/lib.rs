@@ -8,6 +8,7 @@ pub mod grid;
 pub mod ridge;
 mod strips;
 pub mod surface;
+pub mod train;
 mod system;
 pub mod task;
 

@@ -81,23 +81,23 @@ pub(super) fn survey(
 
 /// Refuses what nothing can be learned from, and warns of what will not help.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
-    statistics.check(selected.target_names().first().map_or("", String::as_str), "the fold column")?;
+    statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.rows {
         0 => {
             let why = "no row is left to learn from; check --rows, --where and --missing".to_string();
             return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
         }
-        1 => return Err(Error::OneRow),
+        1 => return Err(Error::TooFewRows { rows: 1 }),
         _ => {}
     }
-    let constant = |moments: &kstore::Moments| moments.is_constant();
-    let names = selected.feature_names().iter().zip(&statistics.features);
-    let dull: Vec<&str> = names.filter(|(_, f)| constant(f)).map(|(name, _)| name.as_str()).collect();
-    match dull[..] {
+    let constant = |moments: &kstore::statistics::Moments| moments.is_constant();
+    let names = selected.feature_names().into_iter().zip(&statistics.features);
+    let dull: Vec<String> = names.filter(|(_, f)| constant(f)).map(|(name, _)| name).collect();
+    match &dull[..] {
         [] => {}
         [one] => stages.warn(format!("feature {one} is constant over the training rows and has no effect")),
         _ => {
-            let shown = dull.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+            let shown = dull[..dull.len().min(8)].join(", ");
             let more = if dull.len() > 8 { ", …" } else { "" };
             stages.warn(format!("{} features are constant and have no effect: {shown}{more}", dull.len()));
         }
