@@ -1,1 +1,61 @@
-//! The kmill command: kernel machines on tables larger than memory
+//! The `kmill` command: kernel machines on tables larger than memory.
+//!
+//! One verb a file; [`args`] says what can be asked, [`report`] what is answered. Results go to stdout, everything
+//! else (progress, stage times, warnings, errors) to stderr. Exit code 0: done; 1: it failed, and one sentence says
+//! why; 2: wrong usage.
+
+pub mod allocator;
+pub mod args;
+pub mod convert;
+pub mod demo;
+mod error;
+pub mod evaluate;
+pub mod fit;
+pub mod generate;
+pub mod generators;
+pub mod inspect;
+pub mod interrupt;
+pub mod output;
+pub mod passes;
+pub mod pipeline;
+pub mod plan;
+pub mod predict;
+pub mod predictor;
+pub mod progress;
+pub mod report;
+pub mod table;
+pub mod writer;
+
+pub use error::{Error, Result};
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Reads the command line, runs the verb, and gives the exit code.
+pub fn run() -> ExitCode {
+    allocator::configure();
+    let cli = Cli::parse(); // wrong usage ends here, with exit code 2
+    interrupt::install();
+    let outcome = match &cli.command {
+        Command::Fit(args) => fit::main(args),
+        Command::Predict(args) => predict::main(args),
+        Command::Evaluate(args) => evaluate::main(args),
+        Command::Inspect(args) => inspect::main(args),
+        Command::Plan(args) => plan::main(args),
+        Command::Generate(args) => generate::main(args),
+        Command::Convert(args) => convert::main(args),
+        Command::Demo(args) => demo::main(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // whoever reads our output has seen enough: `kmill inspect … | head`
+        Err(Error::BrokenPipe) => ExitCode::SUCCESS,
+        Err(error) => {
+            // a closed stderr leaves nobody to tell
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -10,8 +10,8 @@ const MOST_LAMBDAS: usize = 2_000;
 
 /// Regularisation strengths, ascending and without repetition.
 ///
-/// A range has two per decade and both ends; whole and half decades are the numbers nearest to 10^(k/2), so that
-/// `1e-9..1e-3` prints as 1e-9, 3.1622776601683795e-9, …, 1e-3 everywhere.
+/// A range has two per decade and both ends; whole and half decades are 1 or 3.1622776601683795 (the f64 next to √10)
+/// times a power of ten, correctly rounded: the same numbers whatever the start, equal to what a user types.
 ///
 /// ```
 /// let grid = ksolve::grid::lambdas("1e-9..1e-3").unwrap();
@@ -73,7 +73,7 @@ fn half_decade(first: f64, k: usize) -> f64 {
     if base == first { power(twice as i64 + k as i64) } else { first * power(k as i64) }
 }
 
-/// The number nearest to 10^(k/2). Reading decimal text rounds correctly; a product of powers need not.
+/// 10^(k/2). Reading decimal text rounds correctly; a product of powers need not.
 fn power(k: i64) -> f64 {
     let mantissa = if k.rem_euclid(2) == 0 { "1" } else { "3.1622776601683795" };
     format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
@@ -119,12 +119,12 @@ mod tests {
         assert_eq!(lambdas("1e-6").unwrap(), [1e-6]);
         assert_eq!(lambdas(" 1e-6, 1e-8,1e-6").unwrap(), [1e-8, 1e-6]);
         let grid = lambdas("1e-9..1e-3").unwrap();
-        let printed: Vec<String> = grid.iter().map(|lambda| format!("{lambda:e}")).collect();
-        assert_eq!(printed.len(), 13);
-        for (k, text) in printed.iter().enumerate() {
+        assert_eq!(grid.len(), 13);
+        for (k, lambda) in grid.iter().enumerate() {
             let mantissa = if k % 2 == 0 { "1" } else { "3.1622776601683795" };
-            assert_eq!(text, &format!("{mantissa}e-{}", 9 - k / 2));
+            assert_eq!(*lambda, format!("{mantissa}e-{}", 9 - k / 2).parse::<f64>().unwrap());
         }
+        assert_eq!(format!("{:e} {:e} {:e}", grid[0], grid[1], grid[12]), "1e-9 3.1622776601683795e-9 1e-3");
         assert_eq!(lambdas("2e-3..1e-2").unwrap(), [2e-3, 2e-3 * 3.1622776601683795, 1e-2]);
         assert_eq!(lambdas("1e-3..1e-3").unwrap(), [1e-3]);
     }

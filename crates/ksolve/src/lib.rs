@@ -1,11 +1,13 @@
 //! Learning on feature blocks: ridge regression and its rank x lambda x fold surface, scores, and the model file.
 
+pub mod auc;
 pub mod certificate;
 mod error;
 pub mod folds;
 pub mod gram;
 pub mod grid;
 pub mod ridge;
+pub mod score;
 mod strips;
 pub mod surface;
 pub mod train;
@@ -17,5 +19,6 @@ pub use error::{Error, Result};
 pub use folds::{FoldSpec, Folds};
 pub use gram::{FoldGram, GramScratch, GramState};
 pub use ridge::{Fit, Head, Intercept, RidgeOptions, fit};
+pub use score::{ClassificationReport, ClassificationScore, RegressionReport, RegressionScore};
 pub use surface::{Cell, FoldCoefficients, Surface};
 pub use task::Classes;

@@ -89,6 +89,28 @@ pub enum Error {
         /// "NaN", "null", "infinite", or a number that does not fit.
         value: String,
     },
+    /// A label column with so many distinct labels that it is surely a measurement.
+    #[error(
+        "column {column:?} has more than {limit} distinct labels; for a quantity choose --task regression, for folds a column with few values"
+    )]
+    TooManyLabels {
+        /// The column.
+        column: String,
+        /// The most there may be.
+        limit: usize,
+    },
+    /// Two files that belong together have different numbers of rows.
+    #[error("{second} has {second_rows} rows, {first} has {first_rows}; they need one row for each other", first = first.display(), second = second.display())]
+    RowCount {
+        /// The table.
+        first: PathBuf,
+        /// Its rows.
+        first_rows: u64,
+        /// The file that should go with it.
+        second: PathBuf,
+        /// Its rows.
+        second_rows: u64,
+    },
     /// A text that could not be parsed.
     #[error("cannot understand {what} {text:?}: {expected}")]
     Syntax {

@@ -10,15 +10,38 @@
 //!
 //! It knows no kernel and no solver.
 
+pub mod atomic;
 pub mod budget;
+pub mod condition;
+mod convert;
 mod error;
 pub mod key;
+mod labels;
+pub mod mmap;
 pub mod pass;
 mod real;
 pub mod rows;
+mod scaler;
+pub mod schema;
+mod select;
+pub mod sink;
+pub mod source;
+pub mod statistics;
+mod table;
+mod table_rows;
 
+pub use atomic::{AtomicFile, remove_temporaries};
 pub use budget::{Footprint, Plan};
+pub use condition::Condition;
 pub use error::{Error, Result};
 pub use pass::{Fold, Merge, Pass, Workers};
 pub use real::Real;
 pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
+pub use scaler::Scaler;
+pub use schema::{Column, Kind, Schema};
+pub use select::{Missing, Selected, Selection};
+pub use sink::{Output, OutputColumn, OutputKind, Sink};
+pub use source::memory::MemoryRows;
+pub use statistics::{Statistics, StatisticsFold};
+pub use table::Table;
+pub use table_rows::{Reading, TableRows};

@@ -100,6 +100,10 @@ impl<T: Real> RowBuf<T> {
     pub fn new(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
     }
+    /// Bytes a row takes in a buffer, labels included.
+    pub fn bytes_per_row(shape: &TableShape) -> usize {
+        size_of::<u64>() + shape.features * size_of::<T>() + shape.targets * size_of::<f64>() + 2 * size_of::<u32>()
+    }
     /// Forgets the rows and keeps the memory.
     pub fn clear(&mut self) {
         self.rows.clear();

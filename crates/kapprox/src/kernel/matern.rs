@@ -47,7 +47,7 @@ pub(super) const FAMILY: Family = Family {
 const FAR: f64 = 1000.0;
 
 #[derive(Debug)]
-struct Half;
+pub(super) struct Half;
 
 impl Profile for Half {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {

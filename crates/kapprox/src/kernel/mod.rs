@@ -28,6 +28,8 @@ mod radial;
 mod registry;
 mod spec;
 
+pub mod cauchy;
+pub mod exponential;
 pub mod gaussian;
 pub mod laplacian;
 pub mod linear;

@@ -1,13 +1,20 @@
 //! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
 
-use super::{AnyKernel, gaussian, laplacian, linear, matern, polynomial};
+use super::{AnyKernel, cauchy, exponential, gaussian, laplacian, linear, matern, polynomial};
 use std::fmt;
 use std::sync::Arc;
 
 /// Every kernel, in the order in which help lists them.
 pub fn registry() -> &'static [Family] {
-    const FAMILIES: &[Family] =
-        &[gaussian::FAMILY, laplacian::FAMILY, matern::FAMILY, polynomial::FAMILY, linear::FAMILY];
+    const FAMILIES: &[Family] = &[
+        gaussian::FAMILY,
+        laplacian::FAMILY,
+        exponential::FAMILY,
+        matern::FAMILY,
+        cauchy::FAMILY,
+        polynomial::FAMILY,
+        linear::FAMILY,
+    ];
     FAMILIES
 }
 

@@ -1,0 +1,35 @@
+//! The Cauchy kernel, 1 / (1 + ‖x − z‖² / σ²).
+//!
+//! The rational quadratic kernel with α = 1 and its σ divided by √2; positive definite for every σ > 0 (Rasmussen,
+//! Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("cauchy(sigma=2)").is_ok());
+//! ```
+
+use super::Profile;
+use super::radial::{AtZero, l2};
+use super::registry::{Family, Metric, SIGMA};
+use crate::Real;
+
+/// `cauchy(sigma=median)`.
+pub(super) const FAMILY: Family = Family {
+    name: "cauchy",
+    formula: "1 / (1 + |x-z|^2 / sigma^2)",
+    parameters: &[SIGMA],
+    metric: Some(Metric::L2),
+    positive_definite: true,
+    example: "cauchy(sigma=2)",
+    build: |text, values| l2(text, values[0], AtZero::Smooth, Cauchy),
+};
+
+#[derive(Debug)]
+struct Cauchy;
+
+impl Profile for Cauchy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        #[inline(always)]
+        |squared: T| T::ONE / (T::ONE + squared)
+    }
+}

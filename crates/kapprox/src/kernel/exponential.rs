@@ -1,0 +1,25 @@
+//! The exponential kernel, exp(−‖x − z‖₂ / σ): the Matérn kernel of smoothness 1/2 under its own name.
+//!
+//! Positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, section
+//! 4.2.1). With the sum of absolute differences in place of the Euclidean distance it is
+//! [`laplacian`](super::laplacian).
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("exponential(sigma=2)").is_ok());
+//! ```
+
+use super::matern::Half;
+use super::radial::{AtZero, l2};
+use super::registry::{Family, Metric, SIGMA};
+
+/// `exponential(sigma=median)`.
+pub(super) const FAMILY: Family = Family {
+    name: "exponential",
+    formula: "exp(-|x-z| / sigma)",
+    parameters: &[SIGMA],
+    metric: Some(Metric::L2),
+    positive_definite: true,
+    example: "exponential(sigma=3)",
+    build: |text, values| l2(text, values[0], AtZero::Cusp, Half),
+};

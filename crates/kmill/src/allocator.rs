@@ -1,0 +1,34 @@
+//! glibc's allocator, told to give freed memory back.
+//!
+//! By default every thread may open an arena of its own, and the size from which a buffer gets pages of its own grows
+//! to 32 MiB as such buffers are freed; from then on a freed buffer stays resident in some arena. A budget cannot
+//! count that.
+
+/// Most arenas. Threads that decode or compute allocate rarely, so sharing costs nothing that can be measured.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const ARENAS: libc::c_int = 2;
+
+/// From this size on a buffer has pages of its own, returned when it is freed. Setting it also stops its growth.
+/// Below a decoder's page (1 MiB) and above what the many small allocations ask for.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const OWN_PAGES: libc::c_int = 256 << 10;
+
+/// Free memory kept at the end of an arena.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const KEPT: libc::c_int = 1 << 20;
+
+/// Sets the limits; first thing in the process, before there are threads.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "mallopt is a C function; this is the one file of the crate that may")]
+pub fn configure() {
+    let settings = [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, OWN_PAGES), (libc::M_TRIM_THRESHOLD, KEPT)];
+    for (option, value) in settings {
+        // SAFETY: mallopt takes two integers and touches the allocator's own parameters only, under its lock; an
+        // option it does not know makes it return 0, which is harmless: the default stays.
+        unsafe { libc::mallopt(option, value) };
+    }
+}
+
+/// Nothing to set: other allocators return freed pages by themselves or cannot be told to.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn configure() {}

@@ -1,0 +1,85 @@
+//! Which rows and columns of which files.
+
+use super::parse;
+use clap::{Args, ValueEnum};
+use kstore::condition::Condition;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// What to do with a missing, NaN or infinite value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missing {
+    /// Stop, and name file, row and column
+    #[default]
+    Error,
+    /// Leave the row out
+    Drop,
+    /// Put the column's mean over the training rows
+    Mean,
+}
+
+impl From<Missing> for kstore::Missing {
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Error => Self::Error,
+            Missing::Drop => Self::Drop,
+            Missing::Mean => Self::Mean,
+        }
+    }
+}
+
+/// Files, and which of their rows.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Table")]
+pub struct SelectArgs {
+    /// Files (.parquet, .npy), folders or globs, read as one table in sorted path order
+    #[arg(value_name = "DATA", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Stored rows to use, half-open: 0..463715, ..1000 or 1000..
+    #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
+    pub rows: Option<Range<u64>>,
+    /// Condition on one column: 'fold != 3' (== != < <= > >=)
+    #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
+    pub condition: Option<Condition>,
+    /// Missing, NaN or infinite values: stop, drop the row, or put the training mean
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "error|drop|mean")]
+    pub missing: Missing,
+}
+
+impl SelectArgs {
+    /// The stored rows; up to `u64::MAX` where no end was given.
+    pub fn range(&self) -> Range<u64> {
+        self.rows.clone().unwrap_or(0..u64::MAX)
+    }
+}
+
+/// A table to learn from.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Table")]
+pub struct DataArgs {
+    /// Files and rows.
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Target columns, comma-separated; FILE.npy for .npy tables
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub target: Vec<String>,
+    /// Feature columns as names or globs, comma-separated [default: every numeric column but the target]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',')]
+    pub features: Vec<String>,
+}
+
+/// A table to rewrite.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Table")]
+pub struct ConvertDataArgs {
+    /// Files and rows.
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub target: Vec<String>,
+    /// Feature columns as names or globs, comma-separated [default: every numeric column but the target]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',')]
+    pub features: Vec<String>,
+}

@@ -1,0 +1,138 @@
+//! What to learn: kernel, map, penalties, folds.
+
+use super::parse::{self, Candidates};
+use clap::{Args, ValueEnum};
+use kapprox::Spec;
+use ksolve::FoldSpec;
+
+/// What the target is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// Numbers
+    #[default]
+    Regression,
+    /// Labels: integers or text
+    Classification,
+}
+
+/// What is done with the features before the kernel sees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Mean 0 and standard deviation 1 over the training rows
+    #[default]
+    Standard,
+    /// 0 to 1 over the training rows
+    Minmax,
+    /// As they are
+    None,
+}
+
+/// How rows become features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Map {
+    /// Projection onto the kernel functions of landmark rows
+    #[default]
+    Nystrom,
+}
+
+/// How landmark rows are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Landmarks {
+    /// Randomly pivoted Cholesky: in proportion to what is not yet explained
+    #[default]
+    Rpcholesky,
+    /// Every row alike
+    Uniform,
+}
+
+/// The constant term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Intercept {
+    /// Not penalised
+    #[default]
+    Free,
+    /// A further feature, penalised like the others
+    Penalised,
+    /// None
+    None,
+}
+
+/// By what the cell of the surface is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Select {
+    /// Cross-validated squared error
+    #[default]
+    Mse,
+    /// Cross-validated share of wrong classes; one more pass
+    Error,
+}
+
+/// Type of rows, kernel blocks and features. Sums over rows are in f64 either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// 32-bit floating point
+    #[default]
+    F32,
+    /// 64-bit floating point
+    F64,
+}
+
+/// The options that define the result of a fit, beside the table.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Learning")]
+pub struct LearnArgs {
+    /// What the target is: regression or classification (one against rest, labels kept)
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TASK")]
+    pub task: Task,
+    /// Scaling learned from the training rows and kept in the model: standard, minmax or none
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "SCALE")]
+    pub scale: Scale,
+    /// Kernel: gaussian, laplacian, matern, polynomial, linear, and sums of them; sigma=median takes the median
+    /// distance of a sample
+    #[arg(long, value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
+    pub kernel: Spec,
+    /// How rows become features: nystrom
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "MAP")]
+    pub map: Map,
+    /// Number of landmarks [default: 1000]
+    #[arg(long, value_name = "M", value_parser = parse::rank)]
+    pub rank: Option<usize>,
+    /// Take the smallest rank, up to --rank (then 4000 by default), with a relative trace error below this
+    #[arg(long, value_name = "ERROR", allow_negative_numbers = true)]
+    pub tolerance: Option<f64>,
+    /// Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: --rank alone]
+    #[arg(long, value_name = "LIST", value_parser = parse::ranks)]
+    pub ranks: Option<String>,
+    /// How landmarks are chosen: rpcholesky or uniform
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "SCHEME")]
+    pub landmarks: Landmarks,
+    /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
+    #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
+    pub candidates: Option<Candidates>,
+    /// Penalties: 1e-6, or 1e-8,1e-6, or 1e-9..1e-3 (two per decade) [default: 1e-9..1e-3]
+    #[arg(long, value_name = "LIST", value_parser = parse::lambdas, allow_hyphen_values = true)]
+    pub lambda: Option<String>,
+    /// Cross-validation: 5 (rows at random), blocks:6 (contiguous rows) or column:NAME [default: 5, and none for a
+    /// single cell]
+    #[arg(long, value_name = "FOLDS", value_parser = parse::folds)]
+    pub folds: Option<FoldSpec>,
+    /// Constant term: free, penalised or none
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "INTERCEPT")]
+    pub intercept: Intercept,
+    /// Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "mse|error")]
+    pub select: Select,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Type of rows and features: f32 or f64 (sums are f64)
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TYPE")]
+    pub precision: Precision,
+}

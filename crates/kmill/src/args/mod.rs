@@ -1,0 +1,273 @@
+//! The command line: what can be asked. It is a contract; scripts rely on it.
+//!
+//! Types here are as typed; a verb's file lowers them to plain options ([`crate::fit::FitOptions`]) and checks what
+//! needs more than one of them.
+
+pub mod data;
+pub mod learn;
+pub mod parse;
+pub mod run;
+
+pub use data::DataArgs;
+pub use learn::LearnArgs;
+pub use run::RunArgs;
+
+use crate::generators;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Kernel machines on tables larger than memory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kmill",
+    version,
+    max_term_width = 110,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Start with `kmill demo`, or:\n  \
+        kmill generate friedman1 --rows 1e6 -o train.parquet\n  \
+        kmill fit ridge train.parquet --target y --rank 500 -o model.safetensors\n  \
+        kmill evaluate model.safetensors train.parquet"
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Learn a model from a table
+    Fit(FitArgs),
+    /// Write a model's predictions for a table
+    Predict(PredictArgs),
+    /// Score a model on a table that has the target
+    Evaluate(EvaluateArgs),
+    /// Show what a table or a model holds
+    Inspect(InspectArgs),
+    /// Say what a fit would need; runs nothing
+    Plan(PlanArgs),
+    /// Write a generated table of any size
+    Generate(GenerateArgs),
+    /// Rewrite a table as Parquet or .npy
+    Convert(ConvertArgs),
+    /// Generate data, fit, evaluate, and explain: the first thing to run
+    Demo(DemoArgs),
+}
+
+/// What to minimise over the features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Solver {
+    /// Squared loss: (1/n) sum (y - w.phi(x))^2 + lambda |w|^2
+    Ridge,
+}
+
+/// Options of `kmill fit`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill fit ridge train.parquet --target y -o model.safetensors\n  \
+    kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \
+    kmill fit ridge all.parquet --target y --rows ..427500 --task classification --folds blocks:6 -o m.safetensors\n\n\
+    Lambda is per row: ridge minimises (1/n) sum (y - f(x))^2 + lambda |w|^2, so scikit-learn's alpha is lambda * n.")]
+pub struct FitArgs {
+    /// What to minimise
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = "What to minimise: ridge (squared loss)")]
+    pub solver: Solver,
+    /// The table.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// What to learn.
+    #[command(flatten)]
+    pub learn: LearnArgs,
+    /// Where the model goes (safetensors)
+    #[arg(short, long, value_name = "MODEL")]
+    pub output: PathBuf,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Options of `kmill plan`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB")]
+pub struct PlanArgs {
+    /// What would be minimised
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = "What would be minimised: ridge (squared loss)")]
+    pub solver: Solver,
+    /// The table.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// What would be learned.
+    #[command(flatten)]
+    pub learn: LearnArgs,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Options of `kmill predict`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    kmill predict model.safetensors new.parquet -o predictions.parquet\n\n\
+    Columns are matched by name; the target may be absent. Rows keep their order.")]
+pub struct PredictArgs {
+    /// A model written by `kmill fit`
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// The table.
+    #[command(flatten)]
+    pub data: data::SelectArgs,
+    /// Where the predictions go: .parquet (column `prediction`) or .npy
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Options of `kmill evaluate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
+    kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json")]
+pub struct EvaluateArgs {
+    /// A model written by `kmill fit`
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// The table.
+    #[command(flatten)]
+    pub data: data::SelectArgs,
+    /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Table")]
+    pub target: Vec<String>,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Options of `kmill inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill inspect train.parquet --stats\n  \
+    kmill inspect model.safetensors --json")]
+pub struct InspectArgs {
+    /// Files, folders or globs of one table, or one model
+    #[arg(value_name = "DATA|MODEL", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Minimum, mean, maximum and missing values of every column: one pass over the table. Without being asked for
+    /// up to a million numbers
+    #[arg(long)]
+    pub stats: bool,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Options of `kmill generate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill generate friedman1 --rows 1e6 -o friedman1.parquet\n  \
+    kmill generate smile --rows 10000 --precision f64 -o smile.npy\n\n\
+    Row i depends on the seed and on i only. Columns are x0.. and y; an .npy table puts y beside it, in OUT.y.npy (smile.npy, smile.y.npy).")]
+pub struct GenerateArgs {
+    /// What to generate
+    #[arg(value_name = "NAME", value_parser = generator_names())]
+    pub name: String,
+    /// Number of rows, such as 100000 or 1e6
+    #[arg(long, value_name = "N", value_parser = parse::whole)]
+    pub rows: u64,
+    /// Where the table goes: .parquet or .npy
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Number of features, for friedman1 (at least 5) and blobs [default: the generator's own]
+    #[arg(long, value_name = "D")]
+    pub features: Option<usize>,
+    /// Standard deviation of the noise, for friedman1 (1), moons (0.1) and blobs (1)
+    #[arg(long, value_name = "SD", allow_negative_numbers = true)]
+    pub noise: Option<f64>,
+    /// Type of the features: f32 or f64
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TYPE")]
+    pub precision: learn::Precision,
+    /// Neither progress nor stage times on stderr
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Options of `kmill convert`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
+    kmill convert table.npy --target table.y.npy -o back.parquet")]
+pub struct ConvertArgs {
+    /// The table.
+    #[command(flatten)]
+    pub data: data::ConvertDataArgs,
+    /// Where the table goes: .parquet or .npy
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Type of the features [default: f32 where it holds every value exactly, else f64]
+    #[arg(long, value_enum, value_name = "f32|f64", hide_possible_values = true)]
+    pub precision: Option<learn::Precision>,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Options of `kmill demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Rows to generate for training; a fifth as many for the test
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value = "100000")]
+    pub rows: u64,
+    /// Keep the tables, the model and the predictions in this folder [default: a temporary one, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// The registry's names, each with its sentence for the help text.
+fn generator_names() -> PossibleValuesParser {
+    let value = |generator: &&dyn generators::Generator| PossibleValue::new(generator.name()).help(generator.about());
+    PossibleValuesParser::new(generators::GENERATORS.iter().map(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_long_line_is_understood() {
+        let line = "kmill fit ridge a.parquet b.parquet --target y,z --features x*,t --rows ..100 --where fold!=3 \
+            --kernel gaussian(sigma=2) --lambda 1e-9..1e-3 --ranks 50..400 --folds blocks:6 --memory 512MiB -o m";
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Fit(fit) = cli.command else { panic!("not a fit") };
+        assert_eq!(fit.data.select.paths.len(), 2);
+        assert_eq!(fit.data.target, ["y", "z"]);
+        assert_eq!(fit.data.features, ["x*", "t"]);
+        assert_eq!(fit.data.select.range(), 0..100);
+        assert_eq!(fit.data.select.condition.unwrap().to_string(), "fold != 3");
+        assert_eq!(fit.run.memory, Some(512 << 20));
+    }
+
+    #[test]
+    fn verbs_that_are_not_there_yet_do_not_appear() {
+        for verb in ["curve", "tune", "plot"] {
+            assert!(Cli::try_parse_from(["kmill", verb]).is_err());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! From the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
+
+use kapprox::Spec;
+use ksolve::FoldSpec;
+use kstore::condition::Condition;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::str::FromStr;
+
+/// How many rows landmarks are chosen among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Candidates {
+    /// Every row.
+    All,
+    /// A uniform sample of so many rows.
+    Rows(u64),
+}
+
+impl std::fmt::Display for Candidates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Rows(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+/// `100000`, `100_000` or `1e5`.
+pub fn whole(text: &str) -> Result<u64, String> {
+    let plain = text.replace('_', "");
+    if let Ok(n) = plain.parse() {
+        return Ok(n);
+    }
+    // beyond 2^53 a floating-point number no longer names one integer
+    match plain.parse::<f64>() {
+        Ok(n) if n >= 0.0 && n.fract() == 0.0 && n <= 9e15 => Ok(n as u64),
+        _ => Err("expected a whole number, such as 100000 or 1e5".to_string()),
+    }
+}
+
+/// A whole number that is at least `fewest`.
+fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
+    match whole(text)? {
+        n if n >= fewest => usize::try_from(n).map_err(|_| "too large".to_string()),
+        _ => Err(format!("expected at least {fewest}")),
+    }
+}
+
+/// `--rank`.
+pub fn rank(text: &str) -> Result<usize, String> {
+    at_least(text, 1)
+}
+
+/// `--threads`.
+pub fn threads(text: &str) -> Result<usize, String> {
+    at_least(text, 1)
+}
+
+/// `--memory`.
+pub fn bytes(text: &str) -> Result<usize, String> {
+    kstore::budget::parse_bytes(text).map_err(|_| "expected a number and a unit, such as 512MiB or 2GiB".to_string())
+}
+
+/// `--rows`: `0..1000`, `..1000`, `1000..`.
+pub fn rows(text: &str) -> Result<Range<u64>, String> {
+    kstore::condition::parse_rows(text).map_err(expected)
+}
+
+/// `--where`.
+pub fn condition(text: &str) -> Result<Condition, String> {
+    Condition::parse(text).map_err(expected)
+}
+
+/// What would be right, without what was given: clap says that.
+fn expected(error: kstore::Error) -> String {
+    match error {
+        kstore::Error::Syntax { expected, .. } => expected,
+        other => other.to_string(),
+    }
+}
+
+/// As [`expected`], for the options of a solver.
+fn expected_by_solver(error: ksolve::Error) -> String {
+    match error {
+        ksolve::Error::Option { expected, .. } => expected,
+        other => other.to_string(),
+    }
+}
+
+/// `--lambda`: the text itself, if it is made of numbers. A number that is no penalty is a failure of the run (exit
+/// code 1), anything else wrong usage.
+pub fn lambdas(text: &str) -> Result<String, String> {
+    match ksolve::grid::lambdas(text) {
+        Err(error) if !text.split("..").flat_map(|part| part.split(',')).all(|part| f64::from_str(part.trim()).is_ok()) => {
+            Err(expected_by_solver(error))
+        }
+        _ => Ok(text.to_string()),
+    }
+}
+
+/// `--ranks`: the text itself, if it is a list or range of ranks.
+pub fn ranks(text: &str) -> Result<String, String> {
+    ksolve::grid::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
+}
+
+/// `--kernel`. The message points at the character that cannot be right.
+pub fn kernel(text: &str) -> Result<Spec, String> {
+    Spec::parse(text).map_err(|error| error.to_string())
+}
+
+/// `--folds`.
+pub fn folds(text: &str) -> Result<FoldSpec, String> {
+    FoldSpec::parse(text).map_err(expected_by_solver)
+}
+
+/// `--candidates`.
+pub fn candidates(text: &str) -> Result<Candidates, String> {
+    match text {
+        "all" => Ok(Candidates::All),
+        _ => at_least(text, 1).map(|n| Candidates::Rows(n as u64)).map_err(|_| "expected a number of rows, or all".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers() {
+        assert_eq!(["7", "1e6", "1_000", "2.5e3"].map(|text| whole(text).unwrap()), [7, 1_000_000, 1000, 2500]);
+        assert!(["-1", "1.5", "many", "1e30", ""].iter().all(|text| whole(text).is_err()));
+    }
+
+    #[test]
+    fn texts_that_mean_nothing_are_wrong_usage() {
+        assert_eq!(rows("10..20").unwrap(), 10..20);
+        assert!(["5", "5..5", "9..2", "a..b"].iter().all(|text| rows(text).is_err()));
+        assert!(["x", "1e-3,", "1e-3..much"].iter().all(|text| lambdas(text).is_err()));
+        // a number that is no penalty fails later, with exit code 1
+        assert!(["0", "-1", "1e-9..1e-3", "1e-6,1e-8"].iter().all(|text| lambdas(text).is_ok()));
+        assert!(["0", "5..2", "a"].iter().all(|text| ranks(text).is_err()));
+        assert!(["1", "blocks:1", "column:", "rows:3"].iter().all(|text| folds(text).is_err()));
+        assert!(condition("fold = 3").unwrap_err().contains("=="));
+    }
+
+    #[test]
+    fn candidates_print_as_they_were_typed() {
+        assert_eq!(candidates("all").unwrap(), Candidates::All);
+        assert_eq!(candidates("1e5").unwrap().to_string(), "100000");
+        assert!(candidates("0").is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! How a run behaves; nothing here changes a result.
+
+use super::parse;
+use crate::progress::Progress;
+use clap::Args;
+
+/// Memory, threads, and what is printed.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub struct RunArgs {
+    /// Memory budget of the whole process, such as 512MiB or 2GiB [default: half of what the machine has]
+    #[arg(long, value_name = "SIZE", value_parser = parse::bytes)]
+    pub memory: Option<usize>,
+    /// Threads [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = parse::threads)]
+    pub threads: Option<usize>,
+    /// One JSON object on stdout, and nothing else there
+    #[arg(long)]
+    pub json: bool,
+    /// Neither progress nor warnings on stderr
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// [`RunArgs`] with their defaults filled in.
+#[derive(Debug)]
+pub struct Run {
+    /// Bytes the whole process may use.
+    pub memory: usize,
+    /// Threads.
+    pub threads: usize,
+    /// One JSON object instead of tables.
+    pub json: bool,
+    /// Stages, times and warnings.
+    pub progress: Progress,
+}
+
+/// Budget where the operating system does not say how much memory there is.
+const UNKNOWN_MACHINE: usize = 2 << 30;
+
+impl RunArgs {
+    /// Fills in the defaults.
+    pub fn resolve(&self) -> Run {
+        let half = || kstore::budget::available().map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Run {
+            memory: self.memory.unwrap_or_else(half),
+            threads: self.threads.unwrap_or_else(cores),
+            json: self.json,
+            progress: Progress::new(self.quiet),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `kmill demo`: generates a table, fits, evaluates, predicts, and shows the commands that do the same.
+
+use crate::args::{Cli, Command, DemoArgs};
+use crate::args::run::Run;
+use crate::evaluate::EvaluateReport;
+use crate::generate;
+use crate::generators::{self, Recipe};
+use crate::report::FitReport;
+use crate::table::count;
+use crate::{Error, Result, evaluate, fit, inspect, output, predict};
+use clap::Parser;
+use std::path::{Path, PathBuf};
+
+/// The fit of the demo, beside its files: a surface of four ranks and thirteen lambdas in one pass.
+const LEARN: &str = "--target y --ranks 100..800";
+
+/// What the demo did, for `--json`.
+#[derive(Debug, serde::Serialize)]
+struct DemoReport {
+    /// The fit.
+    fit: FitReport,
+    /// The test error.
+    evaluate: EvaluateReport,
+}
+
+/// `kmill demo`.
+pub(crate) fn main(args: &DemoArgs) -> Result<()> {
+    let run = args.run.resolve();
+    let temporary = match &args.keep {
+        Some(_) => None,
+        None => Some(tempfile::tempdir().map_err(kstore::Error::io("create", std::env::temp_dir()))?),
+    };
+    let folder = match (&args.keep, &temporary) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(temporary)) => temporary.path().to_path_buf(),
+        (None, None) => PathBuf::from("."),
+    };
+    if args.keep.is_some() {
+        std::fs::create_dir_all(&folder).map_err(kstore::Error::io("create", &folder))?;
+    }
+    show(args, &folder, &run)
+}
+
+fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
+    let say = |text: String| if run.json { Ok(()) } else { output::text(text) };
+    let (rows, test_rows) = (args.rows, (args.rows / 5).max(1));
+    say(format!(
+        "1. Data: Friedman's function of five features, five more that say nothing, and noise of variance 1.\n\n  \
+         $ kmill generate friedman1 --rows {rows} -o train.parquet\n  \
+         $ kmill generate friedman1 --rows {test_rows} --seed 1 -o test.parquet\n\n"
+    ))?;
+    let (train, test) = (table(folder, "train.parquet", rows, 0, run)?, table(folder, "test.parquet", test_rows, 1, run)?);
+    say(format!("{}\n", inspect::table(std::slice::from_ref(&train), true, run)?))?;
+
+    let model = folder.join("model.safetensors");
+    say(format!(
+        "2. Fit: landmarks, one pass for every rank, lambda and fold, and the certificate of the approximation.\n\n  \
+         $ kmill fit ridge train.parquet {LEARN} -o model.safetensors\n\n"
+    ))?;
+    let fitted = fit(&train, &model, args, run)?;
+    say(format!("{fitted}\n"))?;
+
+    say(format!(
+        "3. Test: {} rows the fit has not seen. The noise alone has mse 1.\n\n  \
+         $ kmill evaluate model.safetensors test.parquet\n\n",
+        count(test_rows)
+    ))?;
+    let evaluated = evaluate(&model, &test, args, run)?;
+    say(format!("{evaluated}\n"))?;
+
+    say("4. Predict.\n\n  $ kmill predict model.safetensors test.parquet -o predictions.parquet\n\n".to_string())?;
+    let predictions = folder.join("predictions.parquet");
+    predict(&model, &test, &predictions, args)?;
+    say(format!("{}\n", inspect::table(&[predictions], true, run)?))?;
+    match &args.keep {
+        Some(folder) => say(format!("The files are in {}.\n", folder.display()))?,
+        None => say("The files were temporary; kmill demo --keep DIR keeps them.\n".to_string())?,
+    }
+    if run.json { output::json(&DemoReport { fit: fitted, evaluate: evaluated }) } else { Ok(()) }
+}
+
+/// A generated table.
+fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<PathBuf> {
+    let path = folder.join(name);
+    let generator = generators::find("friedman1").unwrap_or(generators::GENERATORS[0]);
+    let recipe = Recipe::new(generator, rows, seed, None, None)?;
+    generate::write::<f32>(generator, &recipe, &path, &run.progress)?;
+    Ok(path)
+}
+
+/// The arguments of a line that a user would type, with the demo's memory, threads and quiet.
+fn parsed(words: &[&str], paths: &[(&str, &Path)], args: &DemoArgs) -> Result<Command> {
+    let mut line: Vec<std::ffi::OsString> = vec!["kmill".into()];
+    line.extend(words.iter().map(Into::into));
+    for (option, path) in paths {
+        line.extend((!option.is_empty()).then(|| option.into()));
+        line.push(path.into());
+    }
+    let mut command = Cli::try_parse_from(line)
+        .map_err(|error| bug(words, &error.to_string()))?
+        .command;
+    match &mut command {
+        Command::Fit(verb) => verb.run = args.run.clone(),
+        Command::Evaluate(verb) => verb.run = args.run.clone(),
+        Command::Predict(verb) => verb.run = args.run.clone(),
+        _ => {}
+    }
+    Ok(command)
+}
+
+/// The demo's own lines are understood, each as its verb; a test holds it.
+fn bug(words: &[&str], why: &str) -> Error {
+    Error::option("demo", words.join(" "), why, "this is a bug, please report it")
+}
+
+fn fit(train: &Path, model: &Path, args: &DemoArgs, run: &Run) -> Result<FitReport> {
+    let words: Vec<&str> = ["fit", "ridge"].into_iter().chain(LEARN.split(' ')).collect();
+    match parsed(&words, &[("", train), ("-o", model)], args)? {
+        Command::Fit(args) => fit::run(&args, run),
+        _ => Err(bug(&words, "not a fit")),
+    }
+}
+
+fn evaluate(model: &Path, test: &Path, args: &DemoArgs, run: &Run) -> Result<EvaluateReport> {
+    match parsed(&["evaluate"], &[("", model), ("", test)], args)? {
+        Command::Evaluate(args) => evaluate::run(&args, run),
+        _ => Err(bug(&["evaluate"], "not an evaluation")),
+    }
+}
+
+fn predict(model: &Path, test: &Path, out: &Path, args: &DemoArgs) -> Result<()> {
+    match parsed(&["predict"], &[("", model), ("", test), ("-o", out)], args)? {
+        Command::Predict(args) => predict::main(&args),
+        _ => Err(bug(&["predict"], "not a prediction")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_the_demo_are_understood() {
+        let Command::Demo(args) = Cli::try_parse_from(["kmill", "demo"]).unwrap().command else { panic!() };
+        let words: Vec<&str> = ["fit", "ridge"].into_iter().chain(LEARN.split(' ')).collect();
+        let (data, model) = (Path::new("a b.parquet"), Path::new("m"));
+        let Command::Fit(fit) = parsed(&words, &[("", data), ("-o", model)], &args).unwrap() else { panic!() };
+        assert_eq!(fit.data.select.paths, [data]);
+        let options = fit::FitOptions::new(fit.solver, &fit.data, &fit.learn).unwrap();
+        assert_eq!((options.ranks, options.lambdas.len()), (vec![100, 200, 400, 800], 13));
+        assert!(matches!(parsed(&["evaluate"], &[("", model), ("", data)], &args), Ok(Command::Evaluate(_))));
+        let line = parsed(&["predict"], &[("", model), ("", data), ("-o", model)], &args);
+        assert!(matches!(line, Ok(Command::Predict(_))));
+    }
+}

@@ -1,0 +1,44 @@
+//! What the command reports: the errors of the crates below, and its own.
+
+/// Result of every fallible operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error as the user reads it: one sentence after `error: `.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Data, disk or memory.
+    #[error(transparent)]
+    Store(#[from] kstore::Error),
+    /// Kernels, landmarks or maps.
+    #[error(transparent)]
+    Approx(#[from] kapprox::Error),
+    /// Options, solving or model files.
+    #[error(transparent)]
+    Solve(#[from] ksolve::Error),
+    /// Two options, or an option and the data, that cannot go together.
+    #[error("{option} {given}: {why}; {remedy}")]
+    Option {
+        /// The option, such as "--lambda".
+        option: &'static str,
+        /// What was given.
+        given: String,
+        /// Why it cannot be.
+        why: String,
+        /// What would do.
+        remedy: String,
+    },
+    /// Standard output cannot be written to.
+    #[error("cannot write to standard output: {0}")]
+    Stdout(std::io::Error),
+    /// Whoever reads standard output has closed it: no failure.
+    #[error("standard output was closed")]
+    BrokenPipe,
+}
+
+impl Error {
+    /// An [`Error::Option`].
+    pub fn option(option: &'static str, given: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
+        Self::Option { option, given: given.to_string(), why: why.to_string(), remedy: remedy.to_string() }
+    }
+}

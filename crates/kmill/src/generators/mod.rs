@@ -1,0 +1,216 @@
+//! Generated tables: each row a pure function of (seed, row number), so any number of rows streams in the memory of
+//! one chunk, and every chunking gives the same table.
+//!
+//! To add one: a file with a unit struct implementing [`Generator`], and a line in [`GENERATORS`].
+
+mod blobs;
+mod friedman1;
+mod moons;
+mod robspiral;
+mod smile;
+
+use crate::{Error, Result};
+use kstore::key::{Purpose, Stream};
+use std::fmt::Debug;
+
+/// Every generator, in the order of the help text.
+pub const GENERATORS: &[&dyn Generator] =
+    &[&friedman1::Friedman1, &moons::Moons, &blobs::Blobs, &smile::Smile, &robspiral::Robspiral];
+
+/// The generator of that name.
+pub fn find(name: &str) -> Option<&'static dyn Generator> {
+    GENERATORS.iter().copied().find(|generator| generator.name() == name)
+}
+
+/// What the target column of a generated table holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A number.
+    Number,
+    /// A class index from 0.
+    Class,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recipe {
+    /// Rows of the table.
+    pub rows: u64,
+    /// Features per row.
+    pub features: usize,
+    /// Seed of every random number.
+    pub seed: u64,
+    /// Standard deviation of the noise, in the units of what it is added to.
+    pub noise: f64,
+}
+
+/// A rule that makes row `i` of a table.
+pub trait Generator: Debug + Sync {
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+    /// One sentence for the help text.
+    fn about(&self) -> &'static str;
+    /// Number of features unless asked otherwise.
+    fn features(&self) -> usize;
+    /// Fewest features, where the number can be chosen.
+    fn fewest_features(&self) -> Option<usize> {
+        None
+    }
+    /// Noise unless asked otherwise; `None` where there is no place for noise.
+    fn noise(&self) -> Option<f64> {
+        None
+    }
+    /// Fewest rows that make the shape.
+    fn fewest_rows(&self) -> u64 {
+        1
+    }
+    /// Kind of the target column.
+    fn target(&self) -> Target;
+    /// Writes the features of row `row` to `x` and returns its target.
+    fn row(&self, recipe: &Recipe, row: u64, x: &mut [f64]) -> f64;
+}
+
+impl Recipe {
+    /// A recipe for `generator`; its own numbers where nothing was asked.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for too few rows or features, and for options the generator has no use for.
+    pub fn new(
+        generator: &dyn Generator,
+        rows: u64,
+        seed: u64,
+        features: Option<usize>,
+        noise: Option<f64>,
+    ) -> Result<Self> {
+        let name = generator.name();
+        if rows < generator.fewest_rows() {
+            let fewest = generator.fewest_rows();
+            let why = format!("{name} needs at least {fewest}");
+            return Err(Error::option("--rows", rows, why, "ask for more rows"));
+        }
+        let features = match (features, generator.fewest_features()) {
+            (None, _) => generator.features(),
+            (Some(d), Some(fewest)) if d >= fewest => d,
+            (Some(d), Some(fewest)) => {
+                let why = format!("{name} has at least {fewest} features");
+                return Err(Error::option("--features", d, why, format!("ask for {fewest} or more")));
+            }
+            (Some(d), None) if d == generator.features() => d,
+            (Some(d), None) => {
+                let why = format!("{name} always has {} features", generator.features());
+                return Err(Error::option("--features", d, why, "leave the option out"));
+            }
+        };
+        let noise = match (noise, generator.noise()) {
+            (None, default) => default.unwrap_or(0.0),
+            (Some(noise), Some(_)) if noise >= 0.0 && noise.is_finite() => noise,
+            (Some(noise), Some(_)) => {
+                let why = "noise is a standard deviation";
+                return Err(Error::option("--noise", noise, why, "give a number that is zero or positive"));
+            }
+            (Some(noise), None) => {
+                let why = format!("{name} is exact, without noise");
+                return Err(Error::option("--noise", noise, why, "leave the option out"));
+            }
+        };
+        Ok(Self { rows, features, seed, noise })
+    }
+
+    /// A uniform number in (0, 1) for draw `draw` of row `row`.
+    fn uniform(&self, draw: u64, row: u64) -> f64 {
+        Stream::new(self.seed, Purpose::Data, draw).uniform(row)
+    }
+
+    /// A standard normal number for draw `draw` of row `row`, by Box and Muller.
+    ///
+    /// Its two uniform numbers come from rounds far above those of [`Recipe::uniform`].
+    fn normal(&self, draw: u64, row: u64) -> f64 {
+        const NORMAL: u64 = 1 << 32;
+        let radius = (-2.0 * self.uniform(NORMAL + 2 * draw, row).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform(NORMAL + 2 * draw + 1, row)).cos()
+    }
+}
+
+/// Point `i` of `points` evenly spaced from `from` to `to`, both ends included.
+fn spaced(i: u64, points: u64, from: f64, to: f64) -> f64 {
+    if points < 2 { from } else { from + (to - from) * (i as f64 / (points - 1) as f64) }
+}
+
+/// Fills `x` (row-major) and `y` with rows `first..first + y.len()`.
+pub fn fill(generator: &dyn Generator, recipe: &Recipe, first: u64, x: &mut [f64], y: &mut [f64]) {
+    for ((row, x), y) in (first..).zip(x.chunks_exact_mut(recipe.features)).zip(y) {
+        *y = generator.row(recipe, row, x);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// All rows of a small table.
+    pub(crate) fn table(generator: &dyn Generator, rows: u64, noise: Option<f64>) -> (Vec<f64>, Vec<f64>) {
+        let recipe = Recipe::new(generator, rows, 3, None, noise).unwrap();
+        let (mut x, mut y) = (vec![0.0; rows as usize * recipe.features], vec![0.0; rows as usize]);
+        fill(generator, &recipe, 0, &mut x, &mut y);
+        (x, y)
+    }
+
+    #[test]
+    fn every_chunking_gives_the_same_rows() {
+        for generator in GENERATORS {
+            let (whole_x, whole_y) = table(*generator, 1000, None);
+            let recipe = Recipe::new(*generator, 1000, 3, None, None).unwrap();
+            for chunk in [1usize, 7, 333] {
+                let (mut x, mut y) = (vec![0.0; whole_x.len()], vec![0.0; 1000]);
+                let parts = x.chunks_mut(chunk * recipe.features).zip(y.chunks_mut(chunk)).enumerate();
+                // backwards: a row must not know which came before
+                for (i, (x, y)) in parts.collect::<Vec<_>>().into_iter().rev() {
+                    fill(*generator, &recipe, (i * chunk) as u64, x, y);
+                }
+                assert_eq!((&x, &y), (&whole_x, &whole_y), "{} in chunks of {chunk}", generator.name());
+            }
+        }
+    }
+
+    #[test]
+    fn seeds_matter_only_where_there_is_chance() {
+        for generator in GENERATORS {
+            let mut row = [vec![0.0; generator.features()], vec![0.0; generator.features()]];
+            for (seed, x) in row.iter_mut().enumerate() {
+                let recipe = Recipe::new(*generator, 1000, seed as u64, None, None).unwrap();
+                generator.row(&recipe, 0, x);
+            }
+            assert_eq!(row[0] == row[1], generator.name() == "robspiral", "{}", generator.name());
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for generator in GENERATORS {
+            assert_eq!(find(generator.name()).unwrap().about(), generator.about());
+        }
+        assert!(find("spiral").is_none());
+    }
+
+    #[test]
+    fn options_without_use_are_refused() {
+        let smile = find("smile").unwrap();
+        assert!(Recipe::new(smile, 100, 0, None, Some(0.1)).unwrap_err().to_string().contains("without noise"));
+        assert!(Recipe::new(smile, 100, 0, Some(3), None).is_err());
+        assert!(Recipe::new(smile, 3, 0, None, None).is_err());
+        assert!(Recipe::new(find("friedman1").unwrap(), 3, 0, Some(4), None).is_err());
+        assert!(Recipe::new(find("moons").unwrap(), 3, 0, None, Some(-1.0)).is_err());
+    }
+
+    #[test]
+    fn normal_draws_have_mean_zero_and_variance_one() {
+        let recipe = Recipe { rows: 0, features: 1, seed: 1, noise: 1.0 };
+        let n = 100_000u64;
+        let draws: Vec<f64> = (0..n).map(|row| recipe.normal(0, row)).collect();
+        let mean = draws.iter().sum::<f64>() / n as f64;
+        let variance = draws.iter().map(|v| v * v).sum::<f64>() / n as f64;
+        // five standard errors: 1/√n of the mean, √(2/n) of the variance
+        assert!(mean.abs() < 5.0 / (n as f64).sqrt(), "{mean}");
+        assert!((variance - 1.0).abs() < 5.0 * (2.0 / n as f64).sqrt(), "{variance}");
+    }
+}

@@ -1,0 +1,233 @@
+//! `kmill inspect`: what a table or a model holds.
+
+use crate::args::InspectArgs;
+use crate::args::run::Run;
+use crate::passes::{self, Lane};
+use crate::table::{Align, Table as Listing, count, number};
+use crate::{Result, output};
+use kstore::budget::bytes;
+use kstore::statistics::Moments;
+use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, Workers};
+use std::fmt;
+use std::path::PathBuf;
+
+/// Numbers of a table up to which statistics come without being asked: a fraction of a second.
+const FREE_STATISTICS: u64 = 1_000_000;
+
+/// What a table holds.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TableReport {
+    /// Name of the format.
+    pub format: &'static str,
+    /// The files, in the order they are read.
+    pub files: Vec<PathBuf>,
+    /// Their size.
+    pub bytes: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Columns, in the order of the file.
+    pub columns: Vec<ColumnReport>,
+}
+
+/// What a column holds.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ColumnReport {
+    /// Its name.
+    pub name: String,
+    /// Type of its values.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// From one pass over the table.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<ColumnStatistics>,
+}
+
+/// Statistics of a numeric column.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct ColumnStatistics {
+    /// Smallest value.
+    pub min: Option<f64>,
+    /// Mean.
+    pub mean: Option<f64>,
+    /// Standard deviation of the population.
+    pub sd: Option<f64>,
+    /// Largest value.
+    pub max: Option<f64>,
+    /// Rows without a value.
+    pub missing: u64,
+}
+
+impl ColumnStatistics {
+    fn new(moments: &Moments, rows: u64) -> Self {
+        let some = |value: f64| (moments.count > 0).then_some(value);
+        Self {
+            min: some(moments.min),
+            mean: some(moments.mean),
+            sd: some(moments.deviation()),
+            max: some(moments.max),
+            missing: rows - moments.count,
+        }
+    }
+}
+
+impl fmt::Display for TableReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        let files = match &self.files[..] {
+            [file] => file.display().to_string(),
+            files => format!("{} files", files.len()),
+        };
+        let columns = self.columns.len() as u64;
+        writeln!(f, "{files}: {}, {} rows, {} columns, {size}\n", self.format, count(self.rows), count(columns))?;
+        if self.columns.iter().all(|column| column.statistics.is_none()) {
+            return write!(f, "{}", self.types());
+        }
+        let heads = ["column", "type", "min", "mean", "sd", "max", "missing"];
+        let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
+        let mut table = Listing::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
+        for column in &self.columns {
+            let mut cells = vec![column.name.clone(), column.kind.clone()];
+            if let Some(s) = &column.statistics {
+                let values = [s.min, s.mean, s.sd, s.max];
+                cells.extend(values.map(|value| value.map_or("–".to_string(), |value| number(value, 4))));
+                cells.push(if s.missing == 0 { String::new() } else { count(s.missing) });
+            }
+            table.row(cells);
+        }
+        write!(f, "{table}")
+    }
+}
+
+impl TableReport {
+    /// Names and types; a run of columns such as x0 … x89 of one type is one line.
+    fn types(&self) -> Listing {
+        let mut table = Listing::new([("column", Align::Left), ("type", Align::Left)]);
+        let runs = self.columns.chunk_by(|a, b| a.kind == b.kind && follows(&a.name, &b.name));
+        for run in runs {
+            match run {
+                [first, .., last] if run.len() > 2 => {
+                    let names = format!("{} … {} ({})", first.name, last.name, run.len());
+                    table.row([names, first.kind.clone()]);
+                }
+                _ => run.iter().for_each(|column| table.row([column.name.clone(), column.kind.clone()])),
+            }
+        }
+        table
+    }
+}
+
+/// True for `x9` and `x10`.
+fn follows(name: &str, next: &str) -> bool {
+    let split = |name: &str| {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        name[stem.len()..].parse::<u64>().ok().map(|number| (stem.to_string(), number))
+    };
+    match (split(name), split(next)) {
+        (Some((a, i)), Some((b, j))) => a == b && i + 1 == j,
+        _ => false,
+    }
+}
+
+/// Opens a table and, where asked or cheap, makes one pass over it.
+///
+/// # Errors
+/// Files that cannot be read, or a budget that does not hold one tile.
+pub fn table(paths: &[PathBuf], stats: bool, run: &Run) -> Result<TableReport> {
+    let table = Table::open(paths)?;
+    let columns = &table.schema().columns;
+    let numeric = columns.iter().filter(|column| column.kind.is_numeric()).count() as u64;
+    let cheap = table.stored_rows().saturating_mul(numeric) <= FREE_STATISTICS;
+    let statistics = match (stats || cheap) && numeric > 0 && table.stored_rows() > 0 {
+        true => Some(statistics(&table, run)?),
+        false => None,
+    };
+    let mut moments = statistics.iter().flat_map(|statistics| &statistics.features);
+    let report = columns.iter().map(|column| ColumnReport {
+        name: column.name.clone(),
+        kind: column.kind.to_string(),
+        statistics: match (&statistics, column.kind.is_numeric()) {
+            (Some(all), true) => moments.next().map(|moments| ColumnStatistics::new(moments, all.rows)),
+            _ => None,
+        },
+    });
+    Ok(TableReport {
+        format: table.format(),
+        files: table.files().map(PathBuf::from).collect(),
+        bytes: table.bytes(),
+        rows: table.stored_rows(),
+        columns: report.collect(),
+    })
+}
+
+/// Moments of every numeric column, in the order of the file.
+fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
+    // without a scaler a missing value stays NaN, which the moments leave out and count
+    let selection = Selection { missing: Missing::Mean, ..Selection::default() };
+    let selected = table.select(&selection)?;
+    let source = selected.rows::<f64>(kstore::Reading::default())?;
+    let fold = StatisticsFold::new(selected.shape());
+    let lane = Lane { name: "statistics", bytes: fold.state_bytes(), shared: 0 };
+    let lanes = passes::lanes("inspection", &source, lane, run)?;
+    let stage = run.progress.stage("statistics", Some(table.stored_rows()));
+    let (statistics, _) = passes::pass(lanes, &Workers::sequential(), &stage).fold(&source, &fold)?;
+    stage.finish();
+    Ok(statistics)
+}
+
+/// `kmill inspect`.
+pub(crate) fn main(args: &InspectArgs) -> Result<()> {
+    let run = args.run.resolve();
+    output::report(&table(&args.paths, args.stats, &run)?, run.json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(statistics: bool) -> TableReport {
+        let statistics = statistics.then(|| ColumnStatistics {
+            min: Some(-1.5),
+            mean: Some(0.25),
+            sd: Some(1.0),
+            max: Some(2.0),
+            missing: 3,
+        });
+        let column = |name: &str, kind: &str| ColumnReport {
+            name: name.to_string(),
+            kind: kind.to_string(),
+            statistics: statistics.filter(|_| kind != "text"),
+        };
+        let columns = ["x8", "x9", "x10", "x11"].map(|name| column(name, "float32"));
+        TableReport {
+            format: "Parquet",
+            files: vec![PathBuf::from("a.parquet")],
+            bytes: 2048,
+            rows: 1234,
+            columns: columns.into_iter().chain([column("station", "text")]).collect(),
+        }
+    }
+
+    #[test]
+    fn columns_that_count_up_are_one_line() {
+        let expected = "\
+a.parquet: Parquet, 1,234 rows, 5 columns, 2.0 KiB
+
+  column        type
+  x8 … x11 (4)  float32
+  station       text
+";
+        assert_eq!(report(false).to_string(), expected);
+    }
+
+    #[test]
+    fn statistics_line_up() {
+        let text = report(true).to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "  column   type        min    mean     sd    max  missing");
+        assert_eq!(lines[3], "  x8       float32  -1.500  0.2500  1.000  2.000        3");
+        assert_eq!(lines[7], "  station  text");
+        let json = serde_json::to_value(report(true)).unwrap();
+        assert_eq!(json["columns"][0]["mean"], 0.25);
+        assert_eq!(json["columns"][4].as_object().unwrap().len(), 2);
+    }
+}

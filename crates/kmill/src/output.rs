@@ -1,0 +1,53 @@
+//! Standard output: results for people, or one JSON object for programs.
+
+use crate::{Error, Result};
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
+
+/// Writes `text` to standard output.
+///
+/// # Errors
+/// [`Error::BrokenPipe`] when the reader has gone, which ends the run quietly.
+pub fn text(text: impl Display) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Error::BrokenPipe,
+        _ => Error::Stdout(error),
+    })
+}
+
+/// Writes `value` as one JSON object. Numbers that are not finite become null.
+///
+/// # Errors
+/// As [`text()`].
+pub fn json(value: &impl Serialize) -> Result<()> {
+    let object = serde_json::to_string(value).map_err(|error| Error::Stdout(error.into()))?;
+    text(format_args!("{object}\n"))
+}
+
+/// Writes `value` as JSON when `as_json`, else as its table.
+///
+/// # Errors
+/// As [`text()`].
+pub fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
+    if as_json { json(value) } else { text(value) }
+}
+
+/// Checks before the work that a file can be put at `path` after it.
+///
+/// # Errors
+/// [`kstore::Error::NotFound`] for a folder that does not exist, [`Error::Option`] for a folder as the file.
+pub fn check(path: &std::path::Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(Error::option("-o", path.display(), "this is a folder", "name a file in it"));
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent {
+        Some(parent) if !parent.is_dir() => {
+            let why = format!("there is no folder {}", parent.display());
+            Err(Error::option("-o", path.display(), why, "create it first"))
+        }
+        _ => Ok(()),
+    }
+}

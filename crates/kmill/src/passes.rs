@@ -1,0 +1,56 @@
+//! How the passes outside a fit are cut: statistics, prediction, rewriting.
+
+use crate::Result;
+use crate::args::run::Run;
+use crate::progress::Stage;
+use kstore::{Pass, Plan, Real, RowSource, Workers};
+
+/// Rows per tile: enough to make a product of it worthwhile, few enough to stay near the cache.
+pub const TILE: usize = 1024;
+
+/// Stored rows per segment: enough that opening a cursor in the middle of a row group costs little.
+pub const SEGMENT: u64 = 65_536;
+
+/// Tiles decoded ahead of each lane.
+const PREFETCH: usize = 2;
+
+/// What the process holds besides the plan's terms: code, stacks, allocator, footers. Measured: `kmill inspect
+/// --stats` on a table of one row peaks at 9 MiB, and each thread adds less than 1 MiB.
+pub const RESERVE: usize = 16 << 20;
+
+/// What a lane of a verb holds besides its cursor and tiles.
+#[derive(Clone, Copy, Debug)]
+pub struct Lane {
+    /// Name of the bytes below in a refusal.
+    pub name: &'static str,
+    /// Bytes of its state and scratch.
+    pub bytes: usize,
+    /// Bytes that all lanes share, such as the model.
+    pub shared: usize,
+}
+
+/// The most lanes, up to the threads, that fit the budget.
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`] where not even one fits.
+pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: Lane, run: &Run) -> Result<usize> {
+    let tiles = source.footprint().at(TILE * (PREFETCH + 1));
+    let plan = |lanes: usize| {
+        Plan::new(what, run.memory)
+            .term("process", RESERVE, "raise --memory")
+            .term("decoder and tiles", lanes * tiles, "choose fewer columns with --features")
+            // one more for the state that waits for its turn
+            .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with --features")
+            .term("model", lane.shared, "fit a model of lower --rank")
+    };
+    let fits = |lanes: &usize| plan(*lanes).bytes() <= run.memory;
+    match (1..=run.threads).rev().find(fits) {
+        Some(lanes) => Ok(lanes),
+        None => Ok(plan(1).check().map(|_| 1)?),
+    }
+}
+
+/// A pass with `lanes` lanes, observed by `stage`.
+pub fn pass<'a>(lanes: usize, workers: &'a Workers, stage: &'a Stage<'_>) -> Pass<'a> {
+    Pass { tile: TILE, segment: SEGMENT, lanes, prefetch: PREFETCH, workers, observer: stage }
+}

@@ -1,0 +1,268 @@
+//! What a run tells while it works: a bar where stderr is a terminal, plain lines where it is not.
+
+use crate::interrupt;
+use crate::table::{count, duration};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kstore::pass::Observer;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two plain lines of one stage: often enough to see life in a log, seldom enough to read it.
+const PLAIN_EVERY: Duration = Duration::from_secs(5);
+
+/// How a run speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Voice {
+    /// Nothing at all.
+    Quiet,
+    /// One line when a stage begins, one when it ends, and one every few seconds between.
+    Lines,
+    /// A bar that is replaced by one line when the stage ends.
+    Bars,
+}
+
+/// The stages of a run: shows them, times them, and collects the warnings.
+#[derive(Debug)]
+pub struct Progress {
+    voice: Voice,
+    seconds: Mutex<Vec<(String, f64)>>,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl Progress {
+    /// Bars on a terminal, lines elsewhere, silence if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        let voice = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Voice::Quiet,
+            (false, true) => Voice::Bars,
+            (false, false) => Voice::Lines,
+        };
+        Self { voice, seconds: Mutex::default(), warnings: Mutex::default() }
+    }
+
+    /// Begins a stage over `rows` rows; `None` for work that is no pass over rows, such as a factorisation.
+    ///
+    /// A stage that appears several times (the rounds of a landmark scheme) adds up under one name.
+    pub fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
+        let name = name.into();
+        let bar = match (self.voice, rows) {
+            (Voice::Bars, Some(rows)) => Some(pass_bar(&name, rows)),
+            (Voice::Bars, None) => Some(spinner(&name)),
+            _ => None,
+        };
+        if self.voice == Voice::Lines {
+            say(&match rows {
+                Some(rows) => format!("{name}: {} rows", count(rows)),
+                None => format!("{name} …"),
+            });
+        }
+        let started = Instant::now();
+        Stage { progress: self, name, bar, started, rows: AtomicU64::new(0), spoken: AtomicU64::new(0), expected: rows }
+    }
+
+    /// A stage that ends when its observer is dropped, for callers that know observers only.
+    pub fn watch<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        Box::new(Watched(Some(self.stage(name, rows))))
+    }
+
+    /// Says `warning: text` on stderr and keeps it for the report.
+    pub fn warn(&self, text: impl Into<String>) {
+        let text = text.into();
+        if self.voice != Voice::Quiet {
+            say(&format!("warning: {text}"));
+        }
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// A plain line on stderr, unless quiet.
+    pub fn note(&self, text: &str) {
+        if self.voice != Voice::Quiet {
+            say(text);
+        }
+    }
+
+    /// Seconds of each finished stage, in the order they first appeared.
+    pub fn seconds(&self) -> Vec<(String, f64)> {
+        self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The warnings so far.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn record(&self, name: &str, elapsed: Duration) {
+        let mut seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        match seconds.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += elapsed.as_secs_f64(),
+            None => seconds.push((name.to_string(), elapsed.as_secs_f64())),
+        }
+    }
+}
+
+/// One stage of a run; the observer of its passes. Dropped before [`Stage::finish`] (an error), it just disappears.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    progress: &'a Progress,
+    name: String,
+    bar: Option<ProgressBar>,
+    started: Instant,
+    rows: AtomicU64,
+    /// Milliseconds after the start at which the last plain line was written.
+    spoken: AtomicU64,
+    expected: Option<u64>,
+}
+
+impl Stage<'_> {
+    /// Replaces what the bar says at its end, such as `landmarks 800/1000`.
+    pub fn message(&self, text: impl Into<String>) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.into());
+        }
+    }
+
+    /// Ends the stage: its time goes to the report, and one line says what it did.
+    pub fn finish(self) {
+        let elapsed = self.started.elapsed();
+        self.progress.record(&self.name, elapsed);
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let rows = self.rows.load(Ordering::Relaxed);
+        self.progress.note(&match (self.progress.voice, rows) {
+            (Voice::Bars, 0) => format!("{:<14} {:>27} {:>9}", self.name, "", duration(elapsed)),
+            (Voice::Bars, _) => format!("{:<14} {:>22} rows {:>9}", self.name, count(rows), duration(elapsed)),
+            (_, 0) => format!("{}: done in {}", self.name, duration(elapsed)),
+            (_, _) => format!("{}: {} rows in {}", self.name, count(rows), duration(elapsed)),
+        });
+    }
+
+    /// The line in the middle of a long stage, unless the last one was just now.
+    fn speak(&self, rows: u64) {
+        let elapsed = self.started.elapsed();
+        let last = self.spoken.load(Ordering::Relaxed);
+        let now = elapsed.as_millis() as u64;
+        let mine = now >= last + PLAIN_EVERY.as_millis() as u64
+            && self.spoken.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if mine {
+            say(&plain_line(&self.name, rows, self.expected, elapsed));
+        }
+    }
+}
+
+impl Observer for Stage<'_> {
+    fn advance(&self, rows: u64) {
+        let total = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
+        match (&self.bar, self.progress.voice) {
+            (Some(bar), _) => bar.inc(rows),
+            (None, Voice::Lines) => self.speak(total),
+            (None, _) => {}
+        }
+    }
+
+    fn stop(&self) -> bool {
+        interrupt::requested()
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A stage whose end is its drop.
+struct Watched<'a>(Option<Stage<'a>>);
+
+impl Observer for Watched<'_> {
+    fn advance(&self, rows: u64) {
+        if let Some(stage) = &self.0 {
+            stage.advance(rows);
+        }
+    }
+    fn stop(&self) -> bool {
+        interrupt::requested()
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        match self.0.take() {
+            Some(stage) if !interrupt::requested() => stage.finish(),
+            _ => {}
+        }
+    }
+}
+
+/// `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`.
+fn plain_line(name: &str, rows: u64, expected: Option<u64>, elapsed: Duration) -> String {
+    let rate = rows as f64 / elapsed.as_secs_f64();
+    match expected.filter(|expected| *expected >= rows && *expected > 0) {
+        Some(expected) => format!(
+            "{name}: {} of {} rows ({:.0} %), {} rows/s, {} left",
+            count(rows),
+            count(expected),
+            100.0 * rows as f64 / expected as f64,
+            count(rate as u64),
+            duration(Duration::from_secs_f64((expected - rows) as f64 / rate)),
+        ),
+        None => format!("{name}: {} rows, {} rows/s", count(rows), count(rate as u64)),
+    }
+}
+
+fn pass_bar(name: &str, rows: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
+    bar.set_style(style("{prefix:<14} {bar:24} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left  {msg}"));
+    bar.set_prefix(name.to_string());
+    bar
+}
+
+fn spinner(name: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.set_style(style("{prefix:<14} {spinner} {elapsed}  {msg}"));
+    bar.set_prefix(name.to_string());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// A template that indicatif refuses would be a bug of this file; the plain bar still works.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// A line on stderr; if that is closed there is nobody to tell.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_of_one_name_add_up_in_order() {
+        let progress = Progress::new(true);
+        for name in ["scale", "landmarks", "landmarks", "gram"] {
+            let stage = progress.stage(name, Some(10));
+            stage.advance(10);
+            stage.finish();
+        }
+        drop(progress.stage("failed", None));
+        progress.warn("rank reduced");
+        let names: Vec<String> = progress.seconds().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["scale", "landmarks", "gram"]);
+        assert_eq!(progress.warnings(), ["rank reduced"]);
+    }
+
+    #[test]
+    fn a_plain_line_has_share_rate_and_time_left() {
+        let line = plain_line("gram", 120_000, Some(300_000), Duration::from_secs(4));
+        assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 30,000 rows/s, 6.0 s left");
+        let line = plain_line("gram", 120_000, None, Duration::from_secs(4));
+        assert_eq!(line, "gram: 120,000 rows, 30,000 rows/s");
+    }
+}

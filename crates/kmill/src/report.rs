@@ -1,0 +1,395 @@
+//! What a run answers: the JSON of the contract, and the tables people read.
+
+use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
+use kstore::Label;
+use kstore::budget::bytes;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The convention of every output that names a lambda.
+pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
+
+/// What `kmill fit` did.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct FitReport {
+    /// Name of the solver.
+    pub solver: &'static str,
+    /// Rows learned from.
+    pub rows: u64,
+    /// Number of features, d.
+    pub features: usize,
+    /// Number of target columns; for classes 1.
+    pub targets: usize,
+    /// Their names.
+    pub target_names: Vec<String>,
+    /// Labels of a classification, in code order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<Vec<Label>>,
+    /// The feature map, such as `nystrom`.
+    pub map: String,
+    /// How landmarks were chosen, and among how many rows.
+    pub landmarks: Option<LandmarkReport>,
+    /// The kernel with every parameter a number.
+    pub kernel: String,
+    /// Rank of the chosen cell.
+    pub rank: usize,
+    /// Lambda of the chosen cell.
+    pub lambda: f64,
+    /// [`LAMBDA`].
+    pub lambda_convention: &'static str,
+    /// The folds, as `--folds` takes them; `none` without cross-validation.
+    pub folds: String,
+    /// The relative trace error over all rows; `None` for maps that are no projection.
+    pub certificate: Option<Certificate>,
+    /// The cells, by rank, then lambda.
+    pub surface: Vec<Cell>,
+    /// Scores on the training rows, from the Gram matrix.
+    pub train: Train,
+    /// Seconds of each stage, in the order of the stages.
+    #[serde(serialize_with = "as_map")]
+    pub seconds: Vec<(String, f64)>,
+    /// Passes over the rows.
+    pub passes: u64,
+    /// Bytes read from storage over all passes.
+    pub bytes_read: u64,
+    /// Highest resident memory of the process, everything counted; `None` where the system does not tell.
+    pub peak_rss_bytes: Option<usize>,
+    /// The budget.
+    pub memory_budget_bytes: usize,
+    /// What the plan said before work started.
+    pub planned_bytes: usize,
+    /// Threads used; they never change the result.
+    pub threads: usize,
+    /// The instruction set that computed: the same bits are promised within one.
+    pub instruction_set: String,
+    /// `f32` or `f64`.
+    pub precision: &'static str,
+    /// What the user should know: rank reduced, constant feature, tolerance not reached, …
+    pub warnings: Vec<String>,
+    /// The model file.
+    pub model: PathBuf,
+    /// Its size.
+    pub model_bytes: u64,
+}
+
+/// How landmarks were chosen.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LandmarkReport {
+    /// Name of the scheme.
+    pub scheme: String,
+    /// Landmarks kept: the largest rank of the surface.
+    pub count: usize,
+    /// Rows they were chosen among.
+    pub candidates: u64,
+}
+
+/// The certified error of a landmark map.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Certificate {
+    /// Sum of the positive residuals over the trace of K.
+    pub trace_error: f64,
+    /// Sum of the negative residuals, which only rounding makes, over the trace of K.
+    pub overshoot: f64,
+    /// What rounding alone may account for.
+    pub floor: f64,
+}
+
+/// A cell of the surface.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Cell {
+    /// Number of landmarks used.
+    pub rank: usize,
+    /// Penalty.
+    pub lambda: f64,
+    /// Cross-validated mean squared error (±1 codes for classes); `None` without folds, or where the cell cannot be
+    /// solved.
+    pub cv_mse: Option<f64>,
+    /// Cross-validated share of wrong classes, where it was computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cv_error: Option<f64>,
+}
+
+/// Scores on the training rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Train {
+    /// Mean squared error (±1 codes for classes).
+    pub mse: f64,
+    /// Its square root.
+    pub rmse: f64,
+    /// Share of variance explained; `None` for a constant target.
+    pub r2: Option<f64>,
+}
+
+/// Serialises pairs as an object that keeps their order.
+fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(pairs.len()))?;
+    for (name, seconds) in pairs {
+        map.serialize_entry(name, &((seconds * 1e6).round() / 1e6))?;
+    }
+    map.end()
+}
+
+impl FitReport {
+    /// The surface with its best cell marked: by `cv_error` where every cell has one, else by `cv_mse`.
+    pub fn surface_grid(&self) -> Option<Grid> {
+        let by_error = self.surface.iter().all(|cell| cell.cv_error.is_some());
+        let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
+        if self.surface.len() < 2 || self.surface.iter().all(|cell| score(cell).is_none()) {
+            return None;
+        }
+        let mut ranks: Vec<usize> = self.surface.iter().map(|cell| cell.rank).collect();
+        ranks.dedup();
+        let mut lambdas: Vec<f64> = self.surface.iter().map(|cell| cell.lambda).collect();
+        lambdas.sort_by(f64::total_cmp);
+        lambdas.dedup();
+        let cell = |rank: usize, lambda: f64| {
+            let found = self.surface.iter().find(|cell| cell.rank == rank && cell.lambda == lambda);
+            found.and_then(score).map_or("–".to_string(), |score| number(score, 4))
+        };
+        let rows = lambdas
+            .iter()
+            .map(|lambda| (short(*lambda), ranks.iter().map(|rank| cell(*rank, *lambda)).collect()))
+            .collect();
+        let row = lambdas.iter().position(|lambda| *lambda == self.lambda);
+        let column = ranks.iter().position(|rank| *rank == self.rank);
+        Some(Grid {
+            corner: "lambda \\ rank".to_string(),
+            columns: ranks.iter().map(ToString::to_string).collect(),
+            rows,
+            marked: row.zip(column),
+        })
+    }
+
+    fn chosen(&self) -> Option<&Cell> {
+        self.surface.iter().find(|cell| cell.rank == self.rank && cell.lambda == self.lambda)
+    }
+}
+
+/// A lambda in a table: what would be typed, or three digits of a half decade.
+fn short(lambda: f64) -> String {
+    let text = exact(lambda);
+    if text.len() <= 8 { text } else { format!("{lambda:.2e}") }
+}
+
+impl fmt::Display for FitReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.target_names.join(", ");
+        let classes = self.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
+        writeln!(
+            f,
+            "{} on {} rows, {} features, target {names}{classes}\n",
+            self.solver,
+            count(self.rows),
+            count(self.features as u64),
+        )?;
+        let mut facts = Table::facts();
+        facts.fact("kernel", self.kernel.as_str());
+        if let Some(landmarks) = &self.landmarks {
+            let (m, scheme, among) = (count(landmarks.count as u64), &landmarks.scheme, count(landmarks.candidates));
+            facts.fact("landmarks", format!("{m} by {scheme} among {among} rows"));
+        }
+        if let Some(certificate) = &self.certificate {
+            facts.fact("certificate", certificate.to_string());
+        }
+        write!(f, "{facts}")?;
+        if let Some(grid) = self.surface_grid() {
+            let by_error = self.surface.iter().all(|cell| cell.cv_error.is_some());
+            let score = if by_error { "error" } else { "mse" };
+            write!(f, "\ncross-validated {score}, folds {} (* chosen)\n\n{grid}", self.folds)?;
+        }
+        let mut facts = Table::facts();
+        facts.fact("rank", count(self.rank as u64));
+        facts.fact("lambda", short(self.lambda));
+        if let Some(cell) = self.chosen() {
+            cell.cv_mse.inspect(|mse| facts.fact("cv mse", number(*mse, 4)));
+            cell.cv_error.inspect(|error| facts.fact("cv error", percent(*error)));
+        }
+        let r2 = self.train.r2.map_or("–".to_string(), |r2| number(r2, 4));
+        facts.fact("train mse", format!("{} (r2 {r2})", number(self.train.mse, 4)));
+        write!(f, "\n{facts}\n")?;
+        write!(f, "{}", self.cost())?;
+        for warning in &self.warnings {
+            writeln!(f, "\nwarning: {warning}")?;
+        }
+        writeln!(f, "\n{LAMBDA}\nmodel: {} ({})", self.model.display(), bytes(self.model_bytes as usize))
+    }
+}
+
+impl FitReport {
+    /// Time, passes and memory.
+    fn cost(&self) -> Table {
+        let mut facts = Table::facts();
+        let total: f64 = self.seconds.iter().map(|(_, seconds)| seconds).sum();
+        let stage = |(name, seconds): &(String, f64)| format!("{name} {}", time(*seconds));
+        let stages: Vec<String> = self.seconds.iter().map(stage).collect();
+        facts.fact("time", format!("{} ({})", time(total), stages.join(", ")));
+        let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
+        facts.fact("read", format!("{read} in {} passes", self.passes));
+        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
+        facts.fact("memory", format!("peak {peak}, budget {}", bytes(self.memory_budget_bytes)));
+        facts
+    }
+}
+
+fn time(seconds: f64) -> String {
+    duration(Duration::from_secs_f64(seconds.max(0.0)))
+}
+
+impl fmt::Display for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (error, floor) = (number(self.trace_error, 3), number(self.floor, 2));
+        write!(f, "relative trace error {error} on all rows (rounding floor {floor})")
+    }
+}
+
+/// What `kmill plan` says: what would be resident at the same time, against the budget.
+#[derive(Clone, Debug)]
+pub struct PlanReport {
+    /// One plan for each stage; the largest decides.
+    pub stages: Vec<kstore::Plan>,
+}
+
+impl PlanReport {
+    /// Bytes of the largest stage.
+    pub fn bytes(&self) -> usize {
+        self.stages.iter().map(kstore::Plan::bytes).max().unwrap_or(0)
+    }
+}
+
+impl Serialize for PlanReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let stage = |plan: &kstore::Plan| {
+            let term = |term: &kstore::budget::Term| serde_json::json!({"name": term.name, "bytes": term.bytes});
+            let terms: Vec<serde_json::Value> = plan.terms.iter().map(term).collect();
+            serde_json::json!({"what": plan.what, "bytes": plan.bytes(), "terms": terms})
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("planned_bytes", &self.bytes())?;
+        map.serialize_entry("memory_budget_bytes", &self.stages.first().map(|plan| plan.budget))?;
+        map.serialize_entry("fits", &self.stages.iter().all(|plan| plan.bytes() <= plan.budget))?;
+        map.serialize_entry("stages", &self.stages.iter().map(stage).collect::<Vec<_>>())?;
+        map.end()
+    }
+}
+
+impl fmt::Display for PlanReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for plan in &self.stages {
+            let (needed, verdict) = (plan.bytes(), if plan.bytes() <= plan.budget { "fits" } else { "does not fit" });
+            writeln!(f, "{}: {} of {}, {verdict}\n", plan.what, bytes(needed), bytes(plan.budget))?;
+            let mut table = Table::new([("", Align::Left), ("", Align::Right), ("", Align::Right)]);
+            let mut terms: Vec<_> = plan.terms.iter().collect();
+            terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
+            for term in terms {
+                let share = 100.0 * term.bytes as f64 / needed.max(1) as f64;
+                table.row([term.name.clone(), bytes(term.bytes), format!("{share:.0} %")]);
+            }
+            writeln!(f, "{table}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn report() -> FitReport {
+        let mut surface = Vec::new();
+        for (rank, base) in [(250, 0.3), (1000, 0.2)] {
+            for (i, lambda) in [1e-8, 1e-8 * 10f64.sqrt(), 1e-7].into_iter().enumerate() {
+                surface.push(Cell { rank, lambda, cv_mse: Some(base - 0.01 * i as f64), cv_error: None });
+            }
+        }
+        FitReport {
+            solver: "ridge",
+            rows: 284_217,
+            features: 29,
+            targets: 1,
+            target_names: vec!["y".to_string()],
+            classes: None,
+            map: "nystrom".to_string(),
+            landmarks: Some(LandmarkReport { scheme: "rpcholesky".to_string(), count: 1000, candidates: 50_000 }),
+            kernel: "gaussian(sigma=5)".to_string(),
+            rank: 1000,
+            lambda: 1e-7,
+            lambda_convention: LAMBDA,
+            folds: "5".to_string(),
+            certificate: Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 }),
+            surface,
+            train: Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83) },
+            seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
+            passes: 4,
+            bytes_read: 17 << 20,
+            peak_rss_bytes: Some(400 << 20),
+            memory_budget_bytes: 512 << 20,
+            planned_bytes: 450 << 20,
+            threads: 2,
+            instruction_set: "x86-64 AVX2".to_string(),
+            precision: "f32",
+            warnings: vec!["feature x3 is constant".to_string()],
+            model: PathBuf::from("m.safetensors"),
+            model_bytes: 120 << 10,
+        }
+    }
+
+    #[test]
+    fn the_table_of_a_fit() {
+        let expected = "\
+ridge on 284,217 rows, 29 features, target y
+
+  kernel       gaussian(sigma=5)
+  landmarks    1,000 by rpcholesky among 50,000 rows
+  certificate  relative trace error 0.0123 on all rows (rounding floor 1.0e-7)
+
+cross-validated mse, folds 5 (* chosen)
+
+  lambda \\ rank     250     1000
+           1e-8  0.3000   0.2000
+        3.16e-8  0.2900   0.1900
+           1e-7  0.2800   0.1800*
+
+  rank       1,000
+  lambda     1e-7
+  cv mse     0.1800
+  train mse  0.1700 (r2 0.8300)
+
+  time    4.5 s (scale 500 ms, gram 4.0 s)
+  read    17.0 MiB in 4 passes
+  memory  peak 400 MiB, budget 512 MiB
+
+warning: feature x3 is constant
+
+lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)
+model: m.safetensors (120 KiB)
+";
+        assert_eq!(report().to_string(), expected);
+    }
+
+    #[test]
+    fn the_json_of_a_fit_has_the_contracts_keys() {
+        let text = serde_json::to_string(&report()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let keys = [
+            "solver", "rows", "features", "targets", "map", "kernel", "rank", "lambda", "certificate", "surface",
+            "train", "seconds", "passes", "bytes_read", "peak_rss_bytes", "memory_budget_bytes",
+        ];
+        assert!(keys.iter().all(|key| json.get(key).is_some()), "{text}");
+        assert_eq!(json["certificate"]["trace_error"], 0.012_34);
+        assert_eq!(json["surface"][5], serde_json::json!({"rank": 1000, "lambda": 1e-7, "cv_mse": 0.18}));
+        // stages keep their order in the text
+        assert!(text.contains(r#""seconds":{"scale":0.5,"gram":4.0}"#), "{text}");
+    }
+
+    #[test]
+    fn a_plan_lists_its_largest_term_first() {
+        let plan = kstore::Plan::new("ridge at rank 1000", 4 << 20);
+        let plan = plan.term("tile", 1 << 20, "").term("Gram", 3 << 19, "lower --rank");
+        let report = PlanReport { stages: vec![plan] };
+        let expected = "ridge at rank 1000: 2.5 MiB of 4.0 MiB, fits\n\n  Gram  1.5 MiB  60 %\n  tile  1.0 MiB  40 %\n\n";
+        assert_eq!(report.to_string(), expected);
+        assert!(serde_json::to_string(&report).unwrap().contains(r#""fits":true"#));
+    }
+}

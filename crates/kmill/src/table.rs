@@ -1,0 +1,231 @@
+//! Terminal tables that line up, and numbers a person can read.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Which side a column leans to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Names.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+///
+/// ```
+/// use kmill::table::{Align, Table};
+/// let mut table = Table::new([("column", Align::Left), ("mean", Align::Right)]);
+/// table.row(["x0", "0.5"]);
+/// table.row(["height", "170"]);
+/// assert_eq!(table.to_string(), "  column  mean\n  x0       0.5\n  height   170\n");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Table {
+    head: Vec<String>,
+    align: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these headings; no heading line if all are empty.
+    pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
+        let (head, align) = columns.into_iter().map(|(name, align)| (name.into(), align)).unzip();
+        Self { head, align, rows: Vec::new() }
+    }
+
+    /// Name and value, without headings: the usual summary.
+    pub fn facts() -> Self {
+        Self::new([("", Align::Left), ("", Align::Left)])
+    }
+
+    /// Adds a row. Missing cells stay empty, surplus cells are dropped.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        cells.resize(self.align.len(), String::new());
+        self.rows.push(cells);
+    }
+
+    /// Adds a name and its value.
+    pub fn fact(&mut self, name: &str, value: impl Into<String>) {
+        self.row([name.to_string(), value.into()]);
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headed = self.head.iter().any(|name| !name.is_empty());
+        let lines = headed.then_some(&self.head).into_iter().chain(&self.rows);
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| &row[column]).chain([&self.head[column]]);
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.align.len()).map(width).collect();
+        for cells in lines {
+            let mut line = String::new();
+            for ((cell, align), width) in cells.iter().zip(&self.align).zip(&widths) {
+                line.push_str("  ");
+                line.push_str(&match align {
+                    Align::Left => format!("{cell:<width$}"),
+                    Align::Right => format!("{cell:>width$}"),
+                });
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// A grid of numbers over two axes, with one cell marked: a surface, or a confusion matrix.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// What the corner says: `lambda \ rank`.
+    pub corner: String,
+    /// Headings of the columns.
+    pub columns: Vec<String>,
+    /// Heading and cells of each row.
+    pub rows: Vec<(String, Vec<String>)>,
+    /// Row and column of the cell that carries the `*`.
+    pub marked: Option<(usize, usize)>,
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heads = std::iter::once(&self.corner).chain(&self.columns);
+        // a space where the mark would be keeps the digits of a column under each other
+        let pad = |text: &str, mark: bool| match (self.marked, mark) {
+            (None, _) => text.to_string(),
+            (Some(_), true) => format!("{text}*"),
+            (Some(_), false) => format!("{text} "),
+        };
+        let mut table = Table::new(
+            heads.enumerate().map(|(i, head)| (if i == 0 { head.clone() } else { pad(head, false) }, Align::Right)),
+        );
+        for (i, (name, cells)) in self.rows.iter().enumerate() {
+            let cells = cells.iter().enumerate().map(|(j, cell)| pad(cell, self.marked == Some((i, j))));
+            table.row(std::iter::once(name.clone()).chain(cells));
+        }
+        write!(f, "{table}")
+    }
+}
+
+/// `284217` as `284,217`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `value` with `digits` significant digits; powers of ten where plain digits would be long. `–` for NaN: not known.
+///
+/// ```
+/// use kmill::table::number;
+/// assert_eq!(number(1433.27, 4), "1433");
+/// assert_eq!(number(0.130_651, 4), "0.1307");
+/// assert_eq!(number(2.4e-7, 3), "2.40e-7");
+/// ```
+pub fn number(value: f64, digits: usize) -> String {
+    if value.is_nan() {
+        return "–".to_string();
+    }
+    if value == 0.0 || value.is_infinite() {
+        return value.to_string();
+    }
+    let digits = digits.max(1);
+    // through the exponent form, so that 9.9996 at four digits becomes 10.00 and not 9.9996
+    let rounded = format!("{value:.*e}", digits - 1);
+    let exponent: i32 = rounded.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
+    if (-4..7).contains(&exponent) {
+        let decimals = usize::try_from(digits as i32 - 1 - exponent).unwrap_or(0);
+        format!("{value:.decimals$}")
+    } else {
+        rounded
+    }
+}
+
+/// `1e-6` rather than `0.000001`: the shortest digits that read back, for a value the user typed.
+pub fn exact(value: f64) -> String {
+    let plain = value.to_string();
+    let power = format!("{value:e}");
+    if power.len() < plain.len() { power } else { plain }
+}
+
+/// `4.2 s`, `3 min 20 s`, `2 h 05 min`.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let whole = seconds.round() as u64;
+    match seconds {
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 119.5 => format!("{whole} s"),
+        s if s < 7170.0 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
+    }
+}
+
+/// `0.0312` as `3.12 %`.
+pub fn percent(share: f64) -> String {
+    if share.is_nan() { "–".to_string() } else { format!("{} %", number(100.0 * share, 3)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        let cases = [
+            (0.0, "0"),
+            (1.0, "1.000"),
+            (9.99996, "10.00"),
+            (-0.000_123_45, "-0.0001234"),
+            (0.000_012_345, "1.234e-5"),
+            (123_456.7, "123457"),
+            (12_345_678.0, "1.235e7"),
+            (f64::NAN, "–"),
+            (f64::INFINITY, "inf"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number(value, 4), text, "{value:?}");
+        }
+        assert_eq!(percent(0.0312), "3.12 %");
+    }
+
+    #[test]
+    fn counts_and_exact_values() {
+        assert_eq!([0, 999, 1000, 284_217, 1_234_567].map(count), ["0", "999", "1,000", "284,217", "1,234,567"]);
+        assert_eq!([1e-6, 0.5, 1000.0, 3e-9, 0.0].map(exact), ["1e-6", "0.5", "1e3", "3e-9", "0"]);
+    }
+
+    #[test]
+    fn durations_have_the_unit_that_matters() {
+        let texts = [0.0123, 4.2, 61.4, 200.0, 7500.0].map(|s| duration(Duration::from_secs_f64(s)));
+        assert_eq!(texts, ["12 ms", "4.2 s", "61 s", "3 min 20 s", "2 h 05 min"]);
+    }
+
+    #[test]
+    fn the_marked_cell_does_not_shift_its_column() {
+        let grid = Grid {
+            corner: "lambda \\ rank".to_string(),
+            columns: vec!["250".to_string(), "1000".to_string()],
+            rows: vec![
+                ("1e-8".to_string(), vec!["0.301".to_string(), "0.250".to_string()]),
+                ("1e-6".to_string(), vec!["0.300".to_string(), "0.199".to_string()]),
+            ],
+            marked: Some((1, 1)),
+        };
+        let expected = concat!(
+            "  lambda \\ rank    250    1000\n",
+            "           1e-8  0.301   0.250\n",
+            "           1e-6  0.300   0.199*\n",
+        );
+        assert_eq!(grid.to_string(), expected);
+    }
+}

@@ -1,0 +1,225 @@
+//! Area under the ROC curve, in bounded memory.
+
+use kstore::Merge;
+
+/// Rows up to which scores are kept: 8 bytes each, 8 MiB in all.
+pub const EXACT_ROWS: usize = 1 << 20;
+
+/// Leading bits of an ordered f32 that name a histogram bin: sign, exponent and 9 bits of the mantissa, so scores share
+/// a bin only within 0.2 % of each other; 2 · 2^18 counts are 4 MiB.
+const BITS: u32 = 18;
+
+/// An area under the ROC curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Auc {
+    /// P(score of a positive > score of a negative) + ½ P(equal).
+    pub value: f64,
+    /// Largest possible difference from the exact area; 0 while scores are kept.
+    pub within: f64,
+}
+
+/// Scores of positives and negatives: kept up to a number of rows, counted in a histogram beyond it.
+///
+/// The histogram treats scores in one bin as equal. Pairs of one bin count ½ each instead of 0 or 1, so its error is
+/// at most half the share of such pairs: that bound is reported. Whether it is used depends on the number of rows alone,
+/// never on how they were split.
+#[derive(Clone, Debug)]
+pub struct AucState {
+    exact_rows: usize,
+    scores: Scores,
+}
+
+#[derive(Clone, Debug)]
+enum Scores {
+    Kept { positive: Vec<f64>, negative: Vec<f64> },
+    Binned { positive: Vec<u64>, negative: Vec<u64> },
+}
+
+impl AucState {
+    /// No rows yet; exact up to `exact_rows` of them.
+    pub fn new(exact_rows: usize) -> Self {
+        Self { exact_rows, scores: Scores::Kept { positive: Vec::new(), negative: Vec::new() } }
+    }
+
+    /// Most bytes a state takes: growing vectors may hold twice their scores, are sorted as copies, and become a
+    /// histogram.
+    pub fn bytes(exact_rows: usize) -> usize {
+        (24 * exact_rows).saturating_add(16 << BITS)
+    }
+
+    /// Takes in the score of a row.
+    pub fn push(&mut self, score: f64, is_positive: bool) {
+        match &mut self.scores {
+            Scores::Kept { positive, negative } => {
+                let scores = if is_positive { positive } else { negative };
+                scores.push(score);
+                self.bin_if_many();
+            }
+            Scores::Binned { positive, negative } => {
+                let counts = if is_positive { positive } else { negative };
+                counts[bin(score)] += 1;
+            }
+        }
+    }
+
+    fn bin_if_many(&mut self) {
+        if matches!(&self.scores, Scores::Kept { positive, negative } if positive.len() + negative.len() > self.exact_rows)
+        {
+            let (positive, negative) = self.histogram();
+            self.scores = Scores::Binned { positive, negative };
+        }
+    }
+
+    fn histogram(&self) -> (Vec<u64>, Vec<u64>) {
+        let count = |scores: &[f64]| {
+            let mut counts = vec![0u64; 1 << BITS];
+            scores.iter().for_each(|score| counts[bin(*score)] += 1);
+            counts
+        };
+        match &self.scores {
+            Scores::Kept { positive, negative } => (count(positive), count(negative)),
+            Scores::Binned { positive, negative } => (positive.clone(), negative.clone()),
+        }
+    }
+
+    /// The area; `None` where a class has no row.
+    pub fn auc(&self) -> Option<Auc> {
+        match &self.scores {
+            Scores::Kept { positive, negative } => {
+                Area::of(tallies(positive, negative)).map(|area| Auc { value: area.value(), within: 0.0 })
+            }
+            Scores::Binned { positive, negative } => Area::of(positive.iter().copied().zip(negative.iter().copied()))
+                .map(|area| Auc { value: area.value(), within: area.tied / 2.0 / area.pairs }),
+        }
+    }
+}
+
+impl Merge for AucState {
+    fn merge(&mut self, later: &Self) {
+        if let (Scores::Kept { positive, negative }, Scores::Kept { positive: p, negative: n }) =
+            (&mut self.scores, &later.scores)
+        {
+            positive.extend_from_slice(p);
+            negative.extend_from_slice(n);
+            return self.bin_if_many();
+        }
+        let ((mut positive, mut negative), (p, n)) = (self.histogram(), later.histogram());
+        positive.iter_mut().zip(p).for_each(|(mine, theirs)| *mine += theirs);
+        negative.iter_mut().zip(n).for_each(|(mine, theirs)| *mine += theirs);
+        self.scores = Scores::Binned { positive, negative };
+    }
+}
+
+/// Bits of an f32 in the order of its numbers: negative ones reversed below the positive ones.
+fn bin(score: f64) -> usize {
+    // −0 and 0 are equal scores
+    let bits = (score as f32 + 0.0).to_bits();
+    let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+    (ordered >> (32 - BITS)) as usize
+}
+
+/// Numbers of positives and negatives of each different score, ascending.
+fn tallies(positive: &[f64], negative: &[f64]) -> impl Iterator<Item = (u64, u64)> {
+    let sorted = |scores: &[f64]| {
+        let mut scores: Vec<f64> = scores.iter().map(|score| score + 0.0).collect();
+        scores.sort_unstable_by(f64::total_cmp);
+        scores
+    };
+    let (positive, negative) = (sorted(positive), sorted(negative));
+    let (mut p, mut n) = (0, 0);
+    std::iter::from_fn(move || {
+        let next = [positive.get(p), negative.get(n)].into_iter().flatten();
+        let score = next.min_by(|a, b| a.total_cmp(b)).copied()?;
+        let equal = |from: &[f64]| from.iter().take_while(|other| other.total_cmp(&score).is_eq()).count();
+        let tally = (equal(&positive[p..]), equal(&negative[n..]));
+        (p, n) = (p + tally.0, n + tally.1);
+        Some((tally.0 as u64, tally.1 as u64))
+    })
+}
+
+/// Pairs of a positive and a negative.
+struct Area {
+    won: f64,
+    tied: f64,
+    pairs: f64,
+}
+
+impl Area {
+    fn of(tallies: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
+        // pairs can exceed 2^64
+        let (mut below, mut positives, mut won, mut tied) = (0u128, 0u128, 0u128, 0u128);
+        for (p, n) in tallies {
+            won += u128::from(p) * below;
+            tied += u128::from(p) * u128::from(n);
+            below += u128::from(n);
+            positives += u128::from(p);
+        }
+        let pairs = positives * below;
+        (pairs > 0).then_some(Self { won: won as f64, tied: tied as f64, pairs: pairs as f64 })
+    }
+
+    fn value(&self) -> f64 {
+        (self.won + self.tied / 2.0) / self.pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(rows: &[(f64, bool)], exact: usize) -> AucState {
+        let mut state = AucState::new(exact);
+        rows.iter().for_each(|(score, positive)| state.push(*score, *positive));
+        state
+    }
+
+    fn by_pairs(rows: &[(f64, bool)]) -> f64 {
+        let (mut sum, mut pairs) = (0.0, 0.0);
+        for (p, _) in rows.iter().filter(|(_, positive)| *positive) {
+            for (n, _) in rows.iter().filter(|(_, positive)| !positive) {
+                sum += if p > n {
+                    1.0
+                } else if p == n {
+                    0.5
+                } else {
+                    0.0
+                };
+                pairs += 1.0;
+            }
+        }
+        sum / pairs
+    }
+
+    fn rows(n: u64) -> Vec<(f64, bool)> {
+        let keys = kstore::key::Stream::new(5, kstore::key::Purpose::Data, 0);
+        // 41 different scores: many ties
+        (0..n)
+            .map(|i| {
+                ((keys.below(i, 41) as f64 - 20.0) / 7.0, keys.uniform(i + n) < 0.3 + keys.below(i, 41) as f64 / 100.0)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn exact_with_ties_and_signed_zeros() {
+        let rows = rows(500);
+        assert!((state(&rows, 500).auc().unwrap().value - by_pairs(&rows)).abs() < 1e-15);
+        assert_eq!(state(&[(0.0, true), (-0.0, false)], 9).auc().unwrap().value, 0.5);
+        assert_eq!(state(&[(1.0, true), (-1.0, false)], 9).auc().unwrap().value, 1.0);
+        assert_eq!(state(&[(1.0, true)], 9).auc(), None);
+    }
+
+    #[test]
+    fn the_histogram_stays_within_its_bound_whatever_the_split() {
+        let rows: Vec<(f64, bool)> =
+            rows(2000).iter().enumerate().map(|(i, (s, p))| (s + (i as f64).sin() * 0.1, *p)).collect();
+        let exact = by_pairs(&rows);
+        let whole = state(&rows, 1999).auc().unwrap();
+        assert!(whole.within > 0.0 && whole.within < 2e-3 && (whole.value - exact).abs() <= whole.within, "{whole:?}");
+        for cut in [0, 3, 1000, 2000] {
+            let mut merged = state(&rows[..cut], 1999);
+            merged.merge(&state(&rows[cut..], 1999));
+            assert_eq!(merged.auc().unwrap(), whole, "cut {cut}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `--where` and `--rows`: which rows take part.
+
+use crate::schema::{Column, Kind};
+use crate::source::{Positions, Values, View};
+use crate::{Error, Result};
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::path::Path;
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the operators")]
+pub enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// Operators as they are written; those of two characters first, so that `<=` is not read as `<`.
+const OPERATORS: [(&str, Operator); 6] = [
+    ("==", Operator::Equal),
+    ("!=", Operator::NotEqual),
+    ("<=", Operator::LessOrEqual),
+    (">=", Operator::GreaterOrEqual),
+    ("<", Operator::Less),
+    (">", Operator::Greater),
+];
+
+impl Operator {
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+/// A comparison of one column with a value, such as `fold != 3`.
+///
+/// A missing value fulfils no condition, not even `!=`. Numbers are compared in the precision of the column, so that
+/// `x == 0.1` finds the 0.1 of a float32 column; text is compared by its characters' codes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    /// The column.
+    pub column: String,
+    /// How it is compared.
+    pub operator: Operator,
+    /// With what, as it was written, without quotes.
+    pub value: String,
+    /// Whether the value was written in quotes and is therefore text.
+    pub quoted: bool,
+}
+
+impl Condition {
+    /// Reads `column operator value`.
+    ///
+    /// ```
+    /// # use kstore::condition::{Condition, Operator};
+    /// let condition = Condition::parse("fold!=3")?;
+    /// assert_eq!((condition.column.as_str(), condition.operator), ("fold", Operator::NotEqual));
+    /// assert!(Condition::parse("fold = 3").is_err());
+    /// # Ok::<(), kstore::Error>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self> {
+        let syntax = |expected: &str| Error::Syntax {
+            what: "--where",
+            text: text.to_string(),
+            expected: format!("{expected}; write one column, one of == != < <= > >= and a value, like 'fold != 3'"),
+        };
+        let found = text.char_indices().find_map(|(at, _)| {
+            OPERATORS.iter().find(|(sign, _)| text[at..].starts_with(sign)).map(|found| (at, found))
+        });
+        let Some((at, (sign, operator))) = found else {
+            return Err(syntax(if text.contains('=') { "equality is written ==" } else { "it has no comparison" }));
+        };
+        let (column, value) = (text[..at].trim(), text[at + sign.len()..].trim());
+        if column.is_empty() {
+            return Err(syntax("there is no column before the comparison"));
+        }
+        let (value, quoted) = unquote(value);
+        if value.is_empty() && !quoted {
+            return Err(syntax("there is no value after the comparison"));
+        }
+        if !quoted && value.contains(['=', '<', '>', '!']) {
+            return Err(syntax("there are two comparisons"));
+        }
+        Ok(Self { column: unquote(column).0.to_string(), operator: *operator, value: value.to_string(), quoted })
+    }
+
+    /// Checks the value against a column's kind.
+    pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<Bound> {
+        let wrong = |expected: String| Error::WrongType {
+            path: path.to_path_buf(),
+            column: column.name.clone(),
+            got: column.kind.to_string(),
+            expected,
+        };
+        let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
+        let not_a_number = || wrong(format!("--where compares it with {:?}; compare it with a number", self.value));
+        let value = match &column.kind {
+            Kind::Text => Comparand::Text(self.value.clone()),
+            Kind::Bool => match self.value.as_str() {
+                "true" | "True" | "1" => Comparand::Whole(1),
+                "false" | "False" | "0" => Comparand::Whole(0),
+                other => {
+                    return Err(wrong(format!("--where compares it with {other:?}; compare it with true or false")));
+                }
+            },
+            Kind::Int { .. } => match (self.value.parse::<i128>(), number) {
+                (Ok(whole), Some(_)) => Comparand::Whole(whole),
+                (_, number) => Comparand::Number(number.ok_or_else(not_a_number)?),
+            },
+            Kind::Float { bits } => {
+                let number = number.ok_or_else(not_a_number)?;
+                Comparand::Number(if *bits < 64 { f64::from(number as f32) } else { number })
+            }
+            Kind::Other(_) => return Err(wrong("--where needs numbers, truth values or text".to_string())),
+        };
+        Ok(Bound { operator: self.operator, value })
+    }
+}
+
+fn unquote(text: &str) -> (&str, bool) {
+    for quote in ['\'', '"'] {
+        if let Some(inner) = text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote)) {
+            return (inner, true);
+        }
+    }
+    (text, false)
+}
+
+impl std::fmt::Display for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = OPERATORS.iter().find(|(_, operator)| *operator == self.operator).map_or("", |(sign, _)| sign);
+        let quote = if self.quoted { "'" } else { "" };
+        write!(f, "{} {sign} {quote}{}{quote}", self.column, self.value)
+    }
+}
+
+/// What a column is compared with.
+#[derive(Clone, Debug)]
+enum Comparand {
+    /// A whole number, compared exactly with integers of any size.
+    Whole(i128),
+    Number(f64),
+    Text(String),
+}
+
+/// A condition whose value fits its column.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    operator: Operator,
+    value: Comparand,
+}
+
+impl Bound {
+    /// Appends the rows among the first `rows` of a chunk that fulfil the condition.
+    pub(crate) fn select(&self, view: &View<'_>, rows: usize, out: &mut Vec<u32>) {
+        let order = |row: usize| match &self.value {
+            _ if view.is_null(row) => None,
+            Comparand::Whole(value) => view.integer(row).map(|have| have.cmp(value)),
+            Comparand::Number(value) => number(view, row).partial_cmp(value),
+            Comparand::Text(value) => view.text(row).map(|have| have.cmp(value.as_str())),
+        };
+        let holds = |row: &usize| order(*row).is_some_and(|order| self.operator.holds(order));
+        out.extend((0..rows).filter(holds).map(|row| row as u32));
+    }
+}
+
+fn number(view: &View<'_>, row: usize) -> f64 {
+    match view.values {
+        Values::F64(values) => values[row],
+        Values::F32(values) => values[row].into(),
+        _ => {
+            let mut value = [0.0];
+            view.load(Positions::From(row), &mut value);
+            value[0]
+        }
+    }
+}
+
+/// Reads a half-open range of rows: `0..463715`, `..284217`, `284217..`. Without an end it runs to `u64::MAX`.
+///
+/// ```
+/// assert_eq!(kstore::condition::parse_rows("..284217")?, 0..284217);
+/// assert!(kstore::condition::parse_rows("9..3").is_err());
+/// # Ok::<(), kstore::Error>(())
+/// ```
+pub fn parse_rows(text: &str) -> Result<Range<u64>> {
+    let syntax = |expected: &str| Error::Syntax {
+        what: "--rows",
+        text: text.to_string(),
+        expected: format!("{expected}; write it like 0..463715, ..284217 or 284217..; the end is not included"),
+    };
+    let (start, end) = text.split_once("..").ok_or_else(|| syntax("there is no .."))?;
+    let side = |side: &str, without: u64| match side.trim().replace('_', "").as_str() {
+        "" => Ok(without),
+        digits => digits.parse().map_err(|_| syntax(&format!("{digits:?} is not a row number"))),
+    };
+    let rows = side(start, 0)?..side(end, u64::MAX)?;
+    if rows.is_empty() {
+        return Err(syntax("the range holds no row"));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_parse_and_print() {
+        for (text, printed) in [
+            ("fold!=3", "fold != 3"),
+            (" a  <=  -1.5e3 ", "a <= -1.5e3"),
+            ("city == 'New York'", "city == 'New York'"),
+            ("city==Bonn", "city == Bonn"),
+            ("x>=0", "x >= 0"),
+            ("t == ''", "t == ''"),
+        ] {
+            assert_eq!(Condition::parse(text).unwrap().to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn wrong_conditions_say_what_is_missing() {
+        for (text, part) in [
+            ("fold", "no comparison"),
+            ("fold = 3", "=="),
+            ("== 3", "no column"),
+            ("fold ==", "no value"),
+            ("1 < x < 3", "two comparisons"),
+            ("a >== 3", "two comparisons"),
+        ] {
+            let error = Condition::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    fn selected(condition: &str, kind: Kind, values: Values<'_>, rows: usize) -> Vec<u32> {
+        let column = Column { name: "a".into(), kind };
+        let bound = Condition::parse(condition).unwrap().bind(&column, Path::new("t")).unwrap();
+        let mut out = Vec::new();
+        bound.select(&View { values, nulls: None }, rows, &mut out);
+        out
+    }
+
+    #[test]
+    fn comparisons_are_exact_in_the_columns_type() {
+        let float = Kind::Float { bits: 32 };
+        assert_eq!(selected("a == 0.1", float.clone(), Values::F32(&[0.1, 0.2]), 2), [0]);
+        assert_eq!(selected("a != 3", float, Values::F32(&[f32::NAN, 3.0, 4.0]), 3), [2]);
+        let int = Kind::Int { bits: 64, signed: true };
+        let near = [(1 << 53) + 1, 1 << 53];
+        assert_eq!(selected("a == 9007199254740993", int.clone(), Values::I64(&near), 2), [0]);
+        assert_eq!(selected("a < 0.5", int, Values::I64(&[0, 1]), 2), [0]);
+    }
+
+    #[test]
+    fn text_with_a_number_column_is_refused() {
+        let column = Column { name: "a".into(), kind: Kind::Int { bits: 8, signed: true } };
+        let error = Condition::parse("a == bonn").unwrap().bind(&column, Path::new("t")).unwrap_err();
+        assert!(error.to_string().contains("int8") && error.to_string().contains("bonn"), "{error}");
+    }
+}

@@ -1,0 +1,135 @@
+//! From typed columns to row-major blocks of the working precision.
+
+use crate::Real;
+use crate::scaler::{Scaler, factor};
+use crate::source::{Element, Positions, Strided, Values, View};
+
+/// Rows that are transposed at once: with a hundred columns of f32 the block is 25 KiB and stays in the first-level
+/// cache while the columns are written into it one after the other.
+pub(crate) const TILE: usize = 64;
+
+/// Columns whose values are written together: eight f32 are half a cache line.
+const GROUP: usize = 8;
+
+/// Shift and scale of each feature, ready for use.
+#[derive(Debug)]
+pub(crate) struct Affine {
+    pub(crate) centre: Vec<f64>,
+    pub(crate) factor: Vec<f64>,
+    /// What stands for a missing value, already scaled.
+    pub(crate) fill: Vec<f64>,
+}
+
+impl Affine {
+    /// Without a scaler values stay as they are, and missing ones NaN.
+    pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
+        let Some(scaler) = scaler else {
+            return Self { centre: vec![0.0; features], factor: vec![1.0; features], fill: vec![f64::NAN; features] };
+        };
+        Self {
+            centre: scaler.centre.clone(),
+            factor: scaler.scale.iter().map(|scale| factor(*scale)).collect(),
+            fill: (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect(),
+        }
+    }
+}
+
+/// False for NaN, for infinity and for what became infinite when it was narrowed.
+#[inline(always)]
+pub(crate) fn is_finite<T: Real>(value: T) -> bool {
+    value.to_f64().abs() <= f64::MAX
+}
+
+/// Writes `rows` rows, at most [`TILE`], to `out`; false if any value is not finite.
+pub(crate) fn features<T: Real>(
+    views: &[View<'_>],
+    affine: &Affine,
+    at: Positions<'_>,
+    rows: usize,
+    out: &mut [T],
+) -> bool {
+    if let (Positions::From(start), Some(block)) = (at, contiguous(views)) {
+        return row_major(block, affine, start, rows, out);
+    }
+    let d = views.len();
+    let mut loaded = [0.0; TILE];
+    let mut scaled = [[T::default(); GROUP]; TILE];
+    let mut fine = true;
+    for first in (0..d).step_by(GROUP) {
+        let group = &views[first..d.min(first + GROUP)];
+        for (k, view) in group.iter().enumerate() {
+            let (centre, factor) = (affine.centre[first + k], affine.factor[first + k]);
+            view.load(at, &mut loaded[..rows]);
+            for (value, row) in loaded[..rows].iter().zip(&mut scaled) {
+                let value = T::from_f64((value - centre) * factor);
+                fine &= is_finite(value);
+                row[k] = value;
+            }
+        }
+        for (row, scaled) in out.chunks_exact_mut(d).zip(&scaled[..rows]) {
+            row[first..first + group.len()].copy_from_slice(&scaled[..group.len()]);
+        }
+    }
+    fine
+}
+
+/// The first column's place, if the columns lie side by side in row-major bytes of f32 or f64.
+fn contiguous<'a>(views: &[View<'a>]) -> Option<Strided<'a>> {
+    let strided = |view: &View<'a>| match view.values {
+        Values::Strided(values) if view.nulls.is_none() => Some(values),
+        _ => None,
+    };
+    let first = strided(views.first()?)?;
+    let size = first.element.size();
+    let beside = |(i, view): (usize, &View<'a>)| {
+        strided(view).is_some_and(|v| v.offset == first.offset + i * size && v.element == first.element)
+    };
+    let known = matches!(first.element, Element::F32 | Element::F64);
+    (known && views.iter().enumerate().all(beside)).then_some(first)
+}
+
+fn row_major<T: Real>(block: Strided<'_>, affine: &Affine, start: usize, rows: usize, out: &mut [T]) -> bool {
+    match block.element {
+        Element::F32 => copy_rows::<T, 4>(block, affine, start, rows, out, |raw| f32::from_le_bytes(raw).into()),
+        _ => copy_rows::<T, 8>(block, affine, start, rows, out, f64::from_le_bytes),
+    }
+}
+
+#[inline(always)]
+fn copy_rows<T: Real, const N: usize>(
+    block: Strided<'_>,
+    affine: &Affine,
+    start: usize,
+    rows: usize,
+    out: &mut [T],
+    number: impl Fn([u8; N]) -> f64,
+) -> bool {
+    let d = affine.centre.len();
+    let mut fine = true;
+    for (i, out) in out.chunks_exact_mut(d).take(rows).enumerate() {
+        let from = block.offset + (start + i) * block.stride;
+        let (values, _) = block.bytes[from..from + d * N].as_chunks::<N>();
+        let affine = affine.centre.iter().zip(&affine.factor);
+        for ((out, raw), (centre, factor)) in out.iter_mut().zip(values).zip(affine) {
+            let value = T::from_f64((number(*raw) - centre) * factor);
+            fine &= is_finite(value);
+            *out = value;
+        }
+    }
+    fine
+}
+
+/// Writes targets of `rows` rows, at most [`TILE`], to `out`; false if any is not finite.
+pub(crate) fn targets(views: &[View<'_>], at: Positions<'_>, rows: usize, out: &mut [f64]) -> bool {
+    let t = views.len();
+    let mut loaded = [0.0; TILE];
+    let mut fine = true;
+    for (k, view) in views.iter().enumerate() {
+        view.load(at, &mut loaded[..rows]);
+        for (value, row) in loaded[..rows].iter().zip(out.chunks_exact_mut(t)) {
+            fine &= value.is_finite();
+            row[k] = *value;
+        }
+    }
+    fine
+}

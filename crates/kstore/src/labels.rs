@@ -1,0 +1,182 @@
+//! Label columns as codes into a dictionary.
+
+use crate::rows::{Coded, Label};
+use crate::source::{Positions, Values, View};
+use crate::statistics::LABEL_LIMIT;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Turns labels into codes. Labels found for the first time get the next code; with a dictionary given, they get
+/// [`Coded::UNKNOWN`].
+#[derive(Debug)]
+pub(crate) struct Coder {
+    labels: Arc<Vec<Label>>,
+    integers: HashMap<i64, u32>,
+    texts: HashMap<Arc<str>, u32>,
+    truths: [Option<u32>; 2],
+    fixed: bool,
+}
+
+/// Why a value is no label.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// Not a whole number, or too large for one.
+    Fraction(f64),
+    /// Too many distinct labels.
+    TooMany,
+}
+
+/// The largest float that stands for itself only: above it, neighbouring integers share a float.
+const LARGEST_WHOLE: f64 = (1u64 << 53) as f64;
+
+impl Coder {
+    /// With the labels to come, or those given.
+    pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>) -> Self {
+        let labels = dictionary.map_or_else(Arc::default, Arc::clone);
+        let mut coder = Self {
+            labels,
+            integers: HashMap::new(),
+            texts: HashMap::new(),
+            truths: [None; 2],
+            fixed: dictionary.is_some(),
+        };
+        for (code, label) in coder.labels.iter().enumerate() {
+            let code = code as u32;
+            match label {
+                Label::Bool(v) => coder.truths[usize::from(*v)] = Some(code),
+                Label::Int(v) => _ = coder.integers.insert(*v, code),
+                Label::Text(v) => _ = coder.texts.insert(Arc::clone(v), code),
+            }
+        }
+        coder
+    }
+
+    /// The dictionary so far.
+    pub(crate) fn labels(&self) -> Arc<Vec<Label>> {
+        Arc::clone(&self.labels)
+    }
+
+    /// Appends the codes of `count` rows, none of them null. On a fault, the row of the chunk where it is.
+    pub(crate) fn code(
+        &mut self,
+        view: &View<'_>,
+        at: Positions<'_>,
+        count: usize,
+        out: &mut Vec<u32>,
+    ) -> Result<(), (usize, Fault)> {
+        for i in 0..count {
+            let row = at.get(i);
+            out.push(self.one(view, row).map_err(|fault| (row, fault))?);
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, view: &View<'_>, row: usize) -> Result<u32, Fault> {
+        if let Values::Bool(values) = view.values {
+            return self.truth(values.value(row));
+        }
+        if let Some(text) = view.text(row) {
+            return self.text(text);
+        }
+        let value = match view.integer(row) {
+            Some(whole) => i64::try_from(whole).map_err(|_| Fault::Fraction(whole as f64))?,
+            None => whole(view, row)?,
+        };
+        self.integer(value)
+    }
+
+    fn integer(&mut self, value: i64) -> Result<u32, Fault> {
+        if let Some(code) = self.integers.get(&value) {
+            return Ok(*code);
+        }
+        let code = self.add(Label::Int(value))?;
+        if code != Coded::UNKNOWN {
+            self.integers.insert(value, code);
+        }
+        Ok(code)
+    }
+
+    fn text(&mut self, value: &str) -> Result<u32, Fault> {
+        if let Some(code) = self.texts.get(value) {
+            return Ok(*code);
+        }
+        let text: Arc<str> = value.into();
+        let code = self.add(Label::Text(Arc::clone(&text)))?;
+        if code != Coded::UNKNOWN {
+            self.texts.insert(text, code);
+        }
+        Ok(code)
+    }
+
+    fn truth(&mut self, value: bool) -> Result<u32, Fault> {
+        if let Some(code) = self.truths[usize::from(value)] {
+            return Ok(code);
+        }
+        let code = self.add(Label::Bool(value))?;
+        if code != Coded::UNKNOWN {
+            self.truths[usize::from(value)] = Some(code);
+        }
+        Ok(code)
+    }
+
+    fn add(&mut self, label: Label) -> Result<u32, Fault> {
+        if self.fixed {
+            return Ok(Coded::UNKNOWN);
+        }
+        if self.labels.len() >= LABEL_LIMIT {
+            return Err(Fault::TooMany);
+        }
+        // copies the dictionary while buffers still hold the old one; new labels are rare
+        let labels = Arc::make_mut(&mut self.labels);
+        labels.push(label);
+        Ok(labels.len() as u32 - 1)
+    }
+}
+
+/// A float that is a whole number.
+fn whole(view: &View<'_>, row: usize) -> Result<i64, Fault> {
+    let mut value = [0.0];
+    view.load(Positions::From(row), &mut value);
+    let [value] = value;
+    if value.fract() == 0.0 && value.abs() <= LARGEST_WHOLE { Ok(value as i64) } else { Err(Fault::Fraction(value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{BooleanArray, StringArray};
+
+    fn codes(coder: &mut Coder, values: Values<'_>, count: usize) -> Result<Vec<u32>, (usize, Fault)> {
+        let mut out = Vec::new();
+        coder.code(&View { values, nulls: None }, Positions::From(0), count, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn labels_are_numbered_as_they_appear() {
+        let mut coder = Coder::new(None);
+        assert_eq!(codes(&mut coder, Values::I8(&[5, -1, 5]), 3).unwrap(), [0, 1, 0]);
+        assert_eq!(codes(&mut coder, Values::F32(&[-1.0, 7.0]), 2).unwrap(), [1, 2]);
+        assert_eq!(*coder.labels(), [Label::Int(5), Label::Int(-1), Label::Int(7)]);
+        let text = StringArray::from(vec!["b", "a", "b"]);
+        assert_eq!(codes(&mut Coder::new(None), Values::Text(&text), 3).unwrap(), [0, 1, 0]);
+        let truth = BooleanArray::from(vec![true, false, true]);
+        assert_eq!(codes(&mut Coder::new(None), Values::Bool(&truth), 3).unwrap(), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_given_dictionary_stays_as_it_is() {
+        let given = Arc::new(vec![Label::Int(1), Label::Text("a".into())]);
+        let mut coder = Coder::new(Some(&given));
+        assert_eq!(codes(&mut coder, Values::I64(&[1, 2]), 2).unwrap(), [0, Coded::UNKNOWN]);
+        assert!(Arc::ptr_eq(&coder.labels(), &given));
+    }
+
+    #[test]
+    fn fractions_and_too_many_labels_are_faults() {
+        assert_eq!(codes(&mut Coder::new(None), Values::F64(&[1.0, 0.5]), 2), Err((1, Fault::Fraction(0.5))));
+        assert!(codes(&mut Coder::new(None), Values::F64(&[1e300]), 1).is_err());
+        let many: Vec<i32> = (0..=LABEL_LIMIT as i32).collect();
+        assert_eq!(codes(&mut Coder::new(None), Values::I32(&many), many.len()), Err((LABEL_LIMIT, Fault::TooMany)));
+    }
+}

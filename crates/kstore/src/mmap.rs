@@ -1,0 +1,114 @@
+//! Files mapped into memory: the only unsafe code of this crate.
+//!
+//! Mapping is for zero-copy use of arrays by library users and for gathers from scratch files. Passes over rows do
+//! not map, see [`crate::source::npy`].
+
+#![expect(unsafe_code, reason = "mapping a file and viewing its bytes as numbers have no safe form")]
+
+use crate::{Error, Result};
+use memmap2::{Advice, Mmap, UncheckedAdvice};
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+/// A read-only map of a whole file.
+///
+/// Nobody may shorten or change the file while it is mapped: reading a page that is gone kills the process.
+#[derive(Debug)]
+pub struct Mapped {
+    map: Mmap,
+}
+
+mod sealed {
+    /// Types for which every bit pattern is a value and which have no padding.
+    pub trait Plain: Copy + 'static {}
+    impl Plain for f32 {}
+    impl Plain for f64 {}
+    impl Plain for i8 {}
+    impl Plain for i16 {}
+    impl Plain for i32 {}
+    impl Plain for i64 {}
+    impl Plain for u8 {}
+    impl Plain for u16 {}
+    impl Plain for u32 {}
+    impl Plain for u64 {}
+}
+
+impl Mapped {
+    /// Maps a file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io("read", path))?;
+        // SAFETY: the map is private to this value and only read. The remaining danger, another process that changes
+        // or truncates the file, is stated on the type; kmill's own files are replaced by rename, never rewritten.
+        let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
+        Ok(Self { map })
+    }
+
+    /// The bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// `count` numbers from byte `offset` on, in the machine's byte order; `None` where the file is too short or the
+    /// place is not aligned for the type.
+    pub fn slice<V: sealed::Plain>(&self, offset: usize, count: usize) -> Option<&[V]> {
+        let length = count.checked_mul(size_of::<V>())?;
+        let bytes = self.map.get(offset..offset.checked_add(length)?)?;
+        // SAFETY: `Plain` types have no invalid bit patterns and no padding, and `align_to` only puts whole, aligned
+        // values into the middle part; the lifetime is that of the map.
+        let (before, values, after) = unsafe { bytes.align_to::<V>() };
+        (before.is_empty() && after.is_empty() && values.len() == count).then_some(values)
+    }
+
+    /// Tells the operating system that reads will jump about, so that it does not read ahead.
+    pub fn expect_random_reads(&self) {
+        // advice only: where it is not taken, reads are merely slower
+        let _ = self.map.advise(Advice::Random);
+    }
+
+    /// Gives the memory behind some bytes back; reading them again reads the file again.
+    pub fn release(&self, range: Range<usize>) {
+        let end = range.end.min(self.map.len());
+        if range.start < end {
+            // SAFETY: the map is shared, read-only and backed by the file, so dropped pages come back with the same
+            // content; no reference can observe a change.
+            let _ =
+                unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, end - range.start) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn mapped(bytes: &[u8]) -> Mapped {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        Mapped::open(file.path()).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_viewed_in_place_and_survive_release() {
+        let numbers: Vec<f32> = (0..5000).map(|i| i as f32 * 0.5).collect();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|v| v.to_ne_bytes()).collect();
+        let map = mapped(&bytes);
+        assert_eq!(map.slice::<f32>(0, 5000).unwrap(), numbers);
+        map.release(0..usize::MAX);
+        map.release(9..3);
+        map.expect_random_reads();
+        assert_eq!(map.slice::<f32>(4, 4999).unwrap(), &numbers[1..]);
+    }
+
+    #[test]
+    fn out_of_bounds_and_misaligned_views_are_none() {
+        let map = mapped(&[0; 64]);
+        assert!(map.slice::<f64>(0, 8).is_some());
+        assert!(map.slice::<f64>(0, 9).is_none());
+        assert!(map.slice::<f64>(4, 1).is_none());
+        assert!(map.slice::<f64>(8, usize::MAX / 4).is_none());
+        assert!(map.slice::<u8>(65, 0).is_none());
+        assert_eq!(map.bytes().len(), 64);
+    }
+}

@@ -1,0 +1,169 @@
+//! Names and kinds of the columns of a table.
+
+use std::fmt;
+
+/// What a column holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Binary floating point numbers of 16, 32 or 64 bits.
+    Float {
+        /// Size of a value.
+        bits: u8,
+    },
+    /// Integers of 8, 16, 32 or 64 bits.
+    Int {
+        /// Size of a value.
+        bits: u8,
+        /// Whether values may be negative.
+        signed: bool,
+    },
+    /// Truth values, read as 0 and 1 where a number is needed.
+    Bool,
+    /// Text; a label, never a feature.
+    Text,
+    /// Anything else, by the name its format gives it; cannot be read.
+    Other(String),
+}
+
+impl Kind {
+    /// True where a value can be a feature or a target: numbers and truth values.
+    pub fn is_numeric(&self) -> bool {
+        matches!(self, Self::Float { .. } | Self::Int { .. } | Self::Bool)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Float { bits } => write!(f, "float{bits}"),
+            Self::Int { bits, signed: true } => write!(f, "int{bits}"),
+            Self::Int { bits, signed: false } => write!(f, "uint{bits}"),
+            Self::Bool => f.write_str("bool"),
+            Self::Text => f.write_str("text"),
+            Self::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub kind: Kind,
+}
+
+/// The columns of a table, in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schema {
+    /// The columns.
+    pub columns: Vec<Column>,
+}
+
+impl Schema {
+    /// Place of the column called `name`.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// What to add to "there is no column `name`": the nearest name, or the names there are.
+    pub fn hint(&self, name: &str) -> String {
+        let names = || self.columns.iter().map(|column| column.name.as_str());
+        match nearest(name, names()) {
+            Some(near) => format!("; did you mean {near:?}?"),
+            None => format!("; it has {}", listed(names())),
+        }
+    }
+
+    /// The first difference to `other`, in words; `None` where both are the same.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        for (index, (a, b)) in self.columns.iter().zip(&other.columns).enumerate() {
+            if a.name != b.name {
+                return Some(format!("column {index} is called {:?} instead of {:?}", b.name, a.name));
+            }
+            if a.kind != b.kind {
+                return Some(format!("column {:?} holds {} instead of {}", b.name, b.kind, a.kind));
+            }
+        }
+        let (a, b) = (self.columns.len(), other.columns.len());
+        if a == b { None } else { Some(format!("it has {b} columns instead of {a}")) }
+    }
+}
+
+/// Names shown before a list is cut short: a line of text, not a screenful.
+const SHOWN: usize = 12;
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.collect();
+    let mut text = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(&format!(", … ({} columns)", names.len()));
+    }
+    if names.is_empty() { "no columns".to_string() } else { text }
+}
+
+/// The candidate that differs from `name` by the fewest edits, if it is near enough to be a slip of the fingers:
+/// a third of the letters, and always when only the case differs.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let folded = name.to_lowercase();
+    let allowed = name.chars().count().div_ceil(3);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(&folded, &candidate.to_lowercase()), candidate))
+        .filter(|(edits, _)| *edits <= allowed)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's edit distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(columns: &[(&str, Kind)]) -> Schema {
+        let columns = columns.iter().map(|(name, kind)| Column { name: name.to_string(), kind: kind.clone() });
+        Schema { columns: columns.collect() }
+    }
+
+    #[test]
+    fn edit_distance_counts_edits() {
+        for (a, b, edits) in [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("fold", "flod", 2)] {
+            assert_eq!(distance(a, b), edits, "{a} {b}");
+            assert_eq!(distance(b, a), edits, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn near_names_are_suggested_and_far_names_are_not() {
+        assert_eq!(nearest("temperatur", ["time", "temperature"]), Some("temperature"));
+        assert_eq!(nearest("Y", ["x0", "y"]), Some("y"));
+        assert_eq!(nearest("target", ["x0", "y"]), None);
+    }
+
+    #[test]
+    fn the_first_difference_is_told() {
+        let float = Kind::Float { bits: 32 };
+        let one = schema(&[("x0", float.clone()), ("y", float.clone())]);
+        assert_eq!(one.difference(&one), None);
+        let other = schema(&[("x0", float.clone()), ("y", Kind::Int { bits: 8, signed: false })]);
+        assert_eq!(one.difference(&other).unwrap(), "column \"y\" holds uint8 instead of float32");
+        assert!(one.difference(&schema(&[("x1", float.clone()), ("y", float.clone())])).unwrap().contains("x1"));
+        assert!(one.difference(&schema(&[("x0", float)])).unwrap().contains("1 columns instead of 2"));
+    }
+}

@@ -1,0 +1,255 @@
+//! Which columns and rows of a table take part, and as what.
+
+use crate::condition::{Bound, Condition};
+use crate::rows::TableShape;
+use crate::schema::Kind;
+use crate::table::Table;
+use crate::table_rows::{Reading, TableRows};
+use crate::{Error, Real, Result};
+use std::ops::Range;
+
+/// What to do with rows that have a missing, NaN or infinite value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// Stop with [`Error::BadValue`].
+    #[default]
+    Error,
+    /// Leave the row out.
+    Drop,
+    /// Put the feature's mean in its place; an error in a target, class or fold column.
+    Mean,
+}
+
+/// Columns and rows, by name.
+///
+/// `features` may be exact names or patterns with `*` and `?`. Their order is that of the list and, for the columns of
+/// one pattern, that of the file; a column named twice counts once. An empty list stands for every numeric or truth
+/// column that has no other role, in the order of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Names or patterns of features.
+    pub features: Vec<String>,
+    /// Names of targets; none for prediction.
+    pub targets: Vec<String>,
+    /// The single target is a column of classes, not a quantity.
+    pub class_target: bool,
+    /// A column whose values name folds.
+    pub group: Option<String>,
+    /// Columns that are only carried along, and are no features unless named as such.
+    pub keep: Vec<String>,
+    /// Stored rows; all without. An end beyond the table stands for its end.
+    pub rows: Option<Range<u64>>,
+    /// A condition on one column.
+    pub filter: Option<Condition>,
+    /// What to do about missing values.
+    pub missing: Missing,
+}
+
+/// A selection that fits its table.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    pub(crate) table: Table,
+    pub(crate) features: Vec<usize>,
+    pub(crate) targets: Vec<usize>,
+    pub(crate) class: Option<usize>,
+    pub(crate) group: Option<usize>,
+    pub(crate) filter: Option<(usize, Bound)>,
+    pub(crate) rows: Range<u64>,
+    pub(crate) missing: Missing,
+}
+
+impl Table {
+    /// Finds the columns of a selection and checks what they hold.
+    pub fn select(&self, selection: &Selection) -> Result<Selected> {
+        let targets: Vec<usize> = selection.targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
+        let class = self.class_column(selection, &targets)?;
+        let targets = if class.is_some() { Vec::new() } else { targets };
+        for target in &targets {
+            self.expect_numbers(*target, "a target must hold numbers; for labels choose --task classification")?;
+        }
+        let group = selection.group.as_deref().map(|name| self.column(name)).transpose()?;
+        if let Some(group) = group {
+            self.expect_labels(group)?;
+        }
+        let filter = selection.filter.as_ref().map(|condition| self.bind(condition)).transpose()?;
+        let mut roles: Vec<usize> = targets.iter().copied().chain(class).chain(group).collect();
+        roles.extend(filter.iter().map(|(column, _)| *column));
+        for name in &selection.keep {
+            roles.push(self.column(name)?);
+        }
+        let features = if selection.features.is_empty() {
+            self.other_numbers(&roles)?
+        } else {
+            self.named_features(&selection.features, &roles, targets.iter().copied().chain(class))?
+        };
+        let rows = self.row_range(selection.rows.as_ref())?;
+        let missing = selection.missing;
+        Ok(Selected { table: self.clone(), features, targets, class, group, filter, rows, missing })
+    }
+
+    fn bind(&self, condition: &Condition) -> Result<(usize, Bound)> {
+        let column = self.column(&condition.column)?;
+        Ok((column, condition.bind(&self.schema().columns[column], &self.first_path())?))
+    }
+
+    fn class_column(&self, selection: &Selection, targets: &[usize]) -> Result<Option<usize>> {
+        if !selection.class_target {
+            return Ok(None);
+        }
+        match targets {
+            [class] => self.expect_labels(*class).map(|()| Some(*class)),
+            _ => Err(Error::Syntax {
+                what: "--target",
+                text: selection.targets.join(","),
+                expected: "classification has exactly one target".to_string(),
+            }),
+        }
+    }
+
+    fn expect_numbers(&self, column: usize, expected: &str) -> Result<()> {
+        if self.schema().columns[column].kind.is_numeric() { Ok(()) } else { Err(self.wrong_type(column, expected)) }
+    }
+
+    fn expect_labels(&self, column: usize) -> Result<()> {
+        match self.schema().columns[column].kind {
+            Kind::Other(_) => Err(self.wrong_type(column, "labels are integers, truth values or text")),
+            _ => Ok(()),
+        }
+    }
+
+    fn wrong_type(&self, column: usize, expected: &str) -> Error {
+        let column = &self.schema().columns[column];
+        Error::WrongType {
+            path: self.first_path(),
+            column: column.name.clone(),
+            got: column.kind.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+
+    /// Every numeric column without another role.
+    fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
+        let columns = &self.schema().columns;
+        let features: Vec<_> =
+            (0..columns.len()).filter(|i| columns[*i].kind.is_numeric() && !roles.contains(i)).collect();
+        if features.is_empty() {
+            let why = "no numeric column is left to be a feature; name some with --features".to_string();
+            return Err(Error::Empty { what: self.first_path().display().to_string(), why });
+        }
+        Ok(features)
+    }
+
+    /// The columns of names and patterns. A name takes its column whatever else it is, except a target.
+    fn named_features(
+        &self,
+        names: &[String],
+        roles: &[usize],
+        targets: impl Iterator<Item = usize>,
+    ) -> Result<Vec<usize>> {
+        let targets: Vec<usize> = targets.collect();
+        let (mut features, mut taken) = (Vec::new(), vec![false; self.schema().columns.len()]);
+        for name in names {
+            let columns = match self.schema().position(name) {
+                Some(column) if targets.contains(&column) => {
+                    let expected = "it is the target; a model that is given its target learns nothing".to_string();
+                    return Err(Error::Syntax { what: "--features", text: name.clone(), expected });
+                }
+                Some(column) => {
+                    self.expect_numbers(column, "a feature must hold numbers; leave it out with --features")?;
+                    vec![column]
+                }
+                None => self.matching(name, roles)?,
+            };
+            features.extend(columns.into_iter().filter(|column| !std::mem::replace(&mut taken[*column], true)));
+        }
+        Ok(features)
+    }
+
+    /// The numeric columns without another role that match a pattern.
+    fn matching(&self, name: &str, roles: &[usize]) -> Result<Vec<usize>> {
+        let pattern = glob::Pattern::new(name).map_err(|_| self.no_such_column(name))?;
+        let columns = self.schema().columns.iter().enumerate();
+        let found: Vec<usize> = columns
+            .filter(|(i, column)| pattern.matches(&column.name) && column.kind.is_numeric() && !roles.contains(i))
+            .map(|(i, _)| i)
+            .collect();
+        if found.is_empty() { Err(self.no_such_column(name)) } else { Ok(found) }
+    }
+
+    fn row_range(&self, rows: Option<&Range<u64>>) -> Result<Range<u64>> {
+        let stored = self.stored_rows();
+        let range = rows.map_or(0..stored, |rows| rows.start.min(stored)..rows.end.min(stored));
+        if !range.is_empty() {
+            return Ok(range);
+        }
+        let why = match rows {
+            Some(rows) if stored > 0 => {
+                format!("--rows {}..{} selects none of its {stored} rows", rows.start, rows.end)
+            }
+            _ => "it has no rows".to_string(),
+        };
+        Err(Error::Empty { what: self.first_path().display().to_string(), why })
+    }
+}
+
+impl Selected {
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Names of the features, in the order of the columns of `x`.
+    pub fn feature_names(&self) -> Vec<String> {
+        self.names(&self.features)
+    }
+
+    /// Names of the numeric targets.
+    pub fn target_names(&self) -> Vec<String> {
+        self.names(&self.targets)
+    }
+
+    /// Name of the class column.
+    pub fn class_name(&self) -> Option<&str> {
+        self.class.map(|column| self.table.schema().columns[column].name.as_str())
+    }
+
+    /// Name of the fold column.
+    pub fn group_name(&self) -> Option<&str> {
+        self.group.map(|column| self.table.schema().columns[column].name.as_str())
+    }
+
+    /// The stored rows that can be selected.
+    pub fn range(&self) -> Range<u64> {
+        self.rows.clone()
+    }
+
+    /// Stored rows of the whole table, features and numeric targets.
+    pub fn shape(&self) -> TableShape {
+        TableShape { stored: self.table.stored_rows(), features: self.features.len(), targets: self.targets.len() }
+    }
+
+    /// The number of selected rows, where it is known without reading: no condition, and no rows are dropped.
+    pub fn known_rows(&self) -> Option<u64> {
+        let all = self.filter.is_none() && self.missing != Missing::Drop;
+        all.then_some(self.rows.end - self.rows.start)
+    }
+
+    /// A source of the selected rows.
+    pub fn rows<T: Real>(&self, reading: Reading) -> Result<TableRows<T>> {
+        TableRows::new(self.clone(), reading)
+    }
+
+    /// The columns to decode: features, targets, class, group, filter.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        let mut columns = self.features.clone();
+        columns.extend(&self.targets);
+        columns.extend(self.class);
+        columns.extend(self.group);
+        columns.extend(self.filter.iter().map(|(column, _)| *column));
+        columns
+    }
+
+    fn names(&self, columns: &[usize]) -> Vec<String> {
+        columns.iter().map(|column| self.table.schema().columns[*column].name.clone()).collect()
+    }
+}

@@ -1,0 +1,138 @@
+//! Tables written back whole, in batches of columns.
+//!
+//! To add a format: write one file that implements [`Sink`], and add one [`SinkFormat`] to [`FORMATS`].
+
+mod npy;
+mod parquet;
+
+use crate::{Error, Result};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a written column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the types")]
+pub enum OutputKind {
+    F32,
+    F64,
+    I64,
+    Bool,
+    Text,
+}
+
+/// A column to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputColumn {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub kind: OutputKind,
+}
+
+impl OutputColumn {
+    /// A column.
+    pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
+        Self { name: name.into(), kind }
+    }
+}
+
+/// Values of a column in a batch.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names are the types")]
+pub enum Output<'a> {
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    I64(&'a [i64]),
+    Bool(&'a [bool]),
+    Text(&'a [Arc<str>]),
+}
+
+impl Output<'_> {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(v) => v.len(),
+            Self::F64(v) => v.len(),
+            Self::I64(v) => v.len(),
+            Self::Bool(v) => v.len(),
+            Self::Text(v) => v.len(),
+        }
+    }
+
+    /// True without values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the values are.
+    pub fn kind(&self) -> OutputKind {
+        match self {
+            Self::F32(_) => OutputKind::F32,
+            Self::F64(_) => OutputKind::F64,
+            Self::I64(_) => OutputKind::I64,
+            Self::Bool(_) => OutputKind::Bool,
+            Self::Text(_) => OutputKind::Text,
+        }
+    }
+}
+
+/// A table being written. It takes its place on the disk at [`Sink::finish`]; dropped before, it leaves nothing.
+pub trait Sink: Send {
+    /// Appends rows: one [`Output`] per column, in the order of the columns, all of the same length.
+    fn write(&mut self, batch: &[Output<'_>]) -> Result<()>;
+    /// Writes what is left and puts the file in its place.
+    fn finish(self: Box<Self>) -> Result<()>;
+    /// Bytes held between batches.
+    fn footprint(&self) -> usize;
+}
+
+/// A kind of file that can be written.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkFormat {
+    /// Extensions without the dot, in lower case.
+    pub extensions: &'static [&'static str],
+    /// Starts a file.
+    pub create: fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>,
+}
+
+/// The formats that can be written.
+pub const FORMATS: &[SinkFormat] = &[
+    SinkFormat {
+        extensions: &["parquet", "pq"],
+        create: |path, columns| Ok(Box::new(parquet::ParquetSink::create(path, columns)?)),
+    },
+    SinkFormat { extensions: &["npy"], create: |path, columns| Ok(Box::new(npy::NpySink::create(path, columns)?)) },
+];
+
+/// Starts a table in the format that the path's extension names.
+///
+/// ```
+/// use kstore::sink::{self, Output, OutputColumn, OutputKind};
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("out.parquet");
+/// let mut out = sink::create(&path, &[OutputColumn::new("prediction", OutputKind::F64)])?;
+/// out.write(&[Output::F64(&[1.0, 2.0])])?;
+/// assert!(!path.exists());
+/// out.finish()?;
+/// assert_eq!(kstore::Table::open(&[path])?.stored_rows(), 2);
+/// # Ok::<(), kstore::Error>(())
+/// ```
+pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    match FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str())) {
+        Some(format) => (format.create)(path, columns),
+        None => Err(Error::UnknownFormat { path: path.to_path_buf(), known: "and writes .parquet, .pq and .npy" }),
+    }
+}
+
+/// Number of rows of a batch that fits its columns.
+///
+/// # Panics
+/// If it does not: the caller has made both.
+fn batch_rows(columns: &[OutputColumn], batch: &[Output<'_>]) -> usize {
+    let kinds = columns.iter().map(|column| column.kind);
+    assert!(kinds.eq(batch.iter().map(Output::kind)), "a batch has the columns of its sink");
+    let rows = batch.first().map_or(0, Output::len);
+    assert!(batch.iter().all(|column| column.len() == rows), "the columns of a batch have the same length");
+    rows
+}

@@ -1,0 +1,117 @@
+//! Writing Parquet.
+
+use super::{Output, OutputColumn, OutputKind, Sink};
+use crate::atomic::AtomicFile;
+use crate::{Error, Result};
+use arrow::array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Rows per row group, as in the data sets that peers publish: enough to compress well, small enough that a reader
+/// can start in the middle of a table.
+const GROUP_ROWS: usize = 65_536;
+/// Bytes per row group: what a reader of all columns has to hold.
+const GROUP_BYTES: usize = 64 << 20;
+/// Rows after which the writer looks at the size of the row group.
+const SLICE_ROWS: usize = 1024;
+
+/// A Parquet file being written.
+pub(super) struct ParquetSink {
+    writer: ArrowWriter<AtomicFile>,
+    path: PathBuf,
+    schema: Arc<Schema>,
+    columns: Vec<OutputColumn>,
+}
+
+impl ParquetSink {
+    pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
+        let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column.kind), false));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let file = AtomicFile::create(path)?;
+        let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(columns)))
+            .map_err(|error| failed(path, error))?;
+        Ok(Self { writer, path: path.to_path_buf(), schema, columns: columns.to_vec() })
+    }
+}
+
+impl Sink for ParquetSink {
+    fn write(&mut self, batch: &[Output<'_>]) -> Result<()> {
+        let rows = super::batch_rows(&self.columns, batch);
+        for start in (0..rows).step_by(SLICE_ROWS) {
+            let end = rows.min(start + SLICE_ROWS);
+            let arrays = batch.iter().map(|column| array(column, start, end)).collect();
+            let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(ParquetError::from);
+            let written = batch.and_then(|batch| self.writer.write(&batch));
+            written.map_err(|error| failed(&self.path, error))?;
+            if self.writer.in_progress_size() >= GROUP_BYTES {
+                self.writer.flush().map_err(|error| failed(&self.path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Self { writer, path, .. } = *self;
+        writer.into_inner().map_err(|error| failed(&path, error))?.commit()
+    }
+
+    fn footprint(&self) -> usize {
+        // the row group in progress, its pages twice while they are compressed
+        GROUP_BYTES.min(2 * GROUP_ROWS * self.columns.len() * 8)
+    }
+}
+
+/// Dictionaries are off for floats: distinct values make them larger and slower to read than the values. Splitting a
+/// float's bytes into streams lets a fast compression find the repetition in sign and exponent.
+fn properties(columns: &[OutputColumn]) -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    for column in columns.iter().filter(|column| matches!(column.kind, OutputKind::F32 | OutputKind::F64)) {
+        let path = ColumnPath::from(column.name.as_str());
+        properties = properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::BYTE_STREAM_SPLIT);
+    }
+    properties.build()
+}
+
+fn data_type(kind: OutputKind) -> DataType {
+    match kind {
+        OutputKind::F32 => DataType::Float32,
+        OutputKind::F64 => DataType::Float64,
+        OutputKind::I64 => DataType::Int64,
+        OutputKind::Bool => DataType::Boolean,
+        OutputKind::Text => DataType::Utf8,
+    }
+}
+
+fn array(column: &Output<'_>, start: usize, end: usize) -> ArrayRef {
+    match column {
+        Output::F32(v) => Arc::new(Float32Array::from(v[start..end].to_vec())),
+        Output::F64(v) => Arc::new(Float64Array::from(v[start..end].to_vec())),
+        Output::I64(v) => Arc::new(Int64Array::from(v[start..end].to_vec())),
+        Output::Bool(v) => Arc::new(BooleanArray::from(v[start..end].to_vec())),
+        Output::Text(v) => Arc::new(StringArray::from_iter_values(&v[start..end])),
+    }
+}
+
+/// Gives the operating system's errors back their kind, so that a full disk is told as one.
+fn failed(path: &Path, error: ParquetError) -> Error {
+    let source = match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(source) => *source,
+            Err(source) => io::Error::other(source),
+        },
+        other => io::Error::other(other),
+    };
+    Error::io("write", path)(source)
+}

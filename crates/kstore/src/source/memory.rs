@@ -1,0 +1,179 @@
+//! Rows that are in memory already: candidates for landmarks, and data of library users.
+
+use crate::rows::{Coded, RowBlock};
+use crate::{Error, Footprint, Label, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A source of rows from arrays.
+///
+/// Positions run from 0 to the number of rows, and segments are ranges of positions; the row *numbers* that blocks
+/// carry are those given to [`MemoryRows::numbered`], such as the stored rows that the rows were copied from.
+///
+/// ```
+/// use kstore::{source::memory::MemoryRows, RowBuf, RowSource};
+/// let rows = MemoryRows::new(vec![1.0, 2.0, 3.0, 4.0f32], 2)?.with_targets(vec![5.0, 6.0], 1)?.numbered(vec![7, 9])?;
+/// let mut buf = RowBuf::new(10);
+/// assert!(rows.open(0..2)?.next(&mut buf)?);
+/// assert_eq!((buf.rows, buf.y), (vec![7, 9], vec![5.0, 6.0]));
+/// # Ok::<(), kstore::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MemoryRows<T> {
+    x: Vec<T>,
+    d: usize,
+    n: usize,
+    y: Vec<f64>,
+    t: usize,
+    rows: Option<Vec<u64>>,
+    classes: Option<(Vec<u32>, Arc<Vec<Label>>)>,
+    groups: Option<(Vec<u32>, Arc<Vec<Label>>)>,
+}
+
+impl<T: Real> MemoryRows<T> {
+    /// `x` holds rows of `d` features, one after the other.
+    pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
+        if d == 0 || x.len() % d != 0 {
+            return Err(shape(format!("{} values are no whole rows of {d} features", x.len())));
+        }
+        Ok(Self { n: x.len() / d, x, d, ..Self::default() })
+    }
+
+    /// No rows yet, of `d` features and `t` targets; [`MemoryRows::push`] adds some.
+    pub fn empty(d: usize, t: usize) -> Self {
+        Self { d, t, rows: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// Adds targets, `t` for each row.
+    pub fn with_targets(mut self, y: Vec<f64>, t: usize) -> Result<Self> {
+        if y.len() != self.n * t {
+            return Err(shape(format!("{} targets for {} rows of {t}", y.len(), self.n)));
+        }
+        (self.y, self.t) = (y, t);
+        Ok(self)
+    }
+
+    /// Adds a class column.
+    pub fn with_classes(mut self, codes: Vec<u32>, labels: Arc<Vec<Label>>) -> Result<Self> {
+        self.classes = Some((self.coded(codes, &labels)?, labels));
+        Ok(self)
+    }
+
+    /// Adds a fold column.
+    pub fn with_groups(mut self, codes: Vec<u32>, labels: Arc<Vec<Label>>) -> Result<Self> {
+        self.groups = Some((self.coded(codes, &labels)?, labels));
+        Ok(self)
+    }
+
+    /// Gives the rows their stored row numbers; without, they are numbered by position.
+    pub fn numbered(mut self, rows: Vec<u64>) -> Result<Self> {
+        if rows.len() != self.n {
+            return Err(shape(format!("{} row numbers for {} rows", rows.len(), self.n)));
+        }
+        self.rows = Some(rows);
+        Ok(self)
+    }
+
+    /// Appends row `i` of a block, with its targets and row number. Labels are not carried along.
+    pub fn push(&mut self, block: &RowBlock<'_, T>, i: usize) {
+        debug_assert_eq!((block.d, block.t), (self.d, self.t));
+        let position = self.n as u64;
+        self.x.extend_from_slice(&block.x[i * self.d..][..self.d]);
+        self.y.extend_from_slice(&block.y[i * self.t..][..self.t]);
+        self.rows.get_or_insert_with(|| (0..position).collect()).push(block.rows[i]);
+        self.n += 1;
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// True without rows.
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// The features, row-major.
+    pub fn x(&self) -> &[T] {
+        &self.x
+    }
+
+    /// The targets, row-major.
+    pub fn y(&self) -> &[f64] {
+        &self.y
+    }
+
+    /// Stored row number of the row at `position`.
+    pub fn row(&self, position: usize) -> u64 {
+        self.rows.as_ref().map_or(position as u64, |rows| rows[position])
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        let codes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);
+        self.x.capacity() * size_of::<T>()
+            + self.y.capacity() * 8
+            + self.rows.as_ref().map_or(0, |rows| rows.capacity() * 8)
+            + codes(&self.classes)
+            + codes(&self.groups)
+    }
+
+    fn coded(&self, codes: Vec<u32>, labels: &[Label]) -> Result<Vec<u32>> {
+        if codes.len() != self.n {
+            return Err(shape(format!("{} codes for {} rows", codes.len(), self.n)));
+        }
+        let known = |code: &u32| (*code as usize) < labels.len() || *code == Coded::UNKNOWN;
+        match codes.iter().find(|code| !known(code)) {
+            Some(code) => Err(shape(format!("code {code} with {} labels", labels.len()))),
+            None => Ok(codes),
+        }
+    }
+}
+
+fn shape(text: String) -> Error {
+    Error::Syntax { what: "arrays", text, expected: "one entry per row in every array".to_string() }
+}
+
+impl<T: Real> RowSource<T> for MemoryRows<T> {
+    fn shape(&self) -> TableShape {
+        TableShape { stored: self.n as u64, features: self.d, targets: self.t }
+    }
+
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        let end = segment.end.min(self.n as u64) as usize;
+        Ok(Box::new(MemoryCursor { source: self, left: (segment.start as usize).min(end)..end }))
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint { fixed: 0, per_row: RowBuf::<T>::bytes_per_row(&RowSource::<T>::shape(self)) }
+    }
+}
+
+struct MemoryCursor<'a, T> {
+    source: &'a MemoryRows<T>,
+    left: Range<usize>,
+}
+
+impl<T: Real> RowCursor<T> for MemoryCursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        let rows = self.left.start..self.left.end.min(self.left.start + buf.capacity);
+        self.left.start = rows.end;
+        buf.clear();
+        let source = self.source;
+        match &source.rows {
+            Some(numbers) => buf.rows.extend_from_slice(&numbers[rows.clone()]),
+            None => buf.rows.extend(rows.clone().map(|row| row as u64)),
+        }
+        buf.x.extend_from_slice(&source.x[rows.start * source.d..rows.end * source.d]);
+        buf.y.extend_from_slice(&source.y[rows.start * source.t..rows.end * source.t]);
+        let coded = |column: &Option<(Vec<u32>, Arc<Vec<Label>>)>, codes: &mut Vec<u32>| {
+            let (all, labels) = column.as_ref()?;
+            codes.extend_from_slice(&all[rows.clone()]);
+            Some(Arc::clone(labels))
+        };
+        buf.class_labels = coded(&source.classes, &mut buf.classes);
+        buf.group_labels = coded(&source.groups, &mut buf.groups);
+        Ok(!rows.is_empty())
+    }
+}

@@ -1,0 +1,100 @@
+//! File formats: the seam each implements, and the registry that finds the right one.
+//!
+//! To add a format: write one file that implements [`TableFile`] and [`FileCursor`], and add one [`Format`] to
+//! [`FORMATS`]. Formats that store columns hand out Arrow buffers, formats that store rows hand out [`Strided`] views
+//! of the bytes they read; everything above the seam treats both the same.
+
+mod joined;
+pub mod memory;
+pub mod npy;
+pub mod parquet;
+mod positioned;
+mod view;
+
+pub(crate) use joined::Joined;
+pub use joined::TARGET;
+pub use view::{Element, Positions, Strided, Values, View};
+
+use crate::schema::Schema;
+use crate::{Error, Result};
+use std::fmt::Debug;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// An open file that holds a table.
+pub trait TableFile: Debug + Send + Sync {
+    /// Name of the format, as a person calls it.
+    fn format(&self) -> &'static str;
+    /// Columns, in the order of the file.
+    fn schema(&self) -> &Schema;
+    /// Rows stored.
+    fn rows(&self) -> u64;
+    /// Bytes on disk.
+    fn bytes(&self) -> u64;
+    /// Bytes that one open cursor over these columns holds.
+    fn footprint(&self, columns: &[usize]) -> usize;
+    /// A cursor over some columns and a range of rows. Whatever is read from disk is added to `read`.
+    fn open<'a>(
+        &'a self,
+        columns: &[usize],
+        rows: Range<u64>,
+        read: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn FileCursor + 'a>>;
+}
+
+/// A place in a file: hands out chunks of rows of whatever length suits the format.
+pub trait FileCursor: Send {
+    /// Reads the next chunk and tells its rows; 0 at the end.
+    fn advance(&mut self) -> Result<usize>;
+    /// Column `index` of the chunk, counted as the columns were asked for.
+    fn view(&self, index: usize) -> Result<View<'_>>;
+}
+
+/// A kind of file: how to recognise it and how to open it.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// Extensions without the dot, in lower case.
+    pub extensions: &'static [&'static str],
+    /// First bytes of every such file; empty where there are none.
+    pub magic: &'static [u8],
+    /// Opens a file.
+    pub open: fn(&Path) -> Result<Arc<dyn TableFile>>,
+}
+
+/// The formats that can be read.
+pub const FORMATS: &[Format] = &[
+    Format {
+        extensions: &["parquet", "pq"],
+        magic: b"PAR1",
+        open: |path| Ok(Arc::new(parquet::ParquetFile::open(path)?)),
+    },
+    Format { extensions: &["npy"], magic: npy::MAGIC, open: |path| Ok(Arc::new(npy::NpyFile::open(path)?)) },
+];
+
+/// The extensions in [`FORMATS`], for messages.
+pub(crate) const KNOWN: &str = ".parquet, .pq and .npy";
+
+/// The format a path's extension names.
+pub fn by_extension(path: &Path) -> Option<&'static Format> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str()))
+}
+
+/// Opens a file as the format its extension names or, failing that, its first bytes.
+pub fn open(path: &Path) -> Result<Arc<dyn TableFile>> {
+    let format = match by_extension(path) {
+        Some(format) => format,
+        None => by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: KNOWN })?,
+    };
+    (format.open)(path)
+}
+
+fn by_magic(path: &Path) -> Result<Option<&'static Format>> {
+    let mut start = Vec::new();
+    let file = std::fs::File::open(path).map_err(Error::io("read", path))?;
+    file.take(8).read_to_end(&mut start).map_err(Error::io("read", path))?;
+    Ok(FORMATS.iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic)))
+}

@@ -1,0 +1,57 @@
+//! A file read at given places by several cursors at once, which counts what it reads.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A shared file handle without a place of its own, and the counter its reads add to.
+#[derive(Clone, Debug)]
+pub(crate) struct Positioned {
+    file: Arc<File>,
+    length: u64,
+    read: Arc<AtomicU64>,
+}
+
+impl Positioned {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self { file: Arc::new(file), length, read: Arc::default() })
+    }
+
+    /// The same file, adding to another counter.
+    pub(crate) fn counting(&self, read: &Arc<AtomicU64>) -> Self {
+        Self { read: Arc::clone(read), ..self.clone() }
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Reads from `at` until `buffer` is full or the file ends; tells how much.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match read_once(&self.file, &mut buffer[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.read.fetch_add(filled as u64, Ordering::Relaxed);
+        Ok(filled)
+    }
+}
+
+#[cfg(unix)]
+fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, at)
+}
+
+#[cfg(windows)]
+fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, at)
+}

@@ -1,0 +1,286 @@
+//! Means, deviations and label counts of a table: a fold over its rows.
+//!
+//! Inside a tile the mean is found first and the squares are summed about it (two passes over numbers that are in
+//! cache). Across tiles and segments two sums are merged by the pairwise update of Chan, Golub and LeVeque,
+//! "Algorithms for computing the sample variance: analysis and recommendations", The American Statistician 37 (1983),
+//! 242–247. Nothing cancels, however far the values lie from 0.
+
+use crate::rows::{Coded, Label, RowBlock};
+use crate::scaler::is_noise;
+use crate::{Error, Fold, Merge, Real, Result, TableShape, Workers};
+use std::collections::HashMap;
+
+/// Most distinct labels of a class or fold column. A column with more is a measurement, and one model per class or
+/// fold of it would not be what was meant.
+pub const LABEL_LIMIT: usize = 10_000;
+
+/// Count, mean, spread and extremes of one column; NaN is skipped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moments {
+    /// Values seen.
+    pub count: u64,
+    /// Their mean; 0 without values.
+    pub mean: f64,
+    /// Sum of squared differences from the mean.
+    pub m2: f64,
+    /// Smallest value; infinite without values.
+    pub min: f64,
+    /// Largest value; minus infinite without values.
+    pub max: f64,
+}
+
+impl Default for Moments {
+    fn default() -> Self {
+        Self { count: 0, mean: 0.0, m2: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }
+    }
+}
+
+impl Moments {
+    /// Standard deviation of the population.
+    pub fn deviation(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { (self.m2 / self.count as f64).sqrt() }
+    }
+
+    /// True where the values differ by no more than rounding noise.
+    pub fn is_constant(&self) -> bool {
+        self.count == 0 || is_noise(self.deviation(), self.min.abs().max(self.max.abs()))
+    }
+
+    fn merge(&mut self, later: &Self) {
+        if later.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = *later;
+            return;
+        }
+        let (a, b) = (self.count as f64, later.count as f64);
+        let delta = later.mean - self.mean;
+        self.mean += delta * (b / (a + b));
+        self.m2 += later.m2 + delta * delta * (a * b / (a + b));
+        self.count += later.count;
+        self.min = self.min.min(later.min);
+        self.max = self.max.max(later.max);
+    }
+}
+
+/// How often each label of a column occurs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LabelCounts(HashMap<Label, u64>);
+
+impl LabelCounts {
+    /// Labels in ascending order, with their counts.
+    pub fn sorted(&self) -> Vec<(Label, u64)> {
+        let mut labels: Vec<_> = self.0.iter().map(|(label, count)| (label.clone(), *count)).collect();
+        labels.sort();
+        labels
+    }
+
+    /// Number of distinct labels.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True without labels.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn add(&mut self, label: &Label, count: u64) {
+        if let Some(known) = self.0.get_mut(label) {
+            *known += count;
+        } else if self.0.len() <= LABEL_LIMIT {
+            // one more than allowed tells that there were too many; the rest need no memory
+            self.0.insert(label.clone(), count);
+        }
+    }
+
+    fn step(&mut self, coded: &Coded<'_>, scratch: &mut Vec<u64>) {
+        scratch.clear();
+        scratch.resize(coded.labels.len(), 0);
+        for code in coded.codes.iter().filter(|code| **code != Coded::UNKNOWN) {
+            scratch[*code as usize] += 1;
+        }
+        for (label, count) in coded.labels.iter().zip(scratch.iter()).filter(|(_, count)| **count > 0) {
+            self.add(label, *count);
+        }
+    }
+
+    fn check(&self, column: &str) -> Result<()> {
+        if self.len() <= LABEL_LIMIT {
+            return Ok(());
+        }
+        Err(Error::TooManyLabels { column: column.to_string(), limit: LABEL_LIMIT })
+    }
+}
+
+/// What is known about the rows of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Rows.
+    pub rows: u64,
+    /// One entry per feature.
+    pub features: Vec<Moments>,
+    /// One entry per numeric target.
+    pub targets: Vec<Moments>,
+    /// Labels of the class column; empty where there is none.
+    pub classes: LabelCounts,
+    /// Labels of the fold column; empty where there is none.
+    pub groups: LabelCounts,
+}
+
+impl Statistics {
+    /// Of no rows.
+    pub fn new(shape: &TableShape) -> Self {
+        let none = Moments::default();
+        Self { features: vec![none; shape.features], targets: vec![none; shape.targets], ..Self::default() }
+    }
+
+    /// Checks after the last merge that the class and fold columns have no more than [`LABEL_LIMIT`] labels.
+    pub fn check(&self, class_column: &str, group_column: &str) -> Result<()> {
+        self.classes.check(class_column)?;
+        self.groups.check(group_column)
+    }
+}
+
+impl Merge for Statistics {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        for (moments, later) in self.features.iter_mut().zip(&later.features) {
+            moments.merge(later);
+        }
+        for (moments, later) in self.targets.iter_mut().zip(&later.targets) {
+            moments.merge(later);
+        }
+        for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
+            theirs.0.iter().for_each(|(label, count)| mine.add(label, *count));
+        }
+    }
+}
+
+/// The fold that gathers [`Statistics`].
+#[derive(Clone, Copy, Debug)]
+pub struct StatisticsFold {
+    shape: TableShape,
+}
+
+impl StatisticsFold {
+    /// For rows of this shape.
+    pub fn new(shape: TableShape) -> Self {
+        Self { shape }
+    }
+
+    /// Bytes of a state, labels not counted.
+    pub fn state_bytes(&self) -> usize {
+        size_of::<Statistics>() + (self.shape.features + self.shape.targets) * size_of::<Moments>()
+    }
+}
+
+/// Buffers of a lane.
+#[derive(Debug, Default)]
+pub struct StatisticsScratch {
+    shift: Vec<f64>,
+    count: Vec<f64>,
+    sum: Vec<f64>,
+    square: Vec<f64>,
+    labels: Vec<u64>,
+}
+
+impl<T: Real> Fold<T> for StatisticsFold {
+    type State = Statistics;
+    type Scratch = StatisticsScratch;
+    type Error = Error;
+
+    fn init(&self) -> Statistics {
+        Statistics::new(&self.shape)
+    }
+
+    fn scratch(&self) -> StatisticsScratch {
+        StatisticsScratch::default()
+    }
+
+    fn step(
+        &self,
+        state: &mut Statistics,
+        scratch: &mut StatisticsScratch,
+        block: &RowBlock<'_, T>,
+        _workers: &Workers,
+    ) -> Result<()> {
+        state.rows += block.len() as u64;
+        scratch.columns(block.x, &mut state.features);
+        scratch.columns(block.y, &mut state.targets);
+        if let Some(coded) = &block.classes {
+            state.classes.step(coded, &mut scratch.labels);
+        }
+        if let Some(coded) = &block.groups {
+            state.groups.step(coded, &mut scratch.labels);
+        }
+        Ok(())
+    }
+}
+
+impl StatisticsScratch {
+    /// Moments of a row-major tile, merged into `columns`.
+    fn columns<V: Real>(&mut self, x: &[V], columns: &mut [Moments]) {
+        let d = columns.len();
+        if d == 0 || x.is_empty() {
+            return;
+        }
+        // Values are taken relative to the first of their column, which makes a constant column exactly constant
+        // and keeps the sums small where the mean is large beside the deviation.
+        self.shift.clear();
+        self.shift.extend((0..d).map(|c| first_number(x, d, c)));
+        for sums in [&mut self.count, &mut self.sum, &mut self.square] {
+            sums.clear();
+            sums.resize(d, 0.0);
+        }
+        for row in x.chunks_exact(d) {
+            for (c, value) in row.iter().enumerate() {
+                let v = value.to_f64();
+                let (present, offset) = if v.is_nan() { (0.0, 0.0) } else { (1.0, v - self.shift[c]) };
+                self.count[c] += present;
+                self.sum[c] += offset;
+            }
+        }
+        for c in 0..d {
+            self.sum[c] = if self.count[c] > 0.0 { self.sum[c] / self.count[c] } else { 0.0 };
+        }
+        for row in x.chunks_exact(d) {
+            for (c, value) in row.iter().enumerate() {
+                let v = value.to_f64();
+                let offset = if v.is_nan() { 0.0 } else { (v - self.shift[c]) - self.sum[c] };
+                self.square[c] += offset * offset;
+            }
+        }
+        self.extremes(x, columns);
+    }
+
+    /// Adds the extremes and merges.
+    fn extremes<V: Real>(&self, x: &[V], columns: &mut [Moments]) {
+        let d = columns.len();
+        let mut tile: Vec<Moments> = (0..d)
+            .map(|c| Moments {
+                count: self.count[c] as u64,
+                mean: self.shift[c] + self.sum[c],
+                m2: self.square[c],
+                ..Moments::default()
+            })
+            .collect();
+        for row in x.chunks_exact(d) {
+            for (moments, value) in tile.iter_mut().zip(row) {
+                // a comparison with NaN is false
+                let v = value.to_f64();
+                moments.min = if v < moments.min { v } else { moments.min };
+                moments.max = if v > moments.max { v } else { moments.max };
+            }
+        }
+        for (column, tile) in columns.iter_mut().zip(&tile) {
+            column.merge(tile);
+        }
+    }
+}
+
+/// The first value of column `c` that is a number, or 0.
+fn first_number<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
+    x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
+}

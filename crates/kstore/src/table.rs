@@ -1,0 +1,225 @@
+//! Files that are read as one table.
+
+use crate::schema::{Schema, nearest};
+use crate::source::{self, Joined, TableFile};
+use crate::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file of a table and the stored row it starts at.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn TableFile>,
+    pub(crate) start: u64,
+}
+
+impl Part {
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.file.rows()
+    }
+}
+
+/// One or more files with the same columns, read one after the other in the order of their paths.
+///
+/// Opening reads headers and footers only. A clone shares the files and the count of bytes read.
+#[derive(Clone, Debug)]
+pub struct Table {
+    parts: Arc<Vec<Part>>,
+    schema: Arc<Schema>,
+    target: Option<PathBuf>,
+    pub(crate) read: Arc<AtomicU64>,
+}
+
+impl Table {
+    /// Opens files, folders (every known file in them, not below) and glob patterns as one table. A file named twice
+    /// is read once.
+    pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
+        let mut files = Vec::new();
+        for path in paths {
+            files.extend(expand(path.as_ref())?);
+        }
+        files.sort();
+        files.dedup();
+        let (mut parts, mut start) = (Vec::<Part>::new(), 0);
+        for path in files {
+            let file = source::open(&path)?;
+            if let Some(first) = parts.first() {
+                same_columns(first, &path, file.schema())?;
+            }
+            let part = Part { path, file, start };
+            start = part.end();
+            parts.push(part);
+        }
+        let Some(first) = parts.first() else {
+            return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
+        };
+        let schema = Arc::new(first.file.schema().clone());
+        Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::default() })
+    }
+
+    /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.
+    pub fn with_target_file(self, path: &Path) -> Result<Self> {
+        let path = expand_one(path)?;
+        let right = source::open(&path)?;
+        let [column] = &right.schema().columns[..] else {
+            let detail = format!("a target file has one column, this one {}", right.schema().columns.len());
+            return Err(Error::Malformed { path, format: "target file", detail });
+        };
+        if !column.kind.is_numeric() {
+            let expected = "a target file holds numbers".to_string();
+            return Err(Error::WrongType { path, column: column.name.clone(), got: column.kind.to_string(), expected });
+        }
+        if right.rows() != self.stored_rows() {
+            let (first_rows, second_rows) = (self.stored_rows(), right.rows());
+            return Err(Error::RowCount { first: self.first_path(), first_rows, second: path, second_rows });
+        }
+        if self.schema.position(source::TARGET).is_some() {
+            let difference = format!("the table has a column {:?} already", source::TARGET);
+            return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
+        }
+        let schema = Joined::schema(&self.schema);
+        let join = |part: &Part| {
+            let (left, right) = (Arc::clone(&part.file), Arc::clone(&right));
+            let joined = Joined { left, right, right_path: path.clone(), start: part.start, schema: schema.clone() };
+            Part { file: Arc::new(joined), ..part.clone() }
+        };
+        let parts = Arc::new(self.parts.iter().map(join).collect());
+        Ok(Self { parts, schema: Arc::new(schema), target: Some(path), ..self })
+    }
+
+    /// Columns.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Rows in all files.
+    pub fn stored_rows(&self) -> u64 {
+        self.parts.last().map_or(0, Part::end)
+    }
+
+    /// The files, in the order they are read; the target file is not among them.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = &Path> {
+        self.parts.iter().map(|part| part.path.as_path())
+    }
+
+    /// The file that brings the column `y`, if there is one.
+    pub fn target_file(&self) -> Option<&Path> {
+        self.target.as_deref()
+    }
+
+    /// Bytes on disk, without the target file.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.file.bytes()).sum()
+    }
+
+    /// Name of the format; of the first file, where they differ.
+    pub fn format(&self) -> &'static str {
+        self.parts.first().map_or("", |part| part.file.format())
+    }
+
+    /// Bytes read from the files so far, over all sources made from this table; headers and footers not counted.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// The file that holds a stored row, and the row within that file.
+    pub fn locate(&self, row: u64) -> Option<(&Path, u64)> {
+        let part = self.parts.iter().find(|part| (part.start..part.end()).contains(&row))?;
+        Some((&part.path, row - part.start))
+    }
+
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    pub(crate) fn first_path(&self) -> PathBuf {
+        self.parts.first().map(|part| part.path.clone()).unwrap_or_default()
+    }
+
+    /// Place of a column, or an error that suggests another name.
+    pub(crate) fn column(&self, name: &str) -> Result<usize> {
+        self.schema.position(name).ok_or_else(|| self.no_such_column(name))
+    }
+
+    pub(crate) fn no_such_column(&self, name: &str) -> Error {
+        Error::NoSuchColumn { path: self.first_path(), name: name.to_string(), hint: self.schema.hint(name) }
+    }
+}
+
+fn same_columns(first: &Part, second: &Path, schema: &Schema) -> Result<()> {
+    match first.file.schema().difference(schema) {
+        None => Ok(()),
+        Some(difference) => {
+            Err(Error::SchemaMismatch { first: first.path.clone(), second: second.to_path_buf(), difference })
+        }
+    }
+}
+
+/// The files that a path, folder or pattern stands for; at least one.
+fn expand(path: &Path) -> Result<Vec<PathBuf>> {
+    if path.is_dir() {
+        return in_folder(path);
+    }
+    match path.to_str() {
+        Some(pattern) if !path.exists() && pattern.contains(['*', '?', '[']) => matching(path, pattern),
+        _ => Ok(vec![expand_one(path)?]),
+    }
+}
+
+/// A path that exists, or an error that suggests another.
+fn expand_one(path: &Path) -> Result<PathBuf> {
+    if path.exists() { Ok(path.to_path_buf()) } else { Err(not_found(path)) }
+}
+
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
+        let path = entry.map_err(Error::io("read", folder))?.path();
+        // other tools leave _SUCCESS, .crc and half-written files beside the data
+        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.is_file() && source::by_extension(&path).is_some() {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        let why = format!("the folder holds no {} file", source::KNOWN.replace(" and ", " or "));
+        return Err(Error::Empty { what: folder.display().to_string(), why });
+    }
+    Ok(files)
+}
+
+fn matching(path: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
+    let paths = glob::glob(pattern).map_err(|error| Error::Syntax {
+        what: "pattern",
+        text: pattern.to_string(),
+        expected: error.msg.to_string(),
+    })?;
+    let mut files = Vec::new();
+    for found in paths {
+        let found = found.map_err(|error| Error::io("read", error.path().to_path_buf())(error.into()))?;
+        if found.is_file() {
+            files.push(found);
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::NotFound { path: path.to_path_buf(), hint: "; the pattern matches no file".to_string() });
+    }
+    Ok(files)
+}
+
+/// "No such file", with the name in the same folder that comes nearest.
+fn not_found(path: &Path) -> Error {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let hint = match std::fs::read_dir(folder) {
+        Err(_) => format!("; there is no folder {}", folder.display()),
+        Ok(entries) => {
+            let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let near = nearest(name, names.iter().map(String::as_str));
+            near.map_or(String::new(), |near| format!("; did you mean {}?", folder.join(near).display()))
+        }
+    };
+    Error::NotFound { path: path.to_path_buf(), hint }
+}
