@@ -1,0 +1,201 @@
+//! A trained model: landmarks, coefficients and everything that defines the result, in one safetensors file.
+//!
+//! f(x) = k_S(x)·α + c, with k_S(x) the kernel of x with the m landmarks, α = L⁻ᵀw (m x t) the dual coefficients and c
+//! the intercepts. See [`file`] for the format.
+
+pub mod file;
+
+use crate::strips::Pool;
+use crate::{Certificate, Error, Intercept, Result, gram};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use kapprox::{Kernel, Real};
+use kstore::{Label, Workers};
+use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
+
+/// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
+const STRIP: usize = 256;
+
+/// Landmarks whose kernel values are widened to f64 at once: 256 x 128 in f64 is 256 KiB, within L2.
+const PANEL: usize = 128;
+
+/// What defines a model beside its numbers: options that change the result, and names. No path, thread, memory size,
+/// time, host or file format of the rows, so that the same result is the same file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Card {
+    /// `regression` or `classification`.
+    pub task: String,
+    /// Name of the solver: `ridge`.
+    pub solver: String,
+    /// The kernel as an expression that parses back to it.
+    pub kernel: String,
+    /// `f32` or `f64`.
+    pub precision: String,
+    /// Landmarks used.
+    pub rank: usize,
+    /// Regularisation strength: (1/n)Σloss + lambda‖w‖².
+    pub lambda: f64,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// Names of the features, in the order of the columns.
+    pub features: Vec<String>,
+    /// Names of the targets; the name of the class column for a classification.
+    pub targets: Vec<String>,
+    /// Labels of the classes, by code; empty for a regression.
+    pub classes: Vec<Label>,
+    /// Error of the approximation at this rank; null for maps without one.
+    pub certificate: Option<Certificate>,
+    /// Rows trained on.
+    pub rows: u64,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// How landmarks were chosen: `rpcholesky`.
+    pub landmarks: String,
+    /// The other options that define the result, as the caller names them.
+    pub options: serde_json::Value,
+}
+
+/// A model in the precision of its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model<T> {
+    /// What defines it.
+    pub card: Card,
+    /// Landmarks, m x d row-major, scaled as the rows are.
+    pub landmarks: Vec<T>,
+    /// Stored row number of each landmark.
+    pub landmark_rows: Vec<u64>,
+    /// α, m x t.
+    pub coefficients: Mat<f64>,
+    /// c, t.
+    pub intercept: Vec<f64>,
+    /// Subtracted from each feature before anything else, d.
+    pub centre: Vec<f64>,
+    /// Each feature is divided by this after centring, d.
+    pub scale: Vec<f64>,
+}
+
+/// A model of either precision, as a file gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyModel {
+    /// Rows in f32.
+    F32(Model<f32>),
+    /// Rows in f64.
+    F64(Model<f64>),
+}
+
+impl AnyModel {
+    /// What defines the model.
+    pub fn card(&self) -> &Card {
+        match self {
+            Self::F32(model) => &model.card,
+            Self::F64(model) => &model.card,
+        }
+    }
+}
+
+impl<T: Real> Model<T> {
+    /// Number of landmarks m, features d and outputs t.
+    pub fn dims(&self) -> (usize, usize, usize) {
+        (self.landmark_rows.len(), self.centre.len(), self.intercept.len())
+    }
+
+    /// The landmarks as a row-major m x d matrix.
+    pub fn points(&self) -> MatRef<'_, T> {
+        let (m, d, _) = self.dims();
+        MatRef::from_row_major_slice(&self.landmarks, m, d)
+    }
+
+    /// Bytes the model holds.
+    pub fn bytes(&self) -> usize {
+        let (m, d, t) = self.dims();
+        size_of::<T>() * m * d + 8 * (m + m * t + t + 2 * d)
+    }
+
+    /// Bytes of scratch that [`Model::predict`] takes on so many threads.
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
+        let (m, _, t) = self.dims();
+        STRIP * (size_of::<T>() * m + 8 * PANEL + 8 * t) * threads.max(1)
+    }
+
+    /// `out` (b x t) = k(x, landmarks)·α + c for the rows of `x` (b x d row-major, scaled).
+    ///
+    /// The kernel block is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
+    /// large and cancel. Strips of 256 rows go to the workers, so bits do not depend on their number. A row's result
+    /// depends on its place in the strip no more than the kernel's does.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where `x` or `out` do not fit the model.
+    pub fn predict(
+        &self,
+        kernel: &dyn Kernel<T>,
+        x: MatRef<'_, T>,
+        out: MatMut<'_, f64>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let (m, d, t) = self.dims();
+        for (what, expected, got) in [
+            ("columns of the rows to predict", d, x.ncols()),
+            ("rows of the predictions", x.nrows(), out.nrows()),
+            ("columns of the predictions", t, out.ncols()),
+        ] {
+            if expected != got {
+                return Err(Error::Shape { what, expected, got });
+            }
+        }
+        let mut strips = Vec::with_capacity(x.nrows().div_ceil(STRIP));
+        let mut rest = out;
+        while rest.nrows() > 0 {
+            let (strip, below) = rest.split_at_row_mut(STRIP.min(x.nrows() - strips.len() * STRIP));
+            strips.push(Mutex::new(strip));
+            rest = below;
+        }
+        let buffers = Pool::default();
+        workers.run(strips.len(), |i| {
+            let mut out = strips[i].lock().unwrap_or_else(PoisonError::into_inner);
+            let rows = out.nrows();
+            buffers.with(Buffers::default, |buffers: &mut Buffers<T>| {
+                buffers.kernel.resize(STRIP * m, T::default());
+                let block = &mut buffers.kernel[..rows * m];
+                let k = MatMut::from_column_major_slice_mut(&mut *block, rows, m);
+                kernel.block(x.subrows(i * STRIP, rows), self.points(), k);
+                let k = MatRef::from_column_major_slice(&*block, rows, m);
+                self.head(k, &mut buffers.wide, &mut buffers.scores);
+                for j in 0..t {
+                    (0..rows).for_each(|r| out[(r, j)] = buffers.scores[j * rows + r]);
+                }
+            });
+        });
+        Ok(())
+    }
+
+    /// `scores` (b x t column-major) = k·α + c for a kernel block `k` (b x m).
+    fn head(&self, k: MatRef<'_, T>, wide: &mut Vec<f64>, scores: &mut Vec<f64>) {
+        let (rows, m, t) = (k.nrows(), k.ncols(), self.intercept.len());
+        scores.clear();
+        self.intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c, rows)));
+        wide.resize(STRIP * PANEL, 0.0);
+        let mut out = MatMut::from_column_major_slice_mut(scores, rows, t);
+        for first in (0..m).step_by(PANEL) {
+            let width = PANEL.min(m - first);
+            gram::widen(k.subcols(first, width), &mut wide[..rows * width]);
+            let panel = MatRef::from_column_major_slice(&wide[..rows * width], rows, width);
+            let alpha = self.coefficients.subrows(first, width);
+            matmul(out.as_mut(), Accum::Add, panel, alpha, 1.0, Par::Seq);
+        }
+    }
+}
+
+/// Scratch of one thread.
+#[derive(Debug)]
+struct Buffers<T> {
+    kernel: Vec<T>,
+    wide: Vec<f64>,
+    scores: Vec<f64>,
+}
+
+impl<T> Default for Buffers<T> {
+    fn default() -> Self {
+        Self { kernel: Vec::new(), wide: Vec::new(), scores: Vec::new() }
+    }
+}

@@ -1,0 +1,173 @@
+//! The model file: a bit-exact round trip, the same bytes for the same model, and every kind of broken file.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use faer::{Mat, MatMut, MatRef};
+use kapprox::{Kernel, Real};
+use ksolve::model::{AnyModel, Card, Model};
+use ksolve::{Certificate, Error, Intercept};
+use kstore::{Label, Workers};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+struct Dot;
+
+impl<T: Real> Kernel<T> for Dot {
+    fn spec(&self) -> String {
+        "linear()".into()
+    }
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        for i in 0..x.nrows() {
+            for j in 0..z.nrows() {
+                let dot = (0..x.ncols()).map(|k| x[(i, k)].to_f64() * z[(j, k)].to_f64()).sum::<f64>();
+                out[(i, j)] = <T as kstore::Real>::from_f64(dot);
+            }
+        }
+    }
+    fn diag(&self, _: MatRef<'_, T>, _: &mut [f64]) {}
+}
+
+fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
+    let keys = kstore::key::Stream::new(2, kstore::key::Purpose::Data, 0);
+    let value = |i: usize| keys.uniform(i as u64) * 2.0 - 1.0;
+    Model {
+        card: Card {
+            task: "regression".into(),
+            solver: "ridge".into(),
+            kernel: "linear()".into(),
+            precision: <T as kstore::Real>::NAME.into(),
+            rank: m,
+            lambda: 3.1622776601683795e-9,
+            intercept: Intercept::Free,
+            features: (0..d).map(|j| format!("x{j}")).collect(),
+            targets: (0..t).map(|j| format!("y{j}")).collect(),
+            classes: vec![],
+            certificate: Some(Certificate { trace_error: 0.1 + 0.2, overshoot: 1e-17, floor: 2.3e-16 }),
+            rows: 12,
+            seed: u64::MAX,
+            landmarks: "uniform".into(),
+            options: serde_json::json!({"zeta": 1, "alpha": {"b": [1.5, null], "a": "ü"}}),
+        },
+        landmarks: (0..m * d).map(|i| <T as kstore::Real>::from_f64(value(i))).collect(),
+        landmark_rows: (0..m as u64).map(|i| i * 1_000_003).collect(),
+        coefficients: Mat::from_fn(m, t, |i, j| value(1000 + i * t + j) * 1e9),
+        intercept: (0..t).map(|j| value(2000 + j)).collect(),
+        centre: (0..d).map(|j| value(3000 + j)).collect(),
+        scale: vec![0.7; d],
+    }
+}
+
+fn save<T: Real>(model: &Model<T>, folder: &Path) -> PathBuf {
+    let path = folder.join("m.safetensors");
+    model.save(&path).unwrap();
+    path
+}
+
+#[test]
+fn save_and_load_give_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    for (m, d, t) in [(1, 1, 1), (7, 3, 2), (9001, 2, 1)] {
+        let narrow = model::<f32>(m, d, t);
+        assert!(AnyModel::load(&save(&narrow, folder.path())).unwrap() == AnyModel::F32(narrow));
+        let wide = model::<f64>(m, d, t);
+        assert!(AnyModel::load(&save(&wide, folder.path())).unwrap() == AnyModel::F64(wide));
+    }
+}
+
+#[test]
+fn the_same_model_is_the_same_file_and_any_safetensors_reader_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = std::fs::read(save(&model::<f32>(5, 3, 2), folder.path())).unwrap();
+    for _ in 0..5 {
+        assert!(std::fs::read(save(&model::<f32>(5, 3, 2), folder.path())).unwrap() == first);
+    }
+    let tensors = safetensors::SafeTensors::deserialize(&first).unwrap();
+    assert_eq!(tensors.len(), 6);
+    assert_eq!(tensors.tensor("landmarks").unwrap().shape(), [5, 3]);
+    let (_, header) = safetensors::SafeTensors::read_metadata(&first).unwrap();
+    let metadata = header.metadata().as_ref().unwrap();
+    assert_eq!(metadata.len(), 1);
+    let json = &metadata["kmill"];
+    assert!(json.starts_with(r#"{"certificate":{"floor":"#) && json.contains(r#""options":{"alpha":{"a":"#), "{json}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+}
+
+#[test]
+fn every_broken_file_has_its_own_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = std::fs::read(save(&model::<f32>(5, 3, 2), folder.path())).unwrap();
+    let load = |bytes: &[u8]| {
+        let path = folder.path().join("broken");
+        std::fs::write(&path, bytes).unwrap();
+        AnyModel::load(&path).unwrap_err()
+    };
+    let swap = |from: &str, to: &str| {
+        assert_eq!(from.len(), to.len(), "offsets must stay");
+        let at = good.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
+        [&good[..at], to.as_bytes(), &good[at + from.len()..]].concat()
+    };
+    for bytes in [&b""[..], b"short", b"PAR1 and then some more text, no model", b"\x50\0\0\0\0\0\0\0\x01\x02"] {
+        assert!(matches!(load(bytes), Error::NotSafetensors { .. }), "{bytes:?}");
+    }
+    for length in [good.len() - 1, good.len() - 60, 200, 30] {
+        assert!(matches!(load(&good[..length]), Error::Truncated { .. }), "{length} of {}", good.len());
+    }
+    assert!(matches!(load(&[&good[..], b"x"].concat()), Error::Damaged { .. }));
+    assert!(matches!(load(&swap("\"kmill\"", "\"other\"")), Error::Foreign { .. }));
+    let newer = load(&swap(r#"\"format_version\":1"#, r#"\"format_version\":9"#));
+    assert!(matches!(&newer, Error::NewerFormat { found: 9, known: 1, needs, .. } if needs == "0.1.0"), "{newer}");
+    for (from, to) in [
+        (r#""shape":[5,3]"#, r#""shape":[3,5]"#),
+        (r#""intercept""#, r#""intersept""#),
+        (r#"\"rank\":5"#, r#"\"rank\":6"#),
+        (r#"\"y0\",\"y1\""#, r#"\"y0 ,  y1\""#),
+        (r#"\"x0\",\"x1\""#, r#"\"x0 ,  x1\""#),
+        (r#"\"f32\""#, r#"\"f64\""#),
+        (r#"\"f32\""#, r#"\"f16\""#),
+        (r#"\"seed\""#, r#"\"sead\""#),
+    ] {
+        let error = load(&swap(from, to));
+        assert!(matches!(error, Error::Damaged { .. }), "{from}: {error}");
+    }
+    let mut infinite = good.clone();
+    let end = good.len();
+    infinite[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    assert!(matches!(load(&infinite), Error::Damaged { detail, .. } if detail.contains("NaN")));
+    let missing = AnyModel::load(&folder.path().join("none")).unwrap_err();
+    assert!(matches!(missing, Error::Store(kstore::Error::NotFound { .. })), "{missing}");
+}
+
+#[test]
+fn nothing_is_written_for_numbers_that_are_not_finite_or_a_folder_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut broken = model::<f64>(3, 2, 1);
+    broken.coefficients[(1, 0)] = f64::INFINITY;
+    assert!(matches!(broken.save(&folder.path().join("m")), Err(Error::NotFinite { .. })));
+    assert!(model::<f64>(3, 2, 1).save(&folder.path().join("no/m")).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn predictions_are_the_kernel_expansion_for_any_threads() {
+    let (m, d, t, n) = (301, 4, 3, 777);
+    let model = model::<f32>(m, d, t);
+    let x: Vec<f32> = (0..n * d).map(|i| (i as f32 * 0.37).sin()).collect();
+    let x = MatRef::from_row_major_slice(&x, n, d);
+    let predict = |threads| {
+        let mut out = Mat::zeros(n, t);
+        model.predict(&Dot, x, out.as_mut(), &Workers::new(threads)).unwrap();
+        out
+    };
+    let one = predict(1);
+    assert!(one == predict(2) && one == predict(8));
+    let mut k = Mat::<f32>::zeros(n, m);
+    Dot.block(x, model.points(), k.as_mut());
+    for i in (0..n).step_by(13) {
+        for j in 0..t {
+            let exact = (0..m).map(|l| f64::from(k[(i, l)]) * model.coefficients[(l, j)]).sum::<f64>();
+            let exact = exact + model.intercept[j];
+            assert!((one[(i, j)] - exact).abs() < 1e-13 * 1e9 * m as f64, "{} against {exact}", one[(i, j)]);
+        }
+    }
+    let mut narrow = Mat::zeros(n, t + 1);
+    assert!(matches!(model.predict(&Dot, x, narrow.as_mut(), &Workers::new(1)), Err(Error::Shape { .. })));
+}
