@@ -1,6 +1,7 @@
 //! Learning on feature blocks: ridge regression and its rank x lambda x fold surface, scores, and the model file.
 
 pub mod auc;
+pub mod bins;
 pub mod certificate;
 mod error;
 pub mod folds;
@@ -14,7 +15,9 @@ pub mod surface;
 pub mod train;
 mod system;
 pub mod task;
+pub mod train;
 
+pub use bins::{BIN, Targets};
 pub use certificate::{Certificate, CertificateState};
 pub use error::{Error, Result};
 pub use folds::{FoldSpec, Folds};
@@ -24,3 +27,4 @@ pub use ridge::{Fit, Head, Intercept, RidgeOptions, fit};
 pub use score::{ClassificationReport, ClassificationScore, RegressionReport, RegressionScore};
 pub use surface::{Cell, FoldCoefficients, Surface};
 pub use task::Classes;
+pub use train::{CvErrorFold, CvErrorState, RidgeFold, RidgeState};

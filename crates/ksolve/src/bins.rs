@@ -1,0 +1,157 @@
+//! Rows sorted by fold into bins of a fixed size, so that the products behind them run on large blocks.
+
+use crate::{Classes, Error, Folds, Result};
+use faer::{MatMut, MatRef};
+use kapprox::{FeatureMap, Real};
+use kstore::{Coded, RowBlock, Workers};
+
+/// Rows of a bin. An f32 Gram update with 2,048 rows adds p²/2 numbers to f64 sums for every 2,048·p² flops: the
+/// addition then costs a few per cent. A constant, because the cut into bins decides the order of sums.
+pub const BIN: usize = 2048;
+
+/// What is learned from a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Targets {
+    /// Numeric targets, less a centre each: makes sums of squares accurate, changes no result beyond rounding.
+    Numeric {
+        /// Taken off, one number per target.
+        centre: Vec<f64>,
+    },
+    /// ±1 codes of classes.
+    Classes(Classes),
+}
+
+impl Targets {
+    /// Number of targets t.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Numeric { centre } => centre.len(),
+            Self::Classes(classes) => classes.targets(),
+        }
+    }
+
+    /// What was taken off each target: for [`crate::RidgeOptions::target_centre`].
+    pub fn centre(&self) -> Vec<f64> {
+        match self {
+            Self::Numeric { centre } => centre.clone(),
+            Self::Classes(classes) => vec![0.0; classes.targets()],
+        }
+    }
+
+    /// Target `j` of row `i` of a block.
+    fn value<T>(&self, block: &RowBlock<'_, T>, i: usize, j: usize) -> Result<f64> {
+        match self {
+            Self::Numeric { centre } => Ok(block.y[i * block.t + j] - centre[j]),
+            Self::Classes(classes) => {
+                let code = block.classes.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
+                classes.code(code, j).ok_or(Error::UnknownClass { row: block.rows[i] })
+            }
+        }
+    }
+}
+
+/// One bin per fold, and the features of the bin that is full.
+///
+/// Rows keep their order within a bin and bins are emptied at the end of a segment, so what a bin holds depends on the
+/// rows and the segment, not on tiles.
+#[derive(Debug)]
+pub(crate) struct Bins<T> {
+    bins: Vec<Bin<T>>,
+    phi: Vec<T>,
+    size: usize,
+    d: usize,
+    p: usize,
+    t: usize,
+}
+
+#[derive(Debug)]
+struct Bin<T> {
+    rows: usize,
+    x: Vec<T>,
+    y: Vec<f64>,
+}
+
+/// A bin with its features.
+pub(crate) struct Filled<'a, T> {
+    /// Rows, b x d row-major.
+    pub(crate) x: MatRef<'a, T>,
+    /// Features, b x p column-major.
+    pub(crate) phi: MatRef<'a, T>,
+    /// Targets, b x t.
+    pub(crate) y: MatRef<'a, f64>,
+}
+
+impl<T: Real> Bins<T> {
+    pub(crate) fn new((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> Self {
+        let bin = || Bin { rows: 0, x: vec![T::default(); size * d], y: vec![0.0; size * t] };
+        Self { bins: (0..folds).map(|_| bin()).collect(), phi: vec![T::default(); size * p], size, d, p, t }
+    }
+
+    /// Bytes of the bins and the features.
+    pub(crate) fn bytes((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> usize {
+        size * (folds * (size_of::<T>() * d + 8 * t) + size_of::<T>() * p)
+    }
+
+    /// Sorts the rows of a block into their bins; a full bin goes to `full` with its fold.
+    pub(crate) fn push(
+        &mut self,
+        block: &RowBlock<'_, T>,
+        folds: &Folds,
+        targets: &Targets,
+        mut full: impl FnMut(&mut Self, usize) -> Result<()>,
+    ) -> Result<()> {
+        check(block, self.d, targets)?;
+        for i in 0..block.len() {
+            let group = block.groups.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
+            let fold = folds.fold_of(block.rows[i], group)?;
+            let (d, size, t) = (self.d, self.size, self.t);
+            let bin = &mut self.bins[fold];
+            bin.x[bin.rows * d..(bin.rows + 1) * d].copy_from_slice(&block.x[i * d..(i + 1) * d]);
+            for j in 0..t {
+                bin.y[j * size + bin.rows] = targets.value(block, i, j)?;
+            }
+            bin.rows += 1;
+            if bin.rows == size {
+                full(self, fold)?;
+                self.bins[fold].rows = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties every bin that holds rows, in the order of folds.
+    pub(crate) fn flush(&mut self, mut full: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
+        for fold in 0..self.bins.len() {
+            if self.bins[fold].rows > 0 {
+                full(self, fold)?;
+                self.bins[fold].rows = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the features of a bin.
+    pub(crate) fn apply(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) -> Filled<'_, T> {
+        let (bin, p) = (&self.bins[fold], self.p);
+        let rows = bin.rows;
+        let x = MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d);
+        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..rows * p], rows, p), workers);
+        Filled {
+            x,
+            phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
+            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.size),
+        }
+    }
+}
+
+fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {
+    if block.d != d {
+        return Err(Error::Shape { what: "features of a block", expected: d, got: block.d });
+    }
+    match targets {
+        Targets::Numeric { centre } if centre.len() != block.t => {
+            Err(Error::Shape { what: "targets of a block", expected: centre.len(), got: block.t })
+        }
+        _ => Ok(()),
+    }
+}

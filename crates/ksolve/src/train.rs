@@ -1,0 +1,278 @@
+//! Training in one pass: rows go through the map into the Gram state and the certificate.
+
+use crate::bins::{BIN, Bins, Targets};
+use crate::{CertificateState, Error, FoldCoefficients, Folds, GramScratch, GramState, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
+use kapprox::{FeatureMap, Real};
+use kstore::{Fold, Merge, RowBlock, Workers};
+
+/// The pass that ridge regression needs: for every fold the moments of features and targets, and the certificate of
+/// every rank from the same features.
+///
+/// *Cost per row*: the map, p² flops for the Gram matrix, 5·p for the certificate. *Bytes*:
+/// [`RidgeFold::state_bytes`] per state, [`RidgeFold::scratch_bytes`] per lane.
+#[derive(Debug)]
+pub struct RidgeFold<'a, T> {
+    map: &'a dyn FeatureMap<T>,
+    folds: &'a Folds,
+    targets: &'a Targets,
+    bin: usize,
+    certify: bool,
+}
+
+/// What the pass leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RidgeState {
+    /// Moments, fold by fold.
+    pub gram: GramState,
+    /// Residuals at every rank; `None` for a map that is no projection.
+    pub certificate: Option<CertificateState>,
+}
+
+impl Merge for RidgeState {
+    fn merge(&mut self, later: &Self) {
+        self.gram.merge(&later.gram);
+        if let (Some(mine), Some(theirs)) = (&mut self.certificate, &later.certificate) {
+            mine.merge(theirs);
+        }
+    }
+}
+
+/// Buffers of a lane.
+#[derive(Debug)]
+pub struct RidgeScratch<T> {
+    bins: Bins<T>,
+    gram: GramScratch<T>,
+    diag: Vec<f64>,
+    partial: Vec<f64>,
+}
+
+impl<'a, T: Real> RidgeFold<'a, T> {
+    /// A pass over rows of the map's d features. It certifies where the map knows its kernel's diagonal.
+    pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
+        let origin = vec![T::default(); map.dims().0];
+        let origin = MatRef::from_row_major_slice(&origin, 1, map.dims().0);
+        let certify = map.kernel_diag(origin, &mut [0.0]).is_some();
+        Self { map, folds, targets, bin: BIN, certify }
+    }
+
+    /// The same with bins of `rows` rows. The size decides the order of sums: give it from the shape of the work, never
+    /// from memory or threads.
+    #[must_use]
+    pub fn with_bin(self, rows: usize) -> Self {
+        Self { bin: rows.max(1), ..self }
+    }
+
+    /// The same without a certificate.
+    #[must_use]
+    pub fn without_certificate(self) -> Self {
+        Self { certify: false, ..self }
+    }
+
+    /// Bytes of a state: Gram matrices for the most part. There are lanes + 1 of them.
+    pub fn state_bytes(&self) -> usize {
+        let p = self.map.dims().1;
+        let certificate = if self.certify { CertificateState::bytes(p) } else { 0 };
+        GramState::bytes(p, self.targets.count(), self.folds.count()) + certificate
+    }
+
+    /// Bytes of a lane's buffers where so many threads work inside a step.
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
+        let (dims, t) = (self.map.dims(), self.targets.count());
+        let certificate =
+            if self.certify { CertificateState::scratch_bytes(dims.1, self.bin) + 8 * self.bin } else { 0 };
+        Bins::<T>::bytes(dims, t, self.folds.count(), self.bin)
+            + GramScratch::<T>::bytes(dims.1, t, self.bin, threads)
+            + self.map.footprint().per_row * self.bin
+            + certificate
+    }
+
+    /// A full bin goes into the state.
+    fn take(
+        &self,
+        state: &mut RidgeState,
+        (bins, gram, diag, partial): (&mut Bins<T>, &mut GramScratch<T>, &mut Vec<f64>, &mut Vec<f64>),
+        fold: usize,
+        workers: &Workers,
+    ) -> Result<()> {
+        let filled = bins.apply(fold, self.map, workers);
+        state.gram.update(fold, filled.phi, filled.y, gram, workers)?;
+        if let Some(certificate) = &mut state.certificate {
+            diag.resize(filled.x.nrows(), 0.0);
+            if self.map.kernel_diag(filled.x, diag).is_some() {
+                certificate.update(filled.phi, diag, partial, workers);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real> Fold<T> for RidgeFold<'_, T> {
+    type State = RidgeState;
+    type Scratch = RidgeScratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> RidgeState {
+        let p = self.map.dims().1;
+        RidgeState {
+            gram: GramState::new(p, self.targets.count(), self.folds.count()),
+            certificate: self.certify.then(|| CertificateState::new(p)),
+        }
+    }
+
+    fn scratch(&self) -> RidgeScratch<T> {
+        RidgeScratch {
+            bins: Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin),
+            gram: GramScratch::default(),
+            diag: Vec::new(),
+            partial: Vec::new(),
+        }
+    }
+
+    fn step(
+        &self,
+        state: &mut RidgeState,
+        scratch: &mut RidgeScratch<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let RidgeScratch { bins, gram, diag, partial } = scratch;
+        bins.push(block, self.folds, self.targets, |bins, fold| {
+            self.take(state, (bins, gram, diag, partial), fold, workers)
+        })
+    }
+
+    fn flush(&self, state: &mut RidgeState, scratch: &mut RidgeScratch<T>, workers: &Workers) -> Result<()> {
+        let RidgeScratch { bins, gram, diag, partial } = scratch;
+        bins.flush(|bins, fold| self.take(state, (bins, gram, diag, partial), fold, workers))
+    }
+}
+
+/// The pass that measures `cv_error`: every row is classified by the coefficients that did not see its fold.
+///
+/// *Cost per row*: the map, and 2·rank·t flops for each cell.
+#[derive(Debug)]
+pub struct CvErrorFold<'a, T> {
+    map: &'a dyn FeatureMap<T>,
+    folds: &'a Folds,
+    targets: &'a Targets,
+    coefficients: &'a FoldCoefficients,
+    bin: usize,
+}
+
+/// Wrong decisions, cell by cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CvErrorState {
+    /// Rows scored, per cell.
+    pub rows: Vec<u64>,
+    /// Rows classified wrongly, per cell.
+    pub wrong: Vec<u64>,
+}
+
+impl CvErrorState {
+    /// Share of rows that a cell classified wrongly; `None` where it has no coefficients.
+    pub fn error(&self, cell: usize) -> Option<f64> {
+        (self.rows[cell] > 0).then(|| self.wrong[cell] as f64 / self.rows[cell] as f64)
+    }
+}
+
+impl Merge for CvErrorState {
+    fn merge(&mut self, later: &Self) {
+        self.rows.iter_mut().zip(&later.rows).for_each(|(mine, theirs)| *mine += theirs);
+        self.wrong.iter_mut().zip(&later.wrong).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
+/// Buffers of a lane.
+#[derive(Debug)]
+pub struct CvErrorScratch<T> {
+    bins: Bins<T>,
+    wide: Vec<f64>,
+}
+
+impl<'a, T: Real> CvErrorFold<'a, T> {
+    /// A pass with the folds, the map and the targets of training.
+    pub fn new(
+        map: &'a dyn FeatureMap<T>,
+        folds: &'a Folds,
+        targets: &'a Targets,
+        coefficients: &'a FoldCoefficients,
+    ) -> Self {
+        Self { map, folds, targets, coefficients, bin: BIN }
+    }
+
+    /// Bytes of a lane's buffers: bins, features in `T`, and features and scores in f64.
+    pub fn scratch_bytes(&self) -> usize {
+        let (dims, t) = (self.map.dims(), self.targets.count());
+        Bins::<T>::bytes(dims, t, self.folds.count(), self.bin)
+            + (8 * (dims.1 + t) + self.map.footprint().per_row) * self.bin
+    }
+
+    fn take(
+        &self,
+        state: &mut CvErrorState,
+        bins: &mut Bins<T>,
+        wide: &mut Vec<f64>,
+        fold: usize,
+        workers: &Workers,
+    ) -> Result<()> {
+        let filled = bins.apply(fold, self.map, workers);
+        let (rows, p) = (filled.phi.nrows(), filled.phi.ncols());
+        wide.resize(rows * p, 0.0);
+        crate::gram::widen(filled.phi, wide);
+        let phi = MatRef::from_column_major_slice(&wide[..rows * p], rows, p);
+        for (cell, head) in self.coefficients.heads[fold].iter().enumerate() {
+            let Some(head) = head else { continue };
+            let t = head.intercept.len();
+            let mut scores = Mat::from_fn(rows, t, |_, j| head.intercept[j]);
+            let phi = phi.subcols(0, head.weights.nrows());
+            matmul(scores.as_mut(), Accum::Add, phi, head.weights.as_ref(), 1.0, Par::Seq);
+            state.rows[cell] += rows as u64;
+            state.wrong[cell] += (0..rows).filter(|i| wrong(scores.as_ref(), filled.y, *i)).count() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// True where the decision from the scores is not the class that the ±1 codes stand for.
+fn wrong(scores: MatRef<'_, f64>, codes: MatRef<'_, f64>, i: usize) -> bool {
+    let largest =
+        |m: MatRef<'_, f64>| (0..m.ncols()).fold(0, |best, j| if m[(i, j)] > m[(i, best)] { j } else { best });
+    match codes.ncols() {
+        1 => (scores[(i, 0)] > 0.0) != (codes[(i, 0)] > 0.0),
+        _ => largest(scores) != largest(codes),
+    }
+}
+
+impl<T: Real> Fold<T> for CvErrorFold<'_, T> {
+    type State = CvErrorState;
+    type Scratch = CvErrorScratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> CvErrorState {
+        let cells = self.coefficients.cells.len();
+        CvErrorState { rows: vec![0; cells], wrong: vec![0; cells] }
+    }
+
+    fn scratch(&self) -> CvErrorScratch<T> {
+        let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
+        CvErrorScratch { bins, wide: Vec::new() }
+    }
+
+    fn step(
+        &self,
+        state: &mut CvErrorState,
+        scratch: &mut CvErrorScratch<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let CvErrorScratch { bins, wide } = scratch;
+        bins.push(block, self.folds, self.targets, |bins, fold| self.take(state, bins, wide, fold, workers))
+    }
+
+    fn flush(&self, state: &mut CvErrorState, scratch: &mut CvErrorScratch<T>, workers: &Workers) -> Result<()> {
+        let CvErrorScratch { bins, wide } = scratch;
+        bins.flush(|bins, fold| self.take(state, bins, wide, fold, workers))
+    }
+}
