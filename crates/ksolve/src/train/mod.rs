@@ -7,9 +7,6 @@
 //! | 3 | Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface |
 //! | 4 | classification with folds only: the error of the held-out rows for the best cell of each rank |
 
-mod bins;
-mod errors;
-mod gram_pass;
 mod landmarks;
 mod options;
 mod plan;

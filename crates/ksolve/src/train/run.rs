@@ -1,15 +1,15 @@
 //! The training run.
 
-use super::bins::Targets;
-use super::errors::ErrorFold;
-use super::gram_pass::{GramFold, GramSums};
 use super::landmarks::{self, Selection};
 use super::options::{Choice, Resources, Task, TrainOptions};
 use super::plan::{Cut, Shape, cut};
 use super::survey::{Survey, survey};
 use crate::certificate::CertificateState;
 use crate::surface::{FoldCoefficients, Surface};
-use crate::{Certificate, Classes, Error, FoldSpec, Folds, GramState, Head, Result, RidgeOptions, ridge, strips};
+use crate::{
+    Certificate, Classes, CvErrorFold, Error, FoldSpec, Folds, GramState, Head, Result, RidgeFold, RidgeOptions, RidgeState,
+    Targets, ridge, strips,
+};
 use faer::Mat;
 use kapprox::kernel::Spec;
 use kapprox::landmark::{LandmarkSet, Precision};
@@ -141,10 +141,11 @@ pub fn train<T: Real + Precision>(
     let source: TableRows<T> = selected.rows(survey.reading())?;
     let selection = landmarks::select(&source, survey.rows(), options, cut, resources)?;
     warn_of_rank(&selection, &survey, options, resources);
-    let run = Run { source: &source, survey: &survey, folds: &folds, map: &selection.map, options, cut, resources };
+    let targets = survey.targets_of_regression();
+    let run = Run { source: &source, targets: &targets, folds: &folds, map: &selection.map, options, cut, resources };
     let sums = run.gram()?;
     let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
-    let ridge = ridge_options(options, ranks, survey.target_centre());
+    let ridge = ridge_options(options, ranks, targets.centre());
     let (surface, passes) = run.surface(&sums.gram, &ridge)?;
     let (rank, lambda) = run.choose(&surface, &ridge, &sums.gram)?;
     let fit = {
@@ -226,7 +227,7 @@ fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
 /// What the passes of a run share.
 struct Run<'a, T: Real> {
     source: &'a TableRows<T>,
-    survey: &'a Survey,
+    targets: &'a Targets,
     folds: &'a Folds,
     map: &'a Nystrom<T>,
     options: &'a TrainOptions,
@@ -252,13 +253,8 @@ impl<T: Real> Run<'_, T> {
     }
 
     /// The pass that fills the Gram matrices.
-    fn gram(&self) -> Result<GramSums> {
-        let centre = self.survey.target_centre();
-        let targets = match &self.survey.classes {
-            Some(classes) => Targets::Codes(classes),
-            None => Targets::Numbers(&centre),
-        };
-        let fold = GramFold { map: self.map, folds: self.folds, targets, bin: self.cut.tile };
+    fn gram(&self) -> Result<RidgeState> {
+        let fold = RidgeFold::new(self.map, self.folds, self.targets).with_bin(self.cut.tile);
         let observer = self.resources.stages.stage("Gram matrix", self.stored());
         Ok(self.pass(&*observer).fold(self.source, &fold)?.0)
     }
@@ -279,7 +275,9 @@ impl<T: Real> Run<'_, T> {
     fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
         let stage = self.resources.stages.stage("surface", None);
         let mut surface = Surface::compute(gram, ridge, self.resources.workers)?;
-        let Some(classes) = self.survey.classes.as_ref().filter(|_| surface.folds > 1) else { return Ok((surface, 0)) };
+        if surface.folds < 2 || !matches!(self.targets, Targets::Classes(_)) {
+            return Ok((surface, 0));
+        }
         let scored = |cell: &&crate::Cell| cell.cv_mse.is_some();
         let cells: Vec<(usize, f64)> = match self.options.choice {
             Choice::Mse => surface.best_per_rank().iter().map(|cell| (cell.rank, cell.lambda)).collect(),
@@ -290,17 +288,19 @@ impl<T: Real> Run<'_, T> {
         }
         let coefficients = FoldCoefficients::compute(gram, &cells, ridge, self.resources.workers)?;
         drop(stage);
-        self.score(&mut surface, classes, &coefficients)?;
+        self.score(&mut surface, &coefficients)?;
         Ok((surface, 1))
     }
 
     /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
-    fn score(&self, surface: &mut Surface, classes: &Classes, coefficients: &FoldCoefficients) -> Result<()> {
-        let fold = ErrorFold::new(self.map, self.folds, classes, coefficients, self.cut.tile);
+    fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
+        let fold = CvErrorFold::new(self.map, self.folds, self.targets, coefficients).with_bin(self.cut.tile);
         let observer = self.resources.stages.stage("held-out classes", self.stored());
         let wrong = self.pass(&*observer).fold(self.source, &fold)?.0;
-        for ((rank, lambda), count) in coefficients.cells.iter().zip(wrong.wrong) {
-            surface.set_error(*rank, *lambda, count as f64 / wrong.rows as f64);
+        for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
+            if let Some(error) = wrong.error(cell) {
+                surface.set_error(*rank, *lambda, error);
+            }
         }
         Ok(())
     }

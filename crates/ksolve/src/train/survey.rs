@@ -2,7 +2,7 @@
 
 use super::options::{Resources, Scaling, Stages, Task, TrainOptions};
 use super::plan::Cut;
-use crate::{Classes, Error, Result};
+use crate::{Classes, Error, Result, Targets};
 use kstore::{Label, Pass, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ impl Survey {
         self.classes.as_ref().map_or(self.statistics.targets.len(), Classes::targets)
     }
 
-    /// What is taken off each target while sums are formed: its mean. Codes of classes stay as they are.
-    pub(super) fn target_centre(&self) -> Vec<f64> {
+    /// What is learned: numeric targets less their means, which keeps the sums of squares accurate, or class codes.
+    pub(super) fn targets_of_regression(&self) -> Targets {
         match &self.classes {
-            Some(classes) => vec![0.0; classes.targets()],
-            None => self.statistics.targets.iter().map(|target| target.mean).collect(),
+            Some(classes) => Targets::Classes(classes.clone()),
+            None => Targets::Numeric { centre: self.statistics.targets.iter().map(|target| target.mean).collect() },
         }
     }
 
