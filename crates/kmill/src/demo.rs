@@ -70,7 +70,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
 
     say("4. Predict.\n\n  $ kmill predict model.safetensors test.parquet -o predictions.parquet\n\n".to_string())?;
     let predictions = folder.join("predictions.parquet");
-    predict(&model, &test, &predictions, args)?;
+    predict(&model, &test, &predictions, args, run)?;
     say(format!("{}\n", inspect::table(&[predictions], true, run)?))?;
     match &args.keep {
         Some(folder) => say(format!("The files are in {}.\n", folder.display()))?,
@@ -128,9 +128,9 @@ fn evaluate(model: &Path, test: &Path, args: &DemoArgs, run: &Run) -> Result<Eva
     }
 }
 
-fn predict(model: &Path, test: &Path, out: &Path, args: &DemoArgs) -> Result<()> {
+fn predict(model: &Path, test: &Path, out: &Path, args: &DemoArgs, run: &Run) -> Result<u64> {
     match parsed(&["predict"], &[("", model), ("", test), ("-o", out)], args)? {
-        Command::Predict(args) => predict::main(&args),
+        Command::Predict(args) => predict::run(&args, run),
         _ => Err(bug(&["predict"], "not a prediction")),
     }
 }

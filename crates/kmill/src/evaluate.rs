@@ -2,9 +2,13 @@
 
 use crate::args::EvaluateArgs;
 use crate::args::run::Run;
+use crate::predictor::{Predictor, Truth};
 use crate::table::{Align, Grid, Table, count, number, percent};
-use crate::{Error, Result, output};
-use kstore::Label;
+use crate::{Error, Result, output, predictor};
+use ksolve::auc::EXACT_ROWS;
+use ksolve::score::Regression;
+use ksolve::{AnyModel, ClassificationScore, Classes, Model, RegressionScore};
+use kstore::{Coded, Label};
 use std::fmt;
 
 /// What `kmill evaluate` says.
@@ -18,20 +22,13 @@ pub enum EvaluateReport {
 }
 
 /// Scores of a regression; over several targets their averages.
-#[derive(Clone, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct RegressionReport {
     /// Rows scored.
     pub rows: u64,
-    /// Mean squared error.
-    pub mse: f64,
-    /// Its square root.
-    pub rmse: f64,
-    /// Mean absolute error.
-    pub mae: f64,
-    /// Share of variance explained; `None` for a constant target.
-    pub r2: Option<f64>,
-    /// sqrt(mean(((y − ŷ)/y)²)); `None` where any y is 0.
-    pub relative_error: Option<f64>,
+    /// `mse`, `rmse`, `mae`, `r2` (null for a constant target), `relative_error` (null where any y is 0).
+    #[serde(flatten)]
+    pub scores: Regression,
     /// The same for each target, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_target: Vec<TargetReport>,
@@ -42,16 +39,9 @@ pub struct RegressionReport {
 pub struct TargetReport {
     /// Its name.
     pub target: String,
-    /// Mean squared error.
-    pub mse: f64,
-    /// Its square root.
-    pub rmse: f64,
-    /// Mean absolute error.
-    pub mae: f64,
-    /// Share of variance explained; `None` for a constant target.
-    pub r2: Option<f64>,
-    /// sqrt(mean(((y − ŷ)/y)²)); `None` where any y is 0.
-    pub relative_error: Option<f64>,
+    /// Its scores.
+    #[serde(flatten)]
+    pub scores: Regression,
 }
 
 /// Scores of a classification.
@@ -60,16 +50,19 @@ pub struct ClassificationReport {
     /// Rows scored.
     pub rows: u64,
     /// Share of right classes.
-    pub accuracy: f64,
+    pub accuracy: Option<f64>,
     /// Share of wrong classes.
-    pub error: f64,
+    pub error: Option<f64>,
     /// Labels, in the order of the confusion matrix.
     pub classes: Vec<Label>,
     /// Rows by true class (row) and predicted class (column).
     pub confusion: Vec<Vec<u64>>,
-    /// Area under the ROC curve, for two classes.
+    /// Area under the ROC curve, for two classes; null where one of them has no row.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub auc: Option<f64>,
+    pub auc: Option<Option<f64>>,
+    /// Largest possible error of `auc`, where it comes from a histogram.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auc_within: Option<f64>,
     /// Rows whose label the model has never seen: wrong, and in no row of the matrix.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown: u64,
@@ -101,20 +94,17 @@ impl fmt::Display for RegressionReport {
         if !self.by_target.is_empty() {
             let align = |i: usize| if i == 0 { Align::Left } else { Align::Right };
             let mut table = Table::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
-            for t in &self.by_target {
-                let scores = [number(t.mse, 4), number(t.rmse, 4), number(t.mae, 4)];
-                let name = [t.target.clone()];
-                table.row(name.into_iter().chain(scores).chain([optional(t.r2), optional(t.relative_error)]));
+            for TargetReport { target, scores: s } in &self.by_target {
+                let scores = [s.mse, s.rmse, s.mae, s.r2, s.relative_error].map(optional);
+                table.row(std::iter::once(target.clone()).chain(scores));
             }
             writeln!(f, "{table}")?;
         }
         let mut facts = Table::facts();
         facts.fact("rows", count(self.rows));
-        facts.fact("mse", number(self.mse, 4));
-        facts.fact("rmse", number(self.rmse, 4));
-        facts.fact("mae", number(self.mae, 4));
-        facts.fact("r2", optional(self.r2));
-        facts.fact("relative error", optional(self.relative_error));
+        let s = &self.scores;
+        let named = heads[1..].iter().zip([s.mse, s.rmse, s.mae, s.r2, s.relative_error]);
+        named.for_each(|(name, value)| facts.fact(name, optional(value)));
         write!(f, "{facts}")
     }
 }
@@ -123,9 +113,9 @@ impl fmt::Display for ClassificationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut facts = Table::facts();
         facts.fact("rows", count(self.rows));
-        facts.fact("accuracy", percent(self.accuracy));
-        facts.fact("error", percent(self.error));
-        self.auc.inspect(|auc| facts.fact("auc", number(*auc, 4)));
+        facts.fact("accuracy", percent(self.accuracy.unwrap_or(f64::NAN)));
+        facts.fact("error", percent(self.error.unwrap_or(f64::NAN)));
+        self.auc.inspect(|auc| facts.fact("auc", optional(*auc)));
         if self.unknown > 0 {
             facts.fact("unknown", format!("{} rows of classes the model has never seen", count(self.unknown)));
         }
@@ -172,8 +162,64 @@ impl ClassificationReport {
 ///
 /// # Errors
 /// Files that cannot be read or do not fit the model.
-pub fn run(args: &EvaluateArgs, _run: &Run) -> Result<EvaluateReport> {
-    Err(Error::option("MODEL", args.model.display(), "models cannot be read by this build", "merge the pipeline"))
+pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
+    match AnyModel::load(&args.model)? {
+        AnyModel::F32(model) => score(model, args, run),
+        AnyModel::F64(model) => score(model, args, run),
+    }
+}
+
+fn score<T: kapprox::Real>(model: Model<T>, args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
+    let names = if args.target.is_empty() { model.card.targets.clone() } else { args.target.clone() };
+    let selected = predictor::select(&model.card, &args.data, &Truth::Columns(names))?;
+    match predictor::classes(&model.card)? {
+        None => regression(&Predictor::new(model, selected)?, run),
+        Some(classes) => classification(&Predictor::new(model, selected)?, &classes, run),
+    }
+}
+
+fn regression<T: kapprox::Real>(predictor: &Predictor<T>, run: &Run) -> Result<EvaluateReport> {
+    let (t, names) = (predictor.outputs(), predictor.target_names());
+    if names.len() != t {
+        let why = format!("the model predicts {t} targets");
+        return Err(Error::option("--target", names.join(","), why, "name as many, in the order of the fit"));
+    }
+    let mut score = RegressionScore::new(t);
+    predictor.run(run, |scores| {
+        let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t));
+        rows.for_each(|(prediction, truth)| score.push(prediction, truth));
+        Ok(())
+    })?;
+    let report = score.report();
+    let by_target = names.into_iter().zip(report.targets).map(|(target, scores)| TargetReport { target, scores });
+    let by_target = by_target.collect();
+    Ok(EvaluateReport::Regression(RegressionReport { rows: report.rows, scores: report.scores, by_target }))
+}
+
+fn classification<T: kapprox::Real>(
+    predictor: &Predictor<T>,
+    classes: &Classes,
+    run: &Run,
+) -> Result<EvaluateReport> {
+    let mut score = ClassificationScore::new(classes.labels(), EXACT_ROWS)?;
+    predictor.run(run, |scores| {
+        for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {
+            let truth = (*code != Coded::UNKNOWN).then_some(*code as usize);
+            score.push(classes.decide(row.iter().copied()), truth, row[0]);
+        }
+        Ok(())
+    })?;
+    let report = score.report();
+    Ok(EvaluateReport::Classification(ClassificationReport {
+        rows: report.rows,
+        accuracy: report.accuracy,
+        error: report.error,
+        classes: report.confusion.labels,
+        confusion: report.confusion.counts,
+        auc: report.auc,
+        auc_within: report.auc_within,
+        unknown: report.confusion.unknown.iter().sum(),
+    }))
 }
 
 /// `kmill evaluate`.
@@ -188,8 +234,9 @@ mod tests {
 
     #[test]
     fn a_regression_has_the_contracts_keys_and_null_for_what_is_not_defined() {
-        let report = RegressionReport { rows: 10, mse: 4.0, rmse: 2.0, mae: 1.5, r2: None, ..Default::default() };
-        let report = EvaluateReport::Regression(report);
+        let (mse, rmse, mae) = (Some(4.0), Some(2.0), Some(1.5));
+        let scores = Regression { mse, rmse, mae, r2: None, relative_error: None };
+        let report = EvaluateReport::Regression(RegressionReport { rows: 10, scores, by_target: Vec::new() });
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"r2":null,"relative_error":null}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
         let text = "  rows            10\n  mse             4.000\n  rmse            2.000\n  mae             1.500\n  \
@@ -198,14 +245,15 @@ mod tests {
     }
 
     fn classification(classes: i64) -> EvaluateReport {
-        let row = |k: i64| (0..classes).map(|j| if j == k { 90 } else { u64::from(j == (k + 1) % classes) * 10 });
+        let row = |k: i64| (0..classes).map(move |j| if j == k { 90 } else { u64::from(j == (k + 1) % classes) * 10 });
         EvaluateReport::Classification(ClassificationReport {
             rows: 100 * classes as u64,
-            accuracy: 0.9,
-            error: 0.1,
+            accuracy: Some(0.9),
+            error: Some(0.1),
             classes: (0..classes).map(Label::Int).collect(),
             confusion: (0..classes).map(|k| row(k).collect()).collect(),
-            auc: (classes == 2).then_some(0.975),
+            auc: (classes == 2).then_some(Some(0.975)),
+            auc_within: None,
             unknown: 0,
         })
     }

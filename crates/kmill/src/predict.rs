@@ -1,9 +1,11 @@
 //! `kmill predict`: a model's predictions for a table, in the order of its rows.
 
 use crate::args::PredictArgs;
-use crate::predictor::Scores;
-use crate::{Error, Result, output};
-use ksolve::Classes;
+use crate::args::run::Run;
+use crate::predictor::{Predictor, Scores, Truth};
+use crate::table::count;
+use crate::{Result, output, predictor};
+use ksolve::{AnyModel, Classes, Model};
 use kstore::Label;
 use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
 use std::path::Path;
@@ -117,10 +119,36 @@ fn write_labels<'a>(
     }
 }
 
+/// Writes the predictions of a model and gives the number of rows.
+///
+/// # Errors
+/// Files that cannot be read or do not fit the model; then nothing is written.
+pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
+    output::check(&args.output)?;
+    match AnyModel::load(&args.model)? {
+        AnyModel::F32(model) => write(model, args, run),
+        AnyModel::F64(model) => write(model, args, run),
+    }
+}
+
+fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Result<u64> {
+    let selected = predictor::select(&model.card, &args.data, &Truth::Absent)?;
+    let decision = predictor::classes(&model.card)?.map_or(Decision::Numbers, Decision::Labels);
+    let mut out = PredictionWriter::create(&args.output, &model.card.targets, decision)?;
+    let rows = Predictor::new(model, selected)?.run(run, |scores| out.write(scores))?;
+    out.finish()?;
+    Ok(rows)
+}
+
 /// `kmill predict`.
 pub(crate) fn main(args: &PredictArgs) -> Result<()> {
-    output::check(&args.output)?;
-    Err(Error::option("MODEL", args.model.display(), "models cannot be read by this build", "merge the pipeline"))
+    let context = args.run.resolve();
+    let rows = run(args, &context)?;
+    if context.json {
+        return output::json(&serde_json::json!({"rows": rows, "files": [&args.output]}));
+    }
+    context.progress.note(&format!("{} predictions in {}", count(rows), args.output.display()));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,154 +1,166 @@
 //! A model at work: rows in, scores out, in row order.
 
-use crate::passes::{self, Lane};
+use crate::args::data::{Missing, SelectArgs};
 use crate::args::run::Run;
-use crate::{Error, Result};
-use faer::{Mat, MatMut, MatRef};
-use kapprox::{Kernel, Real};
-use kstore::{Coded, Fold, RowBlock, RowSource, Workers};
+use crate::passes::{self, Lane};
+use crate::{Error, Result, convert};
+use faer::MatMut;
+use kapprox::{Kernel, Real, Spec};
+use ksolve::{Card, Classes, Model};
+use kstore::{Coded, Fold, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
 use std::ops::Range;
+use std::sync::Arc;
 
-/// f(x) = Σ_j k(x, z_j) a_j + c.
-///
-/// The coefficients belong to the kernel functions themselves (`Nystrom::dual` of a head), so that a row costs its m
-/// kernel values and no triangular solve.
+/// A model with its kernel, and the rows it is to be used on.
 #[derive(Debug)]
-pub struct Predictor<'a, T: Real> {
-    /// The kernel.
-    pub kernel: &'a dyn Kernel<T>,
-    /// Landmarks, m x d, row-major, scaled like the rows.
-    pub z: &'a [T],
-    /// a, m x t.
-    pub dual: Mat<f64>,
-    /// c, t.
-    pub intercept: Vec<f64>,
+pub struct Predictor<T: Real> {
+    model: Model<T>,
+    kernel: Arc<dyn Kernel<T>>,
+    selected: Selected,
 }
 
-/// Rows whose kernel values are held at once: 2,000 landmarks take 2 MiB in f32 and stay in the second-level cache.
-const STRIP: usize = 256;
+/// What a table must bring beside the features.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Truth {
+    /// Nothing: the target may be absent.
+    Absent,
+    /// The target columns, named so, or `FILE.npy`.
+    Columns(Vec<String>),
+}
 
 /// Scores of the rows of a segment, and what the file says about them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
-    /// Stored row numbers.
-    pub rows: Vec<u64>,
     /// Scores, row-major, t per row.
     pub scores: Vec<f64>,
-    /// Numeric targets of the table, row-major.
+    /// Numeric targets of the table, row-major; empty where they were not asked for.
     pub y: Vec<f64>,
-    /// Codes of the class column; empty where there is none.
+    /// Codes of the class column in the model's classes; empty where it was not asked for.
     pub classes: Vec<u32>,
 }
 
-impl<T: Real> Predictor<'_, T> {
-    /// Number of targets, t.
-    pub fn targets(&self) -> usize {
-        self.intercept.len()
+/// Buffers of a lane.
+#[derive(Debug, Default)]
+pub struct Scratch(Vec<f64>);
+
+/// The classes of a model; `None` for a regression.
+///
+/// # Errors
+/// A file with a single class.
+pub fn classes(card: &Card) -> Result<Option<Classes>> {
+    let labels = (!card.classes.is_empty()).then(|| Classes::new(card.classes.clone()));
+    Ok(labels.transpose()?)
+}
+
+/// The files as one table, with the columns that the model knows by name.
+///
+/// # Errors
+/// Files that cannot be opened, and columns that are not there.
+pub fn select(card: &Card, args: &SelectArgs, truth: &Truth) -> Result<Selected> {
+    check_missing(card, args.missing)?;
+    let (table, targets) = match truth {
+        Truth::Absent => convert::open(&args.paths, &[])?,
+        Truth::Columns(names) => convert::open(&args.paths, names)?,
+    };
+    let class_target = !card.classes.is_empty() && !targets.is_empty();
+    let selection = convert::selection(args, &card.features, targets);
+    Ok(table.select(&Selection { class_target, ..selection })?)
+}
+
+impl<T: Real> Predictor<T> {
+    /// A model for the rows of `selected`.
+    ///
+    /// # Errors
+    /// A kernel that this version does not know.
+    pub fn new(model: Model<T>, selected: Selected) -> Result<Self> {
+        let kernel = T::kernel(Spec::parse(&model.card.kernel)?.build()?);
+        Ok(Self { model, kernel, selected })
     }
 
-    /// Writes the scores of `rows` rows (`x` row-major, b x d) to `out` (row-major, b x t).
-    fn score(&self, x: &[T], d: usize, block: &mut Vec<T>, out: &mut [f64]) {
-        let (m, t) = (self.dual.nrows(), self.targets());
-        let z = MatRef::from_row_major_slice(self.z, m, d);
-        for (x, out) in x.chunks(STRIP * d).zip(out.chunks_mut(STRIP * t)) {
-            let b = x.len() / d;
-            block.resize(b * m, T::default());
-            self.kernel.block(
-                MatRef::from_row_major_slice(x, b, d),
-                z,
-                MatMut::from_column_major_slice_mut(&mut block[..b * m], b, m),
-            );
-            for row in out.chunks_exact_mut(t) {
-                row.copy_from_slice(&self.intercept);
-            }
-            // landmark by landmark, always in the same order: the bits of a row do not depend on its neighbours
-            for (j, column) in block.chunks_exact(b).enumerate() {
-                for c in 0..t {
-                    let a = self.dual[(j, c)];
-                    for (value, out) in column.iter().zip(out[c..].iter_mut().step_by(t)) {
-                        *out += value.to_f64() * a;
-                    }
-                }
-            }
+    /// Number of outputs, t.
+    pub fn outputs(&self) -> usize {
+        self.model.intercept.len()
+    }
+
+    /// Names of the target columns that the table brings.
+    pub fn target_names(&self) -> Vec<String> {
+        self.selected.target_names()
+    }
+
+    /// Scores every selected row and hands the segments to `deliver`, in row order. Gives the number of rows.
+    ///
+    /// # Errors
+    /// Those of the source and of `deliver`, a budget that does not hold one lane, and a table without rows.
+    pub fn run(&self, run: &Run, mut deliver: impl FnMut(&Scores) -> Result<()> + Send) -> Result<u64> {
+        let reading = self.reading();
+        let source = self.selected.rows::<T>(reading)?;
+        let shape = source.shape();
+        let row = (self.outputs() + shape.targets) * size_of::<f64>() + size_of::<u32>();
+        let tile = passes::TILE * self.outputs() * size_of::<f64>();
+        let lane = Lane {
+            name: "kernel values and scores",
+            bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
+            shared: self.model.bytes(),
+        };
+        let lanes = passes::lanes("prediction", &source, lane, run)?;
+        let workers = Workers::new(if lanes > 1 { 1 } else { run.threads });
+        let stage = run.progress.stage("predict", self.selected.known_rows());
+        let pass = passes::pass(lanes, &workers, &stage);
+        let report = pass.segments(&source, self, |_: Range<u64>, scores: Scores| deliver(&scores))?;
+        if report.rows == 0 {
+            let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
+            let why = "no row is left after --rows, --where and --missing".to_string();
+            return Err(kstore::Error::Empty { what, why }.into());
         }
+        stage.finish();
+        Ok(report.rows)
+    }
+
+    /// The model's scaling and classes, for the decoder.
+    fn reading(&self) -> Reading {
+        let (centre, scale) = (self.model.centre.clone(), self.model.scale.clone());
+        let scaler = Scaler { mean: centre.clone(), centre, scale };
+        let labels = &self.model.card.classes;
+        let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
+        Reading { scaler: Some(Arc::new(scaler)), classes, ..Reading::default() }
     }
 }
 
-impl<T: Real> Fold<T> for Predictor<'_, T> {
+/// Refuses `--missing mean` where the model does not hold the training means: it does under standard scaling only.
+fn check_missing(card: &Card, missing: Missing) -> Result<()> {
+    match card.options.get("scale").and_then(|scale| scale.as_str()) {
+        Some("standard") => Ok(()),
+        Some(scale) if missing == Missing::Mean => {
+            let why = format!("a model with --scale {scale} holds no means");
+            Err(Error::option("--missing", "mean", why, "use --missing drop, or fit with --scale standard"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl<T: Real> Fold<T> for Predictor<T> {
     type State = Scores;
-    type Scratch = Vec<T>;
+    type Scratch = Scratch;
     type Error = Error;
 
     fn init(&self) -> Scores {
         Scores::default()
     }
 
-    fn scratch(&self) -> Vec<T> {
-        Vec::new()
+    fn scratch(&self) -> Scratch {
+        Scratch::default()
     }
 
-    fn step(&self, state: &mut Scores, scratch: &mut Vec<T>, block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        let (start, t) = (state.scores.len(), self.targets());
-        state.scores.resize(start + block.len() * t, 0.0);
-        self.score(block.x, block.d, scratch, &mut state.scores[start..]);
-        state.rows.extend(block.rows);
+    fn step(&self, state: &mut Scores, scratch: &mut Scratch, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+        let (b, t) = (block.len(), self.outputs());
+        scratch.0.resize(b * t, 0.0);
+        let x = faer::MatRef::from_row_major_slice(block.x, b, block.d);
+        let out = MatMut::from_column_major_slice_mut(&mut scratch.0[..b * t], b, t);
+        self.model.predict(&*self.kernel, x, out, workers)?;
+        state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scratch.0[j * b + i]));
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
         Ok(())
     }
 }
 
-/// Scores every selected row and hands the segments to `deliver`, in row order. Gives the number of rows.
-///
-/// # Errors
-/// Those of the source and of `deliver`, and a budget that does not hold one lane.
-pub fn predict<T: Real>(
-    predictor: &Predictor<'_, T>,
-    source: &dyn RowSource<T>,
-    known: Option<u64>,
-    run: &Run,
-    mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
-) -> Result<u64> {
-    let (m, t) = (predictor.dual.nrows(), predictor.targets());
-    let shape = source.shape();
-    let row = size_of::<u64>() + (t + shape.targets) * size_of::<f64>() + size_of::<u32>();
-    let lane = Lane {
-        name: "kernel values and scores",
-        bytes: STRIP * m * size_of::<T>() + passes::SEGMENT as usize * row,
-        shared: size_of_val(predictor.z) + m * t * size_of::<f64>(),
-    };
-    let lanes = passes::lanes("prediction", source, lane, run)?;
-    let stage = run.progress.stage("predict", known);
-    let workers = Workers::sequential();
-    let pass = passes::pass(lanes, &workers, &stage);
-    let report = pass.segments(source, predictor, |_: Range<u64>, scores| deliver(&scores))?;
-    stage.finish();
-    Ok(report.rows)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scores_are_the_sum_over_the_landmarks() {
-        let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap();
-        let (d, m, t, n) = (2, 3, 2, 600);
-        let z: Vec<f64> = (0..m * d).map(|i| (i as f64).sin()).collect();
-        let x: Vec<f64> = (0..n * d).map(|i| (0.7 * i as f64).cos()).collect();
-        let dual = Mat::from_fn(m, t, |j, c| 1.0 + j as f64 - 2.0 * c as f64);
-        let predictor = Predictor { kernel: &*kernel as &dyn Kernel<f64>, z: &z, dual, intercept: vec![0.5, -1.0] };
-        let mut out = vec![0.0; n * t];
-        predictor.score(&x, d, &mut Vec::new(), &mut out);
-        for i in 0..n {
-            for c in 0..t {
-                let terms = (0..m).map(|j| {
-                    let squared = (0..d).map(|a| (x[i * d + a] - z[j * d + a]).powi(2)).sum::<f64>();
-                    (-squared / (2.0 * 1.5 * 1.5)).exp() * predictor.dual[(j, c)]
-                });
-                let expected = predictor.intercept[c] + terms.sum::<f64>();
-                assert!((out[i * t + c] - expected).abs() < 1e-12, "row {i}, target {c}");
-            }
-        }
-    }
-}
