@@ -81,7 +81,8 @@ impl<T: Element> Fold<T> for Rewrite<'_> {
 /// Those of the source and the file system; then nothing is written.
 pub fn rewrite<T: Element>(selected: &Selected, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {
     let features = selected.feature_names();
-    let targets: Vec<(String, bool)> = selected.target_names().into_iter().map(|name| is_integer(selected, name)).collect();
+    let targets: Vec<(String, bool)> =
+        selected.target_names().into_iter().map(|name| is_integer(selected, name)).collect();
     let source = selected.rows::<T>(Reading::default())?;
     let width = features.len() + targets.len();
     let tile = writer::batch_rows(width);

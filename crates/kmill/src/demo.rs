@@ -1,7 +1,7 @@
 //! `kmill demo`: generates a table, fits, evaluates, predicts, and shows the commands that do the same.
 
-use crate::args::{Cli, Command, DemoArgs};
 use crate::args::run::Run;
+use crate::args::{Cli, Command, DemoArgs};
 use crate::evaluate::EvaluateReport;
 use crate::generate;
 use crate::generators::{self, Recipe};
@@ -49,7 +49,8 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
          $ kmill generate friedman1 --rows {rows} -o train.parquet\n  \
          $ kmill generate friedman1 --rows {test_rows} --seed 1 -o test.parquet\n\n"
     ))?;
-    let (train, test) = (table(folder, "train.parquet", rows, 0, run)?, table(folder, "test.parquet", test_rows, 1, run)?);
+    let (train, test) =
+        (table(folder, "train.parquet", rows, 0, run)?, table(folder, "test.parquet", test_rows, 1, run)?);
     say(format!("{}\n", inspect::table(std::slice::from_ref(&train), true, run)?))?;
 
     let model = folder.join("model.safetensors");
@@ -96,9 +97,7 @@ fn parsed(words: &[&str], paths: &[(&str, &Path)], args: &DemoArgs) -> Result<Co
         line.extend((!option.is_empty()).then(|| option.into()));
         line.push(path.into());
     }
-    let mut command = Cli::try_parse_from(line)
-        .map_err(|error| bug(words, &error.to_string()))?
-        .command;
+    let mut command = Cli::try_parse_from(line).map_err(|error| bug(words, &error.to_string()))?.command;
     match &mut command {
         Command::Fit(verb) => verb.run = args.run.clone(),
         Command::Evaluate(verb) => verb.run = args.run.clone(),

@@ -7,7 +7,7 @@ use crate::table::{Align, Grid, Table, count, number, percent};
 use crate::{Error, Result, output, predictor};
 use ksolve::auc::EXACT_ROWS;
 use ksolve::score::Regression;
-use ksolve::{AnyModel, ClassificationScore, Classes, Model, RegressionScore};
+use ksolve::{AnyModel, Classes, ClassificationScore, Model, RegressionScore};
 use kstore::{Coded, Label};
 use std::fmt;
 
@@ -196,11 +196,7 @@ fn regression<T: kapprox::Real>(predictor: &Predictor<T>, run: &Run) -> Result<E
     Ok(EvaluateReport::Regression(RegressionReport { rows: report.rows, scores: report.scores, by_target }))
 }
 
-fn classification<T: kapprox::Real>(
-    predictor: &Predictor<T>,
-    classes: &Classes,
-    run: &Run,
-) -> Result<EvaluateReport> {
+fn classification<T: kapprox::Real>(predictor: &Predictor<T>, classes: &Classes, run: &Run) -> Result<EvaluateReport> {
     let mut score = ClassificationScore::new(classes.labels(), EXACT_ROWS)?;
     predictor.run(run, |scores| {
         for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {

@@ -151,7 +151,13 @@ impl<T: Real> Fold<T> for Predictor<T> {
         Scratch::default()
     }
 
-    fn step(&self, state: &mut Scores, scratch: &mut Scratch, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+    fn step(
+        &self,
+        state: &mut Scores,
+        scratch: &mut Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
         let (b, t) = (block.len(), self.outputs());
         scratch.0.resize(b * t, 0.0);
         let x = faer::MatRef::from_row_major_slice(block.x, b, block.d);
@@ -163,4 +169,3 @@ impl<T: Real> Fold<T> for Predictor<T> {
         Ok(())
     }
 }
-

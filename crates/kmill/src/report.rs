@@ -373,8 +373,22 @@ model: m.safetensors (120 KiB)
         let text = serde_json::to_string(&report()).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let keys = [
-            "solver", "rows", "features", "targets", "map", "kernel", "rank", "lambda", "certificate", "surface",
-            "train", "seconds", "passes", "bytes_read", "peak_rss_bytes", "memory_budget_bytes",
+            "solver",
+            "rows",
+            "features",
+            "targets",
+            "map",
+            "kernel",
+            "rank",
+            "lambda",
+            "certificate",
+            "surface",
+            "train",
+            "seconds",
+            "passes",
+            "bytes_read",
+            "peak_rss_bytes",
+            "memory_budget_bytes",
         ];
         assert!(keys.iter().all(|key| json.get(key).is_some()), "{text}");
         assert_eq!(json["certificate"]["trace_error"], 0.012_34);
@@ -388,7 +402,8 @@ model: m.safetensors (120 KiB)
         let plan = kstore::Plan::new("ridge at rank 1000", 4 << 20);
         let plan = plan.term("tile", 1 << 20, "").term("Gram", 3 << 19, "lower --rank");
         let report = PlanReport { stages: vec![plan] };
-        let expected = "ridge at rank 1000: 2.5 MiB of 4.0 MiB, fits\n\n  Gram  1.5 MiB  60 %\n  tile  1.0 MiB  40 %\n\n";
+        let expected =
+            "ridge at rank 1000: 2.5 MiB of 4.0 MiB, fits\n\n  Gram  1.5 MiB  60 %\n  tile  1.0 MiB  40 %\n\n";
         assert_eq!(report.to_string(), expected);
         assert!(serde_json::to_string(&report).unwrap().contains(r#""fits":true"#));
     }

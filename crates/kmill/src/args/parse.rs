@@ -92,7 +92,9 @@ fn expected_by_solver(error: ksolve::Error) -> String {
 /// code 1), anything else wrong usage.
 pub fn lambdas(text: &str) -> Result<String, String> {
     match ksolve::grid::lambdas(text) {
-        Err(error) if !text.split("..").flat_map(|part| part.split(',')).all(|part| f64::from_str(part.trim()).is_ok()) => {
+        Err(error)
+            if !text.split("..").flat_map(|part| part.split(',')).all(|part| f64::from_str(part.trim()).is_ok()) =>
+        {
             Err(expected_by_solver(error))
         }
         _ => Ok(text.to_string()),
@@ -118,7 +120,9 @@ pub fn folds(text: &str) -> Result<FoldSpec, String> {
 pub fn candidates(text: &str) -> Result<Candidates, String> {
     match text {
         "all" => Ok(Candidates::All),
-        _ => at_least(text, 1).map(|n| Candidates::Rows(n as u64)).map_err(|_| "expected a number of rows, or all".into()),
+        _ => at_least(text, 1)
+            .map(|n| Candidates::Rows(n as u64))
+            .map_err(|_| "expected a number of rows, or all".into()),
     }
 }
 

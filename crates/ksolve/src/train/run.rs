@@ -7,8 +7,8 @@ use super::survey::{Survey, survey};
 use crate::certificate::CertificateState;
 use crate::surface::{FoldCoefficients, Surface};
 use crate::{
-    Certificate, Classes, CvErrorFold, Error, FoldSpec, Folds, GramState, Head, Result, RidgeFold, RidgeOptions, RidgeState,
-    Targets, ridge, strips,
+    Certificate, Classes, CvErrorFold, Error, FoldSpec, Folds, GramState, Head, Result, RidgeFold, RidgeOptions,
+    RidgeState, Targets, ridge, strips,
 };
 use faer::Mat;
 use kapprox::kernel::Spec;
@@ -63,7 +63,11 @@ pub struct Trained<T: Real> {
 ///
 /// # Errors
 /// Those of opening the rows. A plan over the budget is no error here.
-pub fn plan<T: Real>(selected: &Selected, options: &TrainOptions, resources: &Resources<'_>) -> Result<(Cut, Vec<Plan>)> {
+pub fn plan<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+) -> Result<(Cut, Vec<Plan>)> {
     let t = match options.task {
         Task::Regression => selected.shape().targets,
         Task::Classification => CLASSES_ASSUMED,
@@ -190,12 +194,7 @@ pub fn train<T: Real + Precision>(
     })
 }
 
-fn warn_of_rank<T: Real>(
-    selection: &Selection<T>,
-    survey: &Survey,
-    options: &TrainOptions,
-    resources: &Resources<'_>,
-) {
+fn warn_of_rank<T: Real>(selection: &Selection<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
     let (asked, got) = (options.rank, selection.map.rank());
     if got == asked || options.tolerance.is_some() {
         return;
