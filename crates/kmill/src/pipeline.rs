@@ -1,27 +1,274 @@
-//! The fit itself: source, scaler, landmarks, map, Gram, surface, model.
+//! From the options of a fit to the library's training run, and from what it found to the model file and the report.
 
+use crate::args::data::Missing;
+use crate::args::learn::{Intercept, Landmarks, Precision, Scale, Select, Task};
+use crate::args::parse::Candidates;
 use crate::args::run::Run;
 use crate::fit::FitOptions;
-use crate::report::{FitReport, PlanReport};
+use crate::progress::Progress;
+use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, PlanReport, Train};
 use crate::{Error, Result};
+use kapprox::Real;
+use ksolve::train::{self, Choice, Resources, Scaling, Stages, TrainOptions, Trained};
+use ksolve::{Card, FoldSpec, Model};
+use kstore::pass::Observer;
+use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;
+
+impl Stages for Progress {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        self.watch(name, rows)
+    }
+    fn warn(&self, text: String) {
+        Self::warn(self, text);
+    }
+}
 
 /// Fits a model and writes it to `output`.
 ///
 /// # Errors
-/// Always, until the pipeline is merged.
-pub fn fit(options: &FitOptions, _run: &Run, _output: &Path) -> Result<FitReport> {
-    Err(not_here(options))
+/// Whatever stops the fit; then nothing is written.
+pub fn fit(options: &FitOptions, run: &Run, output: &Path) -> Result<FitReport> {
+    match options.precision {
+        Precision::F32 => fit_in::<f32>(options, run, output),
+        Precision::F64 => fit_in::<f64>(options, run, output),
+    }
 }
 
-/// The plan of a fit.
+/// What a fit would hold in each of its stages.
 ///
 /// # Errors
-/// Always, until the pipeline is merged.
-pub fn plan(options: &FitOptions, _run: &Run) -> Result<PlanReport> {
-    Err(not_here(options))
+/// Files and columns that are not there.
+pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
+    let selected = select(options, &run.progress)?;
+    let training = training(options)?;
+    let workers = Workers::new(run.threads);
+    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress };
+    let (_, stages) = match options.precision {
+        Precision::F32 => train::plan::<f32>(&selected, &training, &resources)?,
+        Precision::F64 => train::plan::<f64>(&selected, &training, &resources)?,
+    };
+    Ok(PlanReport { stages })
 }
 
-fn not_here(options: &FitOptions) -> Error {
-    Error::option("--kernel", &options.kernel, "the pipeline is not part of this build", "merge it")
+fn fit_in<T: Real + kapprox::landmark::Precision>(options: &FitOptions, run: &Run, output: &Path) -> Result<FitReport> {
+    let selected = select(options, &run.progress)?;
+    let training = training(options)?;
+    let workers = Workers::new(run.threads);
+    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress };
+    let trained = train::train::<T>(&selected, &training, &resources)?;
+    let stage = run.progress.stage("write model", None);
+    let model = model(options, &selected, &trained);
+    model.save(output)?;
+    stage.finish();
+    Ok(report(options, run, &selected, &trained, output))
+}
+
+/// The rows and columns of the fit.
+fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
+    let mut table = Table::open(&options.paths)?;
+    let mut targets = options.target.clone();
+    // a file after --target brings the column y
+    if let [file] = &targets[..]
+        && table.schema().position(file).is_none()
+        && Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
+    {
+        table = table.with_target_file(Path::new(file))?;
+        targets = vec!["y".to_string()];
+    }
+    let classes = options.task == Task::Classification;
+    if classes && targets.len() > 1 {
+        let why = "a classification has one column of labels";
+        return Err(Error::option("--target", targets.join(","), why, "name one"));
+    }
+    let group = match &options.folds {
+        FoldSpec::Column(name) => Some(name.clone()),
+        _ => None,
+    };
+    let selected = table.select(&Selection {
+        features: options.features.clone(),
+        targets,
+        class_target: classes,
+        group: group.clone(),
+        rows: Some(options.rows.clone()),
+        filter: options.condition.clone(),
+        missing: match options.missing {
+            Missing::Error => kstore::Missing::Error,
+            Missing::Drop => kstore::Missing::Drop,
+            Missing::Mean => kstore::Missing::Mean,
+        },
+        ..Selection::default()
+    })?;
+    tell_left_out(options, &table, &selected, group.as_deref(), progress);
+    Ok(selected)
+}
+
+/// Columns that choose rows are no features unless named: that should not surprise anybody.
+fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group: Option<&str>, progress: &Progress) {
+    if !options.features.is_empty() {
+        return;
+    }
+    let features = selected.feature_names();
+    let condition = options.condition.as_ref().map(|condition| condition.column.as_str());
+    for name in [condition, group].into_iter().flatten() {
+        let known = table.schema().columns.iter().any(|column| column.name == name);
+        if known && !features.iter().any(|feature| feature == name) {
+            progress
+                .note(&format!("note: column {name} chooses rows and is no feature (--features names it to use it)"));
+        }
+    }
+}
+
+/// The same options in the words of the library.
+fn training(options: &FitOptions) -> Result<TrainOptions> {
+    Ok(TrainOptions {
+        task: match options.task {
+            Task::Regression => train::Task::Regression,
+            Task::Classification => train::Task::Classification,
+        },
+        scaling: match options.scale {
+            Scale::Standard => Scaling::Standard,
+            Scale::Minmax => Scaling::Minmax,
+            Scale::None => Scaling::None,
+        },
+        kernel: options.kernel.clone(),
+        landmarks: landmarks_name(options.landmarks).to_string(),
+        candidates: match options.candidates {
+            Candidates::All => None,
+            Candidates::Rows(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
+        },
+        rank: options.rank,
+        tolerance: options.tolerance,
+        ranks: options.ranks.clone(),
+        lambdas: options.lambdas.clone(),
+        folds: options.folds.clone(),
+        intercept: intercept(options.intercept),
+        choice: match options.select {
+            Select::Mse => Choice::Mse,
+            Select::Error => Choice::Error,
+        },
+        seed: options.seed,
+    })
+}
+
+fn landmarks_name(landmarks: Landmarks) -> &'static str {
+    match landmarks {
+        Landmarks::Rpcholesky => "rpcholesky",
+        Landmarks::Uniform => "uniform",
+    }
+}
+
+fn intercept(intercept: Intercept) -> ksolve::Intercept {
+    match intercept {
+        Intercept::Free => ksolve::Intercept::Free,
+        Intercept::Penalised => ksolve::Intercept::Penalised,
+        Intercept::None => ksolve::Intercept::None,
+    }
+}
+
+/// Names of the targets, or of the class column.
+fn target_names(selected: &Selected) -> Vec<String> {
+    match selected.class_name() {
+        Some(name) => vec![name.to_string()],
+        None => selected.target_names(),
+    }
+}
+
+fn model<T: Real>(options: &FitOptions, selected: &Selected, trained: &Trained<T>) -> Model<T> {
+    Model {
+        card: Card {
+            task: if trained.classes.is_some() { "classification" } else { "regression" }.to_string(),
+            solver: "ridge".to_string(),
+            kernel: trained.kernel.to_string(),
+            precision: <T as kstore::Real>::NAME.to_string(),
+            rank: trained.rank,
+            lambda: trained.lambda,
+            intercept: intercept(options.intercept),
+            features: selected.feature_names(),
+            targets: target_names(selected),
+            classes: trained.classes.as_ref().map_or(Vec::new(), |classes| classes.labels().to_vec()),
+            certificate: trained.certificate,
+            rows: trained.rows,
+            seed: options.seed,
+            landmarks: landmarks_name(options.landmarks).to_string(),
+            options: options.canonical(),
+        },
+        landmarks: trained.landmarks.points.clone(),
+        landmark_rows: trained.landmarks.rows.clone(),
+        coefficients: trained.coefficients.clone(),
+        intercept: trained.intercept.clone(),
+        centre: trained.scaler.centre.clone(),
+        scale: trained.scaler.scale.clone(),
+    }
+}
+
+fn report<T: Real>(
+    options: &FitOptions,
+    run: &Run,
+    selected: &Selected,
+    trained: &Trained<T>,
+    output: &Path,
+) -> FitReport {
+    let names = target_names(selected);
+    let certificate =
+        |c: ksolve::Certificate| Certificate { trace_error: c.trace_error, overshoot: c.overshoot, floor: c.floor };
+    let cell = |cell: &ksolve::Cell| Cell {
+        rank: cell.rank,
+        lambda: cell.lambda,
+        cv_mse: cell.cv_mse,
+        cv_error: cell.cv_error,
+    };
+    FitReport {
+        solver: "ridge",
+        rows: trained.rows,
+        features: selected.shape().features,
+        targets: names.len(),
+        target_names: names,
+        classes: trained.classes.as_ref().map(|classes| classes.labels().to_vec()),
+        map: "nystrom".to_string(),
+        landmarks: Some(LandmarkReport {
+            scheme: landmarks_name(options.landmarks).to_string(),
+            count: trained.largest_rank,
+            candidates: trained.candidates,
+        }),
+        kernel: trained.kernel.to_string(),
+        rank: trained.rank,
+        lambda: trained.lambda,
+        lambda_convention: LAMBDA,
+        folds: options.folds.to_string(),
+        certificate: trained.certificate.map(certificate),
+        surface: trained.surface.cells.iter().map(cell).collect(),
+        train: Train { mse: trained.train.0, rmse: trained.train.0.max(0.0).sqrt(), r2: trained.train.1 },
+        seconds: run.progress.seconds(),
+        passes: trained.passes,
+        bytes_read: selected.table().bytes_read(),
+        peak_rss_bytes: kstore::budget::peak_rss(),
+        memory_budget_bytes: run.memory,
+        planned_bytes: trained.planned_bytes,
+        threads: run.threads,
+        instruction_set: instruction_set(),
+        precision: <T as kstore::Real>::NAME,
+        warnings: run.progress.warnings(),
+        model: output.to_path_buf(),
+        model_bytes: std::fs::metadata(output).map_or(0, |metadata| metadata.len()),
+    }
+}
+
+/// What the kernels and products dispatch to on this machine: the same bits are promised within one.
+fn instruction_set() -> String {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let level = if std::arch::is_x86_feature_detected!("avx512f") {
+            "AVX-512"
+        } else if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+            "AVX2"
+        } else {
+            "SSE2"
+        };
+        format!("x86-64 {level}")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        std::env::consts::ARCH.to_string()
+    }
 }

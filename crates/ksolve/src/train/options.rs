@@ -3,8 +3,8 @@
 use crate::folds::FoldSpec;
 use crate::ridge::Intercept;
 use kapprox::kernel::Spec;
-use kstore::pass::Observer;
 use kstore::Workers;
+use kstore::pass::Observer;
 
 /// What the target is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

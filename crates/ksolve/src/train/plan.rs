@@ -75,7 +75,7 @@ pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
 
 /// The cut that fits the budget with the most lanes, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
-pub fn cut<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> (Cut, Vec<Plan>) {
+pub(super) fn cut<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> (Cut, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.m, shape.element);
     let segment = (tile * TILES_PER_SEGMENT) as u64;
     let gram_lanes = if shape.m <= LANE_FEATURES { shape.threads } else { 1 };

@@ -2,7 +2,7 @@
 
 use super::options::{Resources, Scaling, Stages, Task, TrainOptions};
 use super::plan::Cut;
-use crate::{Classes, Error, Result};
+use crate::{Classes, Error, Result, Targets};
 use kstore::{Label, Pass, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ impl Survey {
         self.classes.as_ref().map_or(self.statistics.targets.len(), Classes::targets)
     }
 
-    /// What is taken off each target while sums are formed: its mean. Codes of classes stay as they are.
-    pub(super) fn target_centre(&self) -> Vec<f64> {
+    /// What is learned: numeric targets less their means, which keeps the sums of squares accurate, or class codes.
+    pub(super) fn targets_of_regression(&self) -> Targets {
         match &self.classes {
-            Some(classes) => vec![0.0; classes.targets()],
-            None => self.statistics.targets.iter().map(|target| target.mean).collect(),
+            Some(classes) => Targets::Classes(classes.clone()),
+            None => Targets::Numeric { centre: self.statistics.targets.iter().map(|target| target.mean).collect() },
         }
     }
 
@@ -81,23 +81,23 @@ pub(super) fn survey(
 
 /// Refuses what nothing can be learned from, and warns of what will not help.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
-    statistics.check(selected.target_names().first().map_or("", String::as_str), "the fold column")?;
+    statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.rows {
         0 => {
             let why = "no row is left to learn from; check --rows, --where and --missing".to_string();
             return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
         }
-        1 => return Err(Error::OneRow),
+        1 => return Err(Error::TooFewRows { rows: 1 }),
         _ => {}
     }
-    let constant = |moments: &kstore::Moments| moments.is_constant();
-    let names = selected.feature_names().iter().zip(&statistics.features);
-    let dull: Vec<&str> = names.filter(|(_, f)| constant(f)).map(|(name, _)| name.as_str()).collect();
-    match dull[..] {
+    let constant = |moments: &kstore::statistics::Moments| moments.is_constant();
+    let names = selected.feature_names().into_iter().zip(&statistics.features);
+    let dull: Vec<String> = names.filter(|(_, f)| constant(f)).map(|(name, _)| name).collect();
+    match &dull[..] {
         [] => {}
         [one] => stages.warn(format!("feature {one} is constant over the training rows and has no effect")),
         _ => {
-            let shown = dull.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+            let shown = dull[..dull.len().min(8)].join(", ");
             let more = if dull.len() > 8 { ", …" } else { "" };
             stages.warn(format!("{} features are constant and have no effect: {shown}{more}", dull.len()));
         }

@@ -202,6 +202,12 @@ impl<'a, T: Real> CvErrorFold<'a, T> {
         Self { map, folds, targets, coefficients, bin: BIN }
     }
 
+    /// The same with bins of `rows` rows.
+    #[must_use]
+    pub fn with_bin(self, rows: usize) -> Self {
+        Self { bin: rows.max(1), ..self }
+    }
+
     /// Bytes of a lane's buffers: bins, features in `T`, and features and scores in f64.
     pub fn scratch_bytes(&self) -> usize {
         let (dims, t) = (self.map.dims(), self.targets.count());

@@ -1,0 +1,18 @@
+//! Training: from selected rows to a model, in few passes and a stated amount of memory.
+//!
+//! | pass | what it finds |
+//! |---|---|
+//! | 1 | scaling statistics, labels, the number of rows |
+//! | 2 | a uniform sample of candidate rows (each round of a scheme that selects among all rows is one pass more) |
+//! | 3 | Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface |
+//! | 4 | classification with folds only: the error of the held-out rows for the best cell of each rank |
+
+mod landmarks;
+mod options;
+mod plan;
+mod run;
+mod survey;
+
+pub use options::{Choice, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
+pub use plan::{Cut, Shape, tile_rows};
+pub use run::{Trained, plan, train};

@@ -1,0 +1,320 @@
+//! The training run.
+
+use super::landmarks::{self, Selection};
+use super::options::{Choice, Resources, Task, TrainOptions};
+use super::plan::{Cut, Shape, cut};
+use super::survey::{Survey, survey};
+use crate::certificate::CertificateState;
+use crate::surface::{FoldCoefficients, Surface};
+use crate::{
+    Certificate, Classes, CvErrorFold, Error, FoldSpec, Folds, GramState, Head, Result, RidgeFold, RidgeOptions,
+    RidgeState, Targets, ridge, strips,
+};
+use faer::Mat;
+use kapprox::kernel::Spec;
+use kapprox::landmark::{LandmarkSet, Precision};
+use kapprox::{FeatureMap, Nystrom, Real};
+use kstore::{Pass, Plan, Reading, RowSource, Scaler, Selected, TableRows};
+use std::sync::Arc;
+
+/// Targets assumed before the classes are known, for the plan.
+const CLASSES_ASSUMED: usize = 10;
+
+/// What training found.
+#[derive(Debug)]
+pub struct Trained<T: Real> {
+    /// Rows learned from.
+    pub rows: u64,
+    /// How features are scaled.
+    pub scaler: Arc<Scaler>,
+    /// The classes; `None` for regression.
+    pub classes: Option<Classes>,
+    /// The kernel, every parameter a number.
+    pub kernel: Spec,
+    /// The landmarks of the chosen rank.
+    pub landmarks: LandmarkSet<T>,
+    /// Coefficients on k_S(x), rank x t, in f64: f(x) = k_S(x)·coefficients + intercept.
+    pub coefficients: Mat<f64>,
+    /// The constant of each target.
+    pub intercept: Vec<f64>,
+    /// The chosen rank.
+    pub rank: usize,
+    /// The chosen lambda.
+    pub lambda: f64,
+    /// The certificate at the chosen rank; `None` for maps that are no projection.
+    pub certificate: Option<Certificate>,
+    /// Certificates of the ranks of the surface.
+    pub certificates: Vec<(usize, Certificate)>,
+    /// Cross-validated errors.
+    pub surface: Surface,
+    /// Training mean squared error and r2 over all targets; r2 is `None` where the targets are constant.
+    pub train: (f64, Option<f64>),
+    /// Landmarks kept at the largest rank.
+    pub largest_rank: usize,
+    /// Rows the landmarks were chosen among.
+    pub candidates: u64,
+    /// Passes over the table.
+    pub passes: u64,
+    /// Largest sum of the plan.
+    pub planned_bytes: usize,
+}
+
+/// What a run over these rows would hold, stage by stage, and how its passes would be cut. Reads nothing.
+///
+/// # Errors
+/// Those of opening the rows. A plan over the budget is no error here.
+pub fn plan<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+) -> Result<(Cut, Vec<Plan>)> {
+    let t = match options.task {
+        Task::Regression => selected.shape().targets,
+        Task::Classification => CLASSES_ASSUMED,
+    };
+    let folds = match &options.folds {
+        FoldSpec::None => 1,
+        FoldSpec::Hash(k) | FoldSpec::Blocks(k) => *k,
+        FoldSpec::Column(_) => 2,
+    };
+    plan_for::<T>(selected, options, resources, t, folds)
+}
+
+fn plan_for<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+    t: usize,
+    folds: usize,
+) -> Result<(Cut, Vec<Plan>)> {
+    let source = selected.rows::<T>(Reading::default())?;
+    let range = selected.range();
+    let n = range.end - range.start;
+    let shape = Shape {
+        n,
+        d: selected.shape().features,
+        t,
+        m: options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)),
+        folds,
+        element: size_of::<T>(),
+        candidates: options.candidates,
+        cursor: source.footprint(),
+        threads: resources.workers.threads(),
+    };
+    let ridge = ridge_options(options, options.ranks.clone(), vec![0.0; t]);
+    Ok(cut::<T>(&shape, &ridge, resources.memory))
+}
+
+fn ridge_options(options: &TrainOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeOptions {
+    RidgeOptions { ranks, lambdas: options.lambdas.clone(), intercept: options.intercept, target_centre }
+}
+
+/// Refuses a plan that does not fit; gives its largest sum.
+fn check(plans: Vec<Plan>) -> Result<usize> {
+    let mut largest = 0;
+    // the stage that needs most tells best what to lower
+    let mut plans = plans;
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
+    for plan in plans {
+        largest = largest.max(plan.check()?.bytes());
+    }
+    Ok(largest)
+}
+
+/// Learns ridge regression on a certified Nyström map.
+///
+/// Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖² at the rank and lambda with the smallest cross-validated error.
+///
+/// *Passes*: statistics, candidates, Gram matrices; one more for the error of classes; one more per round of a scheme
+/// that selects among all rows. *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: [`plan`].
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; fewer than two
+/// rows or classes; a kernel that is zero or not finite; a system that rounding made indefinite.
+pub fn train<T: Real + Precision>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+) -> Result<Trained<T>> {
+    let (cut, plans) = plan::<T>(selected, options, resources)?;
+    check(plans)?;
+    let survey = survey(selected, options, cut, resources)?;
+    let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
+    let (cut, plans) = plan_for::<T>(selected, options, resources, survey.targets(), folds.count())?;
+    let planned_bytes = check(plans)?;
+    let source: TableRows<T> = selected.rows(survey.reading())?;
+    let selection = landmarks::select(&source, survey.rows(), options, cut, resources)?;
+    warn_of_rank(&selection, &survey, options, resources);
+    let targets = survey.targets_of_regression();
+    let run = Run { source: &source, targets: &targets, folds: &folds, map: &selection.map, options, cut, resources };
+    let sums = run.gram()?;
+    let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
+    let ridge = ridge_options(options, ranks, targets.centre());
+    let (surface, passes) = run.surface(&sums.gram, &ridge)?;
+    let (rank, lambda) = run.choose(&surface, &ridge, &sums.gram)?;
+    let fit = {
+        let _stage = resources.stages.stage("solve", None);
+        ridge::fit(&sums.gram, rank, lambda, &ridge, resources.workers)?
+    };
+    surface.warnings.iter().for_each(|warning| resources.stages.warn(warning.clone()));
+    if !tolerated {
+        let certificate = sums.certificate.as_ref().map_or(f64::NAN, |c| c.certificate(rank).trace_error);
+        resources.stages.warn(format!(
+            "the tolerance was not reached: the relative trace error at rank {rank} is {certificate:.3e}; raise --rank"
+        ));
+    }
+    let certificate = |rank: usize| sums.certificate.as_ref().map(|state| state.certificate(rank));
+    let certificates = ridge.ranks.iter().filter_map(|rank| certificate(*rank).map(|c| (*rank, c))).collect();
+    let train = train_score(&sums.gram, &fit.train_mse);
+    let Head { weights, intercept } = fit.head;
+    let largest_rank = selection.map.rank();
+    let passes = 2 + selection.passes + passes;
+    let certificate = certificate(rank);
+    let workers = resources.workers;
+    let coefficients = workers.install(|| selection.map.dual(weights.as_ref(), strips::par(workers)));
+    let kept: Vec<usize> = (0..rank).collect();
+    Ok(Trained {
+        rows: survey.rows(),
+        kernel: selection.kernel,
+        landmarks: selection.map.landmarks().keep(&kept),
+        coefficients,
+        intercept,
+        rank,
+        lambda,
+        certificate,
+        certificates,
+        surface,
+        train,
+        largest_rank,
+        candidates: selection.candidates,
+        passes,
+        planned_bytes,
+        scaler: survey.scaler,
+        classes: survey.classes,
+    })
+}
+
+fn warn_of_rank<T: Real>(selection: &Selection<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
+    let (asked, got) = (options.rank, selection.map.rank());
+    if got == asked || options.tolerance.is_some() {
+        return;
+    }
+    let precision = <T as kstore::Real>::NAME;
+    let why = if (asked as u64) > survey.rows() && got as u64 == survey.rows() {
+        format!("there are only {} rows", survey.rows())
+    } else if (asked as u64) > selection.candidates && got as u64 == selection.candidates {
+        format!("there are only {} candidates", selection.candidates)
+    } else {
+        format!("the kernel matrix has no more independent rows in {precision}")
+    };
+    resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
+}
+
+/// Mean squared error over targets, and the share of their variance that is explained.
+fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
+    let n = gram.rows() as f64;
+    let variance: f64 = (0..mse.len())
+        .map(|j| {
+            let (sum, squares) = gram.folds().iter().fold((0.0, 0.0), |(s, q), fold| (s + fold.sy[j], q + fold.yy[j]));
+            (squares / n - (sum / n) * (sum / n)).max(0.0)
+        })
+        .sum();
+    let total: f64 = mse.iter().sum();
+    (total / mse.len().max(1) as f64, (variance > 0.0).then(|| 1.0 - total / variance))
+}
+
+/// What the passes of a run share.
+struct Run<'a, T: Real> {
+    source: &'a TableRows<T>,
+    targets: &'a Targets,
+    folds: &'a Folds,
+    map: &'a Nystrom<T>,
+    options: &'a TrainOptions,
+    cut: Cut,
+    resources: &'a Resources<'a>,
+}
+
+impl<T: Real> Run<'_, T> {
+    fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
+        Pass {
+            tile: self.cut.tile,
+            segment: self.cut.segment,
+            lanes: self.cut.gram_lanes,
+            prefetch: self.cut.prefetch,
+            workers: self.resources.workers,
+            observer,
+        }
+    }
+
+    fn stored(&self) -> Option<u64> {
+        let range = self.source.range();
+        Some(range.end - range.start)
+    }
+
+    /// The pass that fills the Gram matrices.
+    fn gram(&self) -> Result<RidgeState> {
+        let fold = RidgeFold::new(self.map, self.folds, self.targets).with_bin(self.cut.tile);
+        let observer = self.resources.stages.stage("Gram matrix", self.stored());
+        Ok(self.pass(&*observer).fold(self.source, &fold)?.0)
+    }
+
+    /// The ranks of the surface that the map has; under a tolerance the one it chooses, and whether it was reached.
+    fn ranks(&self, certificate: Option<&CertificateState>) -> (Vec<usize>, bool) {
+        let largest = self.map.dims().1;
+        if let Some(tolerance) = self.options.tolerance {
+            let found = certificate.and_then(|state| state.rank_within(tolerance));
+            return (vec![found.unwrap_or(largest)], found.is_some());
+        }
+        let mut ranks: Vec<usize> = self.options.ranks.iter().map(|rank| *rank.min(&largest)).collect();
+        ranks.dedup();
+        (ranks, true)
+    }
+
+    /// Cross-validated errors, and the passes they took.
+    fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
+        let stage = self.resources.stages.stage("surface", None);
+        let mut surface = Surface::compute(gram, ridge, self.resources.workers)?;
+        if surface.folds < 2 || !matches!(self.targets, Targets::Classes(_)) {
+            return Ok((surface, 0));
+        }
+        let scored = |cell: &&crate::Cell| cell.cv_mse.is_some();
+        let cells: Vec<(usize, f64)> = match self.options.choice {
+            Choice::Mse => surface.best_per_rank().iter().map(|cell| (cell.rank, cell.lambda)).collect(),
+            Choice::Error => surface.cells.iter().filter(scored).map(|cell| (cell.rank, cell.lambda)).collect(),
+        };
+        if cells.is_empty() {
+            return Ok((surface, 0));
+        }
+        let coefficients = FoldCoefficients::compute(gram, &cells, ridge, self.resources.workers)?;
+        drop(stage);
+        self.score(&mut surface, &coefficients)?;
+        Ok((surface, 1))
+    }
+
+    /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
+    fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
+        let fold = CvErrorFold::new(self.map, self.folds, self.targets, coefficients).with_bin(self.cut.tile);
+        let observer = self.resources.stages.stage("held-out classes", self.stored());
+        let wrong = self.pass(&*observer).fold(self.source, &fold)?.0;
+        for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
+            if let Some(error) = wrong.error(cell) {
+                surface.set_error(*rank, *lambda, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The cell to fit on all rows.
+    fn choose(&self, surface: &Surface, ridge: &RidgeOptions, gram: &GramState) -> Result<(usize, f64)> {
+        if surface.folds < 2 {
+            let rank = ridge.ranks.last().copied().unwrap_or(self.map.dims().1);
+            let lambda = ridge.lambdas.last().copied();
+            return lambda.map(|lambda| (rank, lambda)).ok_or(Error::NoCell { precision: gram.precision() });
+        }
+        let best = match self.options.choice {
+            Choice::Mse => surface.best(),
+            Choice::Error => surface.best_by_error().or_else(|| surface.best()),
+        };
+        best.map(|cell| (cell.rank, cell.lambda)).ok_or(Error::NoCell { precision: gram.precision() })
+    }
+}
