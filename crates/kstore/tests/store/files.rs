@@ -275,3 +275,17 @@ fn only_what_is_needed_is_read() {
     assert!(few > 0 && few * 15 < all, "a twentieth of the rows took {few} of {all} bytes");
     assert!(all * 2 < table.bytes(), "one column took {all} of {} bytes", table.bytes());
 }
+
+#[test]
+fn a_decoder_is_planned_by_its_pages_and_not_by_its_row_group() {
+    let folder = folder();
+    let path = folder.path().join("a.parquet");
+    let x: ArrayRef = Arc::new(Float64Array::from_iter_values((0..200_000).map(f64::from)));
+    let properties = WriterProperties::builder().set_dictionary_enabled(false);
+    let properties = properties.set_max_row_group_row_count(Some(1 << 20)).set_data_page_size_limit(1 << 14);
+    write(&path, &batch(&[("x", x)]), properties.build());
+    let rows = Table::open(&[&path]).unwrap().select(&Selection::default()).unwrap();
+    let fixed = RowSource::<f64>::footprint(&rows.rows::<f64>(Reading::default()).unwrap()).fixed;
+    // a page of 16 KiB twice and two batches of 4096, against a chunk of 1.6 MB twice
+    assert!((32 << 10..300 << 10).contains(&fixed), "{fixed}");
+}

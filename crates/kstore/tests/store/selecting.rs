@@ -3,7 +3,10 @@
 use crate::make::*;
 use arrow::array::*;
 use kstore::condition::parse_rows;
-use kstore::{Coded, Condition, Error, Label, Missing, Reading, RowBuf, RowSource, Scaler, Selection, Table};
+use kstore::{
+    Coded, Condition, Error, KeptValues, Label, Missing, OutputColumn, OutputKind, Reading, RowBuf, RowSource, Scaler,
+    Selection, Table,
+};
 use parquet::file::properties::WriterProperties;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -162,4 +165,22 @@ fn prediction_takes_features_by_name_in_its_own_order() {
     let whole = read_all(&paths, &selection).unwrap();
     assert_eq!(whole.x[..2], [row(0).1, f64::from(row(0).0)]);
     assert!(whole.y.is_empty());
+}
+
+#[test]
+fn kept_columns_are_copied_for_the_rows_asked_for() {
+    let folder = folder();
+    let table = Table::open(&split(folder.path(), 10_000, &[3000], 2500)).unwrap();
+    let kept = table.keep(&names(&["city", "fold", "a", "y"])).unwrap();
+    assert_eq!(kept.columns()[1], OutputColumn::new("fold", OutputKind::I64));
+    let mut cursor = kept.open(10..9000);
+    for rows in [vec![11, 12, 2999], vec![], vec![3000, 3001, 8999]] {
+        let values = cursor.take(&rows).unwrap();
+        let expect = |i: &u64| row(*i);
+        assert_eq!(values[0], KeptValues::Text(rows.iter().map(|i| expect(i).4.into()).collect()));
+        assert_eq!(values[1], KeptValues::I64(rows.iter().map(|i| expect(i).3.into()).collect()));
+        assert_eq!(values[2], KeptValues::F32(rows.iter().map(|i| expect(i).0).collect()));
+        assert_eq!(values[3], KeptValues::F64(rows.iter().map(|i| expect(i).2).collect()));
+    }
+    assert!(cursor.take(&[5]).is_err() && cursor.take(&[9000]).is_err());
 }
