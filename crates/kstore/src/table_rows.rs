@@ -151,6 +151,8 @@ impl<T: Real> TableCursor<'_, T> {
     fn chunk_rows(&self) -> usize {
         match (&self.open, &self.picked) {
             (None, _) => 0,
+            // just opened: what was picked belongs to the file before
+            (Some(open), _) if open.rows == 0 => 0,
             (Some(_), Some(picked)) => picked.len(),
             (Some(open), None) => open.rows,
         }

@@ -7,6 +7,7 @@
 mod joined;
 pub mod memory;
 pub mod npy;
+mod pages;
 pub mod parquet;
 mod positioned;
 mod view;

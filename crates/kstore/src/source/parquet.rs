@@ -20,11 +20,12 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
+use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most rows decoded at once: long enough to amortise the per-batch work of the decoder, short enough that a batch of
 /// 32 columns stays in the second-level cache.
@@ -87,6 +88,8 @@ pub struct ParquetFile {
     metadata: ArrowReaderMetadata,
     schema: Schema,
     rows: u64,
+    /// Decoder footprints that were asked for, by leaf column.
+    footprints: Mutex<HashMap<usize, usize>>,
 }
 
 impl ParquetFile {
@@ -102,7 +105,8 @@ impl ParquetFile {
         }
         let columns = metadata.schema().fields().iter();
         let columns = columns.map(|field| Column { name: field.name().clone(), kind: kind(field.data_type()) });
-        Ok(Self { path: path.to_path_buf(), schema: Schema { columns: columns.collect() }, file, metadata, rows })
+        let schema = Schema { columns: columns.collect() };
+        Ok(Self { path: path.to_path_buf(), schema, file, metadata, rows, footprints: Mutex::default() })
     }
 
     /// Columns as the projection wants them: places of the leaves below the top-level columns.
@@ -110,15 +114,15 @@ impl ParquetFile {
         ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied())
     }
 
-    /// Bytes that the chosen columns of a row group need while it is read, see [`TableFile::footprint`].
-    fn group_footprint(&self, group: &RowGroupMetaData, mask: &ProjectionMask) -> usize {
-        let columns = (0..group.num_columns()).filter(|leaf| mask.leaf_included(*leaf));
-        columns
-            .map(|leaf| {
-                let column = group.column(leaf);
-                column.compressed_size().max(0) as usize + column.uncompressed_size().max(0) as usize
-            })
-            .fold(0, usize::saturating_add)
+    /// Bytes the decoder of a leaf column holds in the row group where its chunk is largest. Row groups of a file come
+    /// from one writer, which cuts pages alike.
+    fn leaf_footprint(&self, leaf: usize) -> usize {
+        let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(leaf).or_insert_with(|| {
+            let groups = self.metadata.metadata().row_groups().iter();
+            let largest = groups.max_by_key(|group| group.column(leaf).uncompressed_size());
+            largest.map_or(0, |group| super::pages::footprint(&self.file, group, leaf))
+        })
     }
 }
 
@@ -139,13 +143,14 @@ impl TableFile for ParquetFile {
         self.file.length()
     }
 
-    /// The decoder holds, for each column, one page as stored and one decompressed, the dictionary, and the batch.
-    /// Pages and dictionary are parts of the column's chunk, so the chunk, stored and decompressed, bounds them.
+    /// The decoder holds, for each column, a page, the dictionary, and the batch (with its successor while one is
+    /// replaced by the next); all columns are open at the same time.
     fn footprint(&self, columns: &[usize]) -> usize {
         let mask = self.mask(columns);
-        let groups = self.metadata.metadata().row_groups().iter();
-        let pages = groups.map(|group| self.group_footprint(group, &mask)).max().unwrap_or(0);
-        pages.saturating_add(2 * batch_rows(columns.len()) * columns.len() * 8)
+        let leaves = 0..self.metadata.parquet_schema().num_columns();
+        let pages = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_footprint(leaf));
+        let batch = batch_rows(columns.len()) * columns.len() * 8;
+        pages.fold(2 * batch, usize::saturating_add)
     }
 
     fn open<'a>(
