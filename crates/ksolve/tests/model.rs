@@ -5,7 +5,7 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use ksolve::model::{AnyModel, Card, Model};
 use ksolve::{Certificate, Error, Intercept};
-use kstore::{Label, Workers};
+use kstore::Workers;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
@@ -119,8 +119,8 @@ fn every_broken_file_has_its_own_error() {
         (r#""shape":[5,3]"#, r#""shape":[3,5]"#),
         (r#""intercept""#, r#""intersept""#),
         (r#"\"rank\":5"#, r#"\"rank\":6"#),
-        (r#"\"y0\",\"y1\""#, r#"\"y0 ,  y1\""#),
-        (r#"\"x0\",\"x1\""#, r#"\"x0 ,  x1\""#),
+        (r#"\"y0\",\"y1\""#, r#"\"y0  ,  y1\""#),
+        (r#"\"x0\",\"x1\""#, r#"\"x0  ,  x1\""#),
         (r#"\"f32\""#, r#"\"f64\""#),
         (r#"\"f32\""#, r#"\"f16\""#),
         (r#"\"seed\""#, r#"\"sead\""#),
