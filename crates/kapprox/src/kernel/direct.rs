@@ -5,6 +5,7 @@
 use super::points::{Frame, TILE_COLUMNS, TILE_ROWS, fill_column};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
+use crate::real::vectorised;
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
@@ -94,7 +95,7 @@ pub(crate) fn block<T: Real, D: Distance>(
 /// The kernel between the points of a tile, packed feature by feature, and one other.
 fn sweep<T: Real, D: Distance>(column: &mut [T], x: &[T], z: &[T], profile: impl Fn(T) -> T + Copy) {
     let rows = column.len();
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             column.fill(T::ZERO);

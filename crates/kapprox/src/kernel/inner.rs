@@ -3,6 +3,7 @@
 use super::points::{Frame, TILE_COLUMNS, TILE_ROWS, fill_column, row, squared_norm};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
+use crate::real::vectorised;
 use faer::linalg::matmul::matmul;
 use faer::prelude::*;
 use faer::{Accum, MatMut, MatRef, Par};
@@ -63,7 +64,7 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
         let mut spare = Vec::new();
         for (i, out) in out.iter_mut().enumerate() {
             let x = row(x, i, &mut spare);
-            *out = pulp::Arch::new().dispatch(
+            *out = vectorised(
                 #[inline(always)]
                 || profile(squared_norm(x)).saturate(),
             );
@@ -74,7 +75,7 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
 /// From x·z to `profile(x·z)`, kept finite, in place; NaN where the product overflowed. Returns whether any did.
 fn finish<T: Real>(column: &mut [T], profile: impl Fn(T) -> T + Copy) -> bool {
     let mark = T::from_f64(f64::NAN);
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             let mut any = false;

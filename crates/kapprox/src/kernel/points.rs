@@ -1,6 +1,7 @@
 //! Tiles of points, copied into the layout the inner loops want: centred, scaled, and with their squared norms.
 
 use crate::Real;
+use crate::real::vectorised;
 use faer::prelude::*;
 use faer::{ColMut, MatRef};
 
@@ -65,7 +66,7 @@ impl<T: Real> Frame<T> {
         let d = points.ncols();
         out.resize(points.nrows() * d, T::ZERO);
         let mut spare = Vec::new();
-        pulp::Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 for (j, copy) in out.chunks_exact_mut(d.max(1)).enumerate() {
@@ -83,7 +84,7 @@ pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) 
     norms.clear();
     norms.resize(rows, T::ZERO);
     let d = packed.len() / rows.max(1);
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             for (norm, row) in norms.iter_mut().zip(packed.chunks_exact(d.max(1))) {
@@ -96,7 +97,7 @@ pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) 
 /// Squared norms of the rows that [`Frame::pack_columns`] made: summed in `f64`, rounded once.
 pub(crate) fn column_norms<T: Real>(packed: &[T], stride: usize, norms: &mut Vec<T>) {
     let mut sums = vec![0.0; stride];
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             for column in packed.chunks_exact(stride) {
