@@ -181,7 +181,8 @@ mod tests {
         };
         let x: Vec<T> = (0..b * d).map(|_| next()).collect();
         // half of the rows are nearly those of x: there the products are largest
-        let z: Vec<T> = x.iter().enumerate().map(|(i, &x)| if i / d % 2 == 0 { next() } else { x }).collect();
+        let z: Vec<T> =
+            x.iter().enumerate().map(|(i, &x)| if (i / d).is_multiple_of(2) { next() } else { x }).collect();
         let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
         let frame = Frame::new(z, 1.0);
         // never near: the profile sees what the product gives
