@@ -1,13 +1,12 @@
 //! From the options of a fit to the library's training run, and from what it found to the model file and the report.
 
-use crate::args::data::Missing;
-use crate::args::learn::{Intercept, Landmarks, Precision, Scale, Select, Task};
+use crate::args::learn::{Precision, Scale, Select, Task};
 use crate::args::parse::Candidates;
 use crate::args::run::Run;
 use crate::fit::FitOptions;
 use crate::progress::Progress;
 use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, PlanReport, Train};
-use crate::{Error, Result};
+use crate::{Error, Result, convert};
 use kapprox::Real;
 use ksolve::train::{self, Choice, Resources, Scaling, Stages, TrainOptions, Trained};
 use ksolve::{Card, FoldSpec, Model};
@@ -66,16 +65,7 @@ fn fit_in<T: Real + kapprox::landmark::Precision>(options: &FitOptions, run: &Ru
 
 /// The rows and columns of the fit.
 fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
-    let mut table = Table::open(&options.paths)?;
-    let mut targets = options.target.clone();
-    // a file after --target brings the column y
-    if let [file] = &targets[..]
-        && table.schema().position(file).is_none()
-        && Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
-    {
-        table = table.with_target_file(Path::new(file))?;
-        targets = vec!["y".to_string()];
-    }
+    let (table, targets) = convert::open(&options.paths, &options.target)?;
     let classes = options.task == Task::Classification;
     if classes && targets.len() > 1 {
         let why = "a classification has one column of labels";
@@ -92,11 +82,7 @@ fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
         group: group.clone(),
         rows: Some(options.rows.clone()),
         filter: options.condition.clone(),
-        missing: match options.missing {
-            Missing::Error => kstore::Missing::Error,
-            Missing::Drop => kstore::Missing::Drop,
-            Missing::Mean => kstore::Missing::Mean,
-        },
+        missing: options.missing.into(),
         ..Selection::default()
     })?;
     tell_left_out(options, &table, &selected, group.as_deref(), progress);
@@ -132,7 +118,7 @@ fn training(options: &FitOptions) -> Result<TrainOptions> {
             Scale::None => Scaling::None,
         },
         kernel: options.kernel.clone(),
-        landmarks: landmarks_name(options.landmarks).to_string(),
+        landmarks: options.landmarks.clone(),
         candidates: match options.candidates {
             Candidates::All => None,
             Candidates::Rows(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
@@ -142,28 +128,13 @@ fn training(options: &FitOptions) -> Result<TrainOptions> {
         ranks: options.ranks.clone(),
         lambdas: options.lambdas.clone(),
         folds: options.folds.clone(),
-        intercept: intercept(options.intercept),
+        intercept: options.intercept.into(),
         choice: match options.select {
             Select::Mse => Choice::Mse,
             Select::Error => Choice::Error,
         },
         seed: options.seed,
     })
-}
-
-fn landmarks_name(landmarks: Landmarks) -> &'static str {
-    match landmarks {
-        Landmarks::Rpcholesky => "rpcholesky",
-        Landmarks::Uniform => "uniform",
-    }
-}
-
-fn intercept(intercept: Intercept) -> ksolve::Intercept {
-    match intercept {
-        Intercept::Free => ksolve::Intercept::Free,
-        Intercept::Penalised => ksolve::Intercept::Penalised,
-        Intercept::None => ksolve::Intercept::None,
-    }
 }
 
 /// Names of the targets, or of the class column.
@@ -183,14 +154,14 @@ fn model<T: Real>(options: &FitOptions, selected: &Selected, trained: &Trained<T
             precision: <T as kstore::Real>::NAME.to_string(),
             rank: trained.rank,
             lambda: trained.lambda,
-            intercept: intercept(options.intercept),
+            intercept: options.intercept.into(),
             features: selected.feature_names(),
             targets: target_names(selected),
             classes: trained.classes.as_ref().map_or(Vec::new(), |classes| classes.labels().to_vec()),
             certificate: trained.certificate,
             rows: trained.rows,
             seed: options.seed,
-            landmarks: landmarks_name(options.landmarks).to_string(),
+            landmarks: options.landmarks.clone(),
             options: options.canonical(),
         },
         landmarks: trained.landmarks.points.clone(),
@@ -227,7 +198,7 @@ fn report<T: Real>(
         classes: trained.classes.as_ref().map(|classes| classes.labels().to_vec()),
         map: "nystrom".to_string(),
         landmarks: Some(LandmarkReport {
-            scheme: landmarks_name(options.landmarks).to_string(),
+            scheme: options.landmarks.clone(),
             count: trained.largest_rank,
             candidates: trained.candidates,
         }),
