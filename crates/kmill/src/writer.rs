@@ -90,7 +90,8 @@ impl TableWriter {
         let t = self.integers.len();
         for (j, integer) in self.integers.iter().enumerate() {
             let values = targets.iter().skip(j).step_by(t);
-            (self.whole[j].clear(), self.real[j].clear());
+            self.whole[j].clear();
+            self.real[j].clear();
             match integer {
                 true => self.whole[j].extend(values.map(|value| *value as i64)),
                 false => self.real[j].extend(values),
