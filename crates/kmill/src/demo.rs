@@ -51,14 +51,16 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     ))?;
     let (train, test) =
         (table(folder, "train.parquet", rows, 0, run)?, table(folder, "test.parquet", test_rows, 1, run)?);
-    say(format!("{}\n", inspect::table(std::slice::from_ref(&train), true, run)?))?;
+    say(format!("{}\n", contents(&train, run)?))?;
 
     let model = folder.join("model.safetensors");
     say(format!(
         "2. Fit: landmarks, one pass for every rank, lambda and fold, and the certificate of the approximation.\n\n  \
          $ kmill fit ridge train.parquet {LEARN} -o model.safetensors\n\n"
     ))?;
-    let fitted = fit(&train, &model, args, run)?;
+    // a run of its own, so that the report has the times of the fit alone
+    let mut fitted = fit(&train, &model, args, &args.run.resolve())?;
+    fitted.model = "model.safetensors".into();
     say(format!("{fitted}\n"))?;
 
     say(format!(
@@ -72,12 +74,19 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     say("4. Predict.\n\n  $ kmill predict model.safetensors test.parquet -o predictions.parquet\n\n".to_string())?;
     let predictions = folder.join("predictions.parquet");
     predict(&model, &test, &predictions, args, run)?;
-    say(format!("{}\n", inspect::table(&[predictions], true, run)?))?;
+    say(format!("{}\n", contents(&predictions, run)?))?;
     match &args.keep {
         Some(folder) => say(format!("The files are in {}.\n", folder.display()))?,
         None => say("The files were temporary; kmill demo --keep DIR keeps them.\n".to_string())?,
     }
     if run.json { output::json(&DemoReport { fit: fitted, evaluate: evaluated }) } else { Ok(()) }
+}
+
+/// What a file holds, under its name in the commands shown.
+fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
+    let mut report = inspect::table(&[path], true, run)?;
+    report.files = path.file_name().into_iter().map(PathBuf::from).collect();
+    Ok(report)
 }
 
 /// A generated table.

@@ -135,7 +135,7 @@ fn follows(name: &str, next: &str) -> bool {
 ///
 /// # Errors
 /// Files that cannot be read, or a budget that does not hold one tile.
-pub fn table(paths: &[PathBuf], stats: bool, run: &Run) -> Result<TableReport> {
+pub fn table<P: AsRef<Path>>(paths: &[P], stats: bool, run: &Run) -> Result<TableReport> {
     let table = Table::open(paths)?;
     let columns = &table.schema().columns;
     let numeric = columns.iter().filter(|column| column.kind.is_numeric()).count() as u64;

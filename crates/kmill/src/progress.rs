@@ -132,8 +132,8 @@ impl Stage<'_> {
         }
         let rows = self.rows.load(Ordering::Relaxed);
         self.progress.note(&match (self.progress.voice, rows) {
-            (Voice::Bars, 0) => format!("{:<14} {:>27} {:>9}", self.name, "", duration(elapsed)),
-            (Voice::Bars, _) => format!("{:<14} {:>22} rows {:>9}", self.name, count(rows), duration(elapsed)),
+            (Voice::Bars, 0) => format!("{:<24} {:>17} {:>9}", self.name, "", duration(elapsed)),
+            (Voice::Bars, _) => format!("{:<24} {:>12} rows {:>9}", self.name, count(rows), duration(elapsed)),
             (_, 0) => format!("{}: done in {}", self.name, duration(elapsed)),
             (_, _) => format!("{}: {} rows in {}", self.name, count(rows), duration(elapsed)),
         });
@@ -216,14 +216,14 @@ fn plain_line(name: &str, rows: u64, expected: Option<u64>, elapsed: Duration) -
 
 fn pass_bar(name: &str, rows: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
-    bar.set_style(style("{prefix:<14} {bar:24} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left  {msg}"));
+    bar.set_style(style("{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left  {msg}"));
     bar.set_prefix(name.to_string());
     bar
 }
 
 fn spinner(name: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(style("{prefix:<14} {spinner} {elapsed}  {msg}"));
+    bar.set_style(style("{prefix:<24} {spinner} {elapsed}  {msg}"));
     bar.set_prefix(name.to_string());
     bar.enable_steady_tick(Duration::from_millis(120));
     bar

@@ -1,0 +1,108 @@
+//! `fit` and `plan` from end to end on generated tables: the contract's JSON, refusals, and the same bytes.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+use std::process::Command;
+
+/// Exit code, JSON of stdout (null if it is none), stderr.
+fn kmill(folder: &Path, line: &str) -> (i32, serde_json::Value, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(line.split_whitespace()).output().unwrap();
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code().unwrap(), json, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn ok(folder: &Path, line: &str) -> serde_json::Value {
+    let (code, json, stderr) = kmill(folder, line);
+    assert_eq!(code, 0, "{line}: {stderr}");
+    json
+}
+
+#[test]
+fn a_fit_learns_and_reports_what_the_contract_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 4000 -o train.parquet -q");
+    ok(at, "generate friedman1 --rows 1000 --seed 1 -o test.parquet -q");
+    let fit = ok(at, "fit ridge train.parquet --target y --ranks 50..200 --lambda 1e-8..1e-5 -o m --json");
+    let keys = [
+        "solver",
+        "rows",
+        "features",
+        "targets",
+        "map",
+        "kernel",
+        "rank",
+        "lambda",
+        "certificate",
+        "surface",
+        "train",
+        "seconds",
+        "passes",
+        "bytes_read",
+        "peak_rss_bytes",
+        "memory_budget_bytes",
+    ];
+    assert!(keys.iter().all(|key| fit.get(key).is_some()), "{fit}");
+    let cells = fit["surface"].as_array().unwrap();
+    assert_eq!((cells.len(), &fit["rows"], &fit["features"]), (3 * 7, &4000.into(), &10.into()));
+    let best = cells.iter().map(|cell| cell["cv_mse"].as_f64().unwrap()).fold(f64::INFINITY, f64::min);
+    let chosen = cells.iter().find(|cell| cell["rank"] == fit["rank"] && cell["lambda"] == fit["lambda"]).unwrap();
+    assert_eq!(chosen["cv_mse"].as_f64().unwrap(), best);
+    // the target's variance is about 25, that of the noise 1
+    assert!(best < 4.0, "{best}");
+    let scores = ok(at, "evaluate m test.parquet --json");
+    assert_eq!(scores["rows"], 1000);
+    assert!(scores["mse"].as_f64().unwrap() < 4.0 && scores["r2"].as_f64().unwrap() > 0.8, "{scores}");
+}
+
+#[test]
+fn threads_memory_and_file_format_do_not_change_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 3000 -o t.parquet -q");
+    ok(at, "convert t.parquet --target y -o t.npy -q");
+    let learn = "--task classification --rank 40 --lambda 1e-6,1e-4 -q -o";
+    ok(at, &format!("fit ridge t.parquet --target y {learn} a --threads 1"));
+    ok(at, &format!("fit ridge t.parquet --target y {learn} b --threads 3 --memory 256MiB"));
+    ok(at, &format!("fit ridge t.npy --target t.y.npy {learn} c --threads 2"));
+    let read = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(read("a") == read("b"), "threads and memory");
+    assert!(read("a") == read("c"), "file format");
+    let scores = ok(at, "evaluate a t.parquet --json");
+    assert!(scores["accuracy"].as_f64().unwrap() > 0.98 && scores["auc"].as_f64().unwrap() > 0.99, "{scores}");
+}
+
+#[test]
+fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 2000 -o t.parquet -q");
+    let plan = ok(at, "plan ridge t.parquet --target y --rank 500 --json");
+    assert!(plan["planned_bytes"].as_u64().unwrap() > 1 << 20 && plan["fits"] == true, "{plan}");
+    let plan = ok(at, "plan ridge t.parquet --target y --rank 500 --memory 1MiB --json");
+    assert_eq!(plan["fits"], false);
+    let (code, _, stderr) = kmill(at, "fit ridge t.parquet --target y --rank 500 --memory 1MiB -o m");
+    assert!(code == 1 && stderr.contains("--memory") && stderr.contains("raise"), "{stderr}");
+    assert!(!at.join("m").exists());
+}
+
+#[test]
+fn data_that_cannot_be_learned_from_is_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 200 -o t.parquet -q");
+    for (options, part) in [
+        ("--target z", "\"z\""),
+        ("--target y --rows 0..1", "1 training row"),
+        ("--target y --task classification --where y==0", "1 class"),
+        ("--target y --where y==9", "row"),
+        ("--target y --features y", "target"),
+    ] {
+        let (code, _, stderr) = kmill(at, &format!("fit ridge t.parquet {options} --rank 5 -o m -q"));
+        let errors = stderr.lines().filter(|line| line.starts_with("error: ")).count();
+        assert!(code == 1 && errors == 1 && stderr.contains(part), "{options}: {code} {stderr}");
+        assert!(!at.join("m").exists());
+    }
+}
