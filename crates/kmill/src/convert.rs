@@ -86,9 +86,11 @@ pub fn rewrite<T: Element>(selected: &Selected, path: &Path, run: &Run) -> Resul
     let source = selected.rows::<T>(Reading::default())?;
     let width = features.len() + targets.len();
     let tile = writer::batch_rows(width);
-    let lane = Lane { name: "writer", bytes: 2 * tile * width * size_of::<f64>(), shared: 0 };
+    let out = TableWriter::create::<T>(path, &features, &targets)?;
+    let bytes = tile * width * size_of::<f64>();
+    let lane = Lane { name: "batches of columns", bytes, what: "row group being written", shared: out.footprint() };
     passes::lanes("conversion", &source, lane, run)?;
-    let out = Mutex::new(TableWriter::create::<T>(path, &features, &targets)?);
+    let out = Mutex::new(out);
     let stage = run.progress.stage("convert", selected.known_rows());
     let workers = Workers::sequential();
     let pass = Pass { tile, segment: u64::MAX, lanes: 1, ..passes::pass(1, &workers, &stage) };

@@ -25,6 +25,8 @@ pub struct Lane {
     pub name: &'static str,
     /// Bytes of its state and scratch.
     pub bytes: usize,
+    /// Name of the bytes below in a refusal.
+    pub what: &'static str,
     /// Bytes that all lanes share, such as the model.
     pub shared: usize,
 }
@@ -41,7 +43,7 @@ pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: Lane, run: &R
             .term("decoder and tiles", lanes * tiles, "choose fewer columns with --features")
             // one more for the state that waits for its turn
             .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with --features")
-            .term("model", lane.shared, "fit a model of lower --rank")
+            .term(lane.what, lane.shared, "fit a model of lower --rank or take fewer columns")
     };
     let fits = |lanes: &usize| plan(*lanes).bytes() <= run.memory;
     match (1..=run.threads).rev().find(fits) {

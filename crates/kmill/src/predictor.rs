@@ -100,6 +100,7 @@ impl<T: Real> Predictor<T> {
         let lane = Lane {
             name: "kernel values and scores",
             bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
+            what: "model",
             shared: self.model.bytes(),
         };
         let lanes = passes::lanes("prediction", &source, lane, run)?;

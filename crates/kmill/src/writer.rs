@@ -109,6 +109,11 @@ impl TableWriter {
         Ok(self.table.write(&batch)?)
     }
 
+    /// Bytes the sinks hold between batches.
+    pub fn footprint(&self) -> usize {
+        self.table.footprint() + self.target.as_ref().map_or(0, |target| target.footprint())
+    }
+
     /// Puts the files in their place, and tells which they are.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ impl From<Missing> for kstore::Missing {
 #[command(next_help_heading = "Table")]
 pub struct SelectArgs {
     /// Files (.parquet, .npy), folders or globs, read as one table in sorted path order
-    #[arg(value_name = "DATA", required = true)]
+    #[arg(value_name = "DATA", required = true, help_heading = None::<&str>)]
     pub paths: Vec<PathBuf>,
     /// Stored rows to use, half-open: 0..463715, ..1000 or 1000..
     #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]

@@ -83,7 +83,7 @@ pub struct FitArgs {
     #[command(flatten)]
     pub learn: LearnArgs,
     /// Where the model goes (safetensors)
-    #[arg(short, long, value_name = "MODEL")]
+    #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub output: PathBuf,
     /// Memory, threads, output.
     #[command(flatten)]
@@ -122,7 +122,7 @@ pub struct PredictArgs {
     #[command(flatten)]
     pub data: data::SelectArgs,
     /// Where the predictions go: .parquet (column `prediction`) or .npy
-    #[arg(short, long, value_name = "OUT")]
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,
     /// Memory, threads, output.
     #[command(flatten)]
