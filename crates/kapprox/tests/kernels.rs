@@ -1,5 +1,7 @@
 //! Laws of kernels, over the registry and a few expressions, against formulas evaluated one pair at a time in `f64`.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 use faer::{Mat, MatMut, MatRef, Side};
 use kapprox::Real;
 use kapprox::kernel::{AnyKernel, Kernel, Metric, Spec, registry};

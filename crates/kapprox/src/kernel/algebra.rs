@@ -6,6 +6,7 @@
 use super::points::{fill_column, row};
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
+use crate::real::vectorised;
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
 use std::sync::Arc;
@@ -83,7 +84,7 @@ fn combine<T: Real>(operation: Operation, out: MatMut<'_, T>, panel: MatRef<'_, 
     for (out, panel) in out.col_iter_mut().zip(panel.col_iter()) {
         let panel = row(panel.as_mat().transpose(), 0, &mut panel_spare);
         fill_column(out, &mut spare, |out| {
-            pulp::Arch::new().dispatch(
+            vectorised(
                 #[inline(always)]
                 || {
                     for (out, &panel) in out.iter_mut().zip(panel) {
@@ -114,7 +115,7 @@ impl<T: Real> Kernel<T> for Scaled {
         let mut spare = Vec::new();
         for column in out.col_iter_mut() {
             fill_column(column, &mut spare, |column| {
-                pulp::Arch::new().dispatch(
+                vectorised(
                     #[inline(always)]
                     || {
                         for value in column {

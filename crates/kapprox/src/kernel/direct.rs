@@ -1,18 +1,14 @@
 //! Blocks of kernels of distances that have no product form: a tiled loop over differences.
 //!
-//! 32 rows of x and 4 rows of z share a sweep over the features; their 128 sums stay in registers.
+//! A column of 256 sums stays in the L1 cache while features pass over it, four at a time.
 
-use super::points::{Frame, TILE_ROWS, fill_column};
+use super::points::{Frame, TILE_COLUMNS, TILE_ROWS, fill_column};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
+use crate::real::vectorised;
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
-
-/// Rows of x that a sweep over the features serves: 2 registers of AVX-512 in `f32`, 4 in `f64`.
-const LANES: usize = 32;
-/// Rows of z that a sweep serves.
-const COLUMNS: usize = 4;
 
 /// One feature's contribution to a distance.
 pub(crate) trait Distance {
@@ -78,49 +74,49 @@ pub(crate) fn block<T: Real, D: Distance>(
     mut out: MatMut<'_, T>,
     profile: impl Fn(T) -> T + Copy,
 ) {
-    let (mut panels, mut z_packed, mut spare) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut x_packed, mut z_packed, mut spare) = (Vec::new(), Vec::new(), Vec::new());
+    let d = x.ncols();
     for i in (0..x.nrows()).step_by(TILE_ROWS) {
         let rows = TILE_ROWS.min(x.nrows() - i);
-        panels.resize_with(rows.div_ceil(LANES), Vec::new);
-        for (p, panel) in panels.iter_mut().enumerate() {
-            let first = i + p * LANES;
-            frame.pack_columns(x.subrows(first, LANES.min(i + rows - first)), LANES, panel);
-        }
-        for j in (0..z.nrows()).step_by(COLUMNS) {
-            let columns = COLUMNS.min(z.nrows() - j);
-            frame.pack_columns(z.subrows(j, columns), COLUMNS, &mut z_packed);
-            for (p, panel) in panels.iter().enumerate() {
-                let first = i + p * LANES;
-                let rows = LANES.min(i + rows - first);
-                let values = sweep::<T, D>(panel, &z_packed, profile);
-                for (c, values) in values.iter().enumerate().take(columns) {
-                    let column = out.rb_mut().subrows_mut(first, rows).col_mut(j + c);
-                    fill_column(column, &mut spare, |column| column.copy_from_slice(&values[..rows]));
-                }
+        frame.pack_columns(x.subrows(i, rows), rows, &mut x_packed);
+        for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
+            let columns = TILE_COLUMNS.min(z.nrows() - j);
+            frame.pack_rows(z.subrows(j, columns), T::ONE, &mut z_packed);
+            for c in 0..columns {
+                let column = out.rb_mut().subrows_mut(i, rows).col_mut(j + c);
+                fill_column(column, &mut spare, |column| {
+                    sweep::<T, D>(column, &x_packed, &z_packed[c * d..(c + 1) * d], profile);
+                });
             }
         }
     }
 }
 
-/// The kernel between the 32 points of a panel and 4 others, both packed feature by feature.
-fn sweep<T: Real, D: Distance>(panel: &[T], z: &[T], profile: impl Fn(T) -> T + Copy) -> [[T; LANES]; COLUMNS] {
-    pulp::Arch::new().dispatch(
+/// The kernel between the points of a tile, packed feature by feature, and one other.
+fn sweep<T: Real, D: Distance>(column: &mut [T], x: &[T], z: &[T], profile: impl Fn(T) -> T + Copy) {
+    let rows = column.len();
+    vectorised(
         #[inline(always)]
         || {
-            let mut sums = [[T::ZERO; LANES]; COLUMNS];
-            for (x, z) in panel.as_chunks::<LANES>().0.iter().zip(z.as_chunks::<COLUMNS>().0) {
-                for c in 0..COLUMNS {
-                    for lane in 0..LANES {
-                        sums[c][lane] = D::add(sums[c][lane], x[lane] - z[c]);
-                    }
+            column.fill(T::ZERO);
+            let ((fours, rest), mut features) = (z.as_chunks::<4>(), x.chunks_exact(rows));
+            for z in fours {
+                // as many columns as z has features
+                let mut feature = || features.next().unwrap_or_default();
+                let (x0, x1, x2, x3) = (feature(), feature(), feature(), feature());
+                for ((((sum, &x0), &x1), &x2), &x3) in column.iter_mut().zip(x0).zip(x1).zip(x2).zip(x3) {
+                    let first = D::add(D::add(*sum, x0 - z[0]), x1 - z[1]);
+                    *sum = D::add(D::add(first, x2 - z[2]), x3 - z[3]);
                 }
             }
-            for column in &mut sums {
-                for value in column.iter_mut() {
-                    *value = profile(*value);
+            for (&z, x) in rest.iter().zip(features) {
+                for (sum, &x) in column.iter_mut().zip(x) {
+                    *sum = D::add(*sum, x - z);
                 }
             }
-            sums
+            for value in column.iter_mut() {
+                *value = profile(*value);
+            }
         },
-    )
+    );
 }

@@ -23,16 +23,18 @@ pub(super) const FAMILY: Family = Family {
     metric: Some(Metric::L2),
     positive_definite: true,
     example: "gaussian(sigma=1.5)",
-    build: |text, values| l2(text, values[0], AtZero::Smooth, Gaussian),
+    build: |text, values| l2(text, values[0] * UNIT, AtZero::Smooth, Gaussian),
 };
+
+/// √(2 ln 2): in units of σ times this, the kernel is 2^(−r²).
+const UNIT: f64 = 1.177_410_022_515_474_7;
 
 #[derive(Debug)]
 struct Gaussian;
 
 impl Profile for Gaussian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let rate = T::from_f64(-0.5);
         #[inline(always)]
-        move |squared: T| (squared * rate).exponential()
+        |squared: T| squared.halvings()
     }
 }

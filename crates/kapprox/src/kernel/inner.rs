@@ -3,6 +3,7 @@
 use super::points::{Frame, TILE_COLUMNS, TILE_ROWS, fill_column, row, squared_norm};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
+use crate::real::vectorised;
 use faer::linalg::matmul::matmul;
 use faer::prelude::*;
 use faer::{Accum, MatMut, MatRef, Par};
@@ -29,7 +30,7 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
         check_shapes(x, z, &out);
         let d = x.ncols();
         let frame = Frame::identity(d);
-        let (mut packed, mut products, mut spare) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut packed, mut spare) = (Vec::new(), Vec::new());
         for i in (0..x.nrows()).step_by(TILE_ROWS) {
             let rows = TILE_ROWS.min(x.nrows() - i);
             let x = x.subrows(i, rows);
@@ -37,20 +38,19 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
             for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
                 let columns = TILE_COLUMNS.min(z.nrows() - j);
                 let z = z.subrows(j, columns);
-                products.resize(rows * columns, T::ZERO);
+                let mut tile = out.rb_mut().submatrix_mut(i, j, rows, columns);
                 matmul(
-                    MatMut::from_column_major_slice_mut(&mut products, rows, columns),
+                    tile.rb_mut(),
                     Accum::Replace,
                     MatRef::from_column_major_slice(&packed, rows, d),
                     z.transpose(),
                     T::ONE,
                     Par::Seq,
                 );
-                let mut tile = out.rb_mut().submatrix_mut(i, j, rows, columns);
-                for (c, products) in products.chunks_exact(rows).enumerate() {
+                for c in 0..columns {
                     fill_column(tile.rb_mut().col_mut(c), &mut spare, |column| {
-                        if finish(column, products, self.profile.function()) {
-                            repair(column, products, self.profile.function(), x, z.subrows(c, 1));
+                        if finish(column, self.profile.function()) {
+                            repair(column, self.profile.function(), x, z.subrows(c, 1));
                         }
                     });
                 }
@@ -64,7 +64,7 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
         let mut spare = Vec::new();
         for (i, out) in out.iter_mut().enumerate() {
             let x = row(x, i, &mut spare);
-            *out = pulp::Arch::new().dispatch(
+            *out = vectorised(
                 #[inline(always)]
                 || profile(squared_norm(x)).saturate(),
             );
@@ -72,36 +72,34 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
     }
 }
 
-/// `out = profile(product)`, kept finite, and whether a product overflowed.
-fn finish<T: Real>(out: &mut [T], products: &[T], profile: impl Fn(T) -> T + Copy) -> bool {
-    pulp::Arch::new().dispatch(
+/// From x·z to `profile(x·z)`, kept finite, in place; NaN where the product overflowed. Returns whether any did.
+fn finish<T: Real>(column: &mut [T], profile: impl Fn(T) -> T + Copy) -> bool {
+    let mark = T::from_f64(f64::NAN);
+    vectorised(
         #[inline(always)]
         || {
             let mut any = false;
-            for (out, &product) in out.iter_mut().zip(products) {
-                any |= overflowed(product);
-                *out = profile(product).saturate();
+            for value in column {
+                // not so if infinite, nor if infinities of both signs met
+                let in_range = value.magnitude() <= T::LARGEST;
+                any |= !in_range;
+                let k = profile(*value).saturate();
+                *value = if in_range { k } else { mark };
             }
             any
         },
     )
 }
 
-/// Whether a product is infinite, or no number because infinities of both signs met in it.
-#[inline(always)]
-fn overflowed<T: Real>(product: T) -> bool {
-    !(product.magnitude() <= T::LARGEST)
-}
-
-/// Computes the overflown products of a column again, from points scaled to at most 1.
+/// Computes the marked values of a column from points scaled to at most 1.
 #[cold]
-fn repair<T: Real>(out: &mut [T], products: &[T], profile: impl Fn(T) -> T + Copy, x: MatRef<'_, T>, z: MatRef<'_, T>) {
+fn repair<T: Real>(column: &mut [T], profile: impl Fn(T) -> T + Copy, x: MatRef<'_, T>, z: MatRef<'_, T>) {
     let (mut x_spare, mut z_spare) = (Vec::new(), Vec::new());
     let z = row(z, 0, &mut z_spare);
-    for (i, (out, &product)) in out.iter_mut().zip(products).enumerate() {
-        if overflowed(product) {
+    for (i, value) in column.iter_mut().enumerate() {
+        if !value.is_number() {
             let product = scaled_product(row(x, i, &mut x_spare), z).saturate();
-            *out = profile(T::from_f64(product).saturate()).saturate();
+            *value = profile(T::from_f64(product).saturate()).saturate();
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Tiles of points, copied into the layout the inner loops want: centred, scaled, and with their squared norms.
 
 use crate::Real;
+use crate::real::vectorised;
 use faer::prelude::*;
 use faer::{ColMut, MatRef};
 
-/// Rows of `x` per tile: with 64 columns of the block, the tile is 64 KiB in `f32` and stays in the L2 cache
-/// between the product and the profile.
+/// Rows of `x` per tile: with 64 columns of the block, the tile is 64 KiB in `f32` and stays in the L2 cache between
+/// the product and the profile, also where a large power of two as column stride leaves it an eighth of the sets.
 pub(crate) const TILE_ROWS: usize = 256;
 /// Rows of `z` per tile.
 pub(crate) const TILE_COLUMNS: usize = 64;
@@ -60,35 +61,43 @@ impl<T: Real> Frame<T> {
         }
     }
 
-    /// Rows of `points` as rows, times −2: `out[j * d + k] = −2 (points[j, k] − centre[k]) · scale`, and the squared
-    /// norms of the unmultiplied rows.
-    pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, out: &mut Vec<T>, norms: &mut Vec<T>) {
+    /// Rows of `points` as rows: `out[j * d + k] = factor (points[j, k] − centre[k]) · scale`.
+    pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, factor: T, out: &mut Vec<T>) {
         let d = points.ncols();
         out.resize(points.nrows() * d, T::ZERO);
-        norms.clear();
-        let double = T::ZERO - T::ONE - T::ONE;
         let mut spare = Vec::new();
-        for (j, copy) in out.chunks_exact_mut(d.max(1)).enumerate().take(points.nrows()) {
-            let point = row(points, j, &mut spare);
-            let norm = pulp::Arch::new().dispatch(
-                #[inline(always)]
-                || {
-                    for ((copy, &value), &centre) in copy.iter_mut().zip(point).zip(&self.centre) {
-                        *copy = (value - centre) * self.scale * double;
+        vectorised(
+            #[inline(always)]
+            || {
+                for (j, copy) in out.chunks_exact_mut(d.max(1)).enumerate() {
+                    for ((copy, &value), &centre) in copy.iter_mut().zip(row(points, j, &mut spare)).zip(&self.centre) {
+                        *copy = ((value - centre) * self.scale).saturate() * factor;
                     }
-                    squared_norm(copy) * 0.25
-                },
-            );
-            norms.push(T::from_f64(norm));
-        }
-        norms.resize(points.nrows(), T::ZERO);
+                }
+            },
+        );
     }
+}
+
+/// Squared norms of the rows that [`Frame::pack_rows`] made with factor −2, before that factor.
+pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) {
+    norms.clear();
+    norms.resize(rows, T::ZERO);
+    let d = packed.len() / rows.max(1);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (norm, row) in norms.iter_mut().zip(packed.chunks_exact(d.max(1))) {
+                *norm = T::from_f64(squared_norm(row) * 0.25);
+            }
+        },
+    );
 }
 
 /// Squared norms of the rows that [`Frame::pack_columns`] made: summed in `f64`, rounded once.
 pub(crate) fn column_norms<T: Real>(packed: &[T], stride: usize, norms: &mut Vec<T>) {
     let mut sums = vec![0.0; stride];
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             for column in packed.chunks_exact(stride) {
@@ -149,6 +158,7 @@ fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N
 }
 
 /// Row i as a slice; copied into `spare` where it is not contiguous.
+#[inline(always)]
 pub(crate) fn row<'a, T: Real>(points: MatRef<'a, T>, i: usize, spare: &'a mut Vec<T>) -> &'a [T] {
     match points.row(i).try_as_row_major() {
         Some(row) => row.as_slice(),

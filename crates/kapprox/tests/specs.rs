@@ -1,0 +1,140 @@
+//! Kernel expressions: what they mean, how they print, and where errors point.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use kapprox::Error;
+use kapprox::kernel::{Spec, Value, registry};
+use proptest::prelude::*;
+
+/// Where the error points, and its message.
+fn error(text: &str) -> (usize, String) {
+    match Spec::parse(text) {
+        Err(Error::Spec { text: quoted, at, message }) => {
+            assert_eq!(quoted, text);
+            (at, message)
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn expressions_are_brought_into_a_canonical_form() {
+    for (text, canonical) in [
+        ("gaussian", "gaussian(sigma=median)"),
+        (" gaussian ( sigma = 1.50 ) ", "gaussian(sigma=1.5)"),
+        ("matern(sigma=2)", "matern(nu=1.5, sigma=2)"),
+        ("polynomial(c0=0, degree=2)", "polynomial(degree=2, gamma=1, c0=0)"),
+        ("gaussian(sigma=3) + 0.5*linear()", "gaussian(sigma=3) + 0.5*linear()"),
+        ("linear()*2*3", "6*linear()"),
+        ("1*linear()", "linear()"),
+        ("2*(3*linear() * 0.5)", "3*linear()"),
+        ("(linear + (linear + linear))", "linear() + linear() + linear()"),
+        ("(linear + linear)*linear", "(linear() + linear())*linear()"),
+        ("linear*(linear*linear)", "linear()*linear()*linear()"),
+        ("2*(linear + linear)", "2*(linear() + linear())"),
+        ("gaussian(sigma=1e-300)", "gaussian(sigma=1e-300)"),
+        ("gaussian(sigma=1e20)", "gaussian(sigma=1e20)"),
+        ("-0*linear", "0*linear()"),
+    ] {
+        let spec = Spec::parse(text).unwrap();
+        assert_eq!(spec.to_string(), canonical, "{text}");
+        assert_eq!(Spec::parse(canonical).unwrap(), spec);
+    }
+    assert_eq!(Spec::default().to_string(), "gaussian(sigma=median)");
+    assert_ne!(Spec::parse("linear + gaussian").unwrap(), Spec::parse("gaussian + linear").unwrap());
+}
+
+#[test]
+fn errors_point_at_the_character() {
+    for (text, at, part) in [
+        ("", 0, "expected a kernel: gaussian"),
+        ("gausian(sigma=1)", 0, "did you mean 'gaussian'?"),
+        ("linear() + poly(degree=2)", 11, "did you mean 'polynomial'?"),
+        ("xyz", 0, "there is no kernel 'xyz'; known: gaussian"),
+        ("gaussian(sgima=1)", 9, "sigma"),
+        ("gaussian(sigma=-1)", 15, "sigma must be > 0, got -1"),
+        ("gaussian(sigma=0)", 15, "sigma must be > 0, got 0"),
+        ("gaussian(sigma=1e999)", 15, "too large"),
+        ("gaussian(sigma=nan)", 15, "sigma must be a number > 0, got 'nan'"),
+        ("gaussian(sigma=1, sigma=2)", 18, "given twice"),
+        ("gaussian(3)", 9, "as in sigma="),
+        ("gaussian(sigma 3)", 15, "expected '='"),
+        ("gaussian(sigma=)", 15, "expected a number, got ')'"),
+        ("gaussian(sigma=1", 16, "got the end"),
+        ("gaussian(sigma=1,)", 17, "expected a parameter"),
+        ("linear(x=1)", 7, "linear has no parameter"),
+        ("matern(nu=2)", 10, "nu must be one of 0.5, 1.5, 2.5, got 2"),
+        ("matern(nu=median)", 10, "nu of matern cannot be median"),
+        ("polynomial(degree=2.5)", 18, "degree must be a whole number from 1 to 31, got 2.5"),
+        ("polynomial(c0=-1)", 14, "c0 must be >= 0, got -1"),
+        ("linear() - linear()", 9, "not subtracted"),
+        ("-2*linear()", 0, "a factor must be >= 0, got -2"),
+        ("3", 0, "a number alone is no kernel"),
+        ("linear() + 3", 11, "a number alone is no kernel"),
+        ("linear() linear()", 9, "expected '+', '*' or the end"),
+        ("linear() +", 10, "expected a kernel"),
+        ("(linear()", 9, "expected ')' or an operator, got the end"),
+        ("1e200*linear()*1e200", 15, "too large"),
+        ("µ + linear()", 0, "there is no kernel 'µ'"),
+        ("linear() + µ", 11, "there is no kernel 'µ'"),
+    ] {
+        let (found, message) = error(text);
+        assert!(message.contains(part), "{text}: {message}");
+        assert_eq!(found, at, "{text}: {message}");
+    }
+    assert!(error(&"(".repeat(100_000)).1.contains("nested parentheses"));
+    let caret = Spec::parse("gaussian(sigma=-1)").unwrap_err().to_string();
+    assert!(caret.ends_with(&format!("\n  {}^", " ".repeat(15))), "{caret}");
+}
+
+#[test]
+fn a_median_must_be_resolved_before_building() {
+    let spec = Spec::parse("linear() + gaussian()").unwrap();
+    assert!(spec.needs_median() && !Spec::parse("linear()").unwrap().needs_median());
+    let error = spec.build().unwrap_err().to_string();
+    assert!(error.contains("median has no value yet"), "{error}");
+    let resolved = spec.resolve_median(faer::Mat::zeros(3, 2).as_ref()).unwrap();
+    assert_eq!(resolved.to_string(), "linear() + gaussian(sigma=1)");
+    assert!(resolved.build().is_ok());
+}
+
+/// Expressions over the registry, with any numbers that are allowed.
+fn expression() -> impl Strategy<Value = String> {
+    let number = prop_oneof![any::<f64>().prop_map(f64::abs), 0.0..10.0, Just(1.0)]
+        .prop_filter("finite", |number: &f64| number.is_finite());
+    let call = (0..registry().len(), proptest::collection::vec(number.clone(), 3)).prop_map(|(family, numbers)| {
+        let family = &registry()[family];
+        let given = family.parameters.iter().zip(numbers).filter(|(p, number)| p.range.contains(*number));
+        let given: Vec<_> = given.map(|(p, number)| format!("{}={}", p.name, Value::Number(number))).collect();
+        format!("{}({})", family.name, given.join(", "))
+    });
+    call.prop_recursive(4, 24, 4, move |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a} + {b}")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a})*({b})")),
+            (0.0..100.0, inner).prop_map(|(factor, a)| format!("{factor:?}*({a})")),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn printing_and_reading_gives_an_equal_spec(text in expression()) {
+        let spec = Spec::parse(&text).unwrap();
+        let printed = spec.to_string();
+        prop_assert_eq!(&Spec::parse(&printed).unwrap(), &spec);
+        prop_assert_eq!(Spec::parse(&printed).unwrap().to_string(), printed);
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic(text in ".*") {
+        let _ = Spec::parse(&text);
+    }
+
+    #[test]
+    fn no_near_expression_makes_the_parser_panic(text in "[a-z(),=+*. 0-9e-]{0,40}|(gaussian|linear|[(+*),=.-]|sigma| |1e|9|µ){0,16}") {
+        if let Err(Error::Spec { at, text, .. }) = Spec::parse(&text) {
+            prop_assert!(at <= text.chars().count());
+        }
+    }
+}
