@@ -9,12 +9,37 @@
 //! * **what does it cost?** — every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts.
 //!
 //! It knows no kernel and no solver.
+//!
+//! # Example
+//!
+//! The means of a table of any size, in the memory of a few tiles:
+//!
+//! ```
+//! use kstore::pass::Unobserved;
+//! use kstore::{Pass, Reading, RowSource, Selection, StatisticsFold, Table, Workers};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("rows.parquet");
+//! # let column = |name| kstore::OutputColumn::new(name, kstore::OutputKind::F64);
+//! # let mut out = kstore::sink::create(&path, &[column("a"), column("y")])?;
+//! # out.write(&[kstore::Output::F64(&[1.0, 2.0, 6.0]), kstore::Output::F64(&[0.0, 1.0, 0.0])])?;
+//! # out.finish()?;
+//! let table = Table::open(&[path])?; // files, folders or patterns; reads footers only
+//! let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
+//! let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
+//! let workers = Workers::sequential();
+//! let pass = Pass { tile: 1024, segment: 65_536, lanes: 2, prefetch: 2, workers: &workers, observer: &Unobserved };
+//! let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(RowSource::shape(&rows)))?;
+//! assert_eq!((statistics.features[0].mean, report.rows), (3.0, 3));
+//! # Ok::<(), kstore::Error>(())
+//! ```
 
 pub mod atomic;
 pub mod budget;
 pub mod condition;
 mod convert;
 mod error;
+mod keep;
 pub mod key;
 mod labels;
 pub mod mmap;
@@ -34,6 +59,7 @@ pub use atomic::{AtomicFile, remove_temporaries};
 pub use budget::{Footprint, Plan};
 pub use condition::Condition;
 pub use error::{Error, Result};
+pub use keep::{Kept, KeptCursor, KeptValues};
 pub use pass::{Fold, Merge, Pass, Workers};
 pub use real::Real;
 pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};

@@ -96,7 +96,7 @@ mod tests {
         let map = mapped(&bytes);
         assert_eq!(map.slice::<f32>(0, 5000).unwrap(), numbers);
         map.release(0..usize::MAX);
-        map.release(9..3);
+        map.release(20_000..20_000);
         map.expect_random_reads();
         assert_eq!(map.slice::<f32>(4, 4999).unwrap(), &numbers[1..]);
     }

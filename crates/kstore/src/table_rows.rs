@@ -151,6 +151,8 @@ impl<T: Real> TableCursor<'_, T> {
     fn chunk_rows(&self) -> usize {
         match (&self.open, &self.picked) {
             (None, _) => 0,
+            // just opened: what was picked belongs to the file before
+            (Some(open), _) if open.rows == 0 => 0,
             (Some(_), Some(picked)) => picked.len(),
             (Some(open), None) => open.rows,
         }
@@ -314,7 +316,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                     }
                 } else if self.source.selected.missing == Missing::Mean && !value.is_finite() {
                     x[i * d + slot] = T::from_f64(self.source.affine.fill[slot]);
-                } else if !convert::is_finite(x[i * d + slot]) {
+                } else if !x[i * d + slot].is_finite() {
                     return Err(self.bad_value(slot, row, value));
                 }
             }

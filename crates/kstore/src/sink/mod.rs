@@ -86,13 +86,16 @@ pub trait Sink: Send {
     fn footprint(&self) -> usize;
 }
 
+/// Starts a file with these columns.
+pub type Create = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
+
 /// A kind of file that can be written.
 #[derive(Clone, Copy, Debug)]
 pub struct SinkFormat {
     /// Extensions without the dot, in lower case.
     pub extensions: &'static [&'static str],
     /// Starts a file.
-    pub create: fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>,
+    pub create: Create,
 }
 
 /// The formats that can be written.

@@ -33,7 +33,7 @@ pub struct MemoryRows<T> {
 impl<T: Real> MemoryRows<T> {
     /// `x` holds rows of `d` features, one after the other.
     pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
-        if d == 0 || x.len() % d != 0 {
+        if d == 0 || !x.len().is_multiple_of(d) {
             return Err(shape(format!("{} values are no whole rows of {d} features", x.len())));
         }
         Ok(Self { n: x.len() / d, x, d, ..Self::default() })

@@ -4,6 +4,7 @@
 //! pages of its columns. The Arrow schema that some writers embed is ignored: dictionaries, views and large strings
 //! then arrive as what Parquet stores, plain numbers and plain text.
 
+use super::guard::guarded;
 use super::positioned::Positioned;
 use super::{FileCursor, TableFile, Values, View};
 use crate::schema::{Column, Kind, Schema};
@@ -20,11 +21,12 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
+use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most rows decoded at once: long enough to amortise the per-batch work of the decoder, short enough that a batch of
 /// 32 columns stays in the second-level cache.
@@ -87,6 +89,8 @@ pub struct ParquetFile {
     metadata: ArrowReaderMetadata,
     schema: Schema,
     rows: u64,
+    /// Decoder footprints that were asked for, by leaf column.
+    footprints: Mutex<HashMap<usize, usize>>,
 }
 
 impl ParquetFile {
@@ -94,7 +98,8 @@ impl ParquetFile {
     pub fn open(path: &Path) -> Result<Self> {
         let file = Positioned::open(path).map_err(Error::io("read", path))?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| malformed(path, error))?;
+        let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(|panic| damaged(path, &panic))?;
+        let metadata = metadata.map_err(|error| malformed(path, error))?;
         let mut rows = 0u64;
         for group in metadata.metadata().row_groups() {
             let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
@@ -102,7 +107,8 @@ impl ParquetFile {
         }
         let columns = metadata.schema().fields().iter();
         let columns = columns.map(|field| Column { name: field.name().clone(), kind: kind(field.data_type()) });
-        Ok(Self { path: path.to_path_buf(), schema: Schema { columns: columns.collect() }, file, metadata, rows })
+        let schema = Schema { columns: columns.collect() };
+        Ok(Self { path: path.to_path_buf(), schema, file, metadata, rows, footprints: Mutex::default() })
     }
 
     /// Columns as the projection wants them: places of the leaves below the top-level columns.
@@ -110,15 +116,17 @@ impl ParquetFile {
         ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied())
     }
 
-    /// Bytes that the chosen columns of a row group need while it is read, see [`TableFile::footprint`].
-    fn group_footprint(&self, group: &RowGroupMetaData, mask: &ProjectionMask) -> usize {
-        let columns = (0..group.num_columns()).filter(|leaf| mask.leaf_included(*leaf));
-        columns
-            .map(|leaf| {
-                let column = group.column(leaf);
-                column.compressed_size().max(0) as usize + column.uncompressed_size().max(0) as usize
-            })
-            .fold(0, usize::saturating_add)
+    /// Bytes the decoder of a leaf column holds in the row group where its chunk is largest. Row groups of a file come
+    /// from one writer, which cuts pages alike.
+    fn leaf_footprint(&self, leaf: usize) -> usize {
+        let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(leaf).or_insert_with(|| {
+            let groups = self.metadata.metadata().row_groups().iter();
+            let largest = groups.max_by_key(|group| group.column(leaf).uncompressed_size());
+            let walk = |group| guarded(|| super::pages::footprint(&self.file, group, leaf));
+            // damage is told when the rows are read
+            largest.map_or(0, |group| walk(group).unwrap_or(0))
+        })
     }
 }
 
@@ -139,13 +147,14 @@ impl TableFile for ParquetFile {
         self.file.length()
     }
 
-    /// The decoder holds, for each column, one page as stored and one decompressed, the dictionary, and the batch.
-    /// Pages and dictionary are parts of the column's chunk, so the chunk, stored and decompressed, bounds them.
+    /// The decoder holds, for each column, a page, the dictionary, and the batch (with its successor while one is
+    /// replaced by the next); all columns are open at the same time.
     fn footprint(&self, columns: &[usize]) -> usize {
         let mask = self.mask(columns);
-        let groups = self.metadata.metadata().row_groups().iter();
-        let pages = groups.map(|group| self.group_footprint(group, &mask)).max().unwrap_or(0);
-        pages.saturating_add(2 * batch_rows(columns.len()) * columns.len() * 8)
+        let leaves = 0..self.metadata.parquet_schema().num_columns();
+        let pages = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_footprint(leaf));
+        let batch = batch_rows(columns.len()) * columns.len() * 8;
+        pages.fold(2 * batch, usize::saturating_add)
     }
 
     fn open<'a>(
@@ -156,13 +165,13 @@ impl TableFile for ParquetFile {
     ) -> Result<Box<dyn FileCursor + 'a>> {
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
         let file = self.file.counting(read);
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_batch_size(batch_rows(columns.len()))
             .with_row_groups(groups)
             .with_row_selection(selection)
-            .with_projection(self.mask(columns))
-            .build()
-            .map_err(|error| malformed(&self.path, error))?;
+            .with_projection(self.mask(columns));
+        let reader = guarded(|| builder.build()).map_err(|panic| damaged(&self.path, &panic))?;
+        let reader = reader.map_err(|error| malformed(&self.path, error))?;
         let mut sorted = columns.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
@@ -206,7 +215,8 @@ struct ParquetCursor<'a> {
 impl FileCursor for ParquetCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         self.batch = None;
-        let Some(batch) = self.reader.next() else {
+        let batch = guarded(|| self.reader.next()).map_err(|panic| damaged(self.path, &panic))?;
+        let Some(batch) = batch else {
             if self.left > 0 {
                 return Err(damaged(self.path, &format!("{} rows fewer than its footer promises", self.left)));
             }

@@ -1,0 +1,215 @@
+//! The loop over rows: the same bits however it is cut and whoever works, and what happens when it fails.
+
+use crate::make::*;
+use kstore::pass::{Observer, Unobserved};
+use kstore::{
+    Error, Fold, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Scaler, Statistics, StatisticsFold, Table,
+    TableRows, Workers,
+};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn pass(tile: usize, segment: u64, lanes: usize) -> Pass<'static> {
+    Pass { tile, segment, lanes, prefetch: 2, workers: sequential(), observer: &Unobserved }
+}
+
+struct Collect;
+
+impl Fold<f64> for Collect {
+    type State = Whole;
+    type Scratch = ();
+    type Error = Error;
+    fn init(&self) -> Whole {
+        Whole::default()
+    }
+    fn scratch(&self) {}
+    fn step(&self, state: &mut Whole, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
+        state.push(block);
+        Ok(())
+    }
+}
+
+fn rows(paths: &[std::path::PathBuf]) -> TableRows<f64> {
+    Table::open(paths).unwrap().select(&usual()).unwrap().rows(Reading::default()).unwrap()
+}
+
+fn bits(statistics: &Statistics) -> Vec<u64> {
+    let moments = statistics.features.iter().chain(&statistics.targets);
+    moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_gives_the_same_rows_and_the_same_bits(
+        cuts in prop::collection::vec(0u64..700, 0..4),
+        group in 20usize..400,
+        tile in 1usize..200,
+        segment in 50u64..300,
+        lanes in 1usize..4,
+    ) {
+        let folder = folder();
+        let whole = rows(&split(folder.path(), 700, &[], 1000));
+        let parts_folder = crate::make::folder();
+        let parts = rows(&split(parts_folder.path(), 700, &cuts, group));
+        let expected = read(&whole, 0..700, 64).unwrap();
+        let (collected, report) = pass(tile, segment, lanes).fold(&parts, &Collect).unwrap();
+        prop_assert_eq!(report.rows, 700);
+        prop_assert_eq!(&collected, &expected);
+        let statistics = StatisticsFold::new(RowSource::<f64>::shape(&whole));
+        let (one, _) = pass(tile, segment, 1).fold(&whole, &statistics).unwrap();
+        let (many, _) = pass(tile, segment, lanes).fold(&parts, &statistics).unwrap();
+        prop_assert_eq!(bits(&one), bits(&many));
+        prop_assert_eq!(one.groups.sorted(), many.groups.sorted());
+    }
+
+    #[test]
+    fn merged_statistics_are_those_of_all_rows(
+        x in prop::collection::vec(-1e3f64..1e3, 2..200),
+        cut in 0.0f64..1.0,
+        shift in prop::sample::select(vec![0.0, 1e9]),
+    ) {
+        let x: Vec<f64> = x.iter().map(|v| v + shift).collect();
+        let at = (cut * x.len() as f64) as usize;
+        let part = |x: &[f64]| statistics(x, 1);
+        let mut merged = part(&x[..at]);
+        merged.merge(&part(&x[at..]));
+        let n = x.len() as f64;
+        let mean = x.iter().sum::<f64>() / n;
+        let m2: f64 = x.iter().map(|v| (v - mean).powi(2)).sum();
+        let got = merged.features[0];
+        prop_assert_eq!(got.count, x.len() as u64);
+        prop_assert!((got.mean - mean).abs() <= 1e-13 * (shift + 1e3), "{} {}", got.mean, mean);
+        prop_assert!((got.m2 - m2).abs() <= 1e-6 * m2 + 1e-6, "{} {}", got.m2, m2);
+        prop_assert_eq!(got.min, x.iter().copied().fold(f64::INFINITY, f64::min));
+        prop_assert_eq!(got.max, x.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+    }
+}
+
+fn statistics(x: &[f64], d: usize) -> Statistics {
+    let source = MemoryRows::new(x.to_vec(), d).unwrap();
+    pass(16, 64, 1).fold(&source, &StatisticsFold::new(RowSource::<f64>::shape(&source))).unwrap().0
+}
+
+#[test]
+fn statistics_skip_nan_and_know_constants() {
+    let x: Vec<f64> =
+        (0..300).flat_map(|i| [0.1, if i % 3 == 0 { f64::NAN } else { f64::from(i) }, 1e8 + 0.1]).collect();
+    let statistics = statistics(&x, 3);
+    let [constant, varying, large] = &statistics.features[..] else { panic!() };
+    assert_eq!((constant.mean, constant.m2, constant.is_constant()), (0.1, 0.0, true));
+    assert_eq!((varying.count, varying.min, varying.max), (200, 1.0, 299.0));
+    assert!(!varying.is_constant() && large.is_constant());
+    let scaler = Scaler::standard(&statistics);
+    assert_eq!((scaler.apply(0, 0.1), scaler.apply(2, 7.0)), (0.0, -0.0));
+    assert!((scaler.apply(1, varying.mean + varying.deviation()) - 1.0).abs() < 1e-14);
+    let scaler = Scaler::minmax(&statistics);
+    assert_eq!((scaler.apply(1, 1.0), scaler.apply(1, 299.0), scaler.apply(0, 0.1)), (0.0, 1.0, 0.0));
+    assert_eq!(Scaler::identity(&statistics).apply(1, 17.5), 17.5);
+}
+
+#[test]
+fn lanes_do_not_change_a_bit() {
+    let folder = folder();
+    let rows = rows(&split(folder.path(), 5000, &[1234], 700));
+    let fold = StatisticsFold::new(RowSource::<f64>::shape(&rows));
+    let of = |lanes| bits(&pass(64, 256, lanes).fold(&rows, &fold).unwrap().0);
+    assert_eq!(of(1), of(2));
+    assert_eq!(of(1), of(8));
+    // the test can fail: another segment does change bits
+    assert_ne!(of(1), bits(&pass(64, 64, 1).fold(&rows, &fold).unwrap().0));
+}
+
+/// Fails or panics at some rows.
+struct Trap {
+    fail: Vec<u64>,
+    panic: Option<u64>,
+}
+
+struct Nothing;
+impl Merge for Nothing {
+    fn merge(&mut self, _: &Self) {}
+}
+
+impl Fold<f64> for Trap {
+    type State = Nothing;
+    type Scratch = ();
+    type Error = Error;
+    fn init(&self) -> Nothing {
+        Nothing
+    }
+    fn scratch(&self) {}
+    fn step(&self, _: &mut Nothing, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
+        if let Some(row) = block.rows.iter().find(|row| self.fail.contains(row)) {
+            // the later segments fail sooner
+            std::thread::sleep(std::time::Duration::from_millis(if *row < 500 { 20 } else { 0 }));
+            return Err(Error::Empty { what: row.to_string(), why: "trap".to_string() });
+        }
+        assert!(!self.panic.is_some_and(|row| block.rows.contains(&row)), "a panic for the test");
+        Ok(())
+    }
+}
+
+fn memory(n: usize) -> MemoryRows<f64> {
+    MemoryRows::new(vec![0.0; n], 1).unwrap()
+}
+
+#[test]
+fn the_first_error_in_row_order_is_reported() {
+    for lanes in [1, 2, 8] {
+        let trap = Trap { fail: vec![130, 131, 555, 900], panic: None };
+        let error = pass(10, 100, lanes).fold(&memory(1000), &trap).map(|_| ()).unwrap_err();
+        assert!(matches!(&error, Error::Empty { what, .. } if what == "130"), "{lanes} lanes: {error}");
+    }
+}
+
+#[test]
+fn a_panicking_fold_ends_the_pass() {
+    for lanes in [1, 2, 8] {
+        let outcome = std::panic::catch_unwind(|| {
+            let trap = Trap { fail: vec![], panic: Some(333) };
+            pass(10, 100, lanes).fold(&memory(5000), &trap).map(|_| ())
+        });
+        // a panic that travels on or an error are both fine; hanging is not
+        assert!(!matches!(outcome, Ok(Ok(()))));
+    }
+}
+
+struct StopAfter(u64, AtomicU64);
+impl Observer for StopAfter {
+    fn advance(&self, rows: u64) {
+        self.1.fetch_add(rows, Ordering::Relaxed);
+    }
+    fn stop(&self) -> bool {
+        self.1.load(Ordering::Relaxed) >= self.0
+    }
+}
+
+#[test]
+fn an_observer_stops_the_pass() {
+    for lanes in [1, 4] {
+        let observer = StopAfter(300, AtomicU64::new(0));
+        let pass = Pass { observer: &observer, ..pass(10, 100, lanes) };
+        let error = pass.fold(&memory(100_000), &Trap { fail: vec![], panic: None }).map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Interrupted), "{error}");
+        assert!(observer.1.load(Ordering::Relaxed) < 10_000);
+    }
+}
+
+#[test]
+fn memory_rows_carry_the_numbers_they_were_given() {
+    let source = MemoryRows::new((0..20).map(f64::from).collect(), 2)
+        .unwrap()
+        .numbered((0..10).map(|i| 7 * i).collect())
+        .unwrap()
+        .with_targets((0..10).map(f64::from).collect(), 1)
+        .unwrap();
+    let whole = read(&source, 3..9, 4).unwrap();
+    assert_eq!(whole.rows, [21, 28, 35, 42, 49, 56]);
+    assert_eq!(whole.y, [3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    assert_eq!(whole.x[..2], [6.0, 7.0]);
+    assert!(MemoryRows::new(vec![0.0f32; 5], 2).is_err());
+    let (collected, _) = pass(3, 4, 2).fold(&source, &Collect).unwrap();
+    assert_eq!(collected, read(&source, 0..10, 100).unwrap());
+}

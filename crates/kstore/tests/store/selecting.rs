@@ -1,0 +1,186 @@
+//! Columns, rows, conditions, missing values and labels.
+
+use crate::make::*;
+use arrow::array::*;
+use kstore::condition::parse_rows;
+use kstore::{
+    Coded, Condition, Error, KeptValues, Label, Missing, OutputColumn, OutputKind, Reading, RowBuf, RowSource, Scaler,
+    Selection, Table,
+};
+use parquet::file::properties::WriterProperties;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+fn table(columns: &[(&str, ArrayRef)]) -> (TempDir, PathBuf) {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, &batch(columns), WriterProperties::default());
+    (folder, path)
+}
+
+#[test]
+fn features_follow_the_file_or_the_patterns() {
+    let folder = folder();
+    let table = Table::open(&split(folder.path(), 10, &[], 10)).unwrap();
+    let features = |selection: Selection| table.select(&selection).unwrap().feature_names();
+    assert_eq!(features(Selection::default()), ["a", "b", "y", "fold"]);
+    assert_eq!(features(usual()), ["a", "b"]);
+    let chosen = Selection { targets: names(&["y"]), group: Some("fold".into()), ..Selection::default() };
+    assert_eq!(features(chosen), ["a", "b"]);
+    let filter = Some(Condition::parse("fold != 3").unwrap());
+    assert_eq!(features(Selection { filter, keep: names(&["a"]), ..Selection::default() }), ["b", "y"]);
+    assert_eq!(features(Selection { features: names(&["[b-z]", "?"]), ..Selection::default() }), ["b", "y", "a"]);
+    let error = table.select(&Selection { targets: names(&["Y"]), ..Selection::default() }).unwrap_err().to_string();
+    assert!(error.contains("did you mean \"y\""), "{error}");
+    for wrong in [
+        Selection { features: names(&["z*"]), ..usual() },
+        Selection { features: names(&["city"]), ..usual() },
+        Selection { features: names(&["y"]), ..usual() },
+        Selection { targets: names(&["city"]), ..usual() },
+        Selection { keep: names(&["nothing"]), ..usual() },
+        Selection { targets: names(&["y", "a"]), class_target: true, ..Selection::default() },
+    ] {
+        assert!(table.select(&wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn conditions_and_ranges_keep_the_stored_row_numbers() {
+    let folder = folder();
+    let paths = split(folder.path(), 1000, &[137, 600], 90);
+    let all = read_all(&paths, &usual()).unwrap();
+    assert_eq!(all.rows, (0..1000).collect::<Vec<u64>>());
+    for (text, holds) in [
+        ("fold != 3", (|i| row(i).3 != 3) as fn(u64) -> bool),
+        ("city == Kiel", |i| row(i).4 == "Kiel"),
+        ("a<0.25", |i| row(i).0 < 0.25),
+        ("y >= 0", |i| row(i).2 >= 0.0),
+    ] {
+        let filter = Some(Condition::parse(text).unwrap());
+        let selection = Selection { filter, rows: Some(parse_rows("100..900").unwrap()), ..usual() };
+        let some = read_all(&paths, &selection).unwrap();
+        let expected: Vec<u64> = (100..900).filter(|i| holds(*i)).collect();
+        assert_eq!(some.rows, expected, "{text}");
+        assert_eq!(some.y, expected.iter().map(|i| all.y[*i as usize]).collect::<Vec<_>>());
+        assert_eq!(some.groups, expected.iter().map(|i| all.groups[*i as usize].clone()).collect::<Vec<_>>());
+    }
+    let beyond = Selection { rows: Some(5000..6000), ..usual() };
+    assert!(read_all(&paths, &beyond).unwrap_err().to_string().contains("none of its 1000 rows"));
+}
+
+#[test]
+fn the_first_bad_value_is_found_with_its_file_row_and_column() {
+    let folder = folder();
+    let good: ArrayRef = Arc::new(Float32Array::from(vec![1.0; 300]));
+    let (first, second) = (folder.path().join("1.parquet"), folder.path().join("2.parquet"));
+    write(&first, &batch(&[("a", good.clone()), ("b", good.clone())]), WriterProperties::default());
+    let with = |at: usize, value: Option<f32>| {
+        Arc::new(Float32Array::from_iter((0..300).map(|i| if i == at { value } else { Some(1.0) }))) as ArrayRef
+    };
+    for (value, named) in [(Some(f32::NAN), "NaN"), (Some(f32::NEG_INFINITY), "infinite"), (None, "missing")] {
+        // the earlier row has its bad value in the later column
+        write(&second, &batch(&[("a", with(211, value)), ("b", with(205, value))]), WriterProperties::default());
+        match read_all(&[first.clone(), second.clone()], &Selection::default()).unwrap_err() {
+            Error::BadValue { path, row, column, value } => {
+                assert_eq!((path, row, column.as_str(), value.as_str()), (second.clone(), 205, "b", named));
+            }
+            error => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_number_too_large_for_f32_is_an_error_and_not_infinity() {
+    let (_folder, path) = table(&[("a", Arc::new(Float64Array::from(vec![1.0, 1e300])))]);
+    let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap();
+    let rows32 = rows.rows::<f32>(Reading::default()).unwrap();
+    let error = read(&rows32, 0..2, 10).unwrap_err().to_string();
+    assert!(error.contains("row 1") && error.contains("too large for f32"), "{error}");
+    assert_eq!(read(&rows.rows::<f64>(Reading::default()).unwrap(), 0..2, 10).unwrap().x, [1.0, 1e300]);
+}
+
+#[test]
+fn rows_with_missing_values_are_dropped_or_filled() {
+    let a = Float64Array::from(vec![Some(1.0), None, Some(f64::NAN), Some(4.0), Some(5.0)]);
+    let y = Float64Array::from(vec![Some(1.0), Some(2.0), Some(3.0), Some(4.0), None]);
+    let (_folder, path) = table(&[("a", Arc::new(a)), ("y", Arc::new(y))]);
+    let selection = |missing| Selection { targets: names(&["y"]), missing, ..Selection::default() };
+    let dropped = read_all(std::slice::from_ref(&path), &selection(Missing::Drop)).unwrap();
+    assert_eq!((dropped.rows, dropped.x), (vec![0, 3], vec![1.0, 4.0]));
+    let error = read_all(std::slice::from_ref(&path), &selection(Missing::Mean)).unwrap_err();
+    assert!(matches!(error, Error::BadValue { row: 4, .. }), "a target is never made up: {error}");
+
+    let selection = Selection { rows: Some(0..4), ..selection(Missing::Mean) };
+    let unscaled = read_all(std::slice::from_ref(&path), &selection).unwrap();
+    assert!(unscaled.x[1].is_nan() && unscaled.x[2].is_nan() && unscaled.x[3] == 4.0);
+    let scaler = Scaler { centre: vec![1.0], scale: vec![3.0], mean: vec![2.5] };
+    let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
+    let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f64>(reading).unwrap();
+    assert_eq!(read(&rows, 0..4, 10).unwrap().x, [0.0, 0.5, 0.5, 1.0]);
+}
+
+#[test]
+fn scaling_happens_in_f64_before_narrowing() {
+    let time = 1_700_000_000_000i64;
+    let (_folder, path) = table(&[
+        ("time", Arc::new(Int64Array::from(vec![time, time + 1, time + 2]))),
+        ("same", Arc::new(Int64Array::from(vec![time; 3]))),
+    ]);
+    let scaler = Scaler { centre: vec![time as f64; 2], scale: vec![1.0, 0.0], mean: vec![time as f64; 2] };
+    let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
+    let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap().rows::<f32>(reading).unwrap();
+    assert_eq!(read(&rows, 0..3, 10).unwrap().x, [0.0, 0.0, 1.0, 0.0, 2.0, 0.0]);
+}
+
+#[test]
+fn labels_of_every_type_and_unknown_ones() {
+    let x: ArrayRef = Arc::new(Float32Array::from(vec![0.0; 3]));
+    let columns: [(ArrayRef, Vec<Label>); 3] = [
+        (Arc::new(Int8Array::from(vec![3, -1, 3])), vec![Label::Int(3), Label::Int(-1), Label::Int(3)]),
+        (Arc::new(BooleanArray::from(vec![true, false, true])), [true, false, true].map(Label::Bool).to_vec()),
+        (Arc::new(Float32Array::from(vec![1.0, 2.0, 1.0])), [1, 2, 1].map(Label::Int).to_vec()),
+    ];
+    let selection = Selection { targets: names(&["c"]), class_target: true, ..Selection::default() };
+    for (column, labels) in columns {
+        let (_folder, path) = table(&[("x", x.clone()), ("c", column)]);
+        assert_eq!(read_all(std::slice::from_ref(&path), &selection).unwrap().classes, labels);
+        let reading = Reading { classes: Some(Arc::new(vec![labels[1].clone()])), ..Reading::default() };
+        let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f32>(reading).unwrap();
+        let mut buf = RowBuf::new(5);
+        assert!(rows.open(0..3).unwrap().next(&mut buf).unwrap());
+        assert_eq!(buf.classes, [Coded::UNKNOWN, 0, Coded::UNKNOWN]);
+    }
+    let fractions: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 0.5, 1.0]));
+    let (_folder, path) = table(&[("x", x), ("c", fractions)]);
+    let error = read_all(&[path], &selection).unwrap_err().to_string();
+    assert!(error.contains("row 1") && error.contains("--task regression"), "{error}");
+}
+
+#[test]
+fn prediction_takes_features_by_name_in_its_own_order() {
+    let folder = folder();
+    let paths = split(folder.path(), 3, &[], 10);
+    let selection = Selection { features: names(&["b", "a"]), ..Selection::default() };
+    let whole = read_all(&paths, &selection).unwrap();
+    assert_eq!(whole.x[..2], [row(0).1, f64::from(row(0).0)]);
+    assert!(whole.y.is_empty());
+}
+
+#[test]
+fn kept_columns_are_copied_for_the_rows_asked_for() {
+    let folder = folder();
+    let table = Table::open(&split(folder.path(), 10_000, &[3000], 2500)).unwrap();
+    let kept = table.keep(&names(&["city", "fold", "a", "y"])).unwrap();
+    assert_eq!(kept.columns()[1], OutputColumn::new("fold", OutputKind::I64));
+    let mut cursor = kept.open(10..9000);
+    for rows in [vec![11, 12, 2999], vec![], vec![3000, 3001, 8999]] {
+        let values = cursor.take(&rows).unwrap();
+        let expect = |i: &u64| row(*i);
+        assert_eq!(values[0], KeptValues::Text(rows.iter().map(|i| expect(i).4.into()).collect()));
+        assert_eq!(values[1], KeptValues::I64(rows.iter().map(|i| expect(i).3.into()).collect()));
+        assert_eq!(values[2], KeptValues::F32(rows.iter().map(|i| expect(i).0).collect()));
+        assert_eq!(values[3], KeptValues::F64(rows.iter().map(|i| expect(i).2).collect()));
+    }
+    assert!(cursor.take(&[5]).is_err() && cursor.take(&[9000]).is_err());
+}
