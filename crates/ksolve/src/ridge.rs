@@ -6,11 +6,16 @@
 //! Features are nested: the leading r features are the rank-r map. Reference for the one-factorisation-for-all-ranks
 //! argument: Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2.
 
+use crate::strips::for_each_strip;
 use crate::system::{Solution, System};
 use crate::{Error, FoldGram, GramState, Result, grid};
 use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::{Accum, Mat, MatRef};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kstore::Workers;
+
+/// Columns of coefficients multiplied with G by one thread. faer sums a single column in as many parts as there are
+/// threads, so the cut is made here and every part runs on one thread.
+const PRODUCT_COLUMNS: usize = 8;
 
 /// How the constant is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -162,18 +167,19 @@ pub(crate) fn squared_errors(
     let (p, columns) = (fold.s.len(), solution.weights.ncols());
     let g = MatRef::from_column_major_slice(&fold.g, p, p).submatrix(0, 0, rank, rank);
     let weights = solution.weights.subrows(0, rank);
-    let mut below = Mat::zeros(rank, columns);
-    workers.install(|| {
+    let mut below = vec![0.0; rank * columns];
+    for_each_strip(workers, &mut below, rank * PRODUCT_COLUMNS, |strip, out| {
+        let width = out.len() / rank;
         triangular::matmul(
-            below.as_mut(),
+            MatMut::from_column_major_slice_mut(out, rank, width),
             BlockStructure::Rectangular,
             Accum::Replace,
             g,
             BlockStructure::StrictTriangularLower,
-            weights,
+            weights.subcols(strip * PRODUCT_COLUMNS, width),
             BlockStructure::Rectangular,
             1.0,
-            crate::strips::par(workers),
+            Par::Seq,
         );
     });
     let t = fold.sy.len();
@@ -183,7 +189,7 @@ pub(crate) fn squared_errors(
         let (mut quadratic, mut diagonal, mut linear) = (0.0, 0.0, 0.0);
         for i in 0..rank {
             let w = weights[(i, column)];
-            quadratic += 2.0 * w * below[(i, column)];
+            quadratic += 2.0 * w * below[column * rank + i];
             diagonal += w * w * g[(i, i)];
             linear += w * (c * fold.s[i] - b[i]);
         }

@@ -7,28 +7,29 @@ use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::triangular_solve as triangular;
 use faer::prelude::ReborrowMut;
-use faer::{Mat, MatMut, MatRef, Spec};
+use faer::{Mat, MatMut, MatRef, Par, Spec};
 use kstore::Workers;
 
 /// Columns assembled by one thread at a time.
 const COLUMNS: usize = 16;
 
-/// Order below which a triangle is transposed entry by entry: two 64 x 64 blocks of f64 fit in L1 and L2.
-const LEAF: usize = 64;
+/// Right sides substituted by one thread. faer sums a single right side in as many parts as there are threads, so the
+/// cut is made here and every part runs on one thread.
+const RIGHT_SIDES: usize = 8;
 
 /// A·w = r with A = ΦᵀΦ (centred where the intercept is free), of order q = p, or p + 1 with a penalised intercept.
 ///
-/// One q x q matrix holds everything: A without its diagonal in the strict upper triangle, where no factorisation
-/// reaches it, and the Cholesky factor of A + lambda·n·I in the lower triangle. A new lambda starts by copying the
-/// upper triangle down: 8·q² bytes of traffic against q³/3 flops.
+/// The lower triangle of A is kept packed, and copied into the q x q work matrix for every lambda: 8·q² bytes of
+/// traffic against q³/3 flops. It cannot hide in the work matrix's upper triangle, because faer's factorisation writes
+/// above the diagonal of its blocks.
 pub(crate) struct System {
     p: usize,
     t: usize,
     intercept: Intercept,
     centre: Vec<f64>,
     rows: f64,
+    packed: Vec<f64>,
     matrix: Mat<f64>,
-    diagonal: Vec<f64>,
     right: Mat<f64>,
     mean_phi: Vec<f64>,
     mean_y: Vec<f64>,
@@ -56,8 +57,8 @@ impl System {
             intercept,
             centre: centre.to_vec(),
             rows: 0.0,
+            packed: vec![0.0; q * (q + 1) / 2],
             matrix: Mat::zeros(q, q),
-            diagonal: vec![0.0; q],
             right: Mat::zeros(q, t),
             mean_phi: vec![0.0; p],
             mean_y: vec![0.0; t],
@@ -67,7 +68,7 @@ impl System {
     /// Bytes of the storage, and of a factorisation and one solution with so many ranks.
     pub(crate) fn bytes(p: usize, t: usize, ranks: usize, intercept: Intercept) -> usize {
         let q = p + intercept.lead();
-        8 * (q * q + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
+        8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
     }
 
     /// Takes in the training set of all folds but `left_out`: the sum of the other folds, never a difference.
@@ -96,9 +97,8 @@ impl System {
         let (p, lead, rows) = (self.p, self.intercept.lead(), self.rows);
         let q = p + lead;
         let free = self.intercept == Intercept::Free;
-        let mut matrix = std::mem::replace(&mut self.matrix, Mat::new());
-        let mut columns = ColumnMajor::of(&mut matrix);
-        for_each_strip(workers, &mut columns.0, COLUMNS, |strip, columns| {
+        let mut columns = packed_columns(&mut self.packed, q);
+        for_each_strip(workers, &mut columns, COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
                 let c = strip * COLUMNS + c;
                 if c < lead {
@@ -107,7 +107,6 @@ impl System {
                     continue;
                 }
                 let j = c - lead;
-                let column = &mut column[c..];
                 column.fill(0.0);
                 for fold in folds {
                     column.iter_mut().zip(&fold.g[j * p + j..(j + 1) * p]).for_each(|(a, g)| *a += g);
@@ -118,10 +117,6 @@ impl System {
                 }
             }
         });
-        drop(columns);
-        self.diagonal = (0..q).map(|i| matrix[(i, i)]).collect();
-        workers.install(|| transpose_triangle(matrix.as_mut(), Triangle::Upper, workers.threads() > 1));
-        self.matrix = matrix;
     }
 
     /// Φᵀy of the problem that is solved. Free: centred. Otherwise of the targets as they were, before their shift,
@@ -164,12 +159,19 @@ impl System {
     /// Factors the leading `rank` features' block of A + lambda·n·I; false where it is not positive definite.
     fn factor(&mut self, lambda: f64, rank: usize, workers: &Workers) -> bool {
         let order = rank + self.intercept.lead();
+        let (q, ridge) = (self.p + self.intercept.lead(), lambda * self.rows);
+        let packed = &self.packed;
+        let mut columns = columns_of(&mut self.matrix, order);
+        for_each_strip(workers, &mut columns, COLUMNS, |strip, columns| {
+            for (c, column) in columns.iter_mut().enumerate() {
+                let c = strip * COLUMNS + c;
+                column[c..order].copy_from_slice(&packed[packed_start(c, q)..][..order - c]);
+                column[c] += ridge;
+            }
+        });
+        drop(columns);
         let mut block = self.matrix.as_mut().submatrix_mut(0, 0, order, order);
         workers.install(|| {
-            transpose_triangle(block.rb_mut(), Triangle::Lower, workers.threads() > 1);
-            for (i, d) in self.diagonal[..order].iter().enumerate() {
-                block[(i, i)] = d + lambda * self.rows;
-            }
             let params = Spec::default();
             let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par(workers), params));
             let stack = MemStack::new(&mut memory);
@@ -183,17 +185,25 @@ impl System {
         let lead = self.intercept.lead();
         let order = lead + ranks[ranks.len() - 1];
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
-        let mut forward = self.right.subrows(0, order).to_owned();
-        workers.install(|| {
-            triangular::solve_lower_triangular_in_place(factor, forward.as_mut(), par(workers));
-            for (k, rank) in ranks.iter().enumerate() {
-                let order = lead + rank;
-                let mut w = forward.subrows(0, order).to_owned();
-                let leading = factor.submatrix(0, 0, order, order);
-                triangular::solve_upper_triangular_in_place(leading.transpose(), w.as_mut(), par(workers));
-                self.store(w.as_ref(), k * self.t, solution);
-            }
+        let mut right: Vec<f64> = Vec::with_capacity(order * self.t);
+        (0..self.t).for_each(|j| right.extend_from_slice(&self.right.col_as_slice(j)[..order]));
+        // one strip of right sides: forward once, then back for every rank
+        for_each_strip(workers, &mut right, order * RIGHT_SIDES, |_, strip| {
+            let columns = strip.len() / order;
+            let strip = MatMut::from_column_major_slice_mut(strip, order, columns);
+            triangular::solve_lower_triangular_in_place(factor, strip, Par::Seq);
         });
+        for (k, rank) in ranks.iter().enumerate() {
+            let used = lead + rank;
+            let leading = factor.submatrix(0, 0, used, used);
+            let mut w: Vec<f64> = right.chunks_exact(order).flat_map(|z| z[..used].iter().copied()).collect();
+            for_each_strip(workers, &mut w, used * RIGHT_SIDES, |_, strip| {
+                let columns = strip.len() / used;
+                let strip = MatMut::from_column_major_slice_mut(strip, used, columns);
+                triangular::solve_upper_triangular_in_place(leading.transpose(), strip, Par::Seq);
+            });
+            self.store(MatRef::from_column_major_slice(&w, used, self.t), k * self.t, solution);
+        }
         let pivots = || (0..order).map(|i| factor[(i, i)]);
         let ratio = pivots().fold(0.0, f64::max) / pivots().fold(f64::INFINITY, f64::min);
         solution.condition = ratio * ratio;
@@ -227,70 +237,24 @@ fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) 
     sum
 }
 
-/// The columns of a matrix as slices, to be handed to threads.
-struct ColumnMajor<'a>(Vec<&'a mut [f64]>);
-
-impl<'a> ColumnMajor<'a> {
-    fn of(matrix: &'a mut Mat<f64>) -> Self {
-        let columns = matrix.as_mut().col_iter_mut();
-        Self(columns.filter_map(|column| column.try_as_col_major_mut()).map(|column| column.as_slice_mut()).collect())
-    }
+/// Where column `c` of a packed lower triangle of order `q` starts; it has q − c entries.
+fn packed_start(c: usize, q: usize) -> usize {
+    c * (2 * q - c + 1) / 2
 }
 
-/// The triangle that is written, with the transpose of the other one.
-#[derive(Clone, Copy, PartialEq)]
-enum Triangle {
-    Lower,
-    Upper,
+/// The columns of a packed lower triangle, to be handed to threads.
+fn packed_columns(mut packed: &mut [f64], q: usize) -> Vec<&mut [f64]> {
+    let mut columns = Vec::with_capacity(q);
+    for c in 0..q {
+        let (column, rest) = packed.split_at_mut(q - c);
+        columns.push(column);
+        packed = rest;
+    }
+    columns
 }
 
-fn transpose_triangle(mut a: MatMut<'_, f64>, write: Triangle, threads: bool) {
-    let n = a.nrows();
-    if n <= LEAF {
-        for j in 0..n {
-            for i in j + 1..n {
-                match write {
-                    Triangle::Lower => a[(i, j)] = a[(j, i)],
-                    Triangle::Upper => a[(j, i)] = a[(i, j)],
-                }
-            }
-        }
-        return;
-    }
-    let (first, upper, lower, last) = a.split_at_mut(n / 2, n / 2);
-    match write {
-        Triangle::Lower => transpose_block(upper.as_ref(), lower, threads),
-        Triangle::Upper => transpose_block(lower.as_ref(), upper, threads),
-    }
-    let recurse = |part| transpose_triangle(part, write, threads);
-    both(threads, || recurse(first), || recurse(last));
-}
-
-fn transpose_block(from: MatRef<'_, f64>, mut to: MatMut<'_, f64>, threads: bool) {
-    let (m, n) = (to.nrows(), to.ncols());
-    if m.max(n) <= LEAF {
-        for j in 0..n {
-            for i in 0..m {
-                to[(i, j)] = from[(j, i)];
-            }
-        }
-    } else if m > n {
-        let (top, bottom) = to.split_at_row_mut(m / 2);
-        let (left, right) = from.split_at_col(m / 2);
-        both(threads, || transpose_block(left, top, threads), || transpose_block(right, bottom, threads));
-    } else {
-        let (left, right) = to.split_at_col_mut(n / 2);
-        let (top, bottom) = from.split_at_row(n / 2);
-        both(threads, || transpose_block(top, left, threads), || transpose_block(bottom, right, threads));
-    }
-}
-
-/// Two independent pieces of work, on the current pool where there is one.
-fn both(threads: bool, a: impl FnOnce() + Send, b: impl FnOnce() + Send) {
-    if threads {
-        rayon::join(a, b);
-    } else {
-        a();
-        b();
-    }
+/// The leading columns of a matrix, to be handed to threads.
+fn columns_of(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
+    let columns = matrix.as_mut().col_iter_mut().take(count);
+    columns.filter_map(|column| column.try_as_col_major_mut()).map(|column| column.as_slice_mut()).collect()
 }

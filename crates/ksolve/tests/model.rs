@@ -5,7 +5,7 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use ksolve::model::{AnyModel, Card, Model};
 use ksolve::{Certificate, Error, Intercept};
-use kstore::{Label, Workers};
+use kstore::Workers;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
@@ -119,8 +119,8 @@ fn every_broken_file_has_its_own_error() {
         (r#""shape":[5,3]"#, r#""shape":[3,5]"#),
         (r#""intercept""#, r#""intersept""#),
         (r#"\"rank\":5"#, r#"\"rank\":6"#),
-        (r#"\"y0\",\"y1\""#, r#"\"y0 ,  y1\""#),
-        (r#"\"x0\",\"x1\""#, r#"\"x0 ,  x1\""#),
+        (r#"\"y0\",\"y1\""#, r#"\"y0  ,  y1\""#),
+        (r#"\"x0\",\"x1\""#, r#"\"x0  ,  x1\""#),
         (r#"\"f32\""#, r#"\"f64\""#),
         (r#"\"f32\""#, r#"\"f16\""#),
         (r#"\"seed\""#, r#"\"sead\""#),
@@ -159,6 +159,9 @@ fn predictions_are_the_kernel_expansion_for_any_threads() {
     };
     let one = predict(1);
     assert!(one == predict(2) && one == predict(8));
+    let mut shifted = Mat::zeros(n - 5, t);
+    model.predict(&Dot, x.subrows(5, n - 5), shifted.as_mut(), &Workers::new(1)).unwrap();
+    assert!(shifted.as_ref() == one.subrows(5, n - 5), "a row's prediction depends on its neighbours");
     let mut k = Mat::<f32>::zeros(n, m);
     Dot.block(x, model.points(), k.as_mut());
     for i in (0..n).step_by(13) {

@@ -174,29 +174,30 @@ fn fold_coefficients_are_those_of_the_cells() {
 
 #[test]
 fn an_indefinite_cell_is_left_out_with_a_warning_and_smaller_ranks_survive() {
-    // the fourth feature is the first again but for rounding in f32, with a Gram matrix that is slightly indefinite
-    let (phi, y) = data(300, 3, 1);
-    let rows = |j: usize| move |i: usize| phi[(i, if j == 3 { 0 } else { j })] as f32 * if j == 3 { 1.1 } else { 1.0 };
-    let columns: Vec<Vec<f32>> = (0..4).map(|j| (0..300).map(rows.clone()(j)).collect()).collect();
-    let doubled = Mat::from_fn(300, 4, |i, j| columns[j][i]);
-    let mut state = state_of(&doubled, &y, &[50.0], FOLDS);
-    let mut tilt = GramState::new(4, 1, FOLDS);
-    std::mem::swap(&mut state, &mut tilt);
+    // after three ordinary features, nine far from zero: centring leaves their rounding errors, which are indefinite
+    let (small, y) = data(300, 12, 1);
+    let phi = Mat::from_fn(300, 12, |i, j| (small[(i, j)] + if j < 3 { 0.0 } else { 1e5 }) as f32);
+    let state = state_of(&phi, &y, &[50.0], FOLDS);
     let options = RidgeOptions {
-        ranks: vec![3, 4],
-        lambdas: vec![1e-18, 1e-1],
+        ranks: vec![3, 12],
+        lambdas: vec![1e-9, 1e6],
         intercept: Intercept::Free,
         target_centre: vec![50.0],
     };
-    let surface = Surface::compute(&tilt, &options, &Workers::sequential()).unwrap();
-    assert!(surface.cell(3, 1e-18).unwrap().cv_mse.is_some());
-    assert!(surface.cell(4, 1e-1).unwrap().cv_mse.is_some());
-    for cell in &surface.cells {
-        assert!(cell.cv_mse.is_none_or(f64::is_finite));
+    let surface = Surface::compute(&state, &options, &Workers::sequential()).unwrap();
+    let mse = |rank, lambda| surface.cell(rank, lambda).unwrap().cv_mse;
+    assert_eq!(mse(12, 1e-9), None);
+    for (rank, lambda) in [(3, 1e-9), (3, 1e6), (12, 1e6)] {
+        assert!(mse(rank, lambda).unwrap().is_finite());
     }
-    if surface.cell(4, 1e-18).unwrap().cv_mse.is_none() {
-        assert!(surface.warnings[0].contains("--precision f64"), "{:?}", surface.warnings);
-    }
+    let alone = Surface::compute(&state, &RidgeOptions { ranks: vec![3], ..options.clone() }, &Workers::sequential());
+    close(mse(3, 1e-9).unwrap(), alone.unwrap().cell(3, 1e-9).unwrap().cv_mse.unwrap(), 1e-12);
+    assert_eq!(surface.warnings.len(), 1);
+    assert!(surface.warnings[0].starts_with("1 of 4 cells") && surface.warnings[0].contains("--precision f64"));
+    let error = fit(&state, 12, 1e-9, &options, &Workers::sequential()).unwrap_err();
+    assert!(matches!(error, ksolve::Error::Indefinite { rank: 12, precision: "f32", .. }), "{error}");
+    let json = serde_json::to_value(&surface).unwrap();
+    assert!(json["cells"].as_array().unwrap().iter().any(|cell| cell["cv_mse"].is_null()));
 }
 
 #[test]
