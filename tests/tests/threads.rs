@@ -5,7 +5,6 @@
 
 use faer::linalg::matmul::{matmul, triangular};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
-use faer::prelude::*;
 use faer::{Accum, Mat, Par};
 use kapprox::Real;
 use kapprox::map::factor::factor;

@@ -147,22 +147,22 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], out: &mut [f64]
 #[inline(always)]
 fn column_step<T: Real>(residual: &mut [f64], column: &[T]) -> (f64, f64) {
     let (mut positive, mut negative) = ([0.0; LANES], [0.0; LANES]);
-    let mut step = |lane: usize, r: &mut f64, phi: T| {
-        let phi = phi.to_f64();
-        *r -= phi * phi;
-        // written so that a NaN goes into the positive sum
-        positive[lane] += if *r < 0.0 { 0.0 } else { *r };
-        negative[lane] += if *r < 0.0 { -*r } else { 0.0 };
-    };
-    let whole = residual.len() / LANES * LANES;
-    let (wide, tail) = residual.split_at_mut(whole);
-    for (r, phi) in wide.chunks_exact_mut(LANES).zip(column.chunks_exact(LANES)) {
+    let (wide, tail) = residual.as_chunks_mut::<LANES>();
+    let (wide_phi, tail_phi) = column.as_chunks::<LANES>();
+    for (r, phi) in wide.iter_mut().zip(wide_phi) {
         for lane in 0..LANES {
-            step(lane, &mut r[lane], phi[lane]);
+            let square = phi[lane].to_f64() * phi[lane].to_f64();
+            let left = r[lane] - square;
+            r[lane] = left;
+            // written so that a NaN goes into the positive sum
+            positive[lane] += if left < 0.0 { 0.0 } else { left };
+            negative[lane] += if left < 0.0 { -left } else { 0.0 };
         }
     }
-    for (lane, (r, phi)) in tail.iter_mut().zip(&column[whole..]).enumerate() {
-        step(lane, r, *phi);
+    for (lane, (r, phi)) in tail.iter_mut().zip(tail_phi).enumerate() {
+        *r -= phi.to_f64() * phi.to_f64();
+        positive[lane] += if *r < 0.0 { 0.0 } else { *r };
+        negative[lane] += if *r < 0.0 { -*r } else { 0.0 };
     }
     (positive.iter().sum(), negative.iter().sum())
 }

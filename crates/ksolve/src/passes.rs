@@ -1,11 +1,15 @@
 //! Training in one pass: rows go through the map into the Gram state and the certificate.
 
 use crate::bins::{BIN, Bins, Targets};
-use crate::{CertificateState, Error, FoldCoefficients, Folds, GramScratch, GramState, Result};
+use crate::strips::{Pool, for_each_strip};
+use crate::{CertificateState, Error, FoldCoefficients, Folds, GramScratch, GramState, Head, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
 use kstore::{Fold, Merge, RowBlock, Workers};
+
+/// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
+const STRIP: usize = 256;
 
 /// The pass that ridge regression needs: for every fold the moments of features and targets, and the certificate of
 /// every rank from the same features.
@@ -188,7 +192,7 @@ impl Merge for CvErrorState {
 #[derive(Debug)]
 pub struct CvErrorScratch<T> {
     bins: Bins<T>,
-    wide: Vec<f64>,
+    wide: Pool<Vec<f64>>,
 }
 
 impl<'a, T: Real> CvErrorFold<'a, T> {
@@ -208,41 +212,65 @@ impl<'a, T: Real> CvErrorFold<'a, T> {
         Self { bin: rows.max(1), ..self }
     }
 
-    /// Bytes of a lane's buffers: bins, features in `T`, and features and scores in f64.
-    pub fn scratch_bytes(&self) -> usize {
+    /// Bytes of a lane's buffers where so many threads work inside a step: bins, features, and a strip of features and
+    /// scores in f64 per thread.
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
         let (dims, t) = (self.map.dims(), self.targets.count());
         Bins::<T>::bytes(dims, t, self.folds.count(), self.bin)
-            + (8 * (dims.1 + t) + self.map.footprint().per_row) * self.bin
+            + self.map.footprint().per_row * self.bin
+            + 8 * (dims.1 + t) * STRIP * threads.max(1)
     }
 
     fn take(
         &self,
         state: &mut CvErrorState,
         bins: &mut Bins<T>,
-        wide: &mut Vec<f64>,
+        wide: &Pool<Vec<f64>>,
         fold: usize,
         workers: &Workers,
     ) -> Result<()> {
         let filled = bins.apply(fold, self.map, workers);
-        let (rows, p) = (filled.phi.nrows(), filled.phi.ncols());
-        wide.resize(rows * p, 0.0);
-        crate::gram::widen(filled.phi, wide);
-        let phi = MatRef::from_column_major_slice(&wide[..rows * p], rows, p);
-        for (cell, head) in self.coefficients.heads[fold].iter().enumerate() {
-            let Some(head) = head else { continue };
-            let t = head.intercept.len();
-            let mut scores = Mat::from_fn(rows, t, |_, j| head.intercept[j]);
-            let phi = phi.subcols(0, head.weights.nrows());
-            matmul(scores.as_mut(), Accum::Add, phi, head.weights.as_ref(), 1.0, Par::Seq);
+        let heads = &self.coefficients.heads[fold];
+        let rows = filled.phi.nrows();
+        let mut wrong = vec![0u64; rows.div_ceil(STRIP) * heads.len()];
+        for_each_strip(workers, &mut wrong, heads.len().max(1), |strip, wrong| {
+            let (first, rows) = (strip * STRIP, STRIP.min(rows - strip * STRIP));
+            let (phi, y) = (filled.phi.subrows(first, rows), filled.y.subrows(first, rows));
+            wide.with(Vec::new, |wide| count_wrong(phi, y, heads, wide, wrong));
+        });
+        for (i, wrong) in wrong.iter().enumerate() {
+            state.wrong[i % heads.len()] += wrong;
+        }
+        for (cell, _) in heads.iter().enumerate().filter(|(_, head)| head.is_some()) {
             state.rows[cell] += rows as u64;
-            state.wrong[cell] += (0..rows).filter(|i| wrong(scores.as_ref(), filled.y, *i)).count() as u64;
         }
         Ok(())
     }
 }
 
+/// `wrong[cell]` = wrong decisions of each cell's head on some rows.
+fn count_wrong<T: Real>(
+    phi: MatRef<'_, T>,
+    y: MatRef<'_, f64>,
+    heads: &[Option<Head>],
+    wide: &mut Vec<f64>,
+    wrong: &mut [u64],
+) {
+    let (rows, p) = (phi.nrows(), phi.ncols());
+    wide.resize(wide.len().max(STRIP * p), 0.0);
+    crate::gram::widen(phi, &mut wide[..rows * p]);
+    let phi = MatRef::from_column_major_slice(&wide[..rows * p], rows, p);
+    for (head, wrong) in heads.iter().zip(wrong) {
+        let Some(head) = head else { continue };
+        let mut scores = Mat::from_fn(rows, head.intercept.len(), |_, j| head.intercept[j]);
+        let phi = phi.subcols(0, head.weights.nrows());
+        matmul(scores.as_mut(), Accum::Add, phi, head.weights.as_ref(), 1.0, Par::Seq);
+        *wrong = (0..rows).filter(|i| is_wrong(scores.as_ref(), y, *i)).count() as u64;
+    }
+}
+
 /// True where the decision from the scores is not the class that the ±1 codes stand for.
-fn wrong(scores: MatRef<'_, f64>, codes: MatRef<'_, f64>, i: usize) -> bool {
+fn is_wrong(scores: MatRef<'_, f64>, codes: MatRef<'_, f64>, i: usize) -> bool {
     let largest =
         |m: MatRef<'_, f64>| (0..m.ncols()).fold(0, |best, j| if m[(i, j)] > m[(i, best)] { j } else { best });
     match codes.ncols() {
@@ -263,7 +291,7 @@ impl<T: Real> Fold<T> for CvErrorFold<'_, T> {
 
     fn scratch(&self) -> CvErrorScratch<T> {
         let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
-        CvErrorScratch { bins, wide: Vec::new() }
+        CvErrorScratch { bins, wide: Pool::default() }
     }
 
     fn step(

@@ -159,6 +159,9 @@ fn predictions_are_the_kernel_expansion_for_any_threads() {
     };
     let one = predict(1);
     assert!(one == predict(2) && one == predict(8));
+    let mut shifted = Mat::zeros(n - 5, t);
+    model.predict(&Dot, x.subrows(5, n - 5), shifted.as_mut(), &Workers::new(1)).unwrap();
+    assert!(shifted.as_ref() == one.subrows(5, n - 5), "a row's prediction depends on its neighbours");
     let mut k = Mat::<f32>::zeros(n, m);
     Dot.block(x, model.points(), k.as_mut());
     for i in (0..n).step_by(13) {

@@ -34,12 +34,6 @@ impl Affine {
     }
 }
 
-/// False for NaN, for infinity and for what became infinite when it was narrowed.
-#[inline(always)]
-pub(crate) fn is_finite<T: Real>(value: T) -> bool {
-    value.to_f64().abs() <= f64::MAX
-}
-
 /// Writes `rows` rows, at most [`TILE`], to `out`; false if any value is not finite.
 pub(crate) fn features<T: Real>(
     views: &[View<'_>],
@@ -62,7 +56,8 @@ pub(crate) fn features<T: Real>(
             view.load(at, &mut loaded[..rows]);
             for (value, row) in loaded[..rows].iter().zip(&mut scaled) {
                 let value = T::from_f64((value - centre) * factor);
-                fine &= is_finite(value);
+                // also false where narrowing overflowed
+                fine &= value.is_finite();
                 row[k] = value;
             }
         }
@@ -112,7 +107,7 @@ fn copy_rows<T: Real, const N: usize>(
         let affine = affine.centre.iter().zip(&affine.factor);
         for ((out, raw), (centre, factor)) in out.iter_mut().zip(values).zip(affine) {
             let value = T::from_f64((number(*raw) - centre) * factor);
-            fine &= is_finite(value);
+            fine &= value.is_finite();
             *out = value;
         }
     }

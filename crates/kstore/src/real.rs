@@ -14,6 +14,8 @@ pub trait Real: Copy + Debug + Display + Default + PartialOrd + Send + Sync + 's
     fn from_f64(value: f64) -> Self;
     /// The same number in `f64`, exactly.
     fn to_f64(self) -> f64;
+    /// False for NaN and the infinities. Not by way of f64, which would halve the width of a vector.
+    fn is_finite(self) -> bool;
 }
 
 impl Real for f32 {
@@ -27,6 +29,10 @@ impl Real for f32 {
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        f32::is_finite(self)
+    }
 }
 
 impl Real for f64 {
@@ -39,5 +45,9 @@ impl Real for f64 {
     #[inline(always)]
     fn to_f64(self) -> f64 {
         self
+    }
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        f64::is_finite(self)
     }
 }

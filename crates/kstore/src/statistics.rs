@@ -235,21 +235,24 @@ impl StatisticsScratch {
             sums.resize(d, 0.0);
         }
         for row in x.chunks_exact(d) {
-            for (c, value) in row.iter().enumerate() {
+            let sums = self.count.iter_mut().zip(&mut self.sum);
+            for ((value, shift), (count, sum)) in row.iter().zip(&self.shift).zip(sums) {
                 let v = value.to_f64();
-                let (present, offset) = if v.is_nan() { (0.0, 0.0) } else { (1.0, v - self.shift[c]) };
-                self.count[c] += present;
-                self.sum[c] += offset;
+                let (present, offset) = if v.is_nan() { (0.0, 0.0) } else { (1.0, v - shift) };
+                *count += present;
+                *sum += offset;
             }
         }
-        for c in 0..d {
-            self.sum[c] = if self.count[c] > 0.0 { self.sum[c] / self.count[c] } else { 0.0 };
+        // from here on the mean's distance from the shift
+        for (sum, count) in self.sum.iter_mut().zip(&self.count) {
+            *sum = if *count > 0.0 { *sum / count } else { 0.0 };
         }
         for row in x.chunks_exact(d) {
-            for (c, value) in row.iter().enumerate() {
+            let about = self.shift.iter().zip(&self.sum);
+            for ((value, (shift, mean)), square) in row.iter().zip(about).zip(&mut self.square) {
                 let v = value.to_f64();
-                let offset = if v.is_nan() { 0.0 } else { (v - self.shift[c]) - self.sum[c] };
-                self.square[c] += offset * offset;
+                let offset = if v.is_nan() { 0.0 } else { (v - shift) - mean };
+                *square += offset * offset;
             }
         }
         self.extremes(x, columns);

@@ -316,7 +316,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                     }
                 } else if self.source.selected.missing == Missing::Mean && !value.is_finite() {
                     x[i * d + slot] = T::from_f64(self.source.affine.fill[slot]);
-                } else if !convert::is_finite(x[i * d + slot]) {
+                } else if !x[i * d + slot].is_finite() {
                     return Err(self.bad_value(slot, row, value));
                 }
             }

@@ -13,7 +13,7 @@ use faer::prelude::*;
 use faer::{Accum, MatMut, MatRef, Par};
 use std::sync::Arc;
 
-/// Up to this many features differences are both exact and as fast as the product.
+/// Up to this many features distances are summed from differences, which do not cancel. A guess: not yet measured.
 const FEW_FEATURES: usize = 4;
 
 /// Below how many roundings of ‖x‖² + ‖z‖² a squared distance is computed again, for profiles smooth in it.

@@ -86,6 +86,7 @@ impl<T: Real> Model<T> {
             ("the intercept of the model", finite(&self.intercept)),
             ("the scaler of the model", finite(&self.centre) && finite(&self.scale)),
             ("lambda", self.card.lambda.is_finite()),
+            ("the certificate", self.card.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor]))),
         ];
         match parts.into_iter().find(|(_, finite)| !finite) {
             Some((what, _)) => Err(Error::NotFinite { what, remedy }),

@@ -7,8 +7,7 @@ pub mod file;
 
 use crate::strips::Pool;
 use crate::{Certificate, Error, Intercept, Result, gram};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::{Label, Workers};
 use serde::{Deserialize, Serialize};
@@ -121,8 +120,8 @@ impl<T: Real> Model<T> {
     /// `out` (b x t) = k(x, landmarks)·α + c for the rows of `x` (b x d row-major, scaled).
     ///
     /// The kernel block is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
-    /// large and cancel. Strips of 256 rows go to the workers, so bits do not depend on their number. A row's result
-    /// depends on its place in the strip no more than the kernel's does.
+    /// large and cancel. Strips of 256 rows go to the workers, so bits do not depend on their number; given a row's
+    /// kernel values, its prediction does not depend on its neighbours either. *Cost*: the kernel, and 2·m·t flops a row.
     ///
     /// # Errors
     /// [`Error::Shape`] where `x` or `out` do not fit the model.
@@ -169,21 +168,36 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// `scores` (b x t column-major) = k·α + c for a kernel block `k` (b x m).
+    /// `scores` (b x t column-major) = k·α + c for a kernel block `k` (b x m), landmark after landmark.
+    ///
+    /// The loop runs along rows, so every row is summed in the order of the landmarks whatever its neighbours; a
+    /// matrix product picks its kernel, and with it the order, by the number of rows.
     fn head(&self, k: MatRef<'_, T>, wide: &mut Vec<f64>, scores: &mut Vec<f64>) {
-        let (rows, m, t) = (k.nrows(), k.ncols(), self.intercept.len());
+        let (rows, m) = (k.nrows(), k.ncols());
         scores.clear();
         self.intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c, rows)));
         wide.resize(STRIP * PANEL, 0.0);
-        let mut out = MatMut::from_column_major_slice_mut(scores, rows, t);
         for first in (0..m).step_by(PANEL) {
             let width = PANEL.min(m - first);
             gram::widen(k.subcols(first, width), &mut wide[..rows * width]);
-            let panel = MatRef::from_column_major_slice(&wide[..rows * width], rows, width);
-            let alpha = self.coefficients.subrows(first, width);
-            matmul(out.as_mut(), Accum::Add, panel, alpha, 1.0, Par::Seq);
+            for (j, scores) in scores.chunks_exact_mut(rows).enumerate() {
+                let alpha = &self.coefficients.col_as_slice(j)[first..first + width];
+                add_products(scores, &wide[..rows * width], alpha);
+            }
         }
     }
+}
+
+/// `scores` += `panel`·`alpha` for a column-major panel, column after column.
+fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for (column, alpha) in panel.chunks_exact(scores.len()).zip(alpha) {
+                scores.iter_mut().zip(column).for_each(|(score, k)| *score += k * alpha);
+            }
+        },
+    );
 }
 
 /// Scratch of one thread.

@@ -4,6 +4,7 @@
 //! [`FORMATS`]. Formats that store columns hand out Arrow buffers, formats that store rows hand out [`Strided`] views
 //! of the bytes they read; everything above the seam treats both the same.
 
+mod guard;
 mod joined;
 pub mod memory;
 pub mod npy;
@@ -12,6 +13,7 @@ pub mod parquet;
 mod positioned;
 mod view;
 
+pub use guard::is_decoding;
 pub(crate) use joined::Joined;
 pub use joined::TARGET;
 pub use view::{Element, Positions, Strided, Values, View};

@@ -4,6 +4,7 @@
 //! pages of its columns. The Arrow schema that some writers embed is ignored: dictionaries, views and large strings
 //! then arrive as what Parquet stores, plain numbers and plain text.
 
+use super::guard::guarded;
 use super::positioned::Positioned;
 use super::{FileCursor, TableFile, Values, View};
 use crate::schema::{Column, Kind, Schema};
@@ -97,7 +98,8 @@ impl ParquetFile {
     pub fn open(path: &Path) -> Result<Self> {
         let file = Positioned::open(path).map_err(Error::io("read", path))?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| malformed(path, error))?;
+        let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(|panic| damaged(path, &panic))?;
+        let metadata = metadata.map_err(|error| malformed(path, error))?;
         let mut rows = 0u64;
         for group in metadata.metadata().row_groups() {
             let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
@@ -121,7 +123,9 @@ impl ParquetFile {
         *known.entry(leaf).or_insert_with(|| {
             let groups = self.metadata.metadata().row_groups().iter();
             let largest = groups.max_by_key(|group| group.column(leaf).uncompressed_size());
-            largest.map_or(0, |group| super::pages::footprint(&self.file, group, leaf))
+            let walk = |group| guarded(|| super::pages::footprint(&self.file, group, leaf));
+            // damage is told when the rows are read
+            largest.map_or(0, |group| walk(group).unwrap_or(0))
         })
     }
 }
@@ -161,13 +165,13 @@ impl TableFile for ParquetFile {
     ) -> Result<Box<dyn FileCursor + 'a>> {
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
         let file = self.file.counting(read);
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_batch_size(batch_rows(columns.len()))
             .with_row_groups(groups)
             .with_row_selection(selection)
-            .with_projection(self.mask(columns))
-            .build()
-            .map_err(|error| malformed(&self.path, error))?;
+            .with_projection(self.mask(columns));
+        let reader = guarded(|| builder.build()).map_err(|panic| damaged(&self.path, &panic))?;
+        let reader = reader.map_err(|error| malformed(&self.path, error))?;
         let mut sorted = columns.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
@@ -211,7 +215,8 @@ struct ParquetCursor<'a> {
 impl FileCursor for ParquetCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         self.batch = None;
-        let Some(batch) = self.reader.next() else {
+        let batch = guarded(|| self.reader.next()).map_err(|panic| damaged(self.path, &panic))?;
+        let Some(batch) = batch else {
             if self.left > 0 {
                 return Err(damaged(self.path, &format!("{} rows fewer than its footer promises", self.left)));
             }

@@ -196,9 +196,9 @@ fn flipped_bytes_never_panic() {
     let folder = folder();
     let [path] = &split(folder.path(), 300, &[], 120)[..] else { panic!() };
     let whole = std::fs::read(path).unwrap();
-    for at in (4..whole.len()).step_by(whole.len() / 150) {
+    for at in (4..whole.len()).step_by(37) {
         let mut damaged = whole.clone();
-        damaged[at] ^= 0xff;
+        damaged[at] ^= [0xff, 1, 0x80][at % 3];
         std::fs::write(path, &damaged).unwrap();
         // wrong values may read; what may not happen is a panic, which would fail this test
         let _ = read_all(std::slice::from_ref(path), &usual());
