@@ -72,7 +72,8 @@ fn passes(criterion: &mut Criterion) {
         for lanes in [1, 2] {
             let pass =
                 Pass { tile: 2048, segment: 1 << 16, lanes, prefetch: 2, workers: &workers, observer: &Unobserved };
-            group.bench_function(BenchmarkId::new(format, lanes), |b| b.iter(|| pass.fold(&rows, &ColumnSums).unwrap()));
+            group
+                .bench_function(BenchmarkId::new(format, lanes), |b| b.iter(|| pass.fold(&rows, &ColumnSums).unwrap()));
         }
     }
     group.finish();

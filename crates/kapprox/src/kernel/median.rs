@@ -68,7 +68,6 @@ fn middle(values: &mut [f64]) -> f64 {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests {
     use super::*;
 

@@ -43,8 +43,8 @@ pub fn factor(mut k: Mat<f64>, floor: f64, par: Par) -> Factor {
         let end = (start + BLOCK).min(m);
         let before = kept.len();
         subtract_earlier(&mut k, start, end, before, par);
-        for j in start..end {
-            take_column(&mut k, j, before, &mut kept, floor * diag[j]);
+        for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
+            take_column(&mut k, j, before, &mut kept, floor * diagonal);
         }
         start = end;
     }
