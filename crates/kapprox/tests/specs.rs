@@ -1,6 +1,5 @@
 //! Kernel expressions: what they mean, how they print, and where errors point.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use kapprox::Error;
 use kapprox::kernel::{Spec, Value, registry};
