@@ -39,7 +39,10 @@ pub fn trace_error(
     k: &dyn Fn(&[f64], &[f64]) -> f64,
     tolerance: f64,
 ) -> f64 {
-    let l = pivoted_cholesky(landmarks.len(), |i, j| k(&landmarks[i], &landmarks[j]), tolerance);
+    // kernel functions scaled to norm 1 span the same space, and the tolerance is then relative to each of them
+    let norm: Vec<f64> = landmarks.iter().map(|z| k(z, z).sqrt()).collect();
+    let entry = |i: usize, j: usize| k(&landmarks[i], &landmarks[j]) / (norm[i] * norm[j]);
+    let l = pivoted_cholesky(landmarks.len(), entry, tolerance);
     let (mut left, mut trace) = (0.0, 0.0);
     for x in rows {
         let mut phi: Vec<f64> = Vec::new();
@@ -47,13 +50,32 @@ pub fn trace_error(
         trace += residual;
         for (c, &pivot) in l.pivots.iter().enumerate() {
             let earlier: f64 = (0..c).map(|e| phi[e] * l.columns[e][pivot]).sum();
-            let value = (k(x, &landmarks[pivot]) - earlier) / l.columns[c][pivot];
+            let value = (k(x, &landmarks[pivot]) / norm[pivot] - earlier) / l.columns[c][pivot];
             residual -= value * value;
             phi.push(value);
         }
         left += residual.max(0.0);
     }
     left / trace
+}
+
+/// √(Σ_j k_jj (K_SS⁻¹)_jj) over the independent landmarks: what a relative error of their kernel values is amplified by.
+pub fn amplification(landmarks: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, tolerance: f64) -> f64 {
+    let norm: Vec<f64> = landmarks.iter().map(|z| k(z, z).sqrt()).collect();
+    let entry = |i: usize, j: usize| k(&landmarks[i], &landmarks[j]) / (norm[i] * norm[j]);
+    let l = pivoted_cholesky(landmarks.len(), entry, tolerance);
+    let r = l.pivots.len();
+    let mut sum = 0.0;
+    for j in 0..r {
+        // column j of the inverse of L
+        let mut column = vec![0.0; r];
+        for i in j..r {
+            let earlier: f64 = (j..i).map(|c| l.columns[c][l.pivots[i]] * column[c]).sum();
+            column[i] = (f64::from(i == j) - earlier) / l.columns[i][l.pivots[i]];
+        }
+        sum += column.iter().map(|v| v * v).sum::<f64>();
+    }
+    sum.sqrt()
 }
 
 /// Solves A x = b for a symmetric positive definite A by unpivoted Cholesky.

@@ -58,3 +58,36 @@ pub fn robspiral(n: usize) -> Vec<Vec<f64>> {
 pub fn flat(rows: &[Vec<f64>]) -> Vec<f64> {
     rows.iter().flatten().copied().collect()
 }
+
+/// The first `n` rows of a real data set, standardised; `None`, said on stderr, where the data are not there.
+///
+/// # Panics
+/// Where the file is there and cannot be read.
+pub fn real(name: &str, n: u64) -> Option<Vec<Vec<f64>>> {
+    let beside = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let folder = std::env::var_os("KMILL_DATA").map_or(beside, std::path::PathBuf::from);
+    let path = folder.join(format!("{name}.parquet"));
+    if !path.is_file() {
+        eprintln!("skipped: no {name}.parquet (set KMILL_DATA to its folder)");
+        return None;
+    }
+    let table = kstore::Table::open(&[path]).expect("a table");
+    let selection = kstore::Selection {
+        features: vec!["x*".to_string()],
+        targets: vec!["y".to_string()],
+        rows: Some(0..n),
+        ..Default::default()
+    };
+    let source = table.select(&selection).and_then(|s| s.rows::<f64>(Default::default())).expect("rows");
+    let d = kstore::RowSource::<f64>::shape(&source).features;
+    let mut buf = kstore::RowBuf::new(n as usize);
+    let mut cursor = kstore::RowSource::<f64>::open(&source, 0..n).expect("a cursor");
+    cursor.next(&mut buf).expect("rows");
+    let mut rows: Vec<Vec<f64>> = buf.x.chunks(d).map(<[f64]>::to_vec).collect();
+    for j in 0..d {
+        let mean = rows.iter().map(|r| r[j]).sum::<f64>() / n as f64;
+        let deviation = (rows.iter().map(|r| (r[j] - mean).powi(2)).sum::<f64>() / n as f64).sqrt();
+        rows.iter_mut().for_each(|r| r[j] = if deviation > 0.0 { (r[j] - mean) / deviation } else { 0.0 });
+    }
+    Some(rows)
+}

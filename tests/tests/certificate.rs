@@ -3,7 +3,7 @@
 use kapprox::kernel::registry;
 use kapprox::landmark::{LandmarkSet, Landmarks, RpCholesky, Uniform};
 use kmill_tests::fit::{WHOLE, certify, select};
-use kmill_tests::points::Lcg;
+use kmill_tests::points::{Lcg, real};
 use kmill_tests::source::Points;
 use kmill_tests::{dense, kernels};
 
@@ -32,18 +32,23 @@ fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn Landmarks<f64>) {
     let rows: Vec<Vec<f64>> = rows.iter().map(|r| r.iter().map(|v| f64::from(*v as f32)).collect()).collect();
     let points = Points::<f64>::new(&rows);
     let set = select(&points, scheme, spec, m, 0, WHOLE);
-    let exact = dense::trace_error(&rows, &rows_of(&rows, &set.rows), &*kernels::kernel(spec), 1e-15);
+    let chosen = rows_of(&rows, &set.rows);
+    let exact = dense::trace_error(&rows, &chosen, &*kernels::kernel(spec), 1e-15);
+    // f64 itself, in the oracle too, is no better than the rounding of kernel values amplified by K_SS⁻¹: on protein
+    // with 500 uniform landmarks the oracle is off by 1.4e-11, the library by 1.3e-11, NumPy by 3.0e-11 from a
+    // computation in 80-bit arithmetic, and this bound is 6e-11. On well-conditioned landmarks it is below 1e-14.
+    let amplified = f64::EPSILON / 2.0 * dense::amplification(&chosen, &*kernels::kernel(spec), 1e-13);
     let (double, rank) = certify(&points, set.clone(), spec);
     let (single, rank32) = certify(&Points::<f32>::new(&rows), narrow(&set), spec);
     eprintln!(
-        "{spec:40} m {m:4} rank {rank:4} oracle {exact:.6e} f64 {:.6e} ({:.0e}) | f32 rank {rank32:4} {:.6e} over {:.1e} floor {:.1e}",
+        "{spec:40} m {m:4} rank {rank:4} oracle {exact:.6e} f64 {:.6e} ({:.0e}, f64 limit {amplified:.0e}) | f32 rank {rank32:4} {:.6e} over {:.1e} floor {:.1e}",
         double.trace_error,
         (double.trace_error - exact).abs(),
         single.trace_error,
         single.overshoot,
         single.floor
     );
-    assert!((double.trace_error - exact).abs() <= 1e-12 + 1e-9 * exact, "{spec}: {double:?}, dense {exact:e}");
+    assert!((double.trace_error - exact).abs() <= 1e-12 + 1e-9 * exact + amplified, "{spec}: {double:?}, dense {exact:e}");
     assert!(single.overshoot <= 1e-5, "{spec}: {single:?}");
     let difference = (single.trace_error - double.trace_error).abs();
     assert!(difference <= 1e-5 + 1e-3 * double.trace_error, "{spec}: f32 {single:?}, f64 {double:?}");
@@ -70,5 +75,16 @@ fn certificate_holds_where_the_error_is_near_zero() {
         check(&rows, "polynomial(gamma=1, c0=1, degree=3)", 220, scheme);
         check(&rows, "polynomial(gamma=0.1, c0=1, degree=3)", 300, scheme);
         check(&rows, "linear()", 50, scheme);
+    }
+}
+
+/// Outliers are what uniform landmarks near the others extrapolate to: leaving such landmarks out would cost them.
+#[test]
+fn certificate_holds_on_protein() {
+    let Some(rows) = real("protein", 2_000) else { return };
+    for scheme in [&Uniform as &dyn Landmarks<f64>, &RpCholesky] {
+        check(&rows, "gaussian(sigma=5)", 500, scheme);
+        check(&rows, "polynomial(gamma=1, c0=1, degree=3)", 220, scheme);
+        check(&rows, "matern(nu=2.5, sigma=20)", 500, scheme);
     }
 }

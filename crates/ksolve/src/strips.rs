@@ -41,10 +41,4 @@ impl<B> Pool<B> {
     }
 }
 
-/// The parallelism that faer's routines may use inside [`Workers::install`].
-pub(crate) fn par(workers: &Workers) -> faer::Par {
-    match workers.threads() {
-        0 | 1 => faer::Par::Seq,
-        threads => faer::Par::rayon(threads),
-    }
-}
+pub(crate) use kapprox::map::par;

@@ -13,8 +13,8 @@
 use super::sample::BestRows;
 use super::{LandmarkSet, Landmarks, Rows};
 use crate::kernel::{AnyKernel, Kernel};
-use crate::map::FeatureMap;
-use crate::map::factor::pivot_floor;
+use crate::map::{FeatureMap, par};
+use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::{Nystrom, STRIP};
 use crate::map::residual::subtract_columns;
 use crate::{Error, Real, Result};
@@ -46,7 +46,7 @@ fn block_size(m: usize) -> usize {
 
 impl<T: Real> Landmarks<T> for RpCholesky {
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        let mut growth = Growth::new(T::kernel(kernel.clone()), <f64 as Real>::kernel(kernel.clone()), data, m);
+        let mut growth = Growth::new(kernel, data, m);
         let mut empty = 0;
         for round in 0.. {
             let residuals = growth.residuals(data, seed, round)?;
@@ -63,7 +63,8 @@ impl<T: Real> Landmarks<T> for RpCholesky {
 }
 
 /// The landmarks chosen so far and their factor.
-struct Growth<T: Real> {
+struct Growth<'a, T: Real> {
+    any: &'a Arc<dyn AnyKernel>,
     kernel: Arc<dyn Kernel<T>>,
     exact: Arc<dyn Kernel<f64>>,
     chosen: LandmarkSet<T>,
@@ -83,11 +84,12 @@ struct Proposals {
     x: Vec<f64>,
 }
 
-impl<T: Real> Growth<T> {
-    fn new(kernel: Arc<dyn Kernel<T>>, exact: Arc<dyn Kernel<f64>>, data: &Rows<'_, T>, m: usize) -> Self {
+impl<'a, T: Real> Growth<'a, T> {
+    fn new(any: &'a Arc<dyn AnyKernel>, data: &Rows<'_, T>, m: usize) -> Self {
+        let (kernel, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any.clone()));
         let d = data.source.shape().features;
         let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
-        Self { kernel, exact, chosen, wide: Vec::new(), lower: Mat::zeros(m, m) }
+        Self { any, kernel, exact, chosen, wide: Vec::new(), lower: Mat::zeros(m, m) }
     }
 
     /// One pass: the sum of the residuals, and the rows with the best keys.
@@ -95,7 +97,8 @@ impl<T: Real> Growth<T> {
         let s = self.chosen.len();
         let map = (s > 0).then(|| {
             let lower = self.lower.submatrix(0, 0, s, s).to_owned();
-            Nystrom::from_factor(self.kernel.clone(), self.chosen.clone(), lower)
+            let workers = data.pass.workers;
+            workers.install(|| Nystrom::from_factor(self.any, self.chosen.clone(), lower, par(workers)))
         });
         let fold = RoundFold {
             kernel: &*self.kernel,
@@ -121,7 +124,7 @@ impl<T: Real> Growth<T> {
         let mut schur = Mat::<f64>::zeros(b, b);
         self.exact.block(x, x, schur.as_mut());
         self.chosen.evaluations += (b * (b + s)) as u64;
-        let floors: Vec<f64> = (0..b).map(|i| pivot_floor::<T>() * schur[(i, i)]).collect();
+        let floors: Vec<f64> = (0..b).map(|i| PIVOT_FLOOR * schur[(i, i)]).collect();
         matmul(schur.as_mut(), Accum::Add, phi.as_ref(), phi.transpose(), -1.0, Par::Seq);
         let genuine = (0..b).any(|i| schur[(i, i)] > floors[i]);
 

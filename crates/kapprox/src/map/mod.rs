@@ -7,9 +7,17 @@ pub mod residual;
 pub use nystrom::Nystrom;
 
 use crate::Real;
-use faer::{MatMut, MatRef};
+use faer::{MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::fmt::Debug;
+
+/// The parallelism faer may use inside [`Workers::install`].
+pub fn par(workers: &Workers) -> Par {
+    match workers.threads() {
+        0 | 1 => Par::Seq,
+        threads => Par::rayon(threads),
+    }
+}
 
 /// `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends on row i of the input only.
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {

@@ -9,10 +9,11 @@
 //! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
 
 use super::FeatureMap;
-use super::factor::{Factor, factor, pivot_floor};
+use super::factor::{Factor, PIVOT_FLOOR, factor};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::landmark::LandmarkSet;
 use crate::{Error, Real, Result};
+use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
@@ -22,44 +23,81 @@ use std::sync::Arc;
 /// cache, and the triangular solve runs at 0.86 of the product's rate there (0.79 at 64 rows, measured at m = 2,000).
 pub(crate) const STRIP: usize = 256;
 
+/// Largest [`noise`] of a map that is computed in `T`, as a share of the trace.
+///
+/// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on `tests/certificate.rs` at
+/// noises from 5e-8 to 3e-4), so by 3e-6 at this limit. Beyond it the map is computed in f64 and narrowed at the end.
+const NOISE: f64 = 3e-7;
+
 /// The Nyström map of a kernel and m landmarks.
 ///
-/// Holds m·d numbers and the m x m factor in `T` and in f64. Mapping n rows costs 2nmd flops for the kernel blocks and
-/// nm² for the triangular solve.
+/// Holds m·d numbers and the m x m factor in f64, and once more in `T` where that is accurate enough. Mapping n rows
+/// costs 2nmd flops for the kernel blocks and nm² for the triangular solve. Landmarks that nearly depend on each other
+/// amplify the rounding of `T`; then blocks and solve run in f64, which takes about 1.5 times as long in a whole fit.
 #[derive(Debug)]
 pub struct Nystrom<T: Real> {
     kernel: Arc<dyn Kernel<T>>,
+    exact: Arc<dyn Kernel<f64>>,
     landmarks: LandmarkSet<T>,
     /// L in f64, r x r.
     lower: Mat<f64>,
-    /// L as the features are computed with it.
-    narrow: Mat<T>,
+    arithmetic: Arithmetic<T>,
+}
+
+/// What blocks and solve are computed in.
+#[derive(Debug)]
+enum Arithmetic<T> {
+    /// In `T`, with L narrowed to it.
+    Own(Mat<T>),
+    /// In f64, with the landmarks widened to it.
+    Wide(Vec<f64>),
 }
 
 impl<T: Real> Nystrom<T> {
-    /// Factors the landmarks' kernel matrix in f64, in their order; landmarks that depend on earlier ones, at the
-    /// precision of `T`, are left out.
+    /// Factors the landmarks' kernel matrix in f64, in their order; landmarks that depend on earlier ones are left out.
     ///
-    /// Cost m²d + m³/3 flops.
+    /// Cost m²d + 2m³/3 flops.
     ///
     /// # Errors
     /// [`Error::NoLandmarks`] where none is left, [`Error::NotFinite`] where the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
         let k_mm = kernel_matrix(kernel, &landmarks)?;
-        let Factor { lower, kept } = factor(k_mm, pivot_floor::<T>(), par);
+        let Factor { lower, kept } = factor(k_mm, PIVOT_FLOOR, par);
         if kept.is_empty() {
             return Err(Error::NoLandmarks {
                 why: "the kernel is zero at every landmark; choose another kernel or other landmarks".to_string(),
             });
         }
-        Ok(Self::from_factor(T::kernel(kernel.clone()), landmarks.keep(&kept), lower))
+        Ok(Self::from_factor(kernel, landmarks.keep(&kept), lower, par))
     }
 
     /// The map of landmarks whose factor is known.
-    pub(crate) fn from_factor(kernel: Arc<dyn Kernel<T>>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
+    pub(crate) fn from_factor(
+        kernel: &Arc<dyn AnyKernel>,
+        landmarks: LandmarkSet<T>,
+        lower: Mat<f64>,
+        par: Par,
+    ) -> Self {
         let r = lower.nrows();
-        let narrow = Mat::from_fn(r, r, |i, j| <T as kstore::Real>::from_f64(lower[(i, j)]));
-        Self { kernel, landmarks, lower, narrow }
+        if std::env::var("NOISE").is_ok() { eprintln!("noise {:.2e} r {r}", noise::<T>(lower.as_ref(), par)); }
+        let own = size_of::<T>() == size_of::<f64>() || noise::<T>(lower.as_ref(), par) <= NOISE;
+        let arithmetic = if own {
+            Arithmetic::Own(Mat::from_fn(r, r, |i, j| <T as kstore::Real>::from_f64(lower[(i, j)])))
+        } else {
+            Arithmetic::Wide(wide(&landmarks))
+        };
+        let (exact, kernel) = (<f64 as Real>::kernel(kernel.clone()), T::kernel(kernel.clone()));
+        Self { kernel, exact, landmarks, lower, arithmetic }
+    }
+
+    /// True where blocks and solve are computed in f64 because `T` is not accurate enough for these landmarks.
+    pub fn is_wide(&self) -> bool {
+        matches!(self.arithmetic, Arithmetic::Wide(_))
+    }
+
+    /// True where predictions from kernel values in `T` would carry more than [`NOISE`] at rank `rank`.
+    pub fn needs_wide(&self, rank: usize, par: Par) -> bool {
+        self.is_wide() && noise::<T>(self.lower.submatrix(0, 0, rank, rank), par) > NOISE
     }
 
     /// The landmarks that were kept, in their order.
@@ -70,15 +108,6 @@ impl<T: Real> Nystrom<T> {
     /// The rank r: the number of landmarks that were kept.
     pub fn rank(&self) -> usize {
         self.lower.nrows()
-    }
-
-    /// The map of the first `rank` landmarks: the leading columns of this one.
-    #[must_use]
-    pub fn truncate(self, rank: usize) -> Self {
-        let rank = rank.min(self.rank());
-        let kept: Vec<usize> = (0..rank).collect();
-        let lower = self.lower.submatrix(0, 0, rank, rank).to_owned();
-        Self::from_factor(self.kernel, self.landmarks.keep(&kept), lower)
     }
 
     /// `L⁻ᵀ w` for weights on the leading `w.nrows()` coordinates: the coefficients of the same function on
@@ -93,14 +122,36 @@ impl<T: Real> Nystrom<T> {
     /// Bytes of a map of `m` landmarks with `d` features.
     pub fn bytes(m: usize, d: usize) -> usize {
         let t = size_of::<T>();
-        m * d * t + m * m * (t + size_of::<f64>())
+        m * d * (t + size_of::<f64>()) + m * m * (t + size_of::<f64>())
     }
+}
+
+/// The landmarks in f64.
+fn wide<T: Real>(landmarks: &LandmarkSet<T>) -> Vec<f64> {
+    landmarks.points.iter().map(|v| kstore::Real::to_f64(*v)).collect()
+}
+
+/// Expected share of the trace that rounding in `T` takes off or adds to the residuals: ε² Σ_j k_jj (K_SS⁻¹)_jj.
+///
+/// A kernel value with relative error ε moves the features by L⁻¹ of it; summed over independent errors of size
+/// ε·√(k_ii k_jj) that is ε² k_ii Σ_j k_jj ‖L⁻¹e_j‖². Cost m³/3 flops, m² numbers.
+fn noise<T: Real>(lower: MatRef<'_, f64>, par: Par) -> f64 {
+    let r = lower.nrows();
+    let mut inverse = Mat::<f64>::zeros(r, r);
+    invert_lower_triangular(inverse.as_mut(), lower, par);
+    let sum: f64 = (0..r)
+        .map(|j| {
+            let diagonal: f64 = (0..=j).map(|c| lower[(j, c)] * lower[(j, c)]).sum();
+            diagonal * inverse.col(j).subrows(j, r - j).squared_norm_l2()
+        })
+        .sum();
+    (<T as kstore::Real>::EPSILON / 2.0).powi(2) * sum
 }
 
 /// K_SS in f64, full.
 fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
     let m = landmarks.len();
-    let wide: Vec<f64> = landmarks.points.iter().map(|v| kstore::Real::to_f64(*v)).collect();
+    let wide = wide(landmarks);
     let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
     let mut k = Mat::<f64>::zeros(m, m);
     <f64 as Real>::kernel(kernel.clone()).block(z, z, k.as_mut());
@@ -120,9 +171,12 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let z = self.landmarks.as_mat();
-        workers.each(strips(x, out), |(x, mut out)| {
-            self.kernel.block(x, z, out.rb_mut());
-            solve_lower_triangular_in_place(self.narrow.as_ref(), out.transpose_mut(), Par::Seq);
+        workers.each(strips(x, out), |(x, mut out)| match &self.arithmetic {
+            Arithmetic::Own(lower) => {
+                self.kernel.block(x, z, out.rb_mut());
+                solve_lower_triangular_in_place(lower.as_ref(), out.transpose_mut(), Par::Seq);
+            }
+            Arithmetic::Wide(z) => self.apply_wide(x, z, out),
         });
     }
 
@@ -137,6 +191,23 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
 }
 
 use faer::prelude::ReborrowMut;
+
+impl<T: Real> Nystrom<T> {
+    /// A strip in f64, narrowed at the end.
+    fn apply_wide(&self, x: MatRef<'_, T>, z: &[f64], mut out: MatMut<'_, T>) {
+        let (b, d, r) = (x.nrows(), x.ncols(), self.rank());
+        let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| kstore::Real::to_f64(*v))).collect();
+        let x = MatRef::from_row_major_slice(&x, b, d);
+        let mut phi = Mat::<f64>::zeros(b, r);
+        self.exact.block(x, MatRef::from_row_major_slice(z, r, d), phi.as_mut());
+        solve_lower_triangular_in_place(self.lower.as_ref(), phi.as_mut().transpose_mut(), Par::Seq);
+        for j in 0..r {
+            for (to, from) in out.rb_mut().col_mut(j).iter_mut().zip(phi.col(j).iter()) {
+                *to = <T as kstore::Real>::from_f64(*from);
+            }
+        }
+    }
+}
 
 /// Cuts rows and their features into strips of [`STRIP`] rows.
 pub(crate) fn strips<'a, T>(x: MatRef<'a, T>, out: MatMut<'a, T>) -> Vec<(MatRef<'a, T>, MatMut<'a, T>)> {
