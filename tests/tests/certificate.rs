@@ -48,7 +48,10 @@ fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn Landmarks<f64>) {
         single.overshoot,
         single.floor
     );
-    assert!((double.trace_error - exact).abs() <= 1e-12 + 1e-9 * exact + amplified, "{spec}: {double:?}, dense {exact:e}");
+    assert!(
+        (double.trace_error - exact).abs() <= 1e-12 + 1e-9 * exact + amplified,
+        "{spec}: {double:?}, dense {exact:e}"
+    );
     assert!(single.overshoot <= 1e-5, "{spec}: {single:?}");
     let difference = (single.trace_error - double.trace_error).abs();
     assert!(difference <= 1e-5 + 1e-3 * double.trace_error, "{spec}: f32 {single:?}, f64 {double:?}");

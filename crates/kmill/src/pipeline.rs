@@ -58,7 +58,11 @@ fn fit_in<T: Real + kapprox::landmark::Precision>(options: &FitOptions, run: &Ru
     let trained = train::train::<T>(&selected, &training, &resources)?;
     let stage = run.progress.stage("write model", None);
     let model = model(options, &selected, &trained);
-    model.save(output)?;
+    if trained.wide {
+        model.widen().save(output)?;
+    } else {
+        model.save(output)?;
+    }
     stage.finish();
     Ok(report(options, run, &selected, &trained, output))
 }

@@ -13,10 +13,10 @@
 use super::sample::BestRows;
 use super::{LandmarkSet, Landmarks, Rows};
 use crate::kernel::{AnyKernel, Kernel};
-use crate::map::{FeatureMap, par};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::{Nystrom, STRIP};
 use crate::map::residual::subtract_columns;
+use crate::map::{FeatureMap, par};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;

@@ -29,7 +29,7 @@ pub struct Card {
     pub solver: String,
     /// The kernel as an expression that parses back to it.
     pub kernel: String,
-    /// `f32` or `f64`.
+    /// `f32` or `f64`: what predictions are computed in. A fit in f32 whose landmarks need it predicts in f64.
     pub precision: String,
     /// Landmarks used.
     pub rank: usize,
@@ -97,6 +97,21 @@ impl<T: Real> Model<T> {
     /// Number of landmarks m, features d and outputs t.
     pub fn dims(&self) -> (usize, usize, usize) {
         (self.landmark_rows.len(), self.centre.len(), self.intercept.len())
+    }
+
+    /// The same model predicting in f64: for landmarks so close to each other that the coefficients, large and of both
+    /// signs, would amplify the rounding of kernel values in f32 ([`kapprox::Nystrom::needs_wide`]).
+    #[must_use]
+    pub fn widen(self) -> Model<f64> {
+        Model {
+            card: Card { precision: "f64".to_string(), ..self.card },
+            landmarks: self.landmarks.into_iter().map(kstore::Real::to_f64).collect(),
+            landmark_rows: self.landmark_rows,
+            coefficients: self.coefficients,
+            intercept: self.intercept,
+            centre: self.centre,
+            scale: self.scale,
+        }
     }
 
     /// The landmarks as a row-major m x d matrix.

@@ -118,6 +118,11 @@ fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Pl
     )
 }
 
+/// Strips of features in f64, where the landmarks need them.
+fn strips(shape: &Shape) -> usize {
+    if shape.element == 8 { 0 } else { shape.threads * 256 * (shape.m + shape.d) * 8 }
+}
+
 fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     rows(base("scaling statistics", budget), shape, cut, cut.scan_lanes, 8)
 }
@@ -132,8 +137,8 @@ fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         Some(n) => plan.term("candidate rows", 3 * n.min(shape.n as usize) * row, "lower --candidates"),
         None => rows(plan, shape, cut, cut.scan_lanes, e),
     };
-    plan.term("factor of the landmarks", m * m * (2 * 8 + e), RANK)
-        .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8), RANK)
+    plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK)
+        .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)
         .term("proposals", block * (block * 8 + m * 8 + 3 * shape.d * 8) + 2 * block * row, RANK)
 }
 
@@ -155,7 +160,7 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let plan = rows(base("Gram matrix", budget), shape, cut, lanes, shape.element);
     plan.term(format!("Gram matrices ({} folds x {states})", shape.folds), states * state, "lower --rank or --folds")
         .term("landmarks and their factor", Nystrom::<T>::bytes(m, shape.d), RANK)
-        .term("features of a tile", lanes * cut.tile * (m * shape.element + 8), RANK)
+        .term("features of a tile", lanes * cut.tile * (m * shape.element + 8) + strips(shape), RANK)
         .term("rows waiting by fold", lanes * shape.folds * bin, "lower --folds")
         .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower --threads")

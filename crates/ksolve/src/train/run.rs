@@ -37,6 +37,8 @@ pub struct Trained<T: Real> {
     pub coefficients: Mat<f64>,
     /// The constant of each target.
     pub intercept: Vec<f64>,
+    /// True where predictions need kernel values in f64 though the rows are f32: see [`Nystrom::needs_wide`].
+    pub wide: bool,
     /// The chosen rank.
     pub rank: usize,
     /// The chosen lambda.
@@ -172,8 +174,10 @@ pub fn train<T: Real + Precision>(
     let certificate = certificate(rank);
     let workers = resources.workers;
     let coefficients = workers.install(|| selection.map.dual(weights.as_ref(), strips::par(workers)));
+    let wide = workers.install(|| selection.map.needs_wide(rank, strips::par(workers)));
     let kept: Vec<usize> = (0..rank).collect();
     Ok(Trained {
+        wide,
         rows: survey.rows(),
         kernel: selection.kernel,
         landmarks: selection.map.landmarks().keep(&kept),
