@@ -99,8 +99,14 @@ fn products_solves_and_cholesky_in_f32() {
 #[test]
 fn products_solves_and_cholesky_in_f64() {
     sweep::<f64>();
-    for n in [33, 300, 1000] {
+    for n in [33, 577, 1000, 2100] {
         let k = spd::<f64>(n);
+        let lower = factor(k.clone(), 1e-14, Par::Seq).lower;
         same(&format!("factor {n}"), |par| factor(k.clone(), 1e-14, par).lower);
+        same(&format!("triangular inverse {n}"), |par| {
+            let mut inverse = Mat::<f64>::zeros(n, n);
+            faer::linalg::triangular_inverse::invert_lower_triangular(inverse.as_mut(), lower.as_ref(), par);
+            inverse
+        });
     }
 }

@@ -17,4 +17,4 @@ pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, Spec};
 pub use landmark::{LandmarkSet, Landmarks};
 pub use map::{FeatureMap, Nystrom};
-pub use real::Real;
+pub use real::{Real, vectorised};

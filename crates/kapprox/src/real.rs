@@ -59,7 +59,7 @@ pub trait Real: kstore::Real + faer::traits::RealField {
 /// that and nothing else: of a closure it takes for `FnMut` only the body would be inlined, not the shim around it, and
 /// the loops would be compiled for the oldest machine (30 to 45 times slower for the Laplacian, because of calls for `mul_add`).
 #[inline(always)]
-pub(crate) fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
+pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(loops)
 }
 

@@ -126,7 +126,7 @@ impl Merge for CertificateState {
 /// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as k(x, x).
 fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], out: &mut [f64]) {
     let p = phi.ncols();
-    pulp::Arch::new().dispatch(
+    kapprox::vectorised(
         #[inline(always)]
         || {
             let (positive, rest) = out.split_at_mut(p);

@@ -1,7 +1,6 @@
 //! Cutting an output into pieces of a fixed size and giving them to threads.
 
 use kstore::Workers;
-use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
 /// Calls `work(i, piece)` for every piece of `size` elements of `out`.
@@ -13,11 +12,7 @@ pub(crate) fn for_each_strip<E: Send>(
     size: usize,
     work: impl Fn(usize, &mut [E]) + Sync + Send,
 ) {
-    if workers.threads() > 1 && out.len() > size {
-        workers.install(|| out.par_chunks_mut(size).with_max_len(1).enumerate().for_each(|(i, c)| work(i, c)));
-    } else {
-        out.chunks_mut(size).enumerate().for_each(|(i, c)| work(i, c));
-    }
+    workers.each(out.chunks_mut(size).enumerate().collect(), |(i, piece)| work(i, piece));
 }
 
 /// Buffers that threads borrow and give back; there are never more than ran at the same time.

@@ -13,9 +13,8 @@
 //! computed and never which: the result has the same bits for every number of threads and every budget.
 
 use crate::{Error, Real, RowBlock, RowBuf, RowSource};
-use rayon::prelude::*;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,26 +92,36 @@ impl Workers {
         self.0.as_ref().map_or(1, |pool| pool.current_num_threads())
     }
 
-    /// Runs `part(0)`, …, `part(parts - 1)`, in any order and at the same time where there are threads.
+    /// Runs `part(0)`, …, `part(parts - 1)`, started in this order, at the same time where there are threads.
+    ///
+    /// Threads take the next part as they become free: give large parts first and the threads end together.
     pub fn run(&self, parts: usize, part: impl Fn(usize) + Sync + Send) {
         match &self.0 {
             Some(pool) if parts > 1 => {
-                pool.install(|| (0..parts).into_par_iter().with_max_len(1).for_each(part));
+                let next = AtomicUsize::new(0);
+                pool.broadcast(|_| {
+                    loop {
+                        let mine = next.fetch_add(1, Ordering::Relaxed);
+                        if mine >= parts {
+                            return;
+                        }
+                        part(mine);
+                    }
+                });
             }
             _ => (0..parts).for_each(part),
         }
     }
 
-    /// Runs `work` once for each part, in any order and at the same time where there are threads.
-    ///
-    /// For parts that own what they write: strips of rows, panels of columns.
+    /// Runs `work` once for each part, as [`Workers::run`]: for parts that own what they write, strips of rows or panels
+    /// of columns.
     pub fn each<P: Send>(&self, parts: Vec<P>, work: impl Fn(P) + Sync + Send) {
-        match &self.0 {
-            Some(pool) if parts.len() > 1 => {
-                pool.install(|| parts.into_par_iter().with_max_len(1).for_each(work));
+        let parts: Vec<Mutex<Option<P>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
+        self.run(parts.len(), |i| {
+            if let Some(part) = parts[i].lock().unwrap_or_else(PoisonError::into_inner).take() {
+                work(part);
             }
-            _ => parts.into_iter().for_each(work),
-        }
+        });
     }
 
     /// Runs `work` on the pool, so that nested parallel routines find its threads.

@@ -251,7 +251,7 @@ impl<T: Real> Fold<T> for RoundFold<'_, T> {
             let parts = scratch.residual.chunks_mut(STRIP).enumerate().collect();
             let phi = scratch.phi.as_ref();
             workers.each(parts, |(strip, residual): (usize, &mut [f64])| {
-                subtract_columns(phi.subrows(strip * STRIP, residual.len()), residual, |_, _| ());
+                subtract_columns(phi.subrows(strip * STRIP, residual.len()), residual);
             });
         }
         for (i, residual) in scratch.residual.iter().enumerate() {

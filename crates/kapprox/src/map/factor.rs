@@ -37,6 +37,8 @@ pub fn factor(mut k: Mat<f64>, floor: f64, par: Par) -> Factor {
     while start < m {
         let end = (start + BLOCK).min(m);
         let before = kept.len();
+        // narrow products have other bits for other numbers of threads
+        let par = if end - start == BLOCK { par } else { Par::Seq };
         subtract_earlier(&mut k, start, end, before, par);
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
             take_column(&mut k, j, before, &mut kept, floor * diagonal);

@@ -1,18 +1,22 @@
 //! What a projection leaves of each row: r_i = k(x_i, x_i) − ‖phi(x_i)‖².
 
-use crate::Real;
+use crate::{Real, vectorised};
 use faer::MatRef;
 
 /// Subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64, column after column.
 ///
-/// After column j the residual is that of the rank-j map; `each` is called with it. Cost 2bp flops.
-pub fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], mut each: impl FnMut(usize, &[f64])) {
+/// Cost 2bp flops.
+pub fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64]) {
     for j in 0..phi.ncols() {
         let column = phi.col(j).try_as_col_major().expect("features are column-major").as_slice();
-        for (r, value) in residual.iter_mut().zip(column) {
-            let value = kstore::Real::to_f64(*value);
-            *r -= value * value;
-        }
-        each(j, residual);
+        vectorised(
+            #[inline(always)]
+            || {
+                for (r, value) in residual.iter_mut().zip(column) {
+                    let value = kstore::Real::to_f64(*value);
+                    *r -= value * value;
+                }
+            },
+        );
     }
 }

@@ -205,7 +205,7 @@ impl<T: Real> Model<T> {
 
 /// `scores` += `panel`·`alpha` for a column-major panel, column after column.
 fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
-    pulp::Arch::new().dispatch(
+    kapprox::vectorised(
         #[inline(always)]
         || {
             for (column, alpha) in panel.chunks_exact(scores.len()).zip(alpha) {

@@ -173,7 +173,7 @@ pub fn train<T: Real + Precision>(
     let passes = 2 + selection.passes + passes;
     let certificate = certificate(rank);
     let workers = resources.workers;
-    let coefficients = workers.install(|| selection.map.dual(weights.as_ref(), strips::par(workers)));
+    let coefficients = selection.map.dual(weights.as_ref());
     let wide = workers.install(|| selection.map.needs_wide(rank, strips::par(workers)));
     let kept: Vec<usize> = (0..rank).collect();
     Ok(Trained {
