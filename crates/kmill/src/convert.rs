@@ -1,7 +1,7 @@
 //! `kmill convert`: a table rewritten as Parquet or `.npy`, in the memory of a few batches.
 
 use crate::args::ConvertArgs;
-use crate::args::data::SelectArgs;
+use crate::args::data::{Missing, SelectArgs};
 use crate::args::learn::Precision;
 use crate::args::run::Run;
 use crate::passes::{self, Lane};
@@ -123,9 +123,17 @@ fn exact_precision(selected: &Selected) -> Precision {
 /// `kmill convert`.
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
+    if args.data.select.missing == Missing::Mean {
+        let why = "a conversion learns no means";
+        return Err(Error::option("--missing", "mean", why, "use --missing drop here, or --missing mean with fit"));
+    }
     let (table, targets) = open(&args.data.select.paths, &args.data.target)?;
     let selected = table.select(&selection(&args.data.select, &args.data.features, targets))?;
     output::check(&args.output)?;
+    output::spare(&args.output, selected.table(), None)?;
+    if let Some(beside) = writer::target_file(&args.output) {
+        output::spare(&beside, selected.table(), None)?;
+    }
     let (rows, files) = match args.precision.unwrap_or_else(|| exact_precision(&selected)) {
         Precision::F32 => rewrite::<f32>(&selected, &args.output, &run)?,
         Precision::F64 => rewrite::<f64>(&selected, &args.output, &run)?,

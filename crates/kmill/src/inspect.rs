@@ -227,6 +227,10 @@ fn shortened(names: impl ExactSizeIterator<Item = String>) -> String {
 /// True for a file that starts as safetensors does: the length of a header, and its opening brace.
 fn is_model(path: &Path) -> bool {
     let mut start = [0; 9];
+    // opening a pipe without a writer would wait for ever
+    if !path.is_file() {
+        return false;
+    }
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && start[8] == b'{'
 }

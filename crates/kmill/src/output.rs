@@ -34,6 +34,20 @@ pub fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
     if as_json { json(value) } else { text(value) }
 }
 
+/// Refuses an output that is one of the inputs: the rows, their target file, or the model. It would be replaced.
+///
+/// # Errors
+/// [`Error::Option`].
+pub fn spare(path: &std::path::Path, table: &kstore::Table, model: Option<&std::path::Path>) -> Result<()> {
+    let Ok(output) = path.canonicalize() else { return Ok(()) };
+    let same = |input: &std::path::Path| input.canonicalize().is_ok_and(|input| input == output);
+    if table.files().chain(table.target_file()).chain(model).any(same) {
+        let why = "this is also an input, which would be lost";
+        return Err(Error::option("-o", path.display(), why, "give the output another name"));
+    }
+    Ok(())
+}
+
 /// Checks before the work that a file can be put at `path` after it.
 ///
 /// # Errors

@@ -39,7 +39,7 @@ pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: Lane, run: &R
     let tiles = source.footprint().at(TILE * (PREFETCH + 1));
     let plan = |lanes: usize| {
         Plan::new(what, run.memory)
-            .term("process", RESERVE, "raise --memory")
+            .term("process", RESERVE, "")
             .term("decoder and tiles", lanes * tiles, "choose fewer columns with --features")
             // one more for the state that waits for its turn
             .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with --features")

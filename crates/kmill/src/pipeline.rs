@@ -6,7 +6,7 @@ use crate::args::run::Run;
 use crate::fit::FitOptions;
 use crate::progress::Progress;
 use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, PlanReport, Train};
-use crate::{Error, Result, convert};
+use crate::{Error, Result, convert, output};
 use kapprox::Real;
 use ksolve::train::{self, Choice, Resources, Scaling, Stages, TrainOptions, Trained};
 use ksolve::{Card, FoldSpec, Model};
@@ -23,14 +23,14 @@ impl Stages for Progress {
     }
 }
 
-/// Fits a model and writes it to `output`.
+/// Fits a model and writes it to `path`.
 ///
 /// # Errors
 /// Whatever stops the fit; then nothing is written.
-pub fn fit(options: &FitOptions, run: &Run, output: &Path) -> Result<FitReport> {
+pub fn fit(options: &FitOptions, run: &Run, path: &Path) -> Result<FitReport> {
     match options.precision {
-        Precision::F32 => fit_in::<f32>(options, run, output),
-        Precision::F64 => fit_in::<f64>(options, run, output),
+        Precision::F32 => fit_in::<f32>(options, run, path),
+        Precision::F64 => fit_in::<f64>(options, run, path),
     }
 }
 
@@ -50,8 +50,9 @@ pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     Ok(PlanReport { stages })
 }
 
-fn fit_in<T: Real + kapprox::landmark::Precision>(options: &FitOptions, run: &Run, output: &Path) -> Result<FitReport> {
+fn fit_in<T: Real + kapprox::landmark::Precision>(options: &FitOptions, run: &Run, path: &Path) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
+    output::spare(path, selected.table(), None)?;
     let training = training(options)?;
     let workers = Workers::new(run.threads);
     let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress };
@@ -59,12 +60,12 @@ fn fit_in<T: Real + kapprox::landmark::Precision>(options: &FitOptions, run: &Ru
     let stage = run.progress.stage("write model", None);
     let model = model(options, &selected, &trained);
     if trained.wide {
-        model.widen().save(output)?;
+        model.widen().save(path)?;
     } else {
-        model.save(output)?;
+        model.save(path)?;
     }
     stage.finish();
-    Ok(report(options, run, &selected, &trained, output))
+    Ok(report(options, run, &selected, &trained, path))
 }
 
 /// The rows and columns of the fit.
@@ -102,7 +103,8 @@ fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group
     let condition = options.condition.as_ref().map(|condition| condition.column.as_str());
     for name in [condition, group].into_iter().flatten() {
         let known = table.schema().columns.iter().any(|column| column.name == name);
-        if known && !features.iter().any(|feature| feature == name) {
+        let target = selected.target_names().iter().any(|target| target == name) || selected.class_name() == Some(name);
+        if known && !target && !features.iter().any(|feature| feature == name) {
             progress
                 .note(&format!("note: column {name} chooses rows and is no feature (--features names it to use it)"));
         }
@@ -174,6 +176,7 @@ fn model<T: Real>(options: &FitOptions, selected: &Selected, trained: &Trained<T
         intercept: trained.intercept.clone(),
         centre: trained.scaler.centre.clone(),
         scale: trained.scaler.scale.clone(),
+        mean: trained.scaler.mean.clone(),
     }
 }
 

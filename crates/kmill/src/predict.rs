@@ -133,6 +133,7 @@ pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
 
 fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Result<u64> {
     let selected = predictor::select(&model.card, &args.data, &Truth::Absent)?;
+    output::spare(&args.output, selected.table(), Some(&args.model))?;
     let decision = predictor::classes(&model.card)?.map_or(Decision::Numbers, Decision::Labels);
     let mut out = PredictionWriter::create(&args.output, &model.card.targets, decision)?;
     let rows = Predictor::new(model, selected)?.run(run, |scores| out.write(scores))?;

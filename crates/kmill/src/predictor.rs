@@ -1,6 +1,6 @@
 //! A model at work: rows in, scores out, in row order.
 
-use crate::args::data::{Missing, SelectArgs};
+use crate::args::data::SelectArgs;
 use crate::args::run::Run;
 use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
@@ -57,7 +57,6 @@ pub fn classes(card: &Card) -> Result<Option<Classes>> {
 /// # Errors
 /// Files that cannot be opened, and columns that are not there.
 pub fn select(card: &Card, args: &SelectArgs, truth: &Truth) -> Result<Selected> {
-    check_missing(card, args.missing)?;
     let (table, targets) = match truth {
         Truth::Absent => convert::open(&args.paths, &[])?,
         Truth::Columns(names) => convert::open(&args.paths, names)?,
@@ -119,23 +118,11 @@ impl<T: Real> Predictor<T> {
 
     /// The model's scaling and classes, for the decoder.
     fn reading(&self) -> Reading {
-        let (centre, scale) = (self.model.centre.clone(), self.model.scale.clone());
-        let scaler = Scaler { mean: centre.clone(), centre, scale };
+        let Model { centre, scale, mean, .. } = &self.model;
+        let scaler = Scaler { centre: centre.clone(), scale: scale.clone(), mean: mean.clone() };
         let labels = &self.model.card.classes;
         let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
         Reading { scaler: Some(Arc::new(scaler)), classes, ..Reading::default() }
-    }
-}
-
-/// Refuses `--missing mean` where the model does not hold the training means: it does under standard scaling only.
-fn check_missing(card: &Card, missing: Missing) -> Result<()> {
-    match card.options.get("scale").and_then(|scale| scale.as_str()) {
-        Some("standard") => Ok(()),
-        Some(scale) if missing == Missing::Mean => {
-            let why = format!("a model with --scale {scale} holds no means");
-            Err(Error::option("--missing", "mean", why, "use --missing drop, or fit with --scale standard"))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -5,6 +5,7 @@ use kstore::Label;
 use kstore::budget::bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -210,7 +211,9 @@ impl fmt::Display for FitReport {
         facts.fact("train mse", format!("{} (r2 {r2})", number(self.train.mse, 4)));
         write!(f, "\n{facts}\n")?;
         write!(f, "{}", self.cost())?;
-        for warning in &self.warnings {
+        // on one terminal with stderr they were read a moment ago
+        let read = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        for warning in self.warnings.iter().filter(|_| !read) {
             writeln!(f, "\nwarning: {warning}")?;
         }
         writeln!(f, "\n{LAMBDA}\nmodel: {} ({})", self.model.display(), bytes(self.model_bytes as usize))

@@ -46,10 +46,18 @@ pub enum Error {
         row: u64,
     },
     /// Too few rows to learn from.
-    #[error("{rows} training rows are left; ridge regression needs at least 2")]
+    #[error("{rows} training row{plural} left; ridge regression needs at least 2", plural = if *rows == 1 { " is" } else { "s are" })]
     TooFewRows {
         /// Rows there are.
         rows: u64,
+    },
+    /// A column whose squares do not fit a number.
+    #[error("column {column:?} reaches {largest:e}, and the squares of its values overflow; give it in a larger unit")]
+    TooLarge {
+        /// The column.
+        column: String,
+        /// Its largest magnitude.
+        largest: f64,
     },
     /// Fewer than two classes.
     #[error("the target has {classes} class{plural}; classification needs at least 2 (is it the right column, or a regression?)", plural = if *classes == 1 { "" } else { "es" })]

@@ -105,6 +105,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         if let Some(certificate) = &mut state.certificate {
             diag.resize(filled.x.nrows(), 0.0);
             if self.map.kernel_diag(filled.x, diag).is_some() {
+                kapprox::kernel::check_finite::<T>("of this fit", diag)?;
                 certificate.update(filled.phi, diag, partial, workers);
             }
         }

@@ -53,6 +53,7 @@ fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
         intercept: (0..t).map(|j| value(2000 + j)).collect(),
         centre: (0..d).map(|j| value(3000 + j)).collect(),
         scale: vec![0.7; d],
+        mean: vec![0.3; d],
     }
 }
 

@@ -32,7 +32,8 @@ pub struct Term {
     pub name: String,
     /// How many.
     pub bytes: usize,
-    /// Which option makes them fewer, as the end of a sentence: "lower --rank".
+    /// Which option makes them fewer, as the end of a sentence: "lower --rank"; empty where only more
+    /// memory helps.
     pub remedy: &'static str,
 }
 
@@ -85,7 +86,10 @@ impl Plan {
             budget: self.budget,
             largest: largest.name.clone(),
             largest_bytes: largest.bytes,
-            remedy: format!("{} or raise --memory to {}", largest.remedy, bytes_up(needed)),
+            remedy: match largest.remedy {
+                "" => format!("raise --memory to {}", bytes_up(needed)),
+                remedy => format!("{remedy} or raise --memory to {}", bytes_up(needed)),
+            },
         })
     }
 }

@@ -37,6 +37,12 @@ pub enum Error {
         /// What was expected and what was found.
         detail: String,
     },
+    /// A pipe, a device or a folder where a file is needed.
+    #[error("{path} is no regular file; kmill reads a table several times and in any place: save it as a file first", path = path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
     /// No reader or writer for this kind of file.
     #[error("{path}: unknown kind of file; kmill reads {known}", path = path.display())]
     UnknownFormat {
@@ -78,7 +84,7 @@ pub enum Error {
         expected: String,
     },
     /// A missing, NaN or infinite value.
-    #[error("{path}: row {row}, column {column:?} is {value}; clean the data or choose --missing drop or --missing mean", path = path.display())]
+    #[error("{path}: row {row}, column {column:?} is {value}; {remedy}", path = path.display())]
     BadValue {
         /// The file.
         path: PathBuf,
@@ -86,8 +92,10 @@ pub enum Error {
         row: u64,
         /// The column.
         column: String,
-        /// "NaN", "null", "infinite", or a number that does not fit.
+        /// "NaN", "missing", "infinite", or a number that does not fit.
         value: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// A label column with so many distinct labels that it is surely a measurement.
     #[error(

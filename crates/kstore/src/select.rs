@@ -62,6 +62,10 @@ impl Table {
     /// Finds the columns of a selection and checks what they hold.
     pub fn select(&self, selection: &Selection) -> Result<Selected> {
         let targets: Vec<usize> = selection.targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
+        if let Some(twice) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
+            let expected = format!("{} is named twice", selection.targets[twice]);
+            return Err(Error::Syntax { what: "--target", text: selection.targets.join(","), expected });
+        }
         let class = self.class_column(selection, &targets)?;
         let targets = if class.is_some() { Vec::new() } else { targets };
         for target in &targets {
@@ -82,9 +86,23 @@ impl Table {
         } else {
             self.named_features(&selection.features, &roles, targets.iter().copied().chain(class))?
         };
+        self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
         let missing = selection.missing;
         Ok(Selected { table: self.clone(), features, targets, class, group, filter, rows, missing })
+    }
+
+    /// Models know columns by name, so a name must mean one column, and a target is wanted once.
+    fn unambiguous<'a>(&self, used: impl Iterator<Item = &'a usize>) -> Result<()> {
+        let columns = &self.schema().columns;
+        for column in used {
+            let name = &columns[*column].name;
+            if columns.iter().filter(|column| column.name == *name).count() > 1 {
+                let detail = format!("several of its columns are called {name:?}; give each a name of its own");
+                return Err(Error::Malformed { path: self.first_path(), format: "one table", detail });
+            }
+        }
+        Ok(())
     }
 
     fn bind(&self, condition: &Condition) -> Result<(usize, Bound)> {
@@ -184,7 +202,8 @@ impl Table {
         }
         let why = match rows {
             Some(rows) if stored > 0 => {
-                format!("--rows {}..{} selects none of its {stored} rows", rows.start, rows.end)
+                let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
+                format!("--rows {}..{end} selects none of its {stored} rows", rows.start)
             }
             _ => "it has no rows".to_string(),
         };

@@ -355,6 +355,13 @@ impl<T: Real> Chunk<'_, '_, T> {
 
     #[cold]
     fn bad_value(&self, slot: usize, row: usize, value: f64) -> Error {
+        let feature = slot < self.source.selected.features.len();
+        let too_large = value.is_finite();
+        let remedy = match (too_large, feature) {
+            (true, _) => "scale the column down or use --precision f64",
+            (false, true) => "clean the data or choose --missing drop or --missing mean",
+            (false, false) => "clean the data or choose --missing drop",
+        };
         let value = if self.views[slot].is_null(row) {
             "missing".to_string()
         } else if value.is_nan() {
@@ -365,7 +372,7 @@ impl<T: Real> Chunk<'_, '_, T> {
             format!("{value:e}, too large for {}", T::NAME)
         };
         let (row, column) = (self.open.first + row as u64, self.source.name(slot));
-        Error::BadValue { path: self.path().to_path_buf(), row, column, value }
+        Error::BadValue { path: self.path().to_path_buf(), row, column, value, remedy }
     }
 }
 

@@ -95,3 +95,20 @@ pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'
         "out must have a row for each x and a column for each z"
     );
 }
+
+/// Refuses kernel values k(x, x) that `T` cannot hold. |k(x, z)| is at most the larger of k(x, x) and k(z, z), so where
+/// the diagonal fits, everything does.
+///
+/// # Errors
+/// [`crate::Error::NotFinite`].
+pub fn check_finite<T: crate::Real>(kernel: &str, diag: &[f64]) -> crate::Result<()> {
+    if diag.iter().all(|value| <T as kstore::Real>::from_f64(*value).is_finite()) {
+        return Ok(());
+    }
+    let precision = <T as kstore::Real>::NAME;
+    let wider = if precision == "f32" { ", or use --precision f64" } else { "" };
+    Err(crate::Error::NotFinite {
+        what: format!("the kernel {kernel} of a row with itself, in {precision},"),
+        remedy: format!("scale the features (--scale standard), lower the kernel's degree or gamma{wider}"),
+    })
+}

@@ -246,6 +246,9 @@ impl<T: Real> Fold<T> for RoundFold<'_, T> {
         let x = MatRef::from_row_major_slice(block.x, b, self.d);
         scratch.residual.resize(b, 0.0);
         self.kernel.diag(x, &mut scratch.residual);
+        if self.map.is_none() {
+            crate::kernel::check_finite::<T>(&self.kernel.spec(), &scratch.residual)?;
+        }
         if let Some(map) = &self.map {
             map.apply(x, scratch.phi.as_mut().subrows_mut(0, b), workers);
             let parts = scratch.residual.chunks_mut(STRIP).enumerate().collect();
@@ -255,7 +258,7 @@ impl<T: Real> Fold<T> for RoundFold<'_, T> {
             });
         }
         for (i, residual) in scratch.residual.iter().enumerate() {
-            // rounding can leave a residual below zero, or NaN where the kernel overflowed: neither is proposed
+            // rounding can leave a residual below zero: such a row is not proposed
             if *residual > 0.0 {
                 let row = block.rows[i];
                 state.sum += residual;

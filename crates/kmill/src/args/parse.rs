@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::str::FromStr;
 
+/// Most threads: more than any machine has cores for, fewer than take minutes to start.
+const MOST_THREADS: usize = 1024;
+
 /// How many rows landmarks are chosen among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -54,7 +57,10 @@ pub fn rank(text: &str) -> Result<usize, String> {
 
 /// `--threads`.
 pub fn threads(text: &str) -> Result<usize, String> {
-    at_least(text, 1)
+    match at_least(text, 1)? {
+        n if n <= MOST_THREADS => Ok(n),
+        _ => Err(format!("expected at most {MOST_THREADS}")),
+    }
 }
 
 /// `--memory`.

@@ -6,7 +6,7 @@
 //! | `landmark_rows` | U64 | m |
 //! | `coefficients` | F64 | m x t |
 //! | `intercept` | F64 | t |
-//! | `scaler.centre`, `scaler.scale` | F64 | d |
+//! | `scaler.centre`, `scaler.scale`, `scaler.mean` | F64 | d |
 //!
 //! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. One entry, because safetensors writes
 //! several in random order; with that, the same model is the same bytes.
@@ -20,7 +20,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 /// Format written by this version.
@@ -56,23 +56,9 @@ impl<T: Real> Model<T> {
         self.check_finite()?;
         let tensors = self.tensors();
         let header = self.header(&tensors)?;
-        let failed = || kstore::Error::io("write", path);
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".kmill-model-");
-        #[cfg(unix)]
-        {
-            // the umask applies, as to any new file; the default of temporary files is private
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
-        let file = builder.tempfile_in(folder).map_err(kstore::Error::io("create", path))?;
-        let mut out = BufWriter::new(file.as_file());
-        let written = write_all(&mut out, &header, &tensors).and_then(|()| out.flush());
-        drop(out);
-        written.and_then(|()| file.as_file().sync_all()).map_err(failed())?;
-        file.persist(path).map_err(|e| failed()(e.error))?;
-        Ok(())
+        let mut out = kstore::AtomicFile::create(path)?;
+        write_all(&mut out, &header, &tensors).map_err(kstore::Error::io("write", path))?;
+        Ok(out.commit()?)
     }
 
     fn check_finite(&self) -> Result<()> {
@@ -84,7 +70,7 @@ impl<T: Real> Model<T> {
             ("a landmark", self.landmarks.iter().all(|v| v.to_f64().is_finite())),
             ("a coefficient of the model", coefficients),
             ("the intercept of the model", finite(&self.intercept)),
-            ("the scaler of the model", finite(&self.centre) && finite(&self.scale)),
+            ("the scaler of the model", finite(&self.centre) && finite(&self.scale) && finite(&self.mean)),
             ("lambda", self.card.lambda.is_finite()),
             ("the certificate", self.card.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor]))),
         ];
@@ -105,6 +91,7 @@ impl<T: Real> Model<T> {
             ("landmark_rows", Dtype::U64, vec![m], Data::Rows(&self.landmark_rows)),
             ("landmarks", dtype::<T>(), vec![m, d], Data::Real(&self.landmarks)),
             ("scaler.centre", Dtype::F64, vec![d], Data::Wide(self.centre.clone())),
+            ("scaler.mean", Dtype::F64, vec![d], Data::Wide(self.mean.clone())),
             ("scaler.scale", Dtype::F64, vec![d], Data::Wide(self.scale.clone())),
         ];
         tensors.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
@@ -183,6 +170,10 @@ impl AnyModel {
     /// [`Error::NotSafetensors`], [`Error::Foreign`], [`Error::NewerFormat`], [`Error::Truncated`],
     /// [`Error::Damaged`], [`kstore::Error::NotFound`] and [`kstore::Error::Io`].
     pub fn load(path: &Path) -> Result<Self> {
+        // opening a pipe without a writer would wait for ever
+        if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(kstore::Error::NotAFile { path: path.into() }.into());
+        }
         let file = File::open(path).map_err(kstore::Error::io("read", path))?;
         let length = file.metadata().map_err(kstore::Error::io("read", path))?.len();
         let mut reader = Reader { path, input: BufReader::new(file), length };
@@ -265,12 +256,13 @@ impl Reader<'_> {
             _ => return Err(self.damaged("tensor coefficients is missing or no matrix")),
         };
         let d = card.features.len();
-        let expected: [(&str, Dtype, &[usize]); 6] = [
+        let expected: [(&str, Dtype, &[usize]); 7] = [
             ("coefficients", Dtype::F64, &[m, t]),
             ("intercept", Dtype::F64, &[t]),
             ("landmark_rows", Dtype::U64, &[m]),
             ("landmarks", dtype::<T>(), &[m, d]),
             ("scaler.centre", Dtype::F64, &[d]),
+            ("scaler.mean", Dtype::F64, &[d]),
             ("scaler.scale", Dtype::F64, &[d]),
         ];
         for (name, dtype, shape) in expected {
@@ -285,6 +277,7 @@ impl Reader<'_> {
             intercept: Vec::new(),
             centre: Vec::new(),
             scale: Vec::new(),
+            mean: Vec::new(),
         };
         for name in header.offset_keys() {
             let Some(info) = header.info(&name) else { continue };
@@ -298,6 +291,7 @@ impl Reader<'_> {
                 }
                 "intercept" => model.intercept = self.reals(&name, info.dtype, count)?,
                 "scaler.centre" => model.centre = self.reals(&name, info.dtype, count)?,
+                "scaler.mean" => model.mean = self.reals(&name, info.dtype, count)?,
                 "scaler.scale" => model.scale = self.reals(&name, info.dtype, count)?,
                 _ => {
                     // what a later kmill added without changing the meaning of the rest

@@ -72,6 +72,8 @@ pub struct Model<T> {
     pub centre: Vec<f64>,
     /// Each feature is divided by this after centring, d.
     pub scale: Vec<f64>,
+    /// The training means, in the units of the file: what `--missing mean` puts in, d.
+    pub mean: Vec<f64>,
 }
 
 /// A model of either precision, as a file gives it.
@@ -111,6 +113,7 @@ impl<T: Real> Model<T> {
             intercept: self.intercept,
             centre: self.centre,
             scale: self.scale,
+            mean: self.mean,
         }
     }
 
@@ -123,7 +126,7 @@ impl<T: Real> Model<T> {
     /// Bytes the model holds.
     pub fn bytes(&self) -> usize {
         let (m, d, t) = self.dims();
-        size_of::<T>() * m * d + 8 * (m + m * t + t + 2 * d)
+        size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * d)
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.

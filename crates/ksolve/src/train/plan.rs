@@ -105,7 +105,7 @@ const DATA: &str = "read fewer columns (--features)";
 const RANK: &str = "lower --rank";
 
 fn base(what: &str, budget: usize) -> Plan {
-    Plan::new(what, budget).term("the program itself", RESERVE, "leave the program more room")
+    Plan::new(what, budget).term("the program itself", RESERVE, "")
 }
 
 /// Decoders and tiles of a pass with elements of `element` bytes.
@@ -158,7 +158,9 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let state = GramState::bytes(m, t, shape.folds) + CertificateState::bytes(m);
     let bin = cut.tile * (shape.d * shape.element + t * 8);
     let plan = rows(base("Gram matrix", budget), shape, cut, lanes, shape.element);
-    plan.term(format!("Gram matrices ({} folds x {states})", shape.folds), states * state, "lower --rank or --folds")
+    let copies = if states == 1 { "one lane".to_string() } else { format!("{} lanes and a sum", states - 1) };
+    let (name, remedy) = gram_term(shape.folds, &copies);
+    plan.term(name, states * state, remedy)
         .term("landmarks and their factor", Nystrom::<T>::bytes(m, shape.d), RANK)
         .term("features of a tile", lanes * cut.tile * (m * shape.element + 8) + strips(shape), RANK)
         .term("rows waiting by fold", lanes * shape.folds * bin, "lower --folds")
@@ -166,13 +168,18 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
 }
 
+/// Name and remedy of the Gram matrices; folds are mentioned only where there are some.
+fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
+    match folds {
+        0 | 1 => (format!("Gram matrix ({copies})"), RANK),
+        folds => (format!("Gram matrices ({folds} folds, {copies})"), "lower --rank or --folds"),
+    }
+}
+
 fn solve<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> Plan {
+    let (name, remedy) = gram_term(shape.folds, "their sum");
     base("solve", budget)
-        .term(
-            format!("Gram matrices ({} folds)", shape.folds),
-            GramState::bytes(shape.m, shape.t, shape.folds),
-            "lower --rank or --folds",
-        )
+        .term(name, GramState::bytes(shape.m, shape.t, shape.folds), remedy)
         .term("landmarks and their factor", Nystrom::<T>::bytes(shape.m, shape.d), RANK)
         .term("system and its factor", ridge.solve_bytes(shape.m), RANK)
 }

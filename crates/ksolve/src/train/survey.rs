@@ -90,6 +90,11 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
         1 => return Err(Error::TooFewRows { rows: 1 }),
         _ => {}
     }
+    let columns = selected.feature_names().into_iter().chain(selected.target_names());
+    let moments = statistics.features.iter().chain(&statistics.targets);
+    if let Some((column, m)) = columns.zip(moments).find(|(_, m)| !m.deviation().is_finite() || !m.mean.is_finite()) {
+        return Err(Error::TooLarge { column, largest: m.min.abs().max(m.max.abs()) });
+    }
     let constant = |moments: &kstore::statistics::Moments| moments.is_constant();
     let names = selected.feature_names().into_iter().zip(&statistics.features);
     let dull: Vec<String> = names.filter(|(_, f)| constant(f)).map(|(name, _)| name).collect();

@@ -88,6 +88,10 @@ pub fn by_extension(path: &Path) -> Option<&'static Format> {
 
 /// Opens a file as the format its extension names or, failing that, its first bytes.
 pub fn open(path: &Path) -> Result<Arc<dyn TableFile>> {
+    // opening a pipe without a writer would wait for ever
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(Error::NotAFile { path: path.to_path_buf() });
+    }
     let format = match by_extension(path) {
         Some(format) => format,
         None => by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: KNOWN })?,

@@ -97,6 +97,7 @@ impl ParquetFile {
     /// Opens a file and reads its footer.
     pub fn open(path: &Path) -> Result<Self> {
         let file = Positioned::open(path).map_err(Error::io("read", path))?;
+        check_ends(path, &file)?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(|panic| damaged(path, &panic))?;
         let metadata = metadata.map_err(|error| malformed(path, error))?;
@@ -127,6 +128,21 @@ impl ParquetFile {
             // damage is told when the rows are read
             largest.map_or(0, |group| walk(group).unwrap_or(0))
         })
+    }
+}
+
+/// Tells a file that was never Parquet from one that was cut off, before the decoder says "corrupt footer" to both.
+fn check_ends(path: &Path, file: &Positioned) -> Result<()> {
+    const MAGIC: &[u8; 4] = b"PAR1";
+    let (mut start, mut end) = ([0; 4], [0; 4]);
+    file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
+    file.read_at(&mut end, file.length().saturating_sub(4)).map_err(Error::io("read", path))?;
+    match (&start == MAGIC, &end == MAGIC) {
+        // encrypted files start and end differently; the decoder tells them
+        (_, true) => Ok(()),
+        (true, false) => Err(damaged(path, "it is truncated: its footer is missing; copy or write it again")),
+        (false, false) if &start == b"PARE" => Ok(()),
+        (false, false) => Err(damaged(path, "it is no Parquet file: it does not start with PAR1")),
     }
 }
 
