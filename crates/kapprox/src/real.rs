@@ -144,17 +144,17 @@ impl Real for f32 {
         const TO_WHOLE: f32 = 12_582_912.0;
         // beyond it the result is below the smallest normal number
         const MOST: f32 = 126.0;
-        // 2^r = 1 + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in r ln 2
+        // 2^-r = 1 + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in -r ln 2
         const Q: [f32; 6] =
-            [std::f32::consts::LN_2, 2.402_264_8e-1, 5.550_362_5e-2, 9.618_526e-3, 1.339_017_4e-3, 1.532_113_7e-4];
+            [-std::f32::consts::LN_2, 2.402_264_8e-1, -5.550_362_5e-2, 9.618_526e-3, -1.339_017_4e-3, 1.532_113_7e-4];
 
         let shifted = TO_WHOLE - self;
         let n = shifted - TO_WHOLE;
-        let r = -self - n;
+        let r = self + n;
         let q = Q[5].mul_add(r, Q[4]).mul_add(r, Q[3]).mul_add(r, Q[2]).mul_add(r, Q[1]).mul_add(r, Q[0]);
         let p = q.mul_add(r, 1.0);
-        let scaled = f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23));
-        if self > MOST { 0.0 } else { scaled }
+        let scaled = p.to_bits().wrapping_add(shifted.to_bits() << 23);
+        f32::from_bits(if self > MOST { 0 } else { scaled })
     }
 }
 
@@ -202,29 +202,29 @@ impl Real for f64 {
         const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
         // beyond it the result is below the smallest normal number
         const MOST: f64 = 1022.0;
-        // 2^r = 1 + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in r ln 2
+        // 2^-r = 1 + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in -r ln 2
         const Q: [f64; 11] = [
-            std::f64::consts::LN_2,
+            -std::f64::consts::LN_2,
             2.402_265_069_591_012_5e-1,
-            5.550_410_866_482_074e-2,
+            -5.550_410_866_482_074e-2,
             9.618_129_107_596_96e-3,
-            1.333_355_814_668_605e-3,
+            -1.333_355_814_668_605e-3,
             1.540_353_045_409_908_3e-4,
-            1.525_273_354_701_211_6e-5,
+            -1.525_273_354_701_211_6e-5,
             1.321_543_659_149_472_4e-6,
-            1.017_818_456_550_752_2e-7,
+            -1.017_818_456_550_752_2e-7,
             7.073_582_562_556_167e-9,
-            4.436_320_875_291_994e-10,
+            -4.436_320_875_291_994e-10,
         ];
 
         let shifted = TO_WHOLE - self;
         let n = shifted - TO_WHOLE;
-        let r = -self - n;
+        let r = self + n;
         let q = Q[10].mul_add(r, Q[9]).mul_add(r, Q[8]).mul_add(r, Q[7]).mul_add(r, Q[6]).mul_add(r, Q[5]);
         let q = q.mul_add(r, Q[4]).mul_add(r, Q[3]).mul_add(r, Q[2]).mul_add(r, Q[1]).mul_add(r, Q[0]);
         let p = q.mul_add(r, 1.0);
-        let scaled = f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52));
-        if self > MOST { 0.0 } else { scaled }
+        let scaled = p.to_bits().wrapping_add(shifted.to_bits() << 52);
+        f64::from_bits(if self > MOST { 0 } else { scaled })
     }
 }
 

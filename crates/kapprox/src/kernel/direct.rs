@@ -2,7 +2,7 @@
 //!
 //! A column of 256 sums stays in the L1 cache while features pass over it, four at a time.
 
-use super::points::{Frame, TILE_COLUMNS, TILE_ROWS, fill_column};
+use super::points::{Aligned, Frame, TILE_COLUMNS, TILE_ROWS, fill_column};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
 use crate::real::vectorised;
@@ -74,7 +74,7 @@ pub(crate) fn block<T: Real, D: Distance>(
     mut out: MatMut<'_, T>,
     profile: impl Fn(T) -> T + Copy,
 ) {
-    let (mut x_packed, mut z_packed, mut spare) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut x_packed, mut z_packed, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
     let d = x.ncols();
     for i in (0..x.nrows()).step_by(TILE_ROWS) {
         let rows = TILE_ROWS.min(x.nrows() - i);

@@ -1,6 +1,6 @@
 //! Blocks of kernels of the inner product: a matrix product, and a profile while the tile is in cache.
 
-use super::points::{Frame, TILE_COLUMNS, TILE_ROWS, fill_column, row, squared_norm};
+use super::points::{Aligned, Frame, TILE_COLUMNS, TILE_ROWS, fill_column, row, squared_norm};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
 use crate::real::vectorised;
@@ -30,7 +30,7 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
         check_shapes(x, z, &out);
         let d = x.ncols();
         let frame = Frame::identity(d);
-        let (mut packed, mut spare) = (Vec::new(), Vec::new());
+        let (mut packed, mut spare) = (Aligned::new(), Vec::new());
         for i in (0..x.nrows()).step_by(TILE_ROWS) {
             let rows = TILE_ROWS.min(x.nrows() - i);
             let x = x.subrows(i, rows);

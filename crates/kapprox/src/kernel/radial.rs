@@ -4,7 +4,9 @@
 //! its error is a few roundings of ‖x‖² + ‖z‖², however small the distance. So points are centred first, negative
 //! values cannot occur, and pairs whose distance is not well above that error are computed again from differences.
 
-use super::points::{Frame, TILE_COLUMNS, TILE_ROWS, column_norms, fill_column, row, row_norms, squared_distance};
+use super::points::{
+    Aligned, Frame, TILE_COLUMNS, TILE_ROWS, column_norms, fill_column, row, row_norms, scratch, squared_distance,
+};
 use super::{Kernel, Profile, check_shapes, direct};
 use crate::Real;
 use crate::real::vectorised;
@@ -24,6 +26,8 @@ const SMOOTH: f64 = 64.0;
 /// The same for profiles with a square root at 0, which turn an error δ of r² into δ / 2r: at 2^-10 of the norms, 16 δ.
 /// As a share of ‖x‖² + ‖z‖², not in roundings.
 const ROUGH: f64 = 1.0 / 1024.0;
+/// How many pairs of a suspect column are looked at together.
+const CHUNK: usize = 64;
 
 /// How a profile behaves where the distance vanishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +100,10 @@ fn by_product<T: Real, F: Fn(T) -> T + Copy>(
 ) {
     let d = x.ncols();
     let minus_two = T::ZERO - T::ONE - T::ONE;
-    let (mut x_packed, mut x_norms, mut z_packed, mut z_norms, mut spare) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
+    let (mut x_norms, mut z_norms, mut spare) = (vec![], vec![], vec![]);
+    let mut suspects = Vec::new();
+    let mut products = scratch(x.nrows(), z.nrows());
     for i in (0..x.nrows()).step_by(TILE_ROWS) {
         let rows = TILE_ROWS.min(x.nrows() - i);
         let x = x.subrows(i, rows);
@@ -107,60 +114,106 @@ fn by_product<T: Real, F: Fn(T) -> T + Copy>(
             let z = z.subrows(j, columns);
             plan.frame.pack_rows(z, minus_two, &mut z_packed);
             row_norms(&z_packed, columns, &mut z_norms);
-            let mut tile = out.rb_mut().submatrix_mut(i, j, rows, columns);
+            let mut products = products.as_mut().submatrix_mut(0, 0, rows, columns);
             matmul(
-                tile.rb_mut(),
+                products.rb_mut(),
                 Accum::Replace,
                 MatRef::from_column_major_slice(&x_packed, rows, d),
                 MatRef::from_row_major_slice(&z_packed, columns, d).transpose(),
                 T::ONE,
                 Par::Seq,
             );
-            for (c, &z_norm) in z_norms.iter().enumerate() {
-                fill_column(tile.rb_mut().col_mut(c), &mut spare, |column| {
-                    if finish(plan, column, &x_norms, z_norm) {
-                        repair(plan, column, x, z.subrows(c, 1));
-                    }
-                });
+            let tile = out.rb_mut().submatrix_mut(i, j, rows, columns);
+            let pairs = Pairs { products: products.rb(), x_norms: &x_norms, z_norms: &z_norms };
+            finish(plan, pairs, tile, &mut suspects);
+            for c in suspects.drain(..) {
+                let column = out.rb_mut().subrows_mut(i, rows).col_mut(j + c);
+                fill_column(column, &mut spare, |column| repair(plan, pairs, c, column, x, z));
             }
         }
     }
 }
 
-/// From −2 x·z to k(x, z), in place: `profile(‖x‖² + ‖z‖² − 2 x·z)`, and NaN for pairs too near for that.
-///
-/// Returns whether there is such a pair. Where norms overflowed, pairs count as near.
-fn finish<T: Real, F: Fn(T) -> T + Copy>(plan: Plan<'_, T, F>, column: &mut [T], x_norms: &[T], z_norm: T) -> bool {
-    let (near, profile, mark) = (plan.near, plan.profile, T::from_f64(f64::NAN));
-    vectorised(
-        #[inline(always)]
-        || {
-            let mut any = false;
-            for (value, &x_norm) in column.iter_mut().zip(x_norms) {
-                let norms = x_norm + z_norm;
-                let squared = norms + *value;
-                let far = squared > near * norms;
-                any |= !far;
-                let k = profile(squared);
-                *value = if far { k } else { mark };
-            }
-            any
-        },
-    )
+/// What the product tells of the pairs of a tile: −2 x·z and the squared norms.
+#[derive(Clone, Copy)]
+struct Pairs<'a, T> {
+    products: MatRef<'a, T>,
+    x_norms: &'a [T],
+    z_norms: &'a [T],
 }
 
-/// Computes the marked pairs of a column from differences.
-#[cold]
-fn repair<T: Real, F: Fn(T) -> T + Copy>(plan: Plan<'_, T, F>, column: &mut [T], x: MatRef<'_, T>, z: MatRef<'_, T>) {
-    let (mut x_spare, mut z_spare) = (Vec::new(), Vec::new());
-    let z = row(z, 0, &mut z_spare);
+/// k(x, z) = `profile(‖x‖² + ‖z‖² − 2 x·z)`, and into `suspects` the columns that may hold a pair too near for that. A
+/// bound for the largest norm of the tile costs one instruction, where each pair's own would cost three. Where norms
+/// overflowed, so does the bound, and the column is suspect.
+fn finish<T: Real, F: Fn(T) -> T + Copy>(
+    plan: Plan<'_, T, F>,
+    pairs: Pairs<'_, T>,
+    mut tile: MatMut<'_, T>,
+    suspects: &mut Vec<usize>,
+) {
+    let (near, profile, x_norms) = (plan.near, plan.profile, pairs.x_norms);
+    let largest = x_norms.iter().fold(T::ZERO, |largest, &norm| norm.larger(largest));
+    let mut spare = Vec::new();
     vectorised(
         #[inline(always)]
         || {
-            for (i, value) in column.iter_mut().enumerate() {
-                if !value.is_number() {
-                    let x = row(x, i, &mut x_spare);
-                    *value = (plan.profile)(squared_distance(x, z, plan.frame.scale));
+            for (c, &z_norm) in pairs.z_norms.iter().enumerate() {
+                let Some(products) = pairs.products.col(c).try_as_col_major() else { continue };
+                let (bound, mut all) = (near * (largest + z_norm), true);
+                fill_column(
+                    tile.rb_mut().col_mut(c),
+                    &mut spare,
+                    #[inline(always)]
+                    |column| {
+                        for ((value, &product), &x_norm) in column.iter_mut().zip(products.as_slice()).zip(x_norms) {
+                            let squared = x_norm + z_norm + product;
+                            all &= squared > bound;
+                            *value = profile(squared);
+                        }
+                    },
+                );
+                if !all {
+                    suspects.push(c);
+                }
+            }
+        },
+    );
+}
+
+/// Whether a pair is far enough apart for its product; not so where norms overflowed.
+#[inline(always)]
+fn far<T: Real>(near: T, norms: T, squared: T) -> bool {
+    squared > near * norms
+}
+
+/// Computes the near pairs of column `c` from differences.
+fn repair<T: Real, F: Fn(T) -> T + Copy>(
+    plan: Plan<'_, T, F>,
+    pairs: Pairs<'_, T>,
+    c: usize,
+    column: &mut [T],
+    x: MatRef<'_, T>,
+    z: MatRef<'_, T>,
+) {
+    let (mut x_spare, mut z_spare) = (Vec::new(), Vec::new());
+    let (z, z_norm) = (row(z, c, &mut z_spare), pairs.z_norms[c]);
+    let Some(products) = pairs.products.col(c).try_as_col_major() else { return };
+    vectorised(
+        #[inline(always)]
+        || {
+            let chunks =
+                column.chunks_mut(CHUNK).zip(products.as_slice().chunks(CHUNK)).zip(pairs.x_norms.chunks(CHUNK));
+            for (start, ((values, products), x_norms)) in (0..).step_by(CHUNK).zip(chunks) {
+                let is_far = |product: T, x_norm: T| far(plan.near, x_norm + z_norm, x_norm + z_norm + product);
+                let all = |all, (&product, &x_norm)| all & is_far(product, x_norm);
+                if products.iter().zip(x_norms).fold(true, all) {
+                    continue;
+                }
+                for (i, ((value, &product), &x_norm)) in values.iter_mut().zip(products).zip(x_norms).enumerate() {
+                    if !is_far(product, x_norm) {
+                        let x = row(x, start + i, &mut x_spare);
+                        *value = (plan.profile)(squared_distance(x, z, plan.frame.scale));
+                    }
                 }
             }
         },
@@ -190,7 +243,7 @@ mod tests {
         let identity = |squared: T| squared;
         let plan = Plan { frame: &frame, near: T::ZERO - T::ONE, profile: identity };
         by_product(plan, x, z, got.as_mut());
-        let (mut x_packed, mut z_packed) = (vec![], vec![]);
+        let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
         frame.pack_rows(x, T::ONE, &mut x_packed);
         frame.pack_rows(z, T::ONE, &mut z_packed);
         let mut worst = 0.0f64;
