@@ -1,0 +1,80 @@
+//! P1: peak resident memory stays under the plan, whatever the number of rows.
+
+use std::path::Path;
+use std::process::Command;
+
+fn kmill(folder: &Path, line: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_kmill")).args(line).current_dir(folder).output().expect("kmill starts")
+}
+
+fn generate(folder: &Path, rows: &str) -> String {
+    let name = format!("rows{rows}.parquet");
+    let done = kmill(folder, &["generate", "friedman1", "--rows", rows, "-o", &name, "-q"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    name
+}
+
+/// Peak, plan and budget of a fit, in bytes.
+fn fit(folder: &Path, data: &str, options: &[&str]) -> (u64, u64, u64) {
+    let mut line = vec!["fit", "ridge", data, "--target", "y", "-q", "--json", "-o", "m.safetensors"];
+    line.extend(options);
+    let done = kmill(folder, &line);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let bytes = |key: &str| json[key].as_u64().unwrap_or_else(|| panic!("{key}: {json}"));
+    (bytes("peak_rss_bytes"), bytes("planned_bytes"), bytes("memory_budget_bytes"))
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_hundred_times_the_rows_need_no_more_memory() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--rank", "60", "--memory", "96MiB", "--threads", "2"];
+    let (few, ..) = fit(folder.path(), &generate(folder.path(), "10000"), &options);
+    let (many, planned, budget) = fit(folder.path(), &generate(folder.path(), "1000000"), &options);
+    eprintln!("peak {} MiB at 10,000 rows, {} MiB at 1,000,000, planned {}", few / MIB, many / MIB, planned / MIB);
+    // 10,000 rows are one segment and fewer candidates than the default; a million rows of 44 bytes would be 44 MB
+    assert!(many < few + 16 * MIB, "{few} bytes at 10,000 rows, {many} at 1,000,000");
+    assert!(many <= planned && planned <= budget, "peak {many}, planned {planned}, budget {budget}");
+}
+
+#[test]
+fn the_plan_holds_for_large_and_small_states() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = generate(folder.path(), "40000");
+    for options in [
+        &["--rank", "20"][..],
+        &["--rank", "600", "--lambda", "1e-6", "--landmarks", "uniform"],
+        &["--ranks", "100,500", "--folds", "4"],
+        &["--rank", "200", "--precision", "f64", "--candidates", "all"],
+        &["--rank", "300", "--kernel", "gaussian(sigma=30)", "--lambda", "1e-6"],
+    ] {
+        let (peak, planned, _) = fit(folder.path(), &data, options);
+        eprintln!("{options:?}: peak {} of {} MiB planned", peak / MIB, planned / MIB);
+        assert!(peak <= planned, "{options:?}: peak {peak}, planned {planned}");
+        // the plan is what is needed: with so much it runs, with less it is refused before any pass
+        let exactly = format!("{planned}B");
+        let again = fit(folder.path(), &data, &[options, &["--memory", &exactly]].concat());
+        assert!(again.0 <= planned, "{options:?} under its own plan: {again:?}");
+    }
+}
+
+#[test]
+fn what_cannot_fit_is_refused_before_any_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = generate(folder.path(), "10000");
+    let line = ["fit", "ridge", &data, "--target", "y", "--rank", "2000", "--memory", "16MiB", "-o", "m.safetensors"];
+    let refused = kmill(folder.path(), &line);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("--rank") && text.contains("--memory") && text.contains("16.0 MiB"), "{text}");
+    assert!(!text.contains("scaling statistics"), "a pass ran first: {text}");
+    assert!(!folder.path().join("m.safetensors").exists());
+}
