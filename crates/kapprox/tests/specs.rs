@@ -1,6 +1,5 @@
 //! Kernel expressions: what they mean, how they print, and where errors point.
 
-
 use kapprox::Error;
 use kapprox::kernel::{Spec, Value, registry};
 use proptest::prelude::*;

@@ -99,7 +99,8 @@ fn tables(at: &Path) {
     table("large.parquet", &times(&x0, 1e30), &x1, &times(&y, 1e30));
     table("huge.parquet", &times(&x0, 1e300), &x1, &y);
     let numbers = |f: &dyn Fn(usize) -> i64| (0..N).map(f).collect::<Vec<_>>();
-    let text: Vec<Arc<str>> = (0..N).map(|i| ["ä ß", "日本", "c"][usize::from(x0[i] > 0.3) + usize::from(x0[i] > -0.3)].into()).collect();
+    let text: Vec<Arc<str>> =
+        (0..N).map(|i| ["ä ß", "日本", "c"][usize::from(x0[i] > 0.3) + usize::from(x0[i] > -0.3)].into()).collect();
     let bools: Vec<bool> = y.iter().map(|y| *y > 0.0).collect();
     write(
         &at.join("labels.parquet"),
@@ -449,7 +450,14 @@ fn an_interrupted_run_leaves_nothing() {
     let at = folder.path();
     // no candidates limit and many ranks: each of these runs for minutes
     assert_eq!(run(at, "generate friedman1 --rows 400000 -o t.parquet -q").code, 0);
-    assert_eq!(run(at, "fit ridge t.parquet --rows ..4000 --target y --rank 1500 --landmarks uniform --lambda 1e-6 -o model -q").code, 0);
+    assert_eq!(
+        run(
+            at,
+            "fit ridge t.parquet --rows ..4000 --target y --rank 1500 --landmarks uniform --lambda 1e-6 -o model -q"
+        )
+        .code,
+        0
+    );
     let before = files(at);
     for line in [
         "fit ridge t.parquet --target y --rank 1500 -o m",

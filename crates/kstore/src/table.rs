@@ -218,10 +218,13 @@ fn not_found(path: &Path) -> Error {
             let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             // a shared extension makes no two names alike: the stems decide
-            let stem = |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
+            let stem =
+                |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
             let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
             let near = nearest(&stem(name), stems.iter().map(String::as_str));
-            let near = near.and_then(|near| stems.iter().position(|stem| stem == near)).map(|at| path.with_file_name(&names[at]));
+            let near = near
+                .and_then(|near| stems.iter().position(|stem| stem == near))
+                .map(|at| path.with_file_name(&names[at]));
             near.map_or(String::new(), |near| format!("; did you mean {}?", near.display()))
         }
     };

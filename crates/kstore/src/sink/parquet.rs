@@ -19,6 +19,10 @@ use std::sync::Arc;
 const GROUP_ROWS: usize = 65_536;
 /// Bytes per row group: what a reader of all columns has to hold.
 const GROUP_BYTES: usize = 64 << 20;
+/// What a column's writer holds beside its values: the compressor's tables, a compressed page, allocation slack. All
+/// columns of a row group are open at the same time. Measured on 784 columns of f32: a conversion to Parquet peaks
+/// 175 MB above the same to .npy, 67 MB of which are the row group.
+const COLUMN_BYTES: usize = 144 << 10;
 /// Rows after which the writer looks at the size of the row group.
 const SLICE_ROWS: usize = 1024;
 
@@ -78,8 +82,8 @@ impl Sink for ParquetSink {
     }
 
     fn footprint(&self) -> usize {
-        // the row group in progress, its pages twice while they are compressed
-        GROUP_BYTES.min(2 * GROUP_ROWS * self.columns.len() * 8)
+        let group = GROUP_BYTES.min(2 * GROUP_ROWS * self.columns.len() * 8);
+        group + self.columns.len() * COLUMN_BYTES
     }
 }
 

@@ -82,7 +82,7 @@ fn the_first_bad_value_is_found_with_its_file_row_and_column() {
         // the earlier row has its bad value in the later column
         write(&second, &batch(&[("a", with(211, value)), ("b", with(205, value))]), WriterProperties::default());
         match read_all(&[first.clone(), second.clone()], &Selection::default()).unwrap_err() {
-            Error::BadValue { path, row, column, value } => {
+            Error::BadValue { path, row, column, value, .. } => {
                 assert_eq!((path, row, column.as_str(), value.as_str()), (second.clone(), 205, "b", named));
             }
             error => panic!("{error}"),
