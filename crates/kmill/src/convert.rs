@@ -88,7 +88,13 @@ pub fn rewrite<T: Element>(selected: &Selected, path: &Path, run: &Run) -> Resul
     let tile = writer::batch_rows(width);
     let out = TableWriter::create::<T>(path, &features, &targets)?;
     let bytes = tile * width * size_of::<f64>();
-    let lane = Lane { name: "batches of columns", bytes, what: "row group being written", shared: out.footprint() };
+    let lane = Lane {
+        name: "batches of columns",
+        bytes,
+        what: "row group being written",
+        shared: out.footprint(),
+        remedy: "choose fewer columns with --features",
+    };
     passes::lanes("conversion", &source, lane, run)?;
     let out = Mutex::new(out);
     let stage = run.progress.stage("convert", selected.known_rows());

@@ -29,6 +29,8 @@ pub struct Lane {
     pub what: &'static str,
     /// Bytes that all lanes share, such as the model.
     pub shared: usize,
+    /// What makes them fewer.
+    pub remedy: &'static str,
 }
 
 /// The most lanes, up to the threads, that fit the budget.
@@ -43,7 +45,7 @@ pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: Lane, run: &R
             .term("decoder and tiles", lanes * tiles, "choose fewer columns with --features")
             // one more for the state that waits for its turn
             .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with --features")
-            .term(lane.what, lane.shared, "fit a model of lower --rank or take fewer columns")
+            .term(lane.what, lane.shared, lane.remedy)
     };
     let fits = |lanes: &usize| plan(*lanes).bytes() <= run.memory;
     match (1..=run.threads).rev().find(fits) {

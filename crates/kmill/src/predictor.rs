@@ -101,6 +101,7 @@ impl<T: Real> Predictor<T> {
             bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
             what: "model",
             shared: self.model.bytes(),
+            remedy: "fit a model of lower --rank",
         };
         let lanes = passes::lanes("prediction", &source, lane, run)?;
         let workers = Workers::new(if lanes > 1 { 1 } else { run.threads });

@@ -118,7 +118,12 @@ impl TableWriter {
     ///
     /// # Errors
     /// Those of the file system; then nothing appears.
-    pub fn finish(self) -> Result<Vec<PathBuf>> {
+    pub fn finish(mut self) -> Result<Vec<PathBuf>> {
+        if let Some(target) = &mut self.target {
+            // a disk that fills up here leaves neither file
+            target.settle()?;
+            self.table.settle()?;
+        }
         // the target first: a table without its target would look complete
         if let Some(target) = self.target {
             target.finish()?;

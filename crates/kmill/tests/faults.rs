@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::sink::{self, Output, OutputColumn};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -414,7 +414,7 @@ fn a_full_disk_leaves_nothing() {
             "generate friedman1 --rows 20000 -o disk/a.npy",
             "convert large.parquet --target y -o disk/a.npy",
             "convert large.parquet --target y -o disk/a.parquet",
-            "fit ridge large.parquet --target y --rank 1000 --lambda 1e-6 -o disk/model",
+            "fit ridge large.parquet --target y --rank 1000 --lambda 1e-6 --precision f64 -o disk/model",
         ] {
             fails(at, line, 1, "free some space");
             assert_eq!(files(&disk), Vec::<String>::new(), "{line}");

@@ -88,6 +88,13 @@ impl AtomicFile {
         Ok(())
     }
 
+    /// Brings everything written so far to the disk, so that only the renaming is left to [`AtomicFile::commit`].
+    pub fn settle(&mut self) -> Result<()> {
+        let path = self.destination.clone();
+        let settled = self.flush().and_then(|()| self.writer()?.get_ref().as_file().sync_all());
+        settled.map_err(Error::io("write", path))
+    }
+
     fn writer(&mut self) -> io::Result<&mut BufWriter<NamedTempFile>> {
         self.writer.as_mut().ok_or_else(|| io::Error::other("the file is closed"))
     }

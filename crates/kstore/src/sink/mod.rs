@@ -80,6 +80,9 @@ impl Output<'_> {
 pub trait Sink: Send {
     /// Appends rows: one [`Output`] per column, in the order of the columns, all of the same length.
     fn write(&mut self, batch: &[Output<'_>]) -> Result<()>;
+    /// Writes what is left to the disk and leaves [`Sink::finish`] only the renaming: before any of several files that
+    /// belong together takes its place, each is known to fit. Nothing can be appended after it.
+    fn settle(&mut self) -> Result<()>;
     /// Writes what is left and puts the file in its place.
     fn finish(self: Box<Self>) -> Result<()>;
     /// Bytes held between batches.

@@ -53,10 +53,15 @@ impl Sink for NpySink {
         self.file.write_all(&self.bytes).map_err(Error::io("write", &self.path))
     }
 
-    fn finish(mut self: Box<Self>) -> Result<()> {
+    fn settle(&mut self) -> Result<()> {
         let header = header(self.single, self.rows, self.columns.len());
         self.file.seek(SeekFrom::Start(0)).map_err(Error::io("write", &self.path))?;
         self.file.write_all(&header).map_err(Error::io("write", &self.path))?;
+        self.file.settle()
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.settle()?;
         self.file.commit()
     }
 

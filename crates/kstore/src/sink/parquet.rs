@@ -19,12 +19,19 @@ use std::sync::Arc;
 const GROUP_ROWS: usize = 65_536;
 /// Bytes per row group: what a reader of all columns has to hold.
 const GROUP_BYTES: usize = 64 << 20;
+/// What a column's writer holds beside its values: the compressor's tables, a compressed page, allocation slack. All
+/// columns of a row group are open at the same time. Measured on 784 columns of f32: a conversion to Parquet peaks
+/// 175 MB above the same to .npy, 67 MB of which are the row group.
+const COLUMN_BYTES: usize = 144 << 10;
 /// Rows after which the writer looks at the size of the row group.
 const SLICE_ROWS: usize = 1024;
 
 /// A Parquet file being written.
 pub(super) struct ParquetSink {
-    writer: ArrowWriter<AtomicFile>,
+    /// Until the file is settled.
+    writer: Option<ArrowWriter<AtomicFile>>,
+    /// From then on.
+    file: Option<AtomicFile>,
     path: PathBuf,
     schema: Arc<Schema>,
     columns: Vec<OutputColumn>,
@@ -37,34 +44,46 @@ impl ParquetSink {
         let file = AtomicFile::create(path)?;
         let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(columns)))
             .map_err(|error| failed(path, error))?;
-        Ok(Self { writer, path: path.to_path_buf(), schema, columns: columns.to_vec() })
+        Ok(Self { writer: Some(writer), file: None, path: path.to_path_buf(), schema, columns: columns.to_vec() })
     }
 }
 
 impl Sink for ParquetSink {
     fn write(&mut self, batch: &[Output<'_>]) -> Result<()> {
         let rows = super::batch_rows(&self.columns, batch);
+        let Some(writer) = &mut self.writer else {
+            return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
+        };
         for start in (0..rows).step_by(SLICE_ROWS) {
             let end = rows.min(start + SLICE_ROWS);
             let arrays = batch.iter().map(|column| array(column, start, end)).collect();
             let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(ParquetError::from);
-            let written = batch.and_then(|batch| self.writer.write(&batch));
+            let written = batch.and_then(|batch| writer.write(&batch));
             written.map_err(|error| failed(&self.path, error))?;
-            if self.writer.in_progress_size() >= GROUP_BYTES {
-                self.writer.flush().map_err(|error| failed(&self.path, error))?;
+            if writer.memory_size() >= GROUP_BYTES {
+                writer.flush().map_err(|error| failed(&self.path, error))?;
             }
         }
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<()> {
-        let Self { writer, path, .. } = *self;
-        writer.into_inner().map_err(|error| failed(&path, error))?.commit()
+    fn settle(&mut self) -> Result<()> {
+        if let Some(writer) = self.writer.take() {
+            let mut file = writer.into_inner().map_err(|error| failed(&self.path, error))?;
+            file.settle()?;
+            self.file = Some(file);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.settle()?;
+        self.file.map_or(Ok(()), AtomicFile::commit)
     }
 
     fn footprint(&self) -> usize {
-        // the row group in progress, its pages twice while they are compressed
-        GROUP_BYTES.min(2 * GROUP_ROWS * self.columns.len() * 8)
+        let group = GROUP_BYTES.min(2 * GROUP_ROWS * self.columns.len() * 8);
+        group + self.columns.len() * COLUMN_BYTES
     }
 }
 
