@@ -10,7 +10,7 @@
 
 /// Most arenas. Threads that decode or compute allocate rarely, so sharing costs nothing that can be measured.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const ARENAS: libc::c_int = 2;
+const ARENAS: libc::c_int = 8;
 
 /// From this size on a buffer has pages of its own, returned when it is freed. Setting it also stops its growth.
 /// Below a decoder's page (1 MiB) and above what the many small allocations ask for.

@@ -6,7 +6,7 @@ use kapprox::Real;
 use kstore::{Merge, Workers};
 
 /// Rows whose residuals are held at once: 2 KiB of residuals stay in L1 while the columns of phi go by.
-const STRIP: usize = 256;
+const STRIP: usize = 288;
 
 /// Independent partial sums, so that the additions of a column vectorise; the width of AVX-512 in f64.
 const LANES: usize = 8;

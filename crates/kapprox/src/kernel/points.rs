@@ -8,7 +8,7 @@ use std::ops::Deref;
 
 /// Rows of `x` per tile: with 128 columns of the block, the tile is 128 KiB in `f32` and stays in the L2 cache between
 /// the product and the profile.
-pub(crate) const TILE_ROWS: usize = 256;
+pub(crate) const TILE_ROWS: usize = 288;
 /// Rows of `z` per tile.
 pub(crate) const TILE_COLUMNS: usize = 128;
 /// Most rows that the centre is the mean of.

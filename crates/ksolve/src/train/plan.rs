@@ -6,6 +6,7 @@
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::ridge::RidgeOptions;
+use kapprox::map::nystrom::STRIP;
 use kapprox::{Nystrom, Real};
 use kstore::{Footprint, Plan};
 
@@ -14,15 +15,18 @@ use kstore::{Footprint, Plan};
 const RESERVE: usize = 32 << 20;
 
 /// Rows of a tile: enough that adding its Gram matrix (24 bytes of traffic per entry) costs little beside computing it
-/// (2 x 2,048 flops per entry).
-const TILE: usize = 2048;
+/// (2 x 2,304 flops per entry); eight strips.
+const TILE: usize = 8 * STRIP;
 
 /// Bytes a tile's rows and features may take before the tile is made shorter.
 const TILE_BYTES: usize = 128 << 20;
 
-/// Tiles per segment. A segment's state is merged once: 24 bytes of traffic per entry and fold against the 32,768 rows
-/// that made it, about 1 % of the work per fold.
+/// Tiles per segment where every thread has a lane: small enough that lanes end together. A segment's state is made anew
+/// and merged once: 24 bytes of traffic per entry and fold against 36,864 rows, about 1 % of the work per fold.
 const TILES_PER_SEGMENT: usize = 16;
+
+/// Tiles per segment where there is one lane.
+const TILES_PER_LARGE_SEGMENT: usize = 32;
 
 /// Features up to which a state is small enough (512 KiB) that every thread gets a lane of its own. Above, one lane
 /// with all threads inside the products is as fast and holds fewer states.
@@ -69,16 +73,18 @@ pub struct Cut {
 /// Rows of a tile for points of d features mapped to p.
 pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
     let fit = TILE_BYTES / ((d + p).max(1) * element);
-    // whole strips of 256 rows
-    (fit / 256 * 256).clamp(256, TILE)
+    (fit / STRIP * STRIP).clamp(STRIP, TILE)
 }
 
 /// The cut that fits the budget with the most lanes, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
 pub(super) fn cut<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> (Cut, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.m, shape.element);
-    let segment = (tile * TILES_PER_SEGMENT) as u64;
-    let gram_lanes = if shape.m <= LANE_FEATURES { shape.threads } else { 1 };
+    let (gram_lanes, tiles) = match shape.m <= LANE_FEATURES {
+        true => (shape.threads, TILES_PER_SEGMENT),
+        false => (1, TILES_PER_LARGE_SEGMENT),
+    };
+    let segment = (tile * tiles) as u64;
     let full = Cut { tile, segment, scan_lanes: shape.threads, gram_lanes, prefetch: 2 };
     let tight = Cut { scan_lanes: 1, gram_lanes: 1, prefetch: 1, ..full };
     for cut in [full, Cut { gram_lanes: 1, ..full }, Cut { scan_lanes: 1, gram_lanes: 1, ..full }] {
@@ -120,7 +126,7 @@ fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Pl
 
 /// Strips of features in f64, where the landmarks need them.
 fn strips(shape: &Shape) -> usize {
-    if shape.element == 8 { 0 } else { shape.threads * 256 * (shape.m + shape.d) * 8 }
+    if shape.element == 8 { 0 } else { shape.threads * STRIP * (shape.m + shape.d) * 8 }
 }
 
 fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
