@@ -36,7 +36,10 @@ pub struct FoldGram {
 
 impl FoldGram {
     fn new(p: usize, t: usize) -> Self {
-        Self { rows: 0, g: vec![0.0; p * p], s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
+        // written, not `vec![0.0; …]`: pages that are read before they are written fault twice
+        let mut g = Vec::with_capacity(p * p);
+        g.resize(p * p, 0.0);
+        Self { rows: 0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
     }
 }
 

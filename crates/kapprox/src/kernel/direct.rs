@@ -1,6 +1,6 @@
 //! Blocks of kernels of distances that have no product form: a tiled loop over differences.
 //!
-//! A column of 256 sums stays in the L1 cache while features pass over it, four at a time.
+//! A column of 288 sums stays in the L1 cache while features pass over it, four at a time.
 
 use super::points::{Aligned, Frame, TILE_COLUMNS, TILE_ROWS, fill_column};
 use super::{Kernel, Profile, check_shapes};

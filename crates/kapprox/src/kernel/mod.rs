@@ -56,7 +56,7 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     ///
     /// `x` is b x d and `z` is m x d, both row-major (column stride 1); `out` is b x m, column-major (row stride 1,
     /// any column stride: `out` may be a strip of a taller block). Other strides are right but slow. Costs about
-    /// 2 b m d flops; holds a few hundred kilobytes of scratch and a copy of 256 rows of `x`.
+    /// 2 b m d flops; holds a few hundred kilobytes of scratch and a copy of 288 rows of `x`.
     ///
     /// # Panics
     /// If the three shapes do not agree.

@@ -6,7 +6,7 @@ use faer::prelude::*;
 use faer::{ColMut, Mat, MatRef};
 use std::ops::Deref;
 
-/// Rows of `x` per tile: with 128 columns of the block, the tile is 128 KiB in `f32` and stays in the L2 cache between
+/// Rows of `x` per tile, a whole strip of the Nyström map: with 128 columns of the block, the tile is 144 KiB in `f32` and stays in the L2 cache between
 /// the product and the profile.
 pub(crate) const TILE_ROWS: usize = 288;
 /// Rows of `z` per tile.
