@@ -82,7 +82,7 @@ fn the_same_model_is_the_same_file_and_any_safetensors_reader_reads_it() {
         assert!(std::fs::read(save(&model::<f32>(5, 3, 2), folder.path())).unwrap() == first);
     }
     let tensors = safetensors::SafeTensors::deserialize(&first).unwrap();
-    assert_eq!(tensors.len(), 6);
+    assert_eq!(tensors.len(), 7);
     assert_eq!(tensors.tensor("landmarks").unwrap().shape(), [5, 3]);
     let (_, header) = safetensors::SafeTensors::read_metadata(&first).unwrap();
     let metadata = header.metadata().as_ref().unwrap();
