@@ -1,1 +1,1 @@
-//! placeholder
+//! Criterion benches, one subject a file: `cargo bench -p kmill-benches --bench gram`.
