@@ -113,7 +113,7 @@ impl Condition {
                     return Err(wrong(format!("--where compares it with {other:?}; compare it with true or false")));
                 }
             },
-            Kind::Int { .. } => match (self.value.parse::<i128>(), number) {
+            Kind::Int { .. } | Kind::Time(_) => match (self.value.parse::<i128>(), number) {
                 (Ok(whole), Some(_)) => Comparand::Whole(whole),
                 (_, number) => Comparand::Number(number.ok_or_else(not_a_number)?),
             },

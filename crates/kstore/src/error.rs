@@ -97,6 +97,22 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A list that is not as long as the lists of the other rows.
+    #[error("{path}: row {row}, list column {column:?} has {got} instead of {expected} values; {remedy}", path = path.display())]
+    ListLength {
+        /// The file.
+        path: PathBuf,
+        /// Row within that file, from 0.
+        row: u64,
+        /// The column, as the file calls it.
+        column: String,
+        /// Length of the lists, from the column's type or its first row.
+        expected: usize,
+        /// What was found: a number, or "no list".
+        got: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A label column with so many distinct labels that it is surely a measurement.
     #[error(
         "column {column:?} has more than {limit} distinct labels; for a quantity choose --task regression, for folds a column with few values"

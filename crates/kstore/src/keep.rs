@@ -109,7 +109,7 @@ fn kind(kind: &Kind) -> OutputKind {
     match kind {
         Kind::Float { bits: 64 } => OutputKind::F64,
         Kind::Float { .. } => OutputKind::F32,
-        Kind::Int { .. } => OutputKind::I64,
+        Kind::Int { .. } | Kind::Time(_) => OutputKind::I64,
         Kind::Bool => OutputKind::Bool,
         Kind::Text | Kind::Other(_) => OutputKind::Text,
     }

@@ -22,9 +22,10 @@ pub enum Missing {
 
 /// Columns and rows, by name.
 ///
-/// `features` may be exact names or patterns with `*` and `?`. Their order is that of the list and, for the columns of
+/// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
+/// patterns with `*` and `?`. Their order is that of the list and, for the columns of
 /// one pattern, that of the file; a column named twice counts once. An empty list stands for every numeric or truth
-/// column that has no other role, in the order of the file.
+/// column that has no other role, in the order of the file; dates and times are features only where they are named.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Names or patterns of features.
@@ -149,7 +150,7 @@ impl Table {
     fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let features: Vec<_> =
-            (0..columns.len()).filter(|i| columns[*i].kind.is_numeric() && !roles.contains(i)).collect();
+            (0..columns.len()).filter(|i| columns[*i].kind.is_feature() && !roles.contains(i)).collect();
         if features.is_empty() {
             let why = "no numeric column is left to be a feature; name some with --features".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
@@ -176,7 +177,10 @@ impl Table {
                     self.expect_numbers(column, "a feature must hold numbers; leave it out with --features")?;
                     vec![column]
                 }
-                None => self.matching(name, roles)?,
+                None => match self.schema().block(name) {
+                    block if block.is_empty() => self.matching(name, roles)?,
+                    block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
+                },
             };
             features.extend(columns.into_iter().filter(|column| !std::mem::replace(&mut taken[*column], true)));
         }

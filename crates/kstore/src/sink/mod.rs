@@ -2,6 +2,8 @@
 //!
 //! To add a format: write one file that implements [`Sink`], and add one [`SinkFormat`] to [`FORMATS`].
 
+mod arrow;
+mod ipc;
 mod npy;
 mod parquet;
 
@@ -107,6 +109,10 @@ pub const FORMATS: &[SinkFormat] = &[
         extensions: &["parquet", "pq"],
         create: |path, columns| Ok(Box::new(parquet::ParquetSink::create(path, columns)?)),
     },
+    SinkFormat {
+        extensions: &["arrow", "ipc", "feather"],
+        create: |path, columns| Ok(Box::new(ipc::IpcSink::create(path, columns)?)),
+    },
     SinkFormat { extensions: &["npy"], create: |path, columns| Ok(Box::new(npy::NpySink::create(path, columns)?)) },
 ];
 
@@ -127,7 +133,10 @@ pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str())) {
         Some(format) => (format.create)(path, columns),
-        None => Err(Error::UnknownFormat { path: path.to_path_buf(), known: "and writes .parquet, .pq and .npy" }),
+        None => Err(Error::UnknownFormat {
+            path: path.to_path_buf(),
+            known: "and writes .parquet, .pq, .arrow, .ipc, .feather and .npy",
+        }),
     }
 }
 

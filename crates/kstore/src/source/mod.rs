@@ -4,7 +4,9 @@
 //! [`FORMATS`]. Formats that store columns hand out Arrow buffers, formats that store rows hand out [`Strided`] views
 //! of the bytes they read; everything above the seam treats both the same.
 
+mod column;
 mod guard;
+pub mod ipc;
 mod joined;
 pub mod memory;
 pub mod npy;
@@ -74,11 +76,16 @@ pub const FORMATS: &[Format] = &[
         magic: b"PAR1",
         open: |path| Ok(Arc::new(parquet::ParquetFile::open(path)?)),
     },
+    Format {
+        extensions: &["arrow", "ipc", "feather"],
+        magic: ipc::MAGIC,
+        open: |path| Ok(Arc::new(ipc::IpcFile::open(path)?)),
+    },
     Format { extensions: &["npy"], magic: npy::MAGIC, open: |path| Ok(Arc::new(npy::NpyFile::open(path)?)) },
 ];
 
 /// The extensions in [`FORMATS`], for messages.
-pub(crate) const KNOWN: &str = ".parquet, .pq and .npy";
+pub(crate) const KNOWN: &str = ".parquet, .pq, .arrow, .ipc, .feather and .npy";
 
 /// The format a path's extension names.
 pub fn by_extension(path: &Path) -> Option<&'static Format> {

@@ -111,6 +111,7 @@ fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
 fn element(descr: &str) -> Result<(Element, bool), String> {
     let (order, name) = descr.split_at_checked(1).unwrap_or((descr, ""));
     let element = match name {
+        "f2" => Element::F16,
         "f4" => Element::F32,
         "f8" => Element::F64,
         "i1" => Element::I8,
@@ -124,7 +125,7 @@ fn element(descr: &str) -> Result<(Element, bool), String> {
         "b1" => Element::Bool,
         _ => {
             return Err(format!(
-                "values of type {descr:?} are not read; f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"
+                "values of type {descr:?} are not read; f2, f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"
             ));
         }
     };
@@ -264,7 +265,7 @@ impl FileCursor for NpyCursor<'_> {
 fn kind(element: Element) -> Kind {
     let bits = 8 * element.size() as u8;
     match element {
-        Element::F32 | Element::F64 => Kind::Float { bits },
+        Element::F16 | Element::F32 | Element::F64 => Kind::Float { bits },
         Element::I8 | Element::I16 | Element::I32 | Element::I64 => Kind::Int { bits, signed: true },
         Element::U8 | Element::U16 | Element::U32 | Element::U64 => Kind::Int { bits, signed: false },
         Element::Bool => Kind::Bool,

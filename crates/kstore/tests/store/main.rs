@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod files;
+mod ipc;
 mod make;
 mod passes;
 mod real_data;
