@@ -21,6 +21,11 @@ pub(crate) struct Affine {
 }
 
 impl Affine {
+    /// True where every value stays as it is, to the bit: shifting by 0 and scaling by 1 are exact.
+    pub(crate) fn is_identity(&self) -> bool {
+        self.centre.iter().all(|centre| *centre == 0.0) && self.factor.iter().all(|factor| *factor == 1.0)
+    }
+
     /// Without a scaler values stay as they are, and missing ones NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let Some(scaler) = scaler else {
@@ -66,6 +71,11 @@ pub(crate) fn features<T: Real>(
         }
     }
     fine
+}
+
+/// False if any value is not finite.
+pub(crate) fn finite<T: Real>(values: &[T]) -> bool {
+    values.iter().fold(true, |fine, value| fine & value.is_finite())
 }
 
 /// The first column's place, if the columns lie side by side in row-major bytes of f32 or f64.

@@ -36,6 +36,7 @@
 
 pub mod atomic;
 pub mod budget;
+mod chunk;
 pub mod condition;
 mod convert;
 mod error;

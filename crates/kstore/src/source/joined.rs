@@ -1,6 +1,6 @@
 //! A file with one more column, which lies in a file of its own.
 
-use super::{FileCursor, Positions, TableFile, Values, View};
+use super::{Element, FileCursor, Positions, TableFile, Values, View};
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -84,9 +84,9 @@ struct JoinedCursor<'a> {
     rows: usize,
 }
 
-impl FileCursor for JoinedCursor<'_> {
-    fn advance(&mut self) -> Result<usize> {
-        let rows = self.left.advance()?;
+impl JoinedCursor<'_> {
+    /// Reads the target of the rows that were read on the left.
+    fn join(&mut self, rows: usize) -> Result<usize> {
         self.y.clear();
         while self.y.len() < rows {
             if self.place == self.rows {
@@ -102,6 +102,21 @@ impl FileCursor for JoinedCursor<'_> {
             self.place += take;
         }
         Ok(rows)
+    }
+}
+
+impl FileCursor for JoinedCursor<'_> {
+    fn advance(&mut self) -> Result<usize> {
+        let rows = self.left.advance()?;
+        self.join(rows)
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        let own = self.places.iter().take(columns).all(Option::is_some);
+        match if own { self.left.advance_into(element, columns, x)? } else { None } {
+            Some(rows) => self.join(rows).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {

@@ -4,6 +4,7 @@
 //! [`FORMATS`]. Formats that store columns hand out Arrow buffers, formats that store rows hand out [`Strided`] views
 //! of the bytes they read; everything above the seam treats both the same.
 
+mod aligned;
 mod column;
 mod guard;
 pub mod ipc;
@@ -54,6 +55,12 @@ pub trait TableFile: Debug + Send + Sync {
 pub trait FileCursor: Send {
     /// Reads the next chunk and tells its rows; 0 at the end.
     fn advance(&mut self) -> Result<usize>;
+    /// Reads the next rows of the first `columns` columns asked for straight into `x`, row after row, as many as fit,
+    /// and the other columns as [`FileCursor::advance`] does; tells how many rows, 0 at the end. `None`, with nothing
+    /// read, where the file does not hold these columns side by side as numbers of this type: then `advance` does.
+    fn advance_into(&mut self, _element: Element, _columns: usize, _x: &mut [u8]) -> Result<Option<usize>> {
+        Ok(None)
+    }
     /// Column `index` of the chunk, counted as the columns were asked for.
     fn view(&self, index: usize) -> Result<View<'_>>;
 }

@@ -4,6 +4,7 @@
 //! pages count as resident memory, and a file that shrinks under the reader is an error rather than a signal. For
 //! zero-copy use of a whole array there is [`NpyFile::map`].
 
+use super::aligned::Aligned;
 use super::positioned::Positioned;
 use super::{Element, FileCursor, Strided, TableFile, Values, View};
 use crate::mmap::Mapped;
@@ -217,7 +218,13 @@ impl TableFile for NpyFile {
         read: &Arc<AtomicU64>,
     ) -> Result<Box<dyn FileCursor + 'a>> {
         let columns = columns.to_vec();
-        Ok(Box::new(NpyCursor { file: self.file.counting(read), npy: self, columns, left: rows, buffer: Vec::new() }))
+        Ok(Box::new(NpyCursor {
+            file: self.file.counting(read),
+            npy: self,
+            columns,
+            left: rows,
+            buffer: Aligned::default(),
+        }))
     }
 }
 
@@ -232,33 +239,55 @@ struct NpyCursor<'a> {
     file: Positioned,
     columns: Vec<usize>,
     left: Range<u64>,
-    buffer: Vec<u8>,
+    buffer: Aligned,
+}
+
+impl NpyCursor<'_> {
+    /// Fills `bytes` with the next rows.
+    fn read(npy: &NpyFile, file: &Positioned, left: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
+        let stride = npy.header.stride();
+        let at = npy.header.data as u64 + left.start * stride as u64;
+        let got = file.read_at(bytes, at).map_err(Error::io("read", &npy.path))?;
+        if got < bytes.len() {
+            let (expected, found) = (at + bytes.len() as u64, at + got as u64);
+            let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
+            return Err(malformed(&npy.path, detail));
+        }
+        let rows = bytes.len() / stride.max(1);
+        left.start += rows as u64;
+        Ok(rows)
+    }
+
+    /// Bytes of the next rows, at most `most`.
+    fn ahead(&self, most: usize) -> usize {
+        (self.left.end - self.left.start).min(most as u64) as usize * self.npy.header.stride()
+    }
 }
 
 impl FileCursor for NpyCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        let rows = (self.left.end - self.left.start).min(self.npy.chunk_rows() as u64) as usize;
-        if rows == 0 {
-            return Ok(0);
+        let bytes = self.ahead(self.npy.chunk_rows());
+        Self::read(self.npy, &self.file, &mut self.left, self.buffer.room(bytes))
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        let header = &self.npy.header;
+        let whole = self.columns.len() == columns && columns == header.columns;
+        if !whole || element != header.element || self.columns.iter().enumerate().any(|(i, column)| i != *column) {
+            return Ok(None);
         }
-        let stride = self.npy.header.stride();
-        let at = self.npy.header.data as u64 + self.left.start * stride as u64;
-        self.buffer.resize(rows * stride, 0);
-        let got = self.file.read_at(&mut self.buffer, at).map_err(Error::io("read", &self.npy.path))?;
-        if got < self.buffer.len() {
-            let (expected, found) = (at + self.buffer.len() as u64, at + got as u64);
-            let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
-            return Err(malformed(&self.npy.path, detail));
-        }
-        self.left.start += rows as u64;
-        Ok(rows)
+        let bytes = self.ahead(x.len() / header.stride());
+        Self::read(self.npy, &self.file, &mut self.left, &mut x[..bytes]).map(Some)
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         let element = self.npy.header.element;
         let offset = self.columns[index] * element.size();
         let stride = self.npy.header.stride();
-        Ok(View { values: Values::Strided(Strided { bytes: &self.buffer, element, offset, stride }), nulls: None })
+        Ok(View {
+            values: Values::Strided(Strided { bytes: self.buffer.bytes(), element, offset, stride }),
+            nulls: None,
+        })
     }
 }
 

@@ -358,7 +358,7 @@ fn damage_is_an_error_wherever_it_is() {
             let error = all(&path, &selection).unwrap_err();
             assert!(matches!(&error, Error::Malformed { format: "Arrow IPC", .. }), "{cut}: {error}");
         }
-        for at in 8..whole.len() {
+        for at in (8..whole.len()).step_by(13) {
             let mut damaged = whole.clone();
             damaged[at] ^= [0xff, 1, 0x80, 0x10][at % 4];
             std::fs::write(&path, &damaged).unwrap();

@@ -1,9 +1,11 @@
 //! Reading rows of record batches.
 
 use super::message::{Batch, Block, Form, Root, Span, Trouble};
-use super::stored::{Aligned, Need, Stored};
+use super::stored::{Need, Stored};
+
 use super::{IpcFile, damaged, told};
 use crate::Result;
+use crate::source::aligned::Aligned;
 use crate::source::column::{self, OddLength, Place};
 use crate::source::guard::guarded;
 use crate::source::positioned::Positioned;
@@ -64,15 +66,55 @@ impl<'a> IpcCursor<'a> {
         Ok(())
     }
 
-    fn load(&mut self) -> Result<usize> {
-        let path = &self.ipc.path;
-        if !self.batch.contains(&self.left.start) {
-            self.enter().map_err(|trouble| told(path, trouble))?;
+    /// Reads the next rows of every column, at most `most`.
+    fn load(&mut self, most: usize) -> Result<usize> {
+        self.reach()?;
+        let rows = self.next_rows(most);
+        self.load_columns(rows.clone(), None)?;
+        Ok(self.pass(rows))
+    }
+
+    /// Reads the next rows of column `block` into `x` and of the others as [`IpcCursor::load`] does.
+    fn load_block(&mut self, block: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
+        self.reach()?;
+        let rows = self.next_rows(x.len() / stride);
+        let column = &self.columns[block];
+        // lists that may be missing, or hold missing numbers, need a look at each
+        let (Form::Numbers { .. }, Some(values)) = (&column.root.form, column.stored.last()) else { return Ok(None) };
+        if column.nulls != [0; 2] {
+            return Ok(None);
         }
+        let x = &mut x[..(rows.end - rows.start) as usize * stride];
+        let copied = values.copy(&self.file, rows.start * stride as u64, x);
+        copied.map_err(|trouble| told(&self.ipc.path, trouble))?;
+        self.load_columns(rows.clone(), Some(block))?;
+        Ok(Some(self.pass(rows)))
+    }
+
+    fn reach(&mut self) -> Result<()> {
+        if self.batch.contains(&self.left.start) {
+            return Ok(());
+        }
+        self.enter().map_err(|trouble| told(&self.ipc.path, trouble))
+    }
+
+    /// The next rows, at most `most`, counted from the start of the batch.
+    fn next_rows(&self, most: usize) -> Range<u64> {
         let first = self.left.start;
-        let end = self.left.end.min(self.batch.end).min(first + self.chunk_rows as u64);
-        let rows = first - self.batch.start..end - self.batch.start;
-        for column in &mut self.columns {
+        let end = self.left.end.min(self.batch.end).min(first + most as u64);
+        first - self.batch.start..end - self.batch.start
+    }
+
+    /// Goes behind some rows and tells how many they are.
+    fn pass(&mut self, rows: Range<u64>) -> usize {
+        self.left.start = self.batch.start + rows.end;
+        (rows.end - rows.start) as usize
+    }
+
+    fn load_columns(&mut self, rows: Range<u64>, but: Option<usize>) -> Result<()> {
+        let path = &self.ipc.path;
+        let first = self.batch.start + rows.start;
+        for (_, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != but) {
             column.load(self.ipc, &self.file, rows.clone()).map_err(|problem| match problem {
                 Problem::Trouble(trouble) => told(path, trouble),
                 Problem::Odd(odd) => {
@@ -80,8 +122,20 @@ impl<'a> IpcCursor<'a> {
                 }
             })?;
         }
-        self.left.start = end;
-        Ok((end - first) as usize)
+        Ok(())
+    }
+
+    /// The column whose lists, or single numbers, are the first `count` columns asked for, in their order.
+    fn block(&self, element: Element, count: usize) -> Option<usize> {
+        let places = self.places.get(..count)?;
+        let root = places.first()?.root;
+        let column = &self.columns[root];
+        let fits = column.width.unwrap_or(1) == count
+            && matches!(column.root.form, Form::Numbers { element: stored, .. } if stored == element);
+        let ordered = places.iter().enumerate().all(|(item, place)| place.root == root && place.item == item);
+        // a column that is asked for twice is viewed as well
+        let once = self.places[count..].iter().all(|place| place.root != root);
+        (fits && ordered && once).then_some(root)
     }
 }
 
@@ -90,7 +144,16 @@ impl FileCursor for IpcCursor<'_> {
         if self.left.is_empty() {
             return Ok(0);
         }
-        guarded(|| self.load()).map_err(|panic| damaged(&self.ipc.path, panic))?
+        guarded(|| self.load(self.chunk_rows)).map_err(|panic| damaged(&self.ipc.path, panic))?
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        let Some(block) = self.block(element, columns) else { return Ok(None) };
+        if self.left.is_empty() {
+            return Ok(Some(0));
+        }
+        let stride = columns * element.size();
+        guarded(|| self.load_block(block, x, stride)).map_err(|panic| damaged(&self.ipc.path, panic))?
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {

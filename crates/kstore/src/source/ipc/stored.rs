@@ -119,26 +119,6 @@ fn unpack(codec: Codec, packed: &[u8], need: u64) -> Result<Vec<u8>, Trouble> {
     Ok(bytes)
 }
 
-/// Reusable bytes, aligned for every number.
-#[derive(Debug, Default)]
-pub(super) struct Aligned {
-    words: Vec<u64>,
-    length: usize,
-}
-
-impl Aligned {
-    /// Room for `length` bytes, with anything in them.
-    pub(super) fn room(&mut self, length: usize) -> &mut [u8] {
-        self.length = length;
-        self.words.resize(length.div_ceil(8), 0);
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..length]
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.length]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
