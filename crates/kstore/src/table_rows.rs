@@ -125,7 +125,7 @@ struct TableCursor<'a, T: Real> {
 
 impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        buf.clear();
+        buf.clear_but_x();
         while buf.rows.len() < buf.capacity {
             let ready = self.chunk_rows() - self.place;
             if ready > 0 {
@@ -136,6 +136,7 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
                 break;
             }
         }
+        buf.x.truncate(buf.rows.len() * self.source.selected.features.len());
         buf.class_labels = self.classes.as_ref().map(Coder::labels);
         buf.group_labels = self.groups.as_ref().map(Coder::labels);
         Ok(!buf.rows.is_empty())
@@ -224,9 +225,10 @@ impl<T: Real> TableCursor<'_, T> {
         }
         let chunk = Chunk { source, open, views: source.views(open)? };
         let (d, t) = (source.selected.features.len(), source.selected.targets.len());
+        let have = buf.rows.len() - take;
         for done in (0..take).step_by(TILE) {
             let (at, rows) = (at.skip(done), TILE.min(take - done));
-            chunk.numbers(at, rows, grow(&mut buf.x, rows * d), grow(&mut buf.y, rows * t))?;
+            chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
             chunk.all_labels(d + t, coders, at, rows)?;
         }
@@ -238,10 +240,9 @@ impl<T: Real> TableCursor<'_, T> {
         let source = self.source;
         let Some(open) = &mut self.open else { return Ok(false) };
         let (d, t) = (source.selected.features.len(), source.selected.targets.len());
-        let (have, room) = (buf.rows.len(), buf.capacity - buf.rows.len());
-        let x = grow(&mut buf.x, room * d);
+        let have = buf.rows.len();
+        let x = room(&mut buf.x, have * d, (buf.capacity - have) * d);
         let read = open.cursor.advance_into(T::ELEMENT, d, T::bytes_mut(x))?.unwrap_or(0);
-        buf.x.truncate((have + read) * d);
         if read == 0 {
             return Ok(false);
         }
@@ -249,7 +250,7 @@ impl<T: Real> TableCursor<'_, T> {
         (open.rows, self.place) = (read, read);
         let base = open.part.start + open.first;
         buf.rows.extend(base..base + read as u64);
-        let x = &mut buf.x[have * d..];
+        let x = &mut buf.x[have * d..(have + read) * d];
         let fine = convert::finite(x);
         // what is wrong is told, or mended, from a copy
         let copy = if fine { Vec::new() } else { T::bytes(x).to_vec() };
@@ -263,6 +264,14 @@ impl<T: Real> TableCursor<'_, T> {
         }
         Ok(true)
     }
+}
+
+/// The `count` values from place `start` on, with anything in them.
+fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
+    if values.len() < start + count {
+        values.resize(start + count, V::default());
+    }
+    &mut values[start..start + count]
 }
 
 /// Makes room for `more` values and hands it out.
