@@ -36,6 +36,8 @@ pub struct TableRows<T> {
     pub(crate) affine: Affine,
     /// Features may go from a file to a tile as they are, and every row of the file is wanted.
     direct: bool,
+    /// For each file, the rows that a condition does not rule out beforehand; empty without a condition.
+    candidates: Vec<Vec<Range<u64>>>,
     reading: Reading,
     element: PhantomData<fn() -> T>,
 }
@@ -51,7 +53,13 @@ impl<T: Real> TableRows<T> {
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
         let direct = affine.is_identity() && selected.filter.is_none() && selected.missing != Missing::Drop;
-        Ok(Self { columns: selected.columns(), selected, affine, direct, reading, element: PhantomData })
+        let candidates = match &selected.filter {
+            Some((column, bound)) => {
+                selected.table.parts().iter().map(|part| part.file.candidates(*column, bound)).collect()
+            }
+            None => Vec::new(),
+        };
+        Ok(Self { columns: selected.columns(), selected, affine, direct, candidates, reading, element: PhantomData })
     }
 
     /// What was selected.
@@ -173,15 +181,20 @@ impl<T: Real> TableCursor<'_, T> {
     /// Opens the file that holds the next row; false when no row is left.
     fn open_next(&mut self) -> Result<bool> {
         let source = self.source;
-        if self.left.is_empty() {
-            return Ok(false);
-        }
         let parts = source.selected.table.parts();
-        let Some(part) = parts.get(parts.partition_point(|part| part.end() <= self.left.start)) else {
-            return Ok(false);
+        let (part, rows) = loop {
+            if self.left.is_empty() {
+                return Ok(false);
+            }
+            let index = parts.partition_point(|part| part.end() <= self.left.start);
+            let Some(part) = parts.get(index) else { return Ok(false) };
+            let rows = self.left.start - part.start..self.left.end.min(part.end()) - part.start;
+            let rows = source.may_fulfil(index, rows);
+            self.left.start = part.start + rows.end;
+            if !rows.is_empty() {
+                break (part, rows);
+            }
         };
-        let rows = self.left.start - part.start..self.left.end.min(part.end()) - part.start;
-        self.left.start = part.start + rows.end;
         let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read)?;
         self.open = Some(Open { cursor, part, first: rows.start, rows: 0 });
         Ok(true)
@@ -282,6 +295,16 @@ fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
 }
 
 impl<T: Real> TableRows<T> {
+    /// The first of these rows of a file that may fulfil the condition, and those behind it; an empty range at the end
+    /// of the rows where there is none.
+    fn may_fulfil(&self, part: usize, rows: Range<u64>) -> Range<u64> {
+        let Some(candidates) = self.candidates.get(part) else { return rows };
+        match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
+            Some(next) if next.start < rows.end => next.start.max(rows.start)..next.end.min(rows.end),
+            _ => rows.end..rows.end,
+        }
+    }
+
     /// Features, targets, class and group of a chunk; the filter's column is not among them.
     fn views<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
         let count = self.columns.len() - usize::from(self.selected.filter.is_some());

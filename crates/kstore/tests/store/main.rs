@@ -5,7 +5,9 @@
 mod files;
 mod ipc;
 mod make;
+mod memory;
 mod passes;
+mod reading;
 mod real_data;
 mod selecting;
 mod sinks;
