@@ -140,8 +140,11 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
                 let take = ready.min(buf.capacity - buf.rows.len());
                 self.fill(buf, take)?;
                 self.place += take;
-            } else if !(self.source.direct && self.read_directly(buf)?) && !self.advance()? {
-                break;
+            } else {
+                let more = self.read_directly(buf)? || self.advance()?;
+                if !more {
+                    break;
+                }
             }
         }
         buf.x.truncate(buf.rows.len() * self.source.selected.features.len());
@@ -248,10 +251,11 @@ impl<T: Real> TableCursor<'_, T> {
         Ok(())
     }
 
-    /// Reads rows of the open file straight to their place; false where the file is not made for that, or at its end.
+    /// Reads rows of the open file straight to their place; false where the file or the selection is not made for
+    /// that, and at the end of the file.
     fn read_directly(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let source = self.source;
-        let Some(open) = &mut self.open else { return Ok(false) };
+        let Some(open) = self.open.as_mut().filter(|_| source.direct) else { return Ok(false) };
         let (d, t) = (source.selected.features.len(), source.selected.targets.len());
         let have = buf.rows.len();
         let x = room(&mut buf.x, have * d, (buf.capacity - have) * d);

@@ -4,7 +4,7 @@ use crate::ipc::write_ipc;
 use crate::make::*;
 use arrow::array::*;
 use arrow::ipc::CompressionType;
-use kstore::{Reading, RowBuf, RowCursor, RowSource, Selection, Table};
+use kstore::{Reading, RowBuf, RowSource, Selection, Table};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn measure(path: &Path) -> (usize, usize) {
 }
 
 fn table(columns: usize, rows: usize) -> RecordBatch {
-    let column = |c: usize| Float32Array::from_iter_values((0..rows).map(|i| ((i * 7919 + c) as f32).sin()));
+    let column = |c: usize| Float32Array::from_iter_values((0..rows).map(|i| (((i + c) % 5000) as f32).sin()));
     let columns: Vec<(String, ArrayRef)> = (0..columns).map(|c| (format!("x{c}"), Arc::new(column(c)) as _)).collect();
     batch(&columns.iter().map(|(name, array)| (name.as_str(), Arc::clone(array))).collect::<Vec<_>>())
 }
