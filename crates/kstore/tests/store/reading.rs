@@ -186,3 +186,77 @@ fn a_gathered_row_must_be_selected_and_costs_little() {
     let other = (0..100).find(|row| !kept.contains(row)).unwrap();
     assert!(source.gather(&[kept[0], other]).unwrap_err().to_string().contains(&format!("row {other} ")));
 }
+
+/// 5,000 rows of three features, one target and a label, in files whose features are stored as rows of float32.
+fn row_major(folder: &Path, bad: Option<(usize, f32)>) -> (kstore::Table, kstore::Table) {
+    let n = 5000;
+    let mut values: Vec<f32> = (0..3 * n).map(|i| i as f32 * 0.25).collect();
+    if let Some((place, value)) = bad {
+        values[place] = value;
+    }
+    let (x, y, ipc) = (folder.join("x.npy"), folder.join("y.npy"), folder.join("x.arrow"));
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    crate::files::npy(&x, "<f4", &format!("({n}, 3)"), &bytes);
+    let targets: Vec<f64> = (0..n).map(|i| i as f64).collect();
+    crate::files::npy(&y, "<f8", &format!("({n},)"), &targets.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
+    let item = Arc::new(arrow::datatypes::Field::new("item", arrow::datatypes::DataType::Float32, false));
+    let lists: ArrayRef = Arc::new(FixedSizeListArray::new(item, 3, Arc::new(Float32Array::from(values)), None));
+    let city: ArrayRef = Arc::new(StringArray::from_iter_values((0..n).map(|i| ["Ulm", "Bonn"][i / 7 % 2])));
+    let table = batch(&[("x", lists), ("y", Arc::new(Float64Array::from(targets))), ("city", city)]);
+    write_ipc(&ipc, &[table.slice(0, 1234), table.slice(1234, 3766)], None);
+    (Table::open(&[&x]).unwrap().with_target_file(&y).unwrap(), Table::open(&[&ipc]).unwrap())
+}
+
+/// Read as float32, which goes straight from the file, and as float64, which does not.
+fn both_ways(table: &Table, selection: &Selection, tile: usize) -> [kstore::Result<Whole>; 2] {
+    let selected = table.select(selection).unwrap();
+    let direct = selected.rows::<f32>(Reading::default()).unwrap();
+    let by_chunk = selected.rows::<f64>(Reading::default()).unwrap();
+    [read(&direct, 17..4990, tile), read(&by_chunk, 17..4990, tile)]
+}
+
+fn with_target() -> Selection {
+    Selection { targets: names(&["y"]), ..Selection::default() }
+}
+
+#[test]
+fn rows_that_go_straight_to_the_tile_are_the_same() {
+    let folder = folder();
+    let (npy, ipc) = row_major(folder.path(), None);
+    for tile in [1, 64, 777, 10_000] {
+        let labels = Selection { group: Some("city".to_string()), ..with_target() };
+        for (table, selection) in [(&npy, with_target()), (&ipc, with_target()), (&ipc, labels)] {
+            let [direct, by_chunk] = both_ways(table, &selection, tile).map(Result::unwrap);
+            assert_eq!(direct, by_chunk, "tile {tile}");
+            assert_eq!((direct.rows.len(), direct.x[0], direct.y[0]), (4973, 12.75, 17.0));
+        }
+        // other orders and parts of the columns are read by chunks
+        let some = Selection { features: names(&["*2*", "*0*"]), ..Selection::default() };
+        for table in [&npy, &ipc] {
+            let [direct, by_chunk] = both_ways(table, &some, tile).map(Result::unwrap);
+            assert_eq!((direct.x[..2].to_vec(), &direct), (vec![13.25, 12.75], &by_chunk));
+        }
+    }
+}
+
+#[test]
+fn bad_values_on_the_straight_way_are_found_and_filled() {
+    let folder = folder();
+    for value in [f32::NAN, f32::INFINITY] {
+        let tables = row_major(folder.path(), Some((3 * 3000 + 1, value)));
+        for table in [tables.0, tables.1] {
+            for error in both_ways(&table, &with_target(), 512).map(|outcome| outcome.unwrap_err()) {
+                let found = matches!(&error, Error::BadValue { row: 3000, column, .. } if column.contains('1'));
+                assert!(found, "{error}");
+            }
+            let mean = Selection { missing: Missing::Mean, ..with_target() };
+            let selected = table.select(&mean).unwrap();
+            let (centre, scale, mean) = (vec![0.0; 3], vec![1.0; 3], vec![0.5, 1.5, 2.5]);
+            let scaler = Some(Arc::new(kstore::Scaler { centre, scale, mean }));
+            let reading = Reading { scaler, ..Reading::default() };
+            let direct = read(&selected.rows::<f32>(reading.clone()).unwrap(), 0..5000, 512).unwrap();
+            assert_eq!(direct, read(&selected.rows::<f64>(reading).unwrap(), 0..5000, 512).unwrap());
+            assert_eq!(direct.x[3 * 3000..3 * 3000 + 3], [2250.0, 1.5, 2250.5]);
+        }
+    }
+}
