@@ -160,7 +160,8 @@ pub struct Pass<'a> {
     pub segment: u64,
     /// Segments folded at the same time, each with a state of its own.
     pub lanes: usize,
-    /// Tiles decoded ahead, per lane.
+    /// Tiles decoded ahead, per lane, by a thread of their own. With 0 a lane decodes its own tiles: less work where all
+    /// processors have a lane, because tiles stay in the processor's cache; nothing is decoded while a lane folds.
     pub prefetch: usize,
     /// Threads inside a step; sequential where there are several lanes.
     pub workers: &'a Workers,
@@ -244,9 +245,14 @@ impl Pass<'_> {
         };
         std::thread::scope(|scope| {
             for _ in 0..lanes {
+                if self.prefetch == 0 {
+                    let run = &run;
+                    scope.spawn(move || run.work_alone(workers));
+                    continue;
+                }
                 let (full, tiles) = channel();
                 let (free, buffers) = channel();
-                for _ in 0..self.prefetch.max(1) + 1 {
+                for _ in 0..self.prefetch + 1 {
                     // cannot fail: the receiver is alive
                     let _ = free.send(RowBuf::new(self.tile));
                 }
@@ -378,7 +384,6 @@ where
             if self.pass.observer.stop() {
                 return Err(Error::Interrupted);
             }
-            buffer.clear();
             if !cursor.next(&mut buffer)? {
                 *spare = Some(buffer);
                 return Ok(true);
@@ -417,6 +422,48 @@ where
             }
         }
         std::mem::forget(alarm);
+    }
+
+    /// Decodes and folds segment after segment, as [`Run::feed`] and [`Run::work`] do together.
+    fn work_alone(&self, workers: &Workers) {
+        let alarm = PanicAlarm(self);
+        let mut scratch = self.fold.scratch();
+        let mut buffer = RowBuf::new(self.pass.tile);
+        loop {
+            let segment = self.next.fetch_add(1, Ordering::Relaxed);
+            if segment >= self.segments.count() || self.pointless(segment) {
+                break;
+            }
+            if let Err(error) = self.whole_segment(segment, &mut buffer, &mut scratch, workers) {
+                self.fail(segment, error);
+                break;
+            }
+        }
+        std::mem::forget(alarm);
+    }
+
+    fn whole_segment(
+        &self,
+        segment: u64,
+        buffer: &mut RowBuf<T>,
+        scratch: &mut F::Scratch,
+        workers: &Workers,
+    ) -> Result<(), F::Error> {
+        let (shape, mut state) = (self.source.shape(), None);
+        let mut cursor = self.source.open(self.segments.get(segment))?;
+        loop {
+            if self.pass.observer.stop() {
+                return Err(Error::Interrupted.into());
+            }
+            if !cursor.next(buffer)? {
+                break;
+            }
+            self.step(&mut state, scratch, buffer, &shape, workers)?;
+            if self.pointless(segment) {
+                return Ok(());
+            }
+        }
+        self.end(segment, &mut state, scratch, workers)
     }
 
     fn step(
