@@ -193,10 +193,12 @@ impl Kept {
 
     fn bad_value(&self, slot: usize, row: u64, value: &str) -> Error {
         let (path, row) = self.table.locate(row).map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
+        let line = None;
         let column = self.table.schema().columns[self.columns[slot]].name.clone();
         Error::BadValue {
             path,
             row,
+            line,
             column,
             value: value.to_string(),
             remedy: "clean the data or leave the column out of --keep",

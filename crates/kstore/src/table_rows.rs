@@ -372,7 +372,8 @@ impl<T: Real> Chunk<'_, '_, T> {
             format!("{value:e}, too large for {}", T::NAME)
         };
         let (row, column) = (self.open.first + row as u64, self.source.name(slot));
-        Error::BadValue { path: self.path().to_path_buf(), row, column, value, remedy }
+        let line = self.open.part.file.line(row);
+        Error::BadValue { path: self.path().to_path_buf(), row, line, column, value, remedy }
     }
 }
 

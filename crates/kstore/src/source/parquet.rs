@@ -277,7 +277,7 @@ fn kind(data_type: &DataType) -> Kind {
 }
 
 /// An Arrow column as typed values; `None` for a kind that is not read.
-fn view(array: &dyn Array) -> Option<View<'_>> {
+pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
     let values = match array.data_type() {
         DataType::Float16 => Values::F16(array.as_primitive()),
         DataType::Float32 => Values::F32(array.as_primitive::<types::Float32Type>().values()),

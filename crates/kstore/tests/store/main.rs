@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod csv_files;
 mod files;
 mod make;
 mod passes;
