@@ -59,7 +59,7 @@ pub use atomic::{AtomicFile, remove_temporaries};
 pub use budget::{Footprint, Plan};
 pub use condition::Condition;
 pub use error::{BadLine, Error, Result};
-pub use keep::{Kept, KeptCursor, KeptValues};
+pub use keep::{KeptColumn, KeptValues};
 pub use pass::{Fold, Merge, Pass, Workers};
 pub use real::Real;
 pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};

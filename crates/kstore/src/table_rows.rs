@@ -1,6 +1,7 @@
 //! The selected rows of a table as a source for passes.
 
 use crate::convert::{self, Affine, TILE};
+use crate::keep::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
 use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape};
 use crate::scaler::Scaler;
@@ -93,7 +94,8 @@ impl<T: Real> RowSource<T> for TableRows<T> {
         let files = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
         let shape = self.selected.shape();
         let tile = TILE * (shape.features * size_of::<T>() + shape.targets * size_of::<f64>());
-        Footprint { fixed: files.max().unwrap_or(0) + tile, per_row: RowBuf::<T>::bytes_per_row(&shape) }
+        let per_row = RowBuf::<T>::bytes_per_row(&shape) + self.selected.kept_bytes_per_row();
+        Footprint { fixed: files.max().unwrap_or(0) + tile, per_row }
     }
 
     fn bytes_read(&self) -> u64 {
@@ -242,15 +244,19 @@ impl<T: Real> TableCursor<'_, T> {
                 }
             }
         }
-        Ok(())
+        chunk.keep(at, take, &mut buf.kept)
     }
 }
 
 impl<T: Real> TableRows<T> {
-    /// Features, targets, class and group of a chunk; the filter's column is not among them.
+    /// Features, targets, class and group of a chunk; kept columns and the filter's are not among them.
     fn views<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
-        let count = self.columns.len() - usize::from(self.selected.filter.is_some());
-        (0..count).map(|slot| open.cursor.view(slot)).collect()
+        (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
+    }
+
+    /// Place of the first kept column among those that are decoded.
+    fn first_kept(&self) -> usize {
+        self.columns.len() - usize::from(self.selected.filter.is_some()) - self.selected.keep.len()
     }
 }
 
@@ -349,6 +355,24 @@ impl<T: Real> Chunk<'_, '_, T> {
         })
     }
 
+    /// Appends the kept columns of some rows.
+    fn keep(&self, at: Positions<'_>, rows: usize, kept: &mut Vec<KeptColumn>) -> Result<()> {
+        let first = self.source.first_kept();
+        let columns = &self.source.selected.keep;
+        if kept.len() != columns.len() {
+            let kinds = columns.iter().map(|column| &self.source.selected.table.schema().columns[*column].kind);
+            *kept = kinds.map(|kind| KeptColumn::new(kept_as(kind))).collect();
+        }
+        for (i, kept) in kept.iter_mut().enumerate() {
+            let slot = first + i;
+            let loaded = kept.load(&self.open.cursor.view(slot)?, at, rows);
+            loaded.map_err(|(row, value)| {
+                self.bad(slot, row, value, "leave the column out: no table that kmill writes holds larger integers")
+            })?;
+        }
+        Ok(())
+    }
+
     fn path(&self) -> &Path {
         &self.open.part.path
     }
@@ -371,6 +395,10 @@ impl<T: Real> Chunk<'_, '_, T> {
         } else {
             format!("{value:e}, too large for {}", T::NAME)
         };
+        self.bad(slot, row, value, remedy)
+    }
+
+    fn bad(&self, slot: usize, row: usize, value: String, remedy: &'static str) -> Error {
         let (row, column) = (self.open.first + row as u64, self.source.name(slot));
         let line = self.open.part.file.line(row);
         Error::BadValue { path: self.path().to_path_buf(), row, line, column, value, remedy }
