@@ -12,6 +12,7 @@ pub mod npy;
 mod pages;
 pub mod parquet;
 mod positioned;
+pub mod svmlight;
 mod text;
 mod view;
 
@@ -91,10 +92,15 @@ pub const FORMATS: &[Format] = &[
         magic: b"",
         open: |path, options| Ok(Arc::new(csv::CsvFile::open(path, options)?)),
     },
+    Format {
+        extensions: &["svm", "svmlight", "libsvm"],
+        magic: b"",
+        open: |path, options| Ok(Arc::new(svmlight::SvmlightFile::open(path, options)?)),
+    },
 ];
 
 /// The extensions in [`FORMATS`], for messages.
-pub(crate) const KNOWN: &str = ".parquet, .pq, .npy, .csv and .tsv";
+pub(crate) const KNOWN: &str = ".parquet, .pq, .npy, .csv, .tsv, .svm, .svmlight and .libsvm";
 
 /// The format a path's extension names.
 pub fn by_extension(path: &Path) -> Option<&'static Format> {

@@ -9,3 +9,4 @@ mod passes;
 mod real_data;
 mod selecting;
 mod sinks;
+mod svmlight_files;
