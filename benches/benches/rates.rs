@@ -129,8 +129,7 @@ fn open(path: &Path) -> TableRows<f32> {
 
 fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
     let workers = Workers::sequential();
-    let pass =
-        Pass { tile: 1024, segment: BATCH as u64, lanes, prefetch: 2, workers: &workers, observer: &Unobserved };
+    let pass = Pass { tile: 1024, segment: BATCH as u64, lanes, prefetch: 2, workers: &workers, observer: &Unobserved };
     pass.fold(rows, &ColumnSums).unwrap().0.0.iter().sum()
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod csv_files;
 mod files;
 mod ipc;
 mod make;
@@ -9,3 +10,4 @@ mod passes;
 mod real_data;
 mod selecting;
 mod sinks;
+mod svmlight_files;
