@@ -1,6 +1,7 @@
 //! A chunk of a file as a part of a tile: numbers, labels, and what is wrong with them.
 
 use crate::convert::{self, TILE};
+use crate::keep::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
 use crate::select::Missing;
 use crate::source::{Positions, Values, View};
@@ -127,6 +128,24 @@ impl<T: Real> Chunk<'_, '_, T> {
         })
     }
 
+    /// Appends the kept columns of some rows.
+    pub(crate) fn keep(&self, at: Positions<'_>, rows: usize, kept: &mut Vec<KeptColumn>) -> Result<()> {
+        let first = self.source.first_kept();
+        let columns = &self.source.selected.keep;
+        if kept.len() != columns.len() {
+            let kinds = columns.iter().map(|column| &self.source.selected.table.schema().columns[*column].kind);
+            *kept = kinds.map(|kind| KeptColumn::new(kept_as(kind))).collect();
+        }
+        for (i, kept) in kept.iter_mut().enumerate() {
+            let slot = first + i;
+            let loaded = kept.load(&self.open.cursor.view(slot)?, at, rows);
+            loaded.map_err(|(row, value)| {
+                self.bad(slot, row, value, "leave the column out: no table that kmill writes holds larger integers")
+            })?;
+        }
+        Ok(())
+    }
+
     fn path(&self) -> &Path {
         &self.open.part.path
     }
@@ -149,8 +168,13 @@ impl<T: Real> Chunk<'_, '_, T> {
         } else {
             format!("{value:e}, too large for {}", T::NAME)
         };
+        self.bad(slot, row, value, remedy)
+    }
+
+    fn bad(&self, slot: usize, row: usize, value: String, remedy: &'static str) -> Error {
         let (row, column) = (self.open.first + row as u64, self.source.name(slot));
-        Error::BadValue { path: self.path().to_path_buf(), row, column, value, remedy }
+        let line = self.open.part.file.line(row);
+        Error::BadValue { path: self.path().to_path_buf(), row, line, column, value, remedy }
     }
 }
 

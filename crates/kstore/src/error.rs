@@ -84,12 +84,14 @@ pub enum Error {
         expected: String,
     },
     /// A missing, NaN or infinite value.
-    #[error("{path}: row {row}, column {column:?} is {value}; {remedy}", path = path.display())]
+    #[error("{path}: {place}, column {column:?} is {value}; {remedy}", path = path.display(), place = place(*row, *line))]
     BadValue {
         /// The file.
         path: PathBuf,
         /// Row within that file, from 0.
         row: u64,
+        /// Line of a text file, from 1.
+        line: Option<u64>,
         /// The column.
         column: String,
         /// "NaN", "missing", "infinite", or a number that does not fit.
@@ -113,6 +115,9 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A line of a text file that does not fit the table.
+    #[error("{0}")]
+    BadLine(Box<BadLine>),
     /// A label column with so many distinct labels that it is surely a measurement.
     #[error(
         "column {column:?} has more than {limit} distinct labels; for a quantity choose --task regression, for folds a column with few values"
@@ -186,6 +191,45 @@ impl Error {
             std::io::ErrorKind::NotFound if action == "read" => Self::NotFound { path, hint: String::new() },
             _ => Self::Io { action, path, source },
         }
+    }
+}
+
+/// Where a row is, in words that leave no doubt about the first.
+fn place(row: u64, line: Option<u64>) -> String {
+    let line = line.map_or(String::new(), |line| format!(", line {line}"));
+    format!("row {row} (counted from 0){line}")
+}
+
+/// What is wrong with a line of a text file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// The file.
+    pub path: PathBuf,
+    /// Row within that file, from 0.
+    pub row: u64,
+    /// The line on which the row begins, from 1.
+    pub line: u64,
+    /// The column, where one is to blame.
+    pub column: Option<String>,
+    /// What would fit.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl std::fmt::Display for BadLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let column = self.column.as_ref().map_or(String::new(), |column| format!(", column {column:?}"));
+        let (path, place) = (self.path.display(), place(self.row, Some(self.line)));
+        write!(f, "{path}: {place}{column}: expected {}, found {}; {}", self.expected, self.found, self.remedy)
+    }
+}
+
+impl From<BadLine> for Error {
+    fn from(line: BadLine) -> Self {
+        Self::BadLine(Box::new(line))
     }
 }
 

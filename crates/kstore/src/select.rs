@@ -1,11 +1,12 @@
 //! Which columns and rows of a table take part, and as what.
 
 use crate::condition::{Bound, Condition};
+use crate::keep;
 use crate::rows::TableShape;
 use crate::schema::Kind;
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
-use crate::{Error, Real, Result};
+use crate::{Error, OutputColumn, Real, Result};
 use std::ops::Range;
 
 /// What to do with rows that have a missing, NaN or infinite value.
@@ -36,7 +37,8 @@ pub struct Selection {
     pub class_target: bool,
     /// A column whose values name folds.
     pub group: Option<String>,
-    /// Columns that are only carried along, and are no features unless named as such.
+    /// Columns that are only carried along, and are no features unless named as such. Where there are some, there need
+    /// be no features.
     pub keep: Vec<String>,
     /// Stored rows; all without. An end beyond the table stands for its end.
     pub rows: Option<Range<u64>>,
@@ -54,6 +56,7 @@ pub struct Selected {
     pub(crate) targets: Vec<usize>,
     pub(crate) class: Option<usize>,
     pub(crate) group: Option<usize>,
+    pub(crate) keep: Vec<usize>,
     pub(crate) filter: Option<(usize, Bound)>,
     pub(crate) rows: Range<u64>,
     pub(crate) missing: Missing,
@@ -79,18 +82,17 @@ impl Table {
         let filter = selection.filter.as_ref().map(|condition| self.bind(condition)).transpose()?;
         let mut roles: Vec<usize> = targets.iter().copied().chain(class).chain(group).collect();
         roles.extend(filter.iter().map(|(column, _)| *column));
-        for name in &selection.keep {
-            roles.push(self.column(name)?);
-        }
+        let keep = self.kept(&selection.keep)?;
+        roles.extend(&keep);
         let features = if selection.features.is_empty() {
-            self.other_numbers(&roles)?
+            self.other_numbers(&roles, keep.is_empty())?
         } else {
             self.named_features(&selection.features, &roles, targets.iter().copied().chain(class))?
         };
         self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
         let missing = selection.missing;
-        Ok(Selected { table: self.clone(), features, targets, class, group, filter, rows, missing })
+        Ok(Selected { table: self.clone(), features, targets, class, group, keep, filter, rows, missing })
     }
 
     /// Models know columns by name, so a name must mean one column, and a target is wanted once.
@@ -136,6 +138,16 @@ impl Table {
         }
     }
 
+    fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
+        let columns = names.iter().map(|name| self.column(name)).collect::<Result<Vec<_>>>()?;
+        for column in &columns {
+            if let Kind::Other(_) = self.schema().columns[*column].kind {
+                return Err(self.wrong_type(*column, "only numbers, truth values and text can be carried along"));
+            }
+        }
+        Ok(columns)
+    }
+
     fn wrong_type(&self, column: usize, expected: &str) -> Error {
         let column = &self.schema().columns[column];
         Error::WrongType {
@@ -147,11 +159,11 @@ impl Table {
     }
 
     /// Every numeric column without another role.
-    fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
+    fn other_numbers(&self, roles: &[usize], needed: bool) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let features: Vec<_> =
             (0..columns.len()).filter(|i| columns[*i].kind.is_feature() && !roles.contains(i)).collect();
-        if features.is_empty() {
+        if features.is_empty() && needed {
             let why = "no numeric column is left to be a feature; name some with --features".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
         }
@@ -241,6 +253,17 @@ impl Selected {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
+    /// Names and types of the kept columns, as a sink takes them: integers of every size become int64.
+    pub fn kept_columns(&self) -> Vec<OutputColumn> {
+        let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
+        columns.map(|column| keep::output_column(&column.name, &column.kind)).collect()
+    }
+
+    /// Bytes a row of the kept columns takes; of text this is a guess.
+    pub fn kept_bytes_per_row(&self) -> usize {
+        self.kept_columns().iter().map(|column| keep::bytes_per_value(column.kind)).sum()
+    }
+
     /// The stored rows that can be selected.
     pub fn range(&self) -> Range<u64> {
         self.rows.clone()
@@ -262,12 +285,13 @@ impl Selected {
         TableRows::new(self.clone(), reading)
     }
 
-    /// The columns to decode: features, targets, class, group, filter.
+    /// The columns to decode: features, targets, class, group, kept, filter.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns = self.features.clone();
         columns.extend(&self.targets);
         columns.extend(self.class);
         columns.extend(self.group);
+        columns.extend(&self.keep);
         columns.extend(self.filter.iter().map(|(column, _)| *column));
         columns
     }

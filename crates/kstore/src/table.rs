@@ -1,7 +1,7 @@
 //! Files that are read as one table.
 
 use crate::schema::{Schema, nearest};
-use crate::source::{self, Joined, TableFile};
+use crate::source::{self, Joined, TableFile, TextOptions};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Part {
 
 /// One or more files with the same columns, read one after the other in the order of their paths.
 ///
-/// Opening reads headers and footers only. A clone shares the files and the count of bytes read.
+/// Opening reads headers and footers only; text files, which have none, are read once to find their rows. A clone shares the files and the count of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
     parts: Arc<Vec<Part>>,
@@ -36,15 +36,21 @@ impl Table {
     /// Opens files, folders (every known file in them, not below) and glob patterns as one table. A file named twice
     /// is read once.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
+        Self::open_with(paths, &TextOptions::default())
+    }
+
+    /// As [`Table::open`], with text files read in a certain way.
+    pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
         let mut files = Vec::new();
         for path in paths {
             files.extend(expand(path.as_ref())?);
         }
         files.sort();
         files.dedup();
-        let (mut parts, mut start) = (Vec::<Part>::new(), 0);
+        let (mut parts, mut start, mut scanned) = (Vec::<Part>::new(), 0, 0);
         for path in files {
-            let file = source::open(&path)?;
+            let file = source::open(&path, options)?;
+            scanned += file.scanned();
             if let Some(first) = parts.first() {
                 same_columns(first, &path, file.schema())?;
             }
@@ -56,13 +62,13 @@ impl Table {
             return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
         };
         let schema = Arc::new(first.file.schema().clone());
-        Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::default() })
+        Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()) })
     }
 
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
         let path = expand_one(path)?;
-        let right = source::open(&path)?;
+        let right = source::open(&path, &TextOptions::default())?;
         let [column] = &right.schema().columns[..] else {
             let detail = format!("a target file has one column, this one {}", right.schema().columns.len());
             return Err(Error::Malformed { path, format: "target file", detail });
@@ -119,7 +125,8 @@ impl Table {
         self.parts.first().map_or("", |part| part.file.format())
     }
 
-    /// Bytes read from the files so far, over all sources made from this table; headers and footers not counted.
+    /// Bytes read from the files so far, over all sources made from this table. Headers and footers are not counted;
+    /// the pass over a text file that finds its rows is.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }

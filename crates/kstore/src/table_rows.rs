@@ -101,7 +101,8 @@ impl<T: Real> RowSource<T> for TableRows<T> {
     fn footprint(&self) -> Footprint {
         let files = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
         let shape = self.selected.shape();
-        Footprint { fixed: files.max().unwrap_or(0), per_row: RowBuf::<T>::bytes_per_row(&shape) }
+        let per_row = RowBuf::<T>::bytes_per_row(&shape) + self.selected.kept_bytes_per_row();
+        Footprint { fixed: files.max().unwrap_or(0), per_row }
     }
 
     fn bytes_read(&self) -> u64 {
@@ -111,7 +112,7 @@ impl<T: Real> RowSource<T> for TableRows<T> {
 
 /// A file being read, and the chunk that is at hand.
 pub(crate) struct Open<'a> {
-    cursor: Box<dyn FileCursor + 'a>,
+    pub(crate) cursor: Box<dyn FileCursor + 'a>,
     pub(crate) part: &'a Part,
     /// Row within the file of the chunk's first row.
     pub(crate) first: u64,
@@ -248,7 +249,7 @@ impl<T: Real> TableCursor<'_, T> {
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
             chunk.all_labels(d + t, coders, at, rows)?;
         }
-        Ok(())
+        chunk.keep(at, take, &mut buf.kept)
     }
 
     /// Reads rows of the open file straight to their place; false where the file or the selection is not made for
@@ -279,6 +280,7 @@ impl<T: Real> TableCursor<'_, T> {
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
             chunk.all_labels(d + t, coders, at, rows)?;
         }
+        chunk.keep(Positions::From(0), read, &mut buf.kept)?;
         Ok(true)
     }
 }
@@ -309,10 +311,14 @@ impl<T: Real> TableRows<T> {
         }
     }
 
-    /// Features, targets, class and group of a chunk; the filter's column is not among them.
+    /// Features, targets, class and group of a chunk; kept columns and the filter's are not among them.
     fn views<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
-        let count = self.columns.len() - usize::from(self.selected.filter.is_some());
-        (0..count).map(|slot| open.cursor.view(slot)).collect()
+        (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
+    }
+
+    /// Place of the first kept column among those that are decoded.
+    pub(crate) fn first_kept(&self) -> usize {
+        self.columns.len() - usize::from(self.selected.filter.is_some()) - self.selected.keep.len()
     }
 
     /// The same, where the features are row-major in `bytes`.
@@ -320,6 +326,6 @@ impl<T: Real> TableRows<T> {
         let (d, size) = (self.selected.features.len(), size_of::<T>());
         let feature = |slot: usize| Strided { bytes, element: T::ELEMENT, offset: slot * size, stride: d * size };
         let features = (0..d).map(|slot| Ok(View { values: Values::Strided(feature(slot)), nulls: None }));
-        features.chain((d..self.columns.len()).map(|slot| cursor.view(slot))).collect()
+        features.chain((d..self.first_kept()).map(|slot| cursor.view(slot))).collect()
     }
 }

@@ -2,12 +2,13 @@
 
 use super::{Output, OutputColumn, OutputKind};
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, StringArray};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::sync::Arc;
 
-/// The columns, none of which has missing values.
+/// The columns.
 pub(super) fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
-    let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column.kind), false));
+    let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column.kind), column.nullable));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
@@ -23,11 +24,23 @@ fn data_type(kind: OutputKind) -> DataType {
 
 /// Rows `start..end` of a column.
 pub(super) fn array(column: &Output<'_>, start: usize, end: usize) -> ArrayRef {
+    with_nulls(column, start, end, None)
+}
+
+fn with_nulls(column: &Output<'_>, start: usize, end: usize, nulls: Option<NullBuffer>) -> ArrayRef {
     match column {
-        Output::F32(v) => Arc::new(Float32Array::from(v[start..end].to_vec())),
-        Output::F64(v) => Arc::new(Float64Array::from(v[start..end].to_vec())),
-        Output::I64(v) => Arc::new(Int64Array::from(v[start..end].to_vec())),
-        Output::Bool(v) => Arc::new(BooleanArray::from(v[start..end].to_vec())),
-        Output::Text(v) => Arc::new(StringArray::from_iter_values(&v[start..end])),
+        Output::F32(v) => Arc::new(Float32Array::new(v[start..end].to_vec().into(), nulls)),
+        Output::F64(v) => Arc::new(Float64Array::new(v[start..end].to_vec().into(), nulls)),
+        Output::I64(v) => Arc::new(Int64Array::new(v[start..end].to_vec().into(), nulls)),
+        Output::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[start..end]), nulls)),
+        Output::Text(v) => {
+            let valid = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i));
+            let texts = v[start..end].iter().enumerate();
+            Arc::new(texts.map(|(i, text)| valid(i).then_some(&**text)).collect::<StringArray>())
+        }
+        Output::Kept(column) => {
+            let nulls = column.valid().map(|valid| NullBuffer::from(&valid[start..end]));
+            with_nulls(&column.values().as_output(), start, end, nulls)
+        }
     }
 }

@@ -48,6 +48,10 @@ impl TableFile for Joined {
         self.left.bytes()
     }
 
+    fn line(&self, row: u64) -> Option<u64> {
+        self.left.line(row)
+    }
+
     fn footprint(&self, columns: &[usize]) -> usize {
         self.left.footprint(columns) + self.right.footprint(&[0])
     }

@@ -6,6 +6,7 @@
 
 mod aligned;
 mod column;
+pub mod csv;
 mod guard;
 pub mod ipc;
 mod joined;
@@ -15,11 +16,14 @@ mod pages;
 pub mod parquet;
 mod positioned;
 mod pruning;
+pub mod svmlight;
+mod text;
 mod view;
 
 pub use guard::is_decoding;
 pub(crate) use joined::Joined;
 pub use joined::TARGET;
+pub use text::TextOptions;
 pub use view::{Element, Positions, Strided, Values, View};
 
 use crate::condition::Bound;
@@ -42,6 +46,14 @@ pub trait TableFile: Debug + Send + Sync {
     fn rows(&self) -> u64;
     /// Bytes on disk.
     fn bytes(&self) -> u64;
+    /// Bytes that opening has read to find the rows, where the file does not say where they are; 0 where it does.
+    fn scanned(&self) -> u64 {
+        0
+    }
+    /// The line that a row begins on, counted from 1, in a file of lines.
+    fn line(&self, _row: u64) -> Option<u64> {
+        None
+    }
     /// Bytes that one open cursor over these columns holds.
     fn footprint(&self, columns: &[usize]) -> usize;
     /// The rows among which those are whose value in `column` fulfils a condition, ascending and apart: all of them
@@ -80,7 +92,7 @@ pub struct Format {
     /// First bytes of every such file; empty where there are none.
     pub magic: &'static [u8],
     /// Opens a file.
-    pub open: fn(&Path) -> Result<Arc<dyn TableFile>>,
+    pub open: fn(&Path, &TextOptions) -> Result<Arc<dyn TableFile>>,
 }
 
 /// The formats that can be read.
@@ -88,18 +100,28 @@ pub const FORMATS: &[Format] = &[
     Format {
         extensions: &["parquet", "pq"],
         magic: b"PAR1",
-        open: |path| Ok(Arc::new(parquet::ParquetFile::open(path)?)),
+        open: |path, _| Ok(Arc::new(parquet::ParquetFile::open(path)?)),
+    },
+    Format { extensions: &["npy"], magic: npy::MAGIC, open: |path, _| Ok(Arc::new(npy::NpyFile::open(path)?)) },
+    Format {
+        extensions: &["csv", "tsv"],
+        magic: b"",
+        open: |path, options| Ok(Arc::new(csv::CsvFile::open(path, options)?)),
+    },
+    Format {
+        extensions: &["svm", "svmlight", "libsvm"],
+        magic: b"",
+        open: |path, options| Ok(Arc::new(svmlight::SvmlightFile::open(path, options)?)),
     },
     Format {
         extensions: &["arrow", "ipc", "feather"],
         magic: ipc::MAGIC,
-        open: |path| Ok(Arc::new(ipc::IpcFile::open(path)?)),
+        open: |path, _| Ok(Arc::new(ipc::IpcFile::open(path)?)),
     },
-    Format { extensions: &["npy"], magic: npy::MAGIC, open: |path| Ok(Arc::new(npy::NpyFile::open(path)?)) },
 ];
 
 /// The extensions in [`FORMATS`], for messages.
-pub(crate) const KNOWN: &str = ".parquet, .pq, .arrow, .ipc, .feather and .npy";
+pub(crate) const KNOWN: &str = ".parquet, .pq, .arrow, .ipc, .feather, .npy, .csv, .tsv, .svm, .svmlight and .libsvm";
 
 /// The format a path's extension names.
 pub fn by_extension(path: &Path) -> Option<&'static Format> {
@@ -108,7 +130,7 @@ pub fn by_extension(path: &Path) -> Option<&'static Format> {
 }
 
 /// Opens a file as the format its extension names or, failing that, its first bytes.
-pub fn open(path: &Path) -> Result<Arc<dyn TableFile>> {
+pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     // opening a pipe without a writer would wait for ever
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(Error::NotAFile { path: path.to_path_buf() });
@@ -117,7 +139,7 @@ pub fn open(path: &Path) -> Result<Arc<dyn TableFile>> {
         Some(format) => format,
         None => by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: KNOWN })?,
     };
-    (format.open)(path)
+    (format.open)(path, options)
 }
 
 fn by_magic(path: &Path) -> Result<Option<&'static Format>> {

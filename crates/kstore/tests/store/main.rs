@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod csv_files;
 mod files;
 mod ipc;
 mod make;
@@ -11,3 +12,4 @@ mod reading;
 mod real_data;
 mod selecting;
 mod sinks;
+mod svmlight_files;
