@@ -1,9 +1,10 @@
 //! Reading rates: the same column sums by a pass and by the fastest plain loop over the same file, in alternation.
 //!
-//! `cargo bench -p kmill-benches --bench rates [-- ROWS]`. Against the parquet crate's own batch reader a pass should
+//! `cargo bench -p kmill-benches --bench rates [-- ROWS] [npy|ipc|plain|snappy|zstd …]`. Against the parquet crate's own batch reader a pass should
 //! reach 0.9, against a sequential read of the mapped file 0.8 (`.npy`, and Arrow IPC with one list column of a fixed
 //! length). Both sides use the same number of threads for decoding, each file is in the page cache, and what is printed
-//! are medians of the alternated rounds and the ratio of the two.
+//! are medians of the alternated rounds and the ratio of the two. The ratio of processor times tells more on a machine that
+//! does something else as well.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
@@ -29,6 +30,8 @@ use std::time::Instant;
 const FEATURES: usize = 32;
 const BATCH: usize = 1 << 16;
 const ROUNDS: usize = 9;
+/// Rows that stay in the first-level cache while their columns are summed.
+const STRIP_ROWS: usize = 128;
 
 struct Sums(Vec<f64>);
 
@@ -49,7 +52,7 @@ impl Fold<f32> for ColumnSums {
     }
     fn scratch(&self) {}
     fn step(&self, state: &mut Sums, (): &mut (), block: &RowBlock<'_, f32>, _: &Workers) -> kstore::Result<()> {
-        add_rows(block.x, &mut state.0);
+        block.x.chunks(STRIP_ROWS * FEATURES).for_each(|rows| add_rows(rows, &mut state.0));
         Ok(())
     }
 }
@@ -127,9 +130,10 @@ fn open(path: &Path) -> TableRows<f32> {
     Table::open(&[path]).unwrap().select(&Selection::default()).unwrap().rows(Reading::default()).unwrap()
 }
 
+/// Every processor has a lane, which decodes for itself.
 fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
     let workers = Workers::sequential();
-    let pass = Pass { tile: 1024, segment: BATCH as u64, lanes, prefetch: 2, workers: &workers, observer: &Unobserved };
+    let pass = Pass { tile: 1024, segment: BATCH as u64, lanes, prefetch: 0, workers: &workers, observer: &Unobserved };
     pass.fold(rows, &ColumnSums).unwrap().0.0.iter().sum()
 }
 
@@ -159,8 +163,7 @@ fn slices(parts: &[&[f32]], threads: usize) -> f64 {
     let share = |thread: usize| {
         let mut sums = [0.0; FEATURES];
         for part in parts.iter().skip(thread).step_by(threads) {
-            // strips of rows that stay in the first-level cache
-            part.chunks(128 * FEATURES).for_each(|rows| add_rows(rows, &mut sums));
+            part.chunks(STRIP_ROWS * FEATURES).for_each(|rows| add_rows(rows, &mut sums));
         }
         sums.iter().sum()
     };
@@ -183,22 +186,34 @@ fn mapped_ipc(path: &Path, threads: usize) -> f64 {
 
 fn compare(name: &str, rows: usize, threads: usize, plain: impl Fn() -> f64, ours: impl Fn() -> f64) {
     let timed = |work: &dyn Fn() -> f64| {
-        let start = Instant::now();
+        let (start, busy) = (Instant::now(), processor_seconds());
         let sum = work();
-        (start.elapsed().as_secs_f64(), sum)
+        (start.elapsed().as_secs_f64(), processor_seconds() - busy, sum)
     };
-    let (mut theirs, mut times) = (Vec::new(), Vec::new());
+    let (mut walls, mut busy) = ([Vec::new(), Vec::new()], [0.0, 0.0]);
     for _ in 0..ROUNDS {
-        let (a, sum) = timed(&plain);
-        let (b, same) = timed(&ours);
+        let both = [timed(&plain), timed(&ours)];
+        let [(.., sum), (.., same)] = both;
         assert!((sum - same).abs() <= 1e-9 * sum.abs(), "{sum} {same}");
-        theirs.push(a);
-        times.push(b);
+        for (side, (wall, processor, _)) in both.into_iter().enumerate() {
+            walls[side].push(wall);
+            busy[side] += processor;
+        }
     }
-    let (theirs, times) = (median(theirs), median(times));
     let rate = |seconds: f64| rows as f64 * FEATURES as f64 * 4.0 / seconds / 1e9;
-    let (a, b) = (rate(theirs), rate(times));
-    println!("{name:<22} {threads} threads: plain {a:5.2} GB/s, pass {b:5.2} GB/s, ratio {:.2}", b / a);
+    let [a, b] = walls.map(|times| rate(median(times)));
+    let (ratio, processor) = (b / a, busy[0] / busy[1]);
+    println!(
+        "{name:<22} {threads} threads: plain {a:5.2} GB/s, pass {b:5.2} GB/s, ratio {ratio:.2}; by processor time {processor:.2}"
+    );
+}
+
+/// Time of all threads on a processor, user's and system's, in steps of 10 ms; 0 where the system does not tell.
+fn processor_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // the fields behind the name, which may hold spaces: utime and stime are the 12th and 13th
+    let fields = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(11).take(2);
+    fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 fn median(mut times: Vec<f64>) -> f64 {
@@ -207,22 +222,36 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    let rows = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(1 << 21);
+    let arguments = || std::env::args().skip(1);
+    let rows = arguments().find_map(|arg| arg.parse().ok()).unwrap_or(1 << 21);
+    let known = ["npy", "ipc", "plain", "snappy", "zstd"];
+    let wanted = |name: &str| {
+        let mut named = arguments().filter(|arg| known.contains(&arg.as_str())).peekable();
+        named.peek().is_none() || named.any(|arg| arg == name)
+    };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| -> PathBuf { folder.path().join(name) };
-    npy(&path("a.npy"), rows);
-    ipc(&path("a.arrow"), rows);
+    if wanted("npy") {
+        npy(&path("a.npy"), rows);
+    }
+    if wanted("ipc") {
+        ipc(&path("a.arrow"), rows);
+    }
     let zstd = Compression::ZSTD(ZstdLevel::default());
     let kinds = [("plain", Compression::UNCOMPRESSED), ("snappy", Compression::SNAPPY), ("zstd", zstd)];
-    for (name, compression) in kinds {
+    for (name, compression) in kinds.into_iter().filter(|(name, _)| wanted(name)) {
         parquet(&path(&format!("{name}.parquet")), rows, compression);
     }
     for threads in [1, 2] {
-        let source = open(&path("a.npy"));
-        compare("npy / mapped", rows, threads, || mapped_npy(&path("a.npy"), threads), || pass(&source, threads));
-        let source = open(&path("a.arrow"));
-        compare("ipc / mapped", rows, threads, || mapped_ipc(&path("a.arrow"), threads), || pass(&source, threads));
-        for (name, _) in kinds {
+        if wanted("npy") {
+            let source = open(&path("a.npy"));
+            compare("npy / mapped", rows, threads, || mapped_npy(&path("a.npy"), threads), || pass(&source, threads));
+        }
+        if wanted("ipc") {
+            let source = open(&path("a.arrow"));
+            compare("ipc / mapped", rows, threads, || mapped_ipc(&path("a.arrow"), threads), || pass(&source, threads));
+        }
+        for (name, _) in kinds.into_iter().filter(|(name, _)| wanted(name)) {
             let file = path(&format!("{name}.parquet"));
             let source = open(&file);
             let title = format!("{name} / batch reader");

@@ -40,6 +40,7 @@ mod chunk;
 pub mod condition;
 mod convert;
 mod error;
+mod gather;
 mod keep;
 pub mod key;
 mod labels;

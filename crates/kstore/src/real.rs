@@ -17,6 +17,8 @@ pub trait Real: Copy + Debug + Display + Default + PartialOrd + Send + Sync + 's
     fn bytes(values: &[Self]) -> &[u8];
     /// The same, to be read into: any bytes are values.
     fn bytes_mut(values: &mut [Self]) -> &mut [u8];
+    /// Bytes as values; `None` where they are not aligned for the type or end inside a value.
+    fn from_bytes(bytes: &[u8]) -> Option<&[Self]>;
     /// The nearest `T` to `value`.
     fn from_f64(value: f64) -> Self;
     /// The same number in `f64`, exactly.
@@ -34,6 +36,9 @@ impl Real for f32 {
     }
     fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
         bytemuck::cast_slice_mut(values)
+    }
+    fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
+        bytemuck::try_cast_slice(bytes).ok()
     }
     #[inline(always)]
     fn from_f64(value: f64) -> Self {
@@ -58,6 +63,9 @@ impl Real for f64 {
     }
     fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
         bytemuck::cast_slice_mut(values)
+    }
+    fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
+        bytemuck::try_cast_slice(bytes).ok()
     }
     #[inline(always)]
     fn from_f64(value: f64) -> Self {

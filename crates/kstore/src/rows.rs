@@ -110,8 +110,12 @@ impl<T: Real> RowBuf<T> {
     }
     /// Forgets the rows and keeps the memory.
     pub fn clear(&mut self) {
-        self.rows.clear();
         self.x.clear();
+        self.clear_but_x();
+    }
+    /// The same, but leaves old values in `x`: a cursor that overwrites them need not write zeros first.
+    pub(crate) fn clear_but_x(&mut self) {
+        self.rows.clear();
         self.y.clear();
         self.classes.clear();
         self.groups.clear();
@@ -163,7 +167,7 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
 
 /// A place in a table.
 pub trait RowCursor<T: Real> {
-    /// Fills `buf` with the next rows: exactly `buf.capacity` of them, or fewer at the end of the segment.
+    /// Forgets what is in `buf` and fills it with the next rows: exactly `buf.capacity` of them, or fewer at the end of the segment.
     /// Returns false when there was none left.
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool>;
 }

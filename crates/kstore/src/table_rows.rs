@@ -36,6 +36,8 @@ pub struct TableRows<T> {
     pub(crate) affine: Affine,
     /// Features may go from a file to a tile as they are, and every row of the file is wanted.
     direct: bool,
+    /// For each file, the rows that a condition does not rule out beforehand; empty without a condition.
+    candidates: Vec<Vec<Range<u64>>>,
     reading: Reading,
     element: PhantomData<fn() -> T>,
 }
@@ -51,7 +53,13 @@ impl<T: Real> TableRows<T> {
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
         let direct = affine.is_identity() && selected.filter.is_none() && selected.missing != Missing::Drop;
-        Ok(Self { columns: selected.columns(), selected, affine, direct, reading, element: PhantomData })
+        let candidates = match &selected.filter {
+            Some((column, bound)) => {
+                selected.table.parts().iter().map(|part| part.file.candidates(*column, bound)).collect()
+            }
+            None => Vec::new(),
+        };
+        Ok(Self { columns: selected.columns(), selected, affine, direct, candidates, reading, element: PhantomData })
     }
 
     /// What was selected.
@@ -126,17 +134,21 @@ struct TableCursor<'a, T: Real> {
 
 impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        buf.clear();
+        buf.clear_but_x();
         while buf.rows.len() < buf.capacity {
             let ready = self.chunk_rows() - self.place;
             if ready > 0 {
                 let take = ready.min(buf.capacity - buf.rows.len());
                 self.fill(buf, take)?;
                 self.place += take;
-            } else if !(self.source.direct && self.read_directly(buf)?) && !self.advance()? {
-                break;
+            } else {
+                let more = self.read_directly(buf)? || self.advance()?;
+                if !more {
+                    break;
+                }
             }
         }
+        buf.x.truncate(buf.rows.len() * self.source.selected.features.len());
         buf.class_labels = self.classes.as_ref().map(Coder::labels);
         buf.group_labels = self.groups.as_ref().map(Coder::labels);
         Ok(!buf.rows.is_empty())
@@ -173,15 +185,20 @@ impl<T: Real> TableCursor<'_, T> {
     /// Opens the file that holds the next row; false when no row is left.
     fn open_next(&mut self) -> Result<bool> {
         let source = self.source;
-        if self.left.is_empty() {
-            return Ok(false);
-        }
         let parts = source.selected.table.parts();
-        let Some(part) = parts.get(parts.partition_point(|part| part.end() <= self.left.start)) else {
-            return Ok(false);
+        let (part, rows) = loop {
+            if self.left.is_empty() {
+                return Ok(false);
+            }
+            let index = parts.partition_point(|part| part.end() <= self.left.start);
+            let Some(part) = parts.get(index) else { return Ok(false) };
+            let rows = self.left.start - part.start..self.left.end.min(part.end()) - part.start;
+            let rows = source.may_fulfil(index, rows);
+            self.left.start = part.start + rows.end;
+            if !rows.is_empty() {
+                break (part, rows);
+            }
         };
-        let rows = self.left.start - part.start..self.left.end.min(part.end()) - part.start;
-        self.left.start = part.start + rows.end;
         let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read)?;
         self.open = Some(Open { cursor, part, first: rows.start, rows: 0 });
         Ok(true)
@@ -225,24 +242,25 @@ impl<T: Real> TableCursor<'_, T> {
         }
         let chunk = Chunk { source, open, views: source.views(open)? };
         let (d, t) = (source.selected.features.len(), source.selected.targets.len());
+        let have = buf.rows.len() - take;
         for done in (0..take).step_by(TILE) {
             let (at, rows) = (at.skip(done), TILE.min(take - done));
-            chunk.numbers(at, rows, grow(&mut buf.x, rows * d), grow(&mut buf.y, rows * t))?;
+            chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
             chunk.all_labels(d + t, coders, at, rows)?;
         }
         chunk.keep(at, take, &mut buf.kept)
     }
 
-    /// Reads rows of the open file straight to their place; false where the file is not made for that, or at its end.
+    /// Reads rows of the open file straight to their place; false where the file or the selection is not made for
+    /// that, and at the end of the file.
     fn read_directly(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let source = self.source;
-        let Some(open) = &mut self.open else { return Ok(false) };
+        let Some(open) = self.open.as_mut().filter(|_| source.direct) else { return Ok(false) };
         let (d, t) = (source.selected.features.len(), source.selected.targets.len());
-        let (have, room) = (buf.rows.len(), buf.capacity - buf.rows.len());
-        let x = grow(&mut buf.x, room * d);
+        let have = buf.rows.len();
+        let x = room(&mut buf.x, have * d, (buf.capacity - have) * d);
         let read = open.cursor.advance_into(T::ELEMENT, d, T::bytes_mut(x))?.unwrap_or(0);
-        buf.x.truncate((have + read) * d);
         if read == 0 {
             return Ok(false);
         }
@@ -250,7 +268,7 @@ impl<T: Real> TableCursor<'_, T> {
         (open.rows, self.place) = (read, read);
         let base = open.part.start + open.first;
         buf.rows.extend(base..base + read as u64);
-        let x = &mut buf.x[have * d..];
+        let x = &mut buf.x[have * d..(have + read) * d];
         let fine = convert::finite(x);
         // what is wrong is told, or mended, from a copy
         let copy = if fine { Vec::new() } else { T::bytes(x).to_vec() };
@@ -267,6 +285,14 @@ impl<T: Real> TableCursor<'_, T> {
     }
 }
 
+/// The `count` values from place `start` on, with anything in them.
+fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
+    if values.len() < start + count {
+        values.resize(start + count, V::default());
+    }
+    &mut values[start..start + count]
+}
+
 /// Makes room for `more` values and hands it out.
 fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
     let have = values.len();
@@ -275,6 +301,16 @@ fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
 }
 
 impl<T: Real> TableRows<T> {
+    /// The first of these rows of a file that may fulfil the condition, and those behind it; an empty range at the end
+    /// of the rows where there is none.
+    fn may_fulfil(&self, part: usize, rows: Range<u64>) -> Range<u64> {
+        let Some(candidates) = self.candidates.get(part) else { return rows };
+        match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
+            Some(next) if next.start < rows.end => next.start.max(rows.start)..next.end.min(rows.end),
+            _ => rows.end..rows.end,
+        }
+    }
+
     /// Features, targets, class and group of a chunk; kept columns and the filter's are not among them.
     fn views<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Rows per row group, as in the data sets that peers publish: enough to compress well, small enough that a reader
 /// can start in the middle of a table.
 const GROUP_ROWS: usize = 65_536;
-/// Bytes per row group: what a reader of all columns has to hold.
+/// Bytes per row group, unpacked: what a reader of whole row groups has to hold.
 const GROUP_BYTES: usize = 64 << 20;
 /// What a column's writer holds beside its values: the compressor's tables, a compressed page, allocation slack. All
 /// columns of a row group are open at the same time. Measured on 784 columns of f32: a conversion to Parquet peaks
@@ -35,6 +35,8 @@ pub(super) struct ParquetSink {
     path: PathBuf,
     schema: Arc<Schema>,
     columns: Vec<OutputColumn>,
+    /// Bytes of the row group so far, before they are encoded and compressed.
+    group: usize,
 }
 
 impl ParquetSink {
@@ -43,7 +45,14 @@ impl ParquetSink {
         let file = AtomicFile::create(path)?;
         let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(columns)))
             .map_err(|error| failed(path, error))?;
-        Ok(Self { writer: Some(writer), file: None, path: path.to_path_buf(), schema, columns: columns.to_vec() })
+        Ok(Self {
+            writer: Some(writer),
+            file: None,
+            path: path.to_path_buf(),
+            schema,
+            columns: columns.to_vec(),
+            group: 0,
+        })
     }
 }
 
@@ -57,10 +66,15 @@ impl Sink for ParquetSink {
             let end = rows.min(start + SLICE_ROWS);
             let arrays = batch.iter().map(|column| arrow::array(column, start, end)).collect();
             let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(ParquetError::from);
-            let written = batch.and_then(|batch| writer.write(&batch));
-            written.map_err(|error| failed(&self.path, error))?;
-            if writer.memory_size() >= GROUP_BYTES {
+            let batch = batch.map_err(|error| failed(&self.path, error))?;
+            self.group += batch.get_array_memory_size();
+            writer.write(&batch).map_err(|error| failed(&self.path, error))?;
+            // compressed pages say little about what a reader will unpack
+            if self.group.max(writer.memory_size()) >= GROUP_BYTES {
                 writer.flush().map_err(|error| failed(&self.path, error))?;
+            }
+            if writer.in_progress_rows() == 0 {
+                self.group = 0;
             }
         }
         Ok(())

@@ -69,6 +69,12 @@ impl Layout {
         }
     }
 
+    /// The column of the file that a column of the table is, if it is one as a whole and no place in lists.
+    pub(super) fn root(&self, column: usize) -> Option<usize> {
+        let root = self.places[column].root;
+        self.widths[root].is_none().then_some(root)
+    }
+
     /// The columns of the file that some columns of the table need, ascending.
     pub(super) fn roots(&self, columns: &[usize]) -> Vec<usize> {
         let mut roots: Vec<usize> = columns.iter().map(|column| self.places[*column].root).collect();

@@ -1,6 +1,7 @@
 //! A file with one more column, which lies in a file of its own.
 
 use super::{Element, FileCursor, Positions, TableFile, Values, View};
+use crate::condition::Bound;
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -53,6 +54,13 @@ impl TableFile for Joined {
 
     fn footprint(&self, columns: &[usize]) -> usize {
         self.left.footprint(columns) + self.right.footprint(&[0])
+    }
+
+    fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
+        match column < self.left.schema().columns.len() {
+            true => self.left.candidates(column, condition),
+            false => std::iter::once(0..self.rows()).collect(),
+        }
     }
 
     fn open<'a>(

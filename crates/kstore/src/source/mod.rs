@@ -15,6 +15,7 @@ pub mod npy;
 mod pages;
 pub mod parquet;
 mod positioned;
+mod pruning;
 pub mod svmlight;
 mod text;
 mod view;
@@ -25,6 +26,7 @@ pub use joined::TARGET;
 pub use text::TextOptions;
 pub use view::{Element, Positions, Strided, Values, View};
 
+use crate::condition::Bound;
 use crate::schema::Schema;
 use crate::{Error, Result};
 use std::fmt::Debug;
@@ -54,6 +56,11 @@ pub trait TableFile: Debug + Send + Sync {
     }
     /// Bytes that one open cursor over these columns holds.
     fn footprint(&self, columns: &[usize]) -> usize;
+    /// The rows among which those are whose value in `column` fulfils a condition, ascending and apart: all of them
+    /// where the file holds no statistics that tell more.
+    fn candidates(&self, _column: usize, _condition: &Bound) -> Vec<Range<u64>> {
+        std::iter::once(0..self.rows()).collect()
+    }
     /// A cursor over some columns and a range of rows. Whatever is read from disk is added to `read`.
     fn open<'a>(
         &'a self,

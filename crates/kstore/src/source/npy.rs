@@ -1,4 +1,4 @@
-//! NumPy's `.npy`: one array, row-major, columns called `x0`, `x1`, ….
+//! NumPy's `.npy`: one array, row by row or column by column, columns called `x0`, `x1`, ….
 //!
 //! Passes read a few hundred kilobytes at a time into a buffer of their own: as fast as mapping the file, no mapped
 //! pages count as resident memory, and a file that shrinks under the reader is an error rather than a signal. For
@@ -21,6 +21,10 @@ pub const MAGIC: &[u8] = b"\x93NUMPY";
 /// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// Bytes per column and read below which the system calls show, and most bytes of a chunk, for arrays stored by column.
+const READ_BYTES: usize = 16 << 10;
+const CHUNK_LIMIT: usize = 4 << 20;
+
 /// Longest header accepted. NumPy's own are 128 bytes; structured types can be longer, and are refused anyway.
 const HEADER_LIMIT: usize = 64 << 10;
 
@@ -35,6 +39,8 @@ pub struct Header {
     pub columns: usize,
     /// Where the values start.
     pub data: usize,
+    /// Whether the array is stored column by column ("Fortran order").
+    pub by_column: bool,
 }
 
 impl Header {
@@ -54,15 +60,13 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     if big {
         return Err("its values are big-endian; save them little-endian, with array.astype('<f4')".to_string());
     }
-    match field(text, "fortran_order")? {
-        "False" => {}
-        "True" => {
-            return Err("it is stored column by column; save it row by row, with np.ascontiguousarray".to_string());
-        }
+    let by_column = match field(text, "fortran_order")? {
+        "False" => false,
+        "True" => true,
         other => return Err(format!("fortran_order is {other:?}, not True or False")),
-    }
+    };
     let (rows, columns) = shape(field(text, "shape")?)?;
-    let header = Header { element, rows, columns, data };
+    let header = Header { element, rows, columns, data, by_column };
     let size = (columns as u64).checked_mul(element.size() as u64).and_then(|stride| stride.checked_mul(rows));
     if size.and_then(|size| size.checked_add(data as u64)).is_none_or(|end| end > i64::MAX as u64) {
         return Err(format!("a shape of {rows} x {columns} is larger than any file"));
@@ -207,8 +211,8 @@ impl TableFile for NpyFile {
         self.file.length()
     }
 
-    fn footprint(&self, _columns: &[usize]) -> usize {
-        self.chunk_rows() * self.header.stride()
+    fn footprint(&self, columns: &[usize]) -> usize {
+        self.chunk_rows(columns.len()) * self.chunk_stride(columns.len())
     }
 
     fn open<'a>(
@@ -223,14 +227,23 @@ impl TableFile for NpyFile {
             npy: self,
             columns,
             left: rows,
+            chunk: 0,
             buffer: Aligned::default(),
         }))
     }
 }
 
 impl NpyFile {
-    fn chunk_rows(&self) -> usize {
-        (CHUNK_BYTES / self.header.stride().max(1)).max(1)
+    /// Rows of a chunk of so many columns.
+    fn chunk_rows(&self, columns: usize) -> usize {
+        let bytes =
+            if self.header.by_column { (columns * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT) } else { CHUNK_BYTES };
+        (bytes / self.chunk_stride(columns).max(1)).max(1)
+    }
+
+    /// Bytes of a row in a chunk: of whole rows, or of the columns that were asked for.
+    fn chunk_stride(&self, columns: usize) -> usize {
+        if self.header.by_column { columns * self.header.element.size() } else { self.header.stride() }
     }
 }
 
@@ -239,6 +252,8 @@ struct NpyCursor<'a> {
     file: Positioned,
     columns: Vec<usize>,
     left: Range<u64>,
+    /// Rows of the chunk at hand.
+    chunk: usize,
     buffer: Aligned,
 }
 
@@ -246,15 +261,34 @@ impl NpyCursor<'_> {
     /// Fills `bytes` with the next rows.
     fn read(npy: &NpyFile, file: &Positioned, left: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
         let stride = npy.header.stride();
-        let at = npy.header.data as u64 + left.start * stride as u64;
+        Self::fill(npy, file, npy.header.data as u64 + left.start * stride as u64, bytes)?;
+        let rows = bytes.len() / stride.max(1);
+        left.start += rows as u64;
+        Ok(rows)
+    }
+
+    /// Fills `bytes` from place `at` of the file.
+    fn fill(npy: &NpyFile, file: &Positioned, at: u64, bytes: &mut [u8]) -> Result<()> {
         let got = file.read_at(bytes, at).map_err(Error::io("read", &npy.path))?;
         if got < bytes.len() {
             let (expected, found) = (at + bytes.len() as u64, at + got as u64);
             let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
             return Err(malformed(&npy.path, detail));
         }
-        let rows = bytes.len() / stride.max(1);
-        left.start += rows as u64;
+        Ok(())
+    }
+
+    /// Reads the next rows of an array that is stored column by column, one column asked for after the other.
+    fn read_columns(&mut self) -> Result<usize> {
+        let (header, size) = (&self.npy.header, self.npy.header.element.size());
+        let rows = (self.left.end - self.left.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
+        let bytes = self.buffer.room(self.columns.len() * rows * size);
+        for (column, bytes) in self.columns.iter().zip(bytes.chunks_exact_mut((rows * size).max(1))) {
+            let first = *column as u64 * header.rows + self.left.start;
+            Self::fill(self.npy, &self.file, header.data as u64 + first * size as u64, bytes)?;
+        }
+        self.left.start += rows as u64;
+        self.chunk = rows;
         Ok(rows)
     }
 
@@ -266,14 +300,23 @@ impl NpyCursor<'_> {
 
 impl FileCursor for NpyCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        let bytes = self.ahead(self.npy.chunk_rows());
+        if self.npy.header.by_column {
+            return self.read_columns();
+        }
+        let bytes = self.ahead(self.npy.chunk_rows(self.columns.len()));
         Self::read(self.npy, &self.file, &mut self.left, self.buffer.room(bytes))
     }
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
         let header = &self.npy.header;
+        // whole rows, in the order of the file
         let whole = self.columns.len() == columns && columns == header.columns;
-        if !whole || element != header.element || self.columns.iter().enumerate().any(|(i, column)| i != *column) {
+        // of a single column both orders are the same
+        if !whole
+            || header.by_column && columns > 1
+            || element != header.element
+            || self.columns.iter().enumerate().any(|(i, column)| i != *column)
+        {
             return Ok(None);
         }
         let bytes = self.ahead(x.len() / header.stride());
@@ -282,8 +325,11 @@ impl FileCursor for NpyCursor<'_> {
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         let element = self.npy.header.element;
-        let offset = self.columns[index] * element.size();
-        let stride = self.npy.header.stride();
+        let size = element.size();
+        let (offset, stride) = match self.npy.header.by_column {
+            true => (index * self.chunk * size, size),
+            false => (self.columns[index] * size, self.npy.header.stride()),
+        };
         Ok(View {
             values: Values::Strided(Strided { bytes: self.buffer.bytes(), element, offset, stride }),
             nulls: None,
@@ -338,7 +384,8 @@ mod tests {
         let with = |from: &str, to: &str| parse_header(&bytes(1, &PLAIN.replace(from, to))).unwrap_err();
         assert!(with("<f4", ">f4").contains("big-endian"));
         assert!(with("<f4", "<c8").contains("c8"));
-        assert!(with("False", "True").contains("ascontiguousarray"));
+        assert!(parse_header(&bytes(1, &PLAIN.replace("False", "True"))).unwrap().by_column);
+        assert!(with("False", "Perhaps").contains("fortran_order"));
         assert!(with("(3, 2)", "(3, 2, 1)").contains("3 dimensions"));
         assert!(with("(3, 2)", "()").contains("0 dimensions"));
         assert!(with("(3, 2)", "(-3, 2)").contains("(1000, 8)"));

@@ -7,7 +7,8 @@
 use super::column::{self, Fault, Layout, Loaded, Place};
 use super::guard::guarded;
 use super::positioned::Positioned;
-use super::{FileCursor, TableFile, View};
+use super::{FileCursor, TableFile, View, pruning};
+use crate::condition::Bound;
 use crate::schema::Schema;
 use crate::{Error, Result};
 use arrow::array::RecordBatch;
@@ -218,6 +219,15 @@ impl TableFile for ParquetFile {
         let pages = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_footprint(leaf));
         let batch = batch_rows(columns.len()) * columns.len() * 8;
         pages.fold(2 * batch, usize::saturating_add)
+    }
+
+    /// Leaves out the row groups whose statistics exclude the condition.
+    fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
+        let kept = guarded(|| pruning::row_groups(&self.metadata, self.layout.root(column), condition));
+        let groups = self.metadata.metadata().row_groups();
+        // statistics that cannot be read exclude nothing
+        let kept = kept.ok().flatten().unwrap_or_else(|| vec![true; groups.len()]);
+        pruning::ranges(groups, &kept)
     }
 
     fn open<'a>(

@@ -217,3 +217,23 @@ fn a_written_table_is_split_into_row_groups() {
     assert_eq!(groups, [65_536, 65_536, 65_536, 3392]);
     assert_eq!(Table::open(&[path]).unwrap().stored_rows(), 200_000);
 }
+
+#[test]
+fn row_groups_are_capped_in_bytes() {
+    let folder = folder();
+    let path = folder.path().join("a.parquet");
+    let mut out = sink::create(&path, &[OutputColumn::new("t", OutputKind::Text)]).unwrap();
+    // 160 MB in 10,000 rows, which are fewer than a group may have
+    let text = |i: usize| -> Arc<str> { format!("{i:08}").repeat(2000).into() };
+    for start in (0..10_000).step_by(500) {
+        let texts: Vec<_> = (start..start + 500).map(text).collect();
+        out.write(&[Output::Text(&texts)]).unwrap();
+    }
+    out.finish().unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let sizes = reader.metadata().row_groups().iter().map(|group| group.total_byte_size());
+    let sizes: Vec<i64> = sizes.collect();
+    // a slice of 1024 rows may come on top
+    assert!(sizes.iter().all(|size| *size < (64 << 20) + (17 << 20)), "{sizes:?}");
+}

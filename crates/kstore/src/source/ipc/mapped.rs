@@ -1,7 +1,7 @@
 //! Columns of a mapped file, in place.
 
 use super::message::{Batch, Form};
-use super::{IpcFile, cursor, damaged, told};
+use super::{IpcFile, damaged, reader, told};
 use crate::mmap::{Mapped, sealed::Plain};
 use crate::{Error, Result};
 
@@ -73,7 +73,7 @@ impl MappedIpc<'_> {
         if nodes.iter().any(|node| node.nulls > 0) {
             return Err(damaged(path, format!("column {name:?} has missing values and cannot be used in place")));
         }
-        let spans = cursor::spans(root, &batch).map_err(|trouble| told(path, trouble))?;
+        let spans = reader::spans(root, &batch).map_err(|trouble| told(path, trouble))?;
         let count = usize::try_from(batch.rows).ok().and_then(|rows| rows.checked_mul(width.unwrap_or(1)));
         let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= spans[slot].length);
         let place = usize::try_from(spans[slot].at).ok().zip(count);

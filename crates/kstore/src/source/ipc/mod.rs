@@ -9,6 +9,7 @@
 mod cursor;
 mod mapped;
 mod message;
+mod reader;
 mod stored;
 
 pub use mapped::MappedIpc;
@@ -91,7 +92,7 @@ impl IpcFile {
         let (mut trouble, mut width) = (None, None);
         let layout = Layout::new(schema.fields(), |root| {
             // the length of lists that have offsets is that of the first row
-            width = first.and_then(|block| match cursor::first_length(&file, &roots[root], block) {
+            width = first.and_then(|block| match reader::first_length(&file, &roots[root], block) {
                 Ok(width) => width,
                 Err(error) => {
                     trouble = Some(error);
@@ -134,7 +135,7 @@ impl IpcFile {
                 if !delta {
                     parts.clear();
                 }
-                parts.push(cursor::whole(&self.file, &Root::alone("dictionary", data_type), &batch)?);
+                parts.push(reader::whole(&self.file, &Root::alone("dictionary", data_type), &batch)?);
             }
         }
         let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
@@ -163,9 +164,10 @@ impl IpcFile {
         }
         let (mut bytes, mut largest) = (0, 0);
         for root in roots {
-            for span in cursor::spans(&self.roots[*root], &batch)? {
-                bytes += unpacked_length(&self.file, span, batch.codec)?;
-                largest = largest.max(span.length);
+            for span in reader::spans(&self.roots[*root], &batch)? {
+                let unpacked = unpacked_length(&self.file, span, batch.codec)?;
+                bytes += unpacked;
+                largest = largest.max(if unpacked > 0 { span.length } else { 0 });
             }
         }
         Ok(usize::try_from(bytes + largest).unwrap_or(usize::MAX))

@@ -74,13 +74,12 @@ fn too_short(needed: u64, length: u64) -> Trouble {
     format!("a buffer has {length} bytes where its rows need {needed}").into()
 }
 
-/// Bytes of a buffer once unpacked.
+/// Bytes of memory that an unpacked buffer takes: none where it is not packed.
 pub(super) fn unpacked_length(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<u64, Trouble> {
     if codec.is_none() || span.length == 0 {
-        return Ok(span.length);
+        return Ok(0);
     }
-    let (unpacked, packed) = packed(file, span)?;
-    Ok(unpacked.unwrap_or(packed.length))
+    Ok(packed(file, span)?.0.unwrap_or(0))
 }
 
 /// The length in front of a compressed buffer, and what is behind it; -1 stands for bytes that are stored as they are.
