@@ -2,11 +2,11 @@
 
 use crate::args::learn::{Precision, Scale, Select, Task};
 use crate::args::parse::Candidates;
-use crate::args::run::Run;
+use crate::args::run::{CheckpointArgs, Run};
 use crate::fit::FitOptions;
 use crate::progress::Progress;
 use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, PlanReport, Train};
-use crate::{Error, Result, convert, output};
+use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
 use ksolve::train::{self, Choice, Resources, Scaling, Stages, TrainOptions, Trained};
 use ksolve::{Card, FoldSpec, Model};
@@ -27,10 +27,10 @@ impl Stages for Progress {
 ///
 /// # Errors
 /// Whatever stops the fit; then nothing is written.
-pub fn fit(options: &FitOptions, run: &Run, path: &Path) -> Result<FitReport> {
+pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: CheckpointArgs) -> Result<FitReport> {
     match options.precision {
-        Precision::F32 => fit_in::<f32>(options, run, path),
-        Precision::F64 => fit_in::<f64>(options, run, path),
+        Precision::F32 => fit_in::<f32>(options, run, path, args),
+        Precision::F64 => fit_in::<f64>(options, run, path, args),
     }
 }
 
@@ -42,7 +42,7 @@ pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let training = training(options)?;
     let workers = Workers::new(run.threads);
-    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress };
+    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None };
     let (_, stages) = match options.precision {
         Precision::F32 => train::plan::<f32>(&selected, &training, &resources)?,
         Precision::F64 => train::plan::<f64>(&selected, &training, &resources)?,
@@ -50,22 +50,43 @@ pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     Ok(PlanReport { stages })
 }
 
-fn fit_in<T: Real + kapprox::landmark::Precision>(options: &FitOptions, run: &Run, path: &Path) -> Result<FitReport> {
+fn fit_in<T: Real + kapprox::landmark::Precision>(
+    options: &FitOptions,
+    run: &Run,
+    path: &Path,
+    args: CheckpointArgs,
+) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
     let training = training(options)?;
     let workers = Workers::new(run.threads);
-    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress };
-    let trained = train::train::<T>(&selected, &training, &resources)?;
+    let journal = checkpoint::open(options, &selected, path, args, &run.progress)?;
+    let memory = run.memory;
+    let resources = Resources { memory, workers: &workers, stages: &run.progress, journal: Some(&journal) };
+    let trained = train::train::<T>(&selected, &training, &resources).map_err(Error::from);
+    let written = trained.and_then(|trained| write(options, run, &selected, trained, path));
+    let trained = written.map_err(|error| checkpoint::kept(&journal, error, &run.progress))?;
+    journal.finish();
+    Ok(report(options, run, &selected, &trained, path))
+}
+
+/// Writes the model of a training run, which is given back.
+fn write<T: Real>(
+    options: &FitOptions,
+    run: &Run,
+    selected: &Selected,
+    trained: Trained<T>,
+    path: &Path,
+) -> Result<Trained<T>> {
     let stage = run.progress.stage("write model", None);
-    let model = model(options, &selected, &trained);
+    let model = model(options, selected, &trained);
     if trained.wide {
         model.widen().save(path)?;
     } else {
         model.save(path)?;
     }
     stage.finish();
-    Ok(report(options, run, &selected, &trained, path))
+    Ok(trained)
 }
 
 /// The rows and columns of the fit.
@@ -144,7 +165,7 @@ fn training(options: &FitOptions) -> Result<TrainOptions> {
 }
 
 /// Names of the targets, or of the class column.
-fn target_names(selected: &Selected) -> Vec<String> {
+pub(crate) fn target_names(selected: &Selected) -> Vec<String> {
     match selected.class_name() {
         Some(name) => vec![name.to_string()],
         None => selected.target_names(),
@@ -233,7 +254,7 @@ fn report<T: Real>(
 }
 
 /// What the kernels and products dispatch to on this machine: the same bits are promised within one.
-fn instruction_set() -> String {
+pub(crate) fn instruction_set() -> String {
     #[cfg(target_arch = "x86_64")]
     {
         let level = if std::arch::is_x86_feature_detected!("avx512f") {

@@ -154,6 +154,38 @@ pub enum Error {
         /// Which option to lower, or what to raise the budget to.
         remedy: String,
     },
+    /// A file that is not what it was when it was opened.
+    #[error("{path} changed while it was read: {change}; run again when nobody writes to it", path = path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What changed.
+        change: String,
+    },
+    /// A file of ours that contradicts itself.
+    #[error("{path} is damaged: {detail}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The contradiction.
+        detail: String,
+    },
+    /// A checkpoint that this run cannot go on from.
+    #[error("{path} is the checkpoint of another run: {difference}; go on as that run began, or leave --resume out and start afresh", path = path.display())]
+    OtherCheckpoint {
+        /// Its folder.
+        path: PathBuf,
+        /// The first difference.
+        difference: String,
+    },
+    /// A folder where the checkpoint would be, with something else in it.
+    #[error("{path} is where the checkpoint goes, but {found} is no part of one; move it away or name the output otherwise", path = path.display(), found = found.display())]
+    NotACheckpoint {
+        /// The folder.
+        path: PathBuf,
+        /// A file in it.
+        found: PathBuf,
+    },
     /// The run was asked to stop.
     #[error("interrupted: nothing was written")]
     Interrupted,

@@ -15,7 +15,6 @@
 //! The means of a table of any size, in the memory of a few tiles:
 //!
 //! ```
-//! use kstore::pass::Unobserved;
 //! use kstore::{Pass, Reading, RowSource, Selection, StatisticsFold, Table, Workers};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
@@ -28,7 +27,7 @@
 //! let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
 //! let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
 //! let workers = Workers::sequential();
-//! let pass = Pass { tile: 1024, segment: 65_536, lanes: 2, prefetch: 2, workers: &workers, observer: &Unobserved };
+//! let pass = Pass::new(1024, 65_536, &workers);
 //! let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(RowSource::shape(&rows)))?;
 //! assert_eq!((statistics.features[0].mean, report.rows), (3.0, 3));
 //! # Ok::<(), kstore::Error>(())
@@ -36,8 +35,10 @@
 
 pub mod atomic;
 pub mod budget;
+pub mod checkpoint;
 pub mod condition;
 mod convert;
+mod digest;
 mod error;
 mod keep;
 pub mod key;

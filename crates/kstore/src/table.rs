@@ -1,7 +1,7 @@
 //! Files that are read as one table.
 
 use crate::schema::{Schema, nearest};
-use crate::source::{self, Joined, TableFile};
+use crate::source::{self, Identity, Joined, TableFile};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,38 @@ pub(crate) struct Part {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn TableFile>,
     pub(crate) start: u64,
+    /// The file when it was opened, and the target file if there is one.
+    identities: Vec<Identity>,
 }
 
 impl Part {
+    /// Opens a file that others may be writing to: it must not change while it is opened.
+    fn open(path: PathBuf, start: u64) -> Result<Self> {
+        let (file, identity) = open(&path)?;
+        Ok(Self { path, file, start, identities: vec![identity] })
+    }
+
     pub(crate) fn end(&self) -> u64 {
         self.start + self.file.rows()
     }
+
+    /// Checks that the files still are what they were when they were opened.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.identities.iter().try_for_each(Identity::check)
+    }
+
+    /// The error to report where reading failed: that the file changed, if it did.
+    pub(crate) fn blame(&self, error: Error) -> Error {
+        self.check().err().unwrap_or(error)
+    }
+}
+
+/// An open file, and what it was at that moment.
+fn open(path: &Path) -> Result<(Arc<dyn TableFile>, Identity)> {
+    let identity = Identity::of(path)?;
+    let file = source::open(path).map_err(|error| identity.check().err().unwrap_or(error))?;
+    identity.check()?;
+    Ok((file, identity))
 }
 
 /// One or more files with the same columns, read one after the other in the order of their paths.
@@ -44,11 +70,10 @@ impl Table {
         files.dedup();
         let (mut parts, mut start) = (Vec::<Part>::new(), 0);
         for path in files {
-            let file = source::open(&path)?;
+            let part = Part::open(path, start)?;
             if let Some(first) = parts.first() {
-                same_columns(first, &path, file.schema())?;
+                same_columns(first, &part.path, part.file.schema())?;
             }
-            let part = Part { path, file, start };
             start = part.end();
             parts.push(part);
         }
@@ -62,7 +87,7 @@ impl Table {
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
         let path = expand_one(path)?;
-        let right = source::open(&path)?;
+        let (right, identity) = open(&path)?;
         let [column] = &right.schema().columns[..] else {
             let detail = format!("a target file has one column, this one {}", right.schema().columns.len());
             return Err(Error::Malformed { path, format: "target file", detail });
@@ -83,7 +108,8 @@ impl Table {
         let join = |part: &Part| {
             let (left, right) = (Arc::clone(&part.file), Arc::clone(&right));
             let joined = Joined { left, right, right_path: path.clone(), start: part.start, schema: schema.clone() };
-            Part { file: Arc::new(joined), ..part.clone() }
+            let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
+            Part { file: Arc::new(joined), identities, ..part.clone() }
         };
         let parts = Arc::new(self.parts.iter().map(join).collect());
         Ok(Self { parts, schema: Arc::new(schema), target: Some(path), ..self })
@@ -107,6 +133,13 @@ impl Table {
     /// The file that brings the column `y`, if there is one.
     pub fn target_file(&self) -> Option<&Path> {
         self.target.as_deref()
+    }
+
+    /// What the files were when they were opened, each once, the target file last.
+    pub fn identities(&self) -> Vec<Identity> {
+        let own = self.parts.iter().filter_map(|part| part.identities.first());
+        let target = self.parts.first().and_then(|part| part.identities.get(1));
+        own.chain(target).cloned().collect()
     }
 
     /// Bytes on disk, without the target file.

@@ -163,11 +163,13 @@ impl<T: Real> TableCursor<'_, T> {
         self.place = 0;
         if let Some(open) = &mut self.open {
             open.first += open.rows as u64;
-            open.rows = open.cursor.advance()?;
+            open.rows = open.cursor.advance().map_err(|error| open.part.blame(error))?;
             if open.rows > 0 {
                 self.pick()?;
                 return Ok(true);
             }
+            // what was read counts only if it was read from the file that was opened
+            open.part.check()?;
             self.open = None;
         }
         self.open_next()
@@ -185,7 +187,9 @@ impl<T: Real> TableCursor<'_, T> {
         };
         let rows = self.left.start - part.start..self.left.end.min(part.end()) - part.start;
         self.left.start = part.start + rows.end;
-        let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read)?;
+        part.check()?;
+        let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read);
+        let cursor = cursor.map_err(|error| part.blame(error))?;
         self.open = Some(Open { cursor, part, first: rows.start, rows: 0 });
         Ok(true)
     }

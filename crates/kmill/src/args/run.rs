@@ -3,6 +3,7 @@
 use super::parse;
 use crate::progress::Progress;
 use clap::Args;
+use std::time::Duration;
 
 /// Memory, threads, and what is printed.
 #[derive(Clone, Debug, Args)]
@@ -20,6 +21,18 @@ pub struct RunArgs {
     /// Neither progress nor warnings on stderr
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// What is kept of a fit that is stopped.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub struct CheckpointArgs {
+    /// Go on from the checkpoint in MODEL.checkpoint, where a stopped fit left one; same bits as never stopped
+    #[arg(long)]
+    pub resume: bool,
+    /// Time between two saves of the checkpoint; 0s saves after every segment
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
+    pub checkpoint_every: Duration,
 }
 
 /// [`RunArgs`] with their defaults filled in.

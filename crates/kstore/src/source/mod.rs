@@ -5,6 +5,7 @@
 //! of the bytes they read; everything above the seam treats both the same.
 
 mod guard;
+mod identity;
 mod joined;
 pub mod memory;
 pub mod npy;
@@ -14,6 +15,7 @@ mod positioned;
 mod view;
 
 pub use guard::is_decoding;
+pub use identity::Identity;
 pub(crate) use joined::Joined;
 pub use joined::TARGET;
 pub use view::{Element, Positions, Strided, Values, View};
