@@ -49,6 +49,7 @@ mod real;
 pub mod rows;
 mod scaler;
 pub mod schema;
+pub mod scratch;
 mod select;
 pub mod sink;
 pub mod source;

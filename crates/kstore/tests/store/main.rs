@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod checkpoints;
 mod files;
 mod make;
 mod passes;
 mod real_data;
+mod scratch;
 mod selecting;
 mod sinks;
