@@ -63,7 +63,10 @@ mod tests {
             }
         }
         // the signs of two numbers swapped, and zeros at the end
-        assert_ne!(Digest::of(&[1.0f64, -1.0].map(f64::to_le_bytes).concat()), Digest::of(&[-1.0f64, 1.0].map(f64::to_le_bytes).concat()));
+        assert_ne!(
+            Digest::of(&[1.0f64, -1.0].map(f64::to_le_bytes).concat()),
+            Digest::of(&[-1.0f64, 1.0].map(f64::to_le_bytes).concat())
+        );
         assert_ne!(Digest::of(&[0; 8]), Digest::of(&[0; 16]));
         assert_ne!(Digest::of(&[]), Digest::of(&[0]));
     }

@@ -157,6 +157,11 @@ impl Table {
         self.read.load(Ordering::Relaxed)
     }
 
+    /// The same files, with a count of their own of the bytes read.
+    pub(crate) fn counting_apart(&self) -> Self {
+        Self { read: Arc::default(), ..self.clone() }
+    }
+
     /// The file that holds a stored row, and the row within that file.
     pub fn locate(&self, row: u64) -> Option<(&Path, u64)> {
         let part = self.parts.iter().find(|part| (part.start..part.end()).contains(&row))?;

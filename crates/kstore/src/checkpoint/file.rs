@@ -150,7 +150,10 @@ impl<'a> Stored<'a> {
         let base = size + 8;
         if base.checked_add(metadata.data_len() as u64) != Some(length) {
             let expected = metadata.data_len();
-            return Err(damaged(path, format!("{expected} bytes of arrays were announced, {} are there", length - base)));
+            return Err(damaged(
+                path,
+                format!("{expected} bytes of arrays were announced, {} are there", length - base),
+            ));
         }
         let card = metadata.metadata().as_ref().and_then(|keys| keys.get(KEY));
         let card = card.ok_or_else(|| damaged(path, "it has no kmill entry in its metadata"))?;

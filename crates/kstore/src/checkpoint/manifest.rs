@@ -34,7 +34,8 @@ impl Manifest {
         let names: BTreeSet<&String> = self.options.keys().chain(saved.options.keys()).collect();
         let differs = |name: &&&String| self.options.get(**name) != saved.options.get(**name);
         let name = names.iter().find(differs)?;
-        let value = |options: &BTreeMap<String, String>| options.get(*name).map_or("not set".to_string(), String::clone);
+        let value =
+            |options: &BTreeMap<String, String>| options.get(*name).map_or("not set".to_string(), String::clone);
         Some(format!("{name} was {}, now it is {}", value(&saved.options), value(&self.options)))
     }
 

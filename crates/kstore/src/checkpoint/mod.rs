@@ -151,7 +151,8 @@ impl<'a> Journal<'a> {
         if self.holds_work()
             && let Err(error) = clear(&self.folder)
         {
-            self.listener.warn(format!("the checkpoint {} is not needed any more, but: {error}", self.folder.display()));
+            self.listener
+                .warn(format!("the checkpoint {} is not needed any more, but: {error}", self.folder.display()));
         }
     }
 
@@ -183,7 +184,8 @@ impl<'a> Journal<'a> {
         } else {
             if self.folder.exists() {
                 let folder = self.folder.display();
-                self.listener.note(format!("the checkpoint {folder} of an earlier run is replaced (--resume would use it)"));
+                self.listener
+                    .note(format!("the checkpoint {folder} of an earlier run is replaced (--resume would use it)"));
             }
             clear(&self.folder)
         };
