@@ -4,8 +4,9 @@ use crate::args::learn::{Precision, Scale, Select, Task};
 use crate::args::parse::Candidates;
 use crate::args::run::{CheckpointArgs, Run};
 use crate::fit::FitOptions;
+use crate::plan::PlanReport;
 use crate::progress::Progress;
-use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, PlanReport, Train};
+use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, Train};
 use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
 use ksolve::train::{self, Choice, Resources, Scaling, Stages, TrainOptions, Trained};
@@ -13,6 +14,10 @@ use ksolve::{Card, FoldSpec, Model};
 use kstore::pass::Observer;
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;
+use std::time::Duration;
+
+/// A fit that takes this long is worth the second of calibration that tells how long.
+const CALIBRATED_FROM: Duration = Duration::from_secs(10);
 
 impl Stages for Progress {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
@@ -34,20 +39,30 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: CheckpointArgs) -
     }
 }
 
-/// What a fit would hold in each of its stages.
+/// What a fit would do and hold in each of its stages.
 ///
 /// # Errors
-/// Files and columns that are not there.
+/// Files and columns that are not there, bad values among the rows that are tried.
 pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let training = training(options)?;
     let workers = Workers::new(run.threads);
     let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None };
-    let (_, stages) = match options.precision {
-        Precision::F32 => train::plan::<f32>(&selected, &training, &resources)?,
-        Precision::F64 => train::plan::<f64>(&selected, &training, &resources)?,
-    };
-    Ok(PlanReport { stages })
+    match options.precision {
+        Precision::F32 => forecast::<f32>(&selected, &training, &resources, Duration::ZERO),
+        Precision::F64 => forecast::<f64>(&selected, &training, &resources, Duration::ZERO),
+    }
+}
+
+/// The plan of a run whose time is estimated if it is likely to take longer than `worth`.
+fn forecast<T: Real>(
+    selected: &Selected,
+    training: &TrainOptions,
+    resources: &Resources<'_>,
+    worth: Duration,
+) -> Result<PlanReport> {
+    let forecast = train::forecast::<T>(selected, training, resources, worth)?;
+    Ok(PlanReport { forecast, budget: resources.memory, threads: resources.workers.threads() })
 }
 
 fn fit_in<T: Real + kapprox::landmark::Precision>(
@@ -63,6 +78,13 @@ fn fit_in<T: Real + kapprox::landmark::Precision>(
     let journal = checkpoint::open(options, &selected, path, args, &run.progress)?;
     let memory = run.memory;
     let resources = Resources { memory, workers: &workers, stages: &run.progress, journal: Some(&journal) };
+    if !run.progress.is_quiet() {
+        let plan = forecast::<T>(&selected, &training, &resources, CALIBRATED_FROM)?;
+        // one that does not fit is refused in a moment, with what to change
+        if plan.forecast.fits() {
+            run.progress.note(&plan.to_string());
+        }
+    }
     let trained = train::train::<T>(&selected, &training, &resources).map_err(Error::from);
     let written = trained.and_then(|trained| write(options, run, &selected, trained, path));
     let trained = written.map_err(|error| checkpoint::kept(&journal, error, &run.progress))?;

@@ -79,7 +79,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => f64::NAN,
     };
     let seconds = text[..split].parse::<f64>().unwrap_or(f64::NAN) * unit;
-    Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number and a unit, such as 30s, 10min or 1h".to_string())
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| "expected a number and a unit, such as 30s, 10min or 1h".to_string())
 }
 
 /// `--rows`: `0..1000`, `..1000`, `1000..`.

@@ -54,13 +54,14 @@ const UNKNOWN_MACHINE: usize = 2 << 30;
 impl RunArgs {
     /// Fills in the defaults.
     pub fn resolve(&self) -> Run {
-        let half = || kstore::budget::available().map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);
+        let available = kstore::budget::available();
+        let half = || available.map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Run {
-            memory: self.memory.unwrap_or_else(half),
-            threads: self.threads.unwrap_or_else(cores),
-            json: self.json,
-            progress: Progress::new(self.quiet),
+        let (memory, progress) = (self.memory.unwrap_or_else(half), Progress::new(self.quiet));
+        if let Some(there) = available.filter(|there| memory > *there) {
+            let (asked, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(there));
+            progress.warn(format!("--memory allows {asked}, but this machine or control group has {there}"));
         }
+        Run { memory, threads: self.threads.unwrap_or_else(cores), json: self.json, progress }
     }
 }

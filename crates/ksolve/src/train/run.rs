@@ -18,7 +18,7 @@ use kstore::{Pass, Plan, Reading, RowSource, Scaler, Selected, TableRows};
 use std::sync::Arc;
 
 /// Targets assumed before the classes are known, for the plan.
-const CLASSES_ASSUMED: usize = 10;
+pub(super) const CLASSES_ASSUMED: usize = 10;
 
 /// What training found.
 #[derive(Debug)]
