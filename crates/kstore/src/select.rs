@@ -233,6 +233,13 @@ impl Selected {
         &self.table
     }
 
+    /// The same rows and columns; what is read through them is counted apart, for a look at the data that is no part of
+    /// the work.
+    #[must_use]
+    pub fn counting_apart(&self) -> Self {
+        Self { table: self.table.counting_apart(), ..self.clone() }
+    }
+
     /// Names of the features, in the order of the columns of `x`.
     pub fn feature_names(&self) -> Vec<String> {
         self.names(&self.features)

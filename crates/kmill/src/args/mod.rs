@@ -10,7 +10,7 @@ pub mod run;
 
 pub use data::DataArgs;
 pub use learn::LearnArgs;
-pub use run::RunArgs;
+pub use run::{CheckpointArgs, RunArgs};
 
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -85,6 +85,9 @@ pub struct FitArgs {
     /// Where the model goes (safetensors)
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub output: PathBuf,
+    /// What is kept of a fit that is stopped.
+    #[command(flatten)]
+    pub checkpoint: CheckpointArgs,
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,
