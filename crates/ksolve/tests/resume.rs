@@ -14,8 +14,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Three segments of 16 tiles of 2,304 rows.
-const ROWS: u64 = 80_000;
+/// Five segments of 16 tiles of 2,304 rows.
+const ROWS: u64 = 160_000;
 
 fn selected(folder: &Path, class_target: bool) -> Selected {
     let path = folder.join("rows.parquet");
@@ -118,9 +118,10 @@ fn run<T: kapprox::Real + Precision>(task: Task, landmarks: &str, passes: &[&str
         assert!(stops < 200, "no progress: {:?}", heard.0.lock().unwrap().last());
         let path = folder.path().join("checkpoint");
         let journal = Journal::open(path, &manifest, Duration::ZERO, stops > 0, &heard).unwrap();
-        // a segment has 16 tiles, and each lane may be in the middle of one; the numbers differ from run to run
-        let stages = Impatient { tiles: 34 + 5 * (stops % 4), asked: AtomicU64::new(0) };
-        let workers = Workers::new(1 + stops as usize % 3);
+        // a segment asks for 16 tiles and once for more; each lane may be in the middle of one
+        let threads = 1 + stops % 3;
+        let stages = Impatient { tiles: 18 * threads, asked: AtomicU64::new(0) };
+        let workers = Workers::new(threads as usize);
         let memory = [1 << 30, 256 << 20][stops as usize % 2];
         let resources = Resources { memory, workers: &workers, stages: &stages, journal: Some(&journal) };
         match train::<T>(&selected, &options, &resources) {

@@ -11,6 +11,7 @@ mod forecast;
 mod landmarks;
 mod options;
 mod plan;
+mod rates;
 mod run;
 mod survey;
 

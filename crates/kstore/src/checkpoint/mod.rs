@@ -123,7 +123,7 @@ impl<'a> Journal<'a> {
             listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
         }
         Ok(Self {
-            mark: Digest::of(page.as_bytes()),
+            mark: mark(manifest),
             folder,
             page,
             every,
@@ -298,6 +298,13 @@ fn restore<S: Persist>(path: &Path, head: &mut Head, init: impl FnOnce() -> S) -
     state.load(&mut stored)?;
     *head = expected;
     Ok(state)
+}
+
+/// The manifest as a digest, without the files' names: a file may be named otherwise when the run goes on.
+fn mark(manifest: &Manifest) -> String {
+    let mut nameless = manifest.clone();
+    nameless.files.iter_mut().for_each(|file| file.path = PathBuf::new());
+    Digest::of(page(&nameless).unwrap_or_default().as_bytes())
 }
 
 /// The manifest as JSON with sorted keys.

@@ -189,6 +189,11 @@ fn what_is_saved_is_not_read_again() {
     // four or five of sixteen segments were done
     assert!((60..=85).contains(&percent), "{percent} % of a pass");
     assert_eq!(resumed(folder.path(), &rows, &manifest).1, 0);
+    // the same file under another name
+    let mut renamed = manifest.clone();
+    renamed.files[0].path = PathBuf::from("elsewhere");
+    let (heard, percent) = resumed(folder.path(), &rows, &renamed);
+    assert!(percent == 0 && !heard.has("warning"), "{percent} %: {:?}", heard.0);
 }
 
 #[test]
@@ -345,6 +350,26 @@ impl<F: FnOnce() + Send> Fold<f64> for Vandal<F> {
         }
         Ok(())
     }
+}
+
+#[test]
+fn an_array_that_shrinks_under_the_reader_is_named() {
+    let folder = folder();
+    let path = folder.path().join("x.npy");
+    let heads = ["a", "b"].map(|name| kstore::OutputColumn::new(name, kstore::OutputKind::F64));
+    let mut out = kstore::sink::create(&path, &heads).unwrap();
+    let values: Vec<f64> = (0..50_000).map(f64::from).collect();
+    out.write(&[kstore::Output::F64(&values), kstore::Output::F64(&values)]).unwrap();
+    out.finish().unwrap();
+    let selected = Table::open(&[&path]).unwrap().select(&kstore::Selection::default()).unwrap();
+    let rows = selected.rows::<f64>(Reading::default()).unwrap();
+    let shrink = {
+        let path = path.clone();
+        move || std::fs::File::options().write(true).open(path).unwrap().set_len(200_000).unwrap()
+    };
+    let error = Pass::new(16, 5000, sequential()).fold(&rows, &Vandal(9500, Mutex::new(Some(shrink)))).map(|_| ());
+    let error = error.unwrap_err();
+    assert!(matches!(&error, Error::Changed { path: named, .. } if *named == path), "{error}");
 }
 
 #[test]
