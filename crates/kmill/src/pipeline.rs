@@ -113,7 +113,7 @@ fn write<T: Real>(
 
 /// The rows and columns of the fit.
 fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
-    let (table, targets) = convert::open(&options.paths, &options.target)?;
+    let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     let classes = options.task == Task::Classification;
     if classes && targets.len() > 1 {
         let why = "a classification has one column of labels";

@@ -88,6 +88,20 @@ pub fn rows(text: &str) -> Result<Range<u64>, String> {
     kstore::condition::parse_rows(text).map_err(expected)
 }
 
+/// `--delimiter`.
+pub fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        _ if text == "tab" || text == "\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err("expected one ASCII character, such as ; or tab".to_string()),
+    }
+}
+
+/// `--infer-rows`.
+pub fn infer_rows(text: &str) -> Result<u64, String> {
+    if text == "all" { Ok(u64::MAX) } else { at_least(text, 1).map(|rows| rows as u64) }
+}
+
 /// `--where`.
 pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected)
