@@ -133,7 +133,15 @@ fn open(path: &Path) -> TableRows<f32> {
 /// Every processor has a lane, which decodes for itself.
 fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
     let workers = Workers::sequential();
-    let pass = Pass { tile: 1024, segment: BATCH as u64, lanes, prefetch: 0, workers: &workers, observer: &Unobserved };
+    let pass = Pass {
+        tile: 1024,
+        segment: BATCH as u64,
+        lanes,
+        prefetch: 0,
+        workers: &workers,
+        observer: &Unobserved,
+        journal: None,
+    };
     pass.fold(rows, &ColumnSums).unwrap().0.0.iter().sum()
 }
 
