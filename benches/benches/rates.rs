@@ -137,9 +137,10 @@ fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
         tile: 1024,
         segment: BATCH as u64,
         lanes,
-        prefetch: std::env::var("PREFETCH").map_or(0, |p| p.parse().unwrap()),
+        prefetch: 0,
         workers: &workers,
         observer: &Unobserved,
+        journal: None,
     };
     pass.fold(rows, &ColumnSums).unwrap().0.0.iter().sum()
 }

@@ -175,6 +175,60 @@ pub enum Error {
         /// Which option to lower, or what to raise the budget to.
         remedy: String,
     },
+    /// A cache that would not fit what scratch may take.
+    #[error("a cache in {folder} needs {needed}, and {left} of what scratch may take is left; allow more or do without",
+        folder = folder.display(), needed = size(*needed), left = size(*left))]
+    OverScratch {
+        /// The scratch folder.
+        folder: PathBuf,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes left of the limit.
+        left: u64,
+    },
+    /// The disk of the scratch folder is full.
+    #[error("the disk of {folder} is full: a cache there needs {needed}{free}; free some space or choose another --scratch folder",
+        folder = folder.display(), needed = size(*needed), free = free.map_or(String::new(), |free| format!(", {} are free", size(free))))]
+    ScratchFull {
+        /// The scratch folder.
+        folder: PathBuf,
+        /// Bytes the cache needs in all.
+        needed: u64,
+        /// Bytes free beside what the cache has taken; `None` where the system does not tell.
+        free: Option<u64>,
+    },
+    /// A file that is not what it was when it was opened.
+    #[error("{path} changed while it was read: {change}; run again when nobody writes to it", path = path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What changed.
+        change: String,
+    },
+    /// A file of ours that contradicts itself.
+    #[error("{path} is damaged: {detail}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The contradiction.
+        detail: String,
+    },
+    /// A checkpoint that this run cannot go on from.
+    #[error("{path} is the checkpoint of another run: {difference}; go on as that run began, or leave --resume out and start afresh", path = path.display())]
+    OtherCheckpoint {
+        /// Its folder.
+        path: PathBuf,
+        /// The first difference.
+        difference: String,
+    },
+    /// A folder where the checkpoint would be, with something else in it.
+    #[error("{path} is where the checkpoint goes, but {found} is no part of one; move it away or name the output otherwise", path = path.display(), found = found.display())]
+    NotACheckpoint {
+        /// The folder.
+        path: PathBuf,
+        /// A file in it.
+        found: PathBuf,
+    },
     /// The run was asked to stop.
     #[error("interrupted: nothing was written")]
     Interrupted,
@@ -192,6 +246,10 @@ impl Error {
             _ => Self::Io { action, path, source },
         }
     }
+}
+
+fn size(bytes: u64) -> String {
+    crate::budget::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// Where a row is, in words that leave no doubt about the first.

@@ -141,6 +141,37 @@ impl KeptColumn {
         }
     }
 
+    /// The same values as another kind of number: fractions are rounded, whole numbers and truth values never.
+    ///
+    /// # Errors
+    /// The first row with a value that the kind cannot hold, and the value.
+    pub fn cast(&self, kind: OutputKind) -> Result<Self, (usize, String)> {
+        let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
+        for row in 0..self.len() {
+            let refuse = |value: String| (row, value);
+            match (&mut cast.values, &self.values) {
+                (KeptValues::F32(to), KeptValues::F64(from)) => to.push(narrow(from[row]).map_err(refuse)?),
+                (KeptValues::F32(to), KeptValues::F32(from)) => to.push(from[row]),
+                (KeptValues::F32(to), KeptValues::I64(from)) => {
+                    to.push(exact(from[row], 24, "float32").map_err(refuse)? as f32);
+                }
+                (KeptValues::F32(to), KeptValues::Bool(from)) => to.push(f32::from(u8::from(from[row]))),
+                (KeptValues::F64(to), KeptValues::F64(from)) => to.push(from[row]),
+                (KeptValues::F64(to), KeptValues::F32(from)) => to.push(from[row].into()),
+                (KeptValues::F64(to), KeptValues::I64(from)) => {
+                    to.push(exact(from[row], 53, "float64").map_err(refuse)? as f64);
+                }
+                (KeptValues::F64(to), KeptValues::Bool(from)) => to.push(f64::from(u8::from(from[row]))),
+                (KeptValues::I64(to), KeptValues::I64(from)) => to.push(from[row]),
+                (KeptValues::I64(to), KeptValues::Bool(from)) => to.push(from[row].into()),
+                (KeptValues::Bool(to), KeptValues::Bool(from)) => to.push(from[row]),
+                (KeptValues::Text(to), KeptValues::Text(from)) => to.push(Arc::clone(&from[row])),
+                (_, from) => return Err(refuse(format!("{:?}, not {kind:?}", from.as_output().kind()))),
+            }
+        }
+        Ok(cast)
+    }
+
     /// Appends `count` rows of a view. On a value that int64 cannot hold, its row in the chunk and what it is.
     pub(crate) fn load(&mut self, view: &View<'_>, at: Positions<'_>, count: usize) -> Result<(), (usize, String)> {
         let before = self.len();
@@ -179,6 +210,21 @@ impl KeptColumn {
     }
 }
 
+/// A fraction as float32, unless it is too large.
+fn narrow(value: f64) -> Result<f32, String> {
+    let narrow = value as f32;
+    if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
+}
+
+/// A whole number, if a float with so many digits holds it and all smaller ones.
+fn exact(value: i64, digits: u32, float: &str) -> Result<i64, String> {
+    if value.unsigned_abs() <= 1 << digits {
+        Ok(value)
+    } else {
+        Err(format!("{value}, which {float} may have to round"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +248,22 @@ mod tests {
         joined.append(&whole);
         assert_eq!(joined, whole);
         assert!(whole.valid().is_none() && holed.is_null(0) && !holed.is_null(1));
+    }
+
+    #[test]
+    fn casting_rounds_fractions_and_never_whole_numbers() {
+        let of = |values| KeptColumn { values, valid: None };
+        let whole = of(KeptValues::I64(vec![1 << 24, (1 << 24) + 1]));
+        let error = whole.cast(OutputKind::F32).unwrap_err();
+        assert_eq!(error, (1, "16777217, which float32 may have to round".to_string()));
+        assert_eq!(*whole.cast(OutputKind::F64).unwrap().values(), KeptValues::F64(vec![16777216.0, 16777217.0]));
+        assert_eq!(of(KeptValues::I64(vec![1 << 53, (1 << 53) + 1])).cast(OutputKind::F64).unwrap_err().0, 1);
+        assert_eq!(of(KeptValues::I64(vec![i64::MIN])).cast(OutputKind::F64).unwrap_err().0, 0);
+        let fractions = of(KeptValues::F64(vec![0.1, f64::INFINITY, 1e300]));
+        assert_eq!(fractions.cast(OutputKind::F32).unwrap_err(), (2, "1e300, too large for float32".to_string()));
+        let truths = of(KeptValues::Bool(vec![true, false]));
+        assert_eq!(*truths.cast(OutputKind::I64).unwrap().values(), KeptValues::I64(vec![1, 0]));
+        assert!(of(KeptValues::Text(vec!["a".into()])).cast(OutputKind::F64).is_err());
     }
 
     #[test]

@@ -15,7 +15,6 @@
 //! The means of a table of any size, in the memory of a few tiles:
 //!
 //! ```
-//! use kstore::pass::Unobserved;
 //! use kstore::{Pass, Reading, RowSource, Selection, StatisticsFold, Table, Workers};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
@@ -28,7 +27,7 @@
 //! let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
 //! let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
 //! let workers = Workers::sequential();
-//! let pass = Pass { tile: 1024, segment: 65_536, lanes: 2, prefetch: 2, workers: &workers, observer: &Unobserved };
+//! let pass = Pass::new(1024, 65_536, &workers);
 //! let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(RowSource::shape(&rows)))?;
 //! assert_eq!((statistics.features[0].mean, report.rows), (3.0, 3));
 //! # Ok::<(), kstore::Error>(())
@@ -36,9 +35,11 @@
 
 pub mod atomic;
 pub mod budget;
+pub mod checkpoint;
 mod chunk;
 pub mod condition;
 mod convert;
+mod digest;
 mod error;
 mod gather;
 mod keep;
@@ -50,6 +51,7 @@ mod real;
 pub mod rows;
 mod scaler;
 pub mod schema;
+pub mod scratch;
 mod select;
 pub mod sink;
 pub mod source;

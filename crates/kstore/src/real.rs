@@ -1,12 +1,13 @@
 //! The element types rows are stored in.
 
+use crate::checkpoint::Number;
 use crate::source::Element;
 use std::fmt::{Debug, Display};
 
 /// `f32` or `f64`: the one type parameter that travels through the workspace.
 ///
 /// Rows, kernel blocks and features are kept in `T`; whatever is summed over blocks is `f64`.
-pub trait Real: Copy + Debug + Display + Default + PartialOrd + Send + Sync + 'static {
+pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     /// `"f32"` or `"f64"`, as in `--precision`.
     const NAME: &'static str;
     /// Distance from 1 to the next larger number, as `f64`.

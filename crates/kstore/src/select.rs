@@ -138,6 +138,34 @@ impl Table {
         }
     }
 
+    /// Names of the columns that names and patterns stand for, each once; without any, of every column that can be
+    /// read. Unlike features they may hold text.
+    pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
+        let readable = || self.schema().columns.iter().filter(|column| !matches!(column.kind, Kind::Other(_)));
+        if patterns.is_empty() {
+            return Ok(readable().map(|column| column.name.clone()).collect());
+        }
+        let mut names = Vec::<String>::new();
+        for text in patterns {
+            let found: Vec<&str> = match self.schema().position(text) {
+                Some(_) => vec![text],
+                None => {
+                    let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column(text))?;
+                    readable().map(|column| column.name.as_str()).filter(|name| pattern.matches(name)).collect()
+                }
+            };
+            if found.is_empty() {
+                return Err(self.no_such_column(text));
+            }
+            for name in found {
+                if !names.iter().any(|known| known == name) {
+                    names.push(name.to_string());
+                }
+            }
+        }
+        Ok(names)
+    }
+
     fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = names.iter().map(|name| self.column(name)).collect::<Result<Vec<_>>>()?;
         for column in &columns {
@@ -231,6 +259,13 @@ impl Selected {
     /// The table.
     pub fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// The same rows and columns; what is read through them is counted apart, for a look at the data that is no part of
+    /// the work.
+    #[must_use]
+    pub fn counting_apart(&self) -> Self {
+        Self { table: self.table.counting_apart(), ..self.clone() }
     }
 
     /// Names of the features, in the order of the columns of `x`.

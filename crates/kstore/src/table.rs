@@ -1,7 +1,7 @@
 //! Files that are read as one table.
 
 use crate::schema::{Schema, nearest};
-use crate::source::{self, Joined, TableFile, TextOptions};
+use crate::source::{self, Identity, Joined, TableFile, TextOptions};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,38 @@ pub(crate) struct Part {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn TableFile>,
     pub(crate) start: u64,
+    /// The file when it was opened, and the target file if there is one.
+    identities: Vec<Identity>,
 }
 
 impl Part {
+    /// Opens a file that others may be writing to: it must not change while it is opened.
+    fn open(path: PathBuf, start: u64, options: &TextOptions) -> Result<Self> {
+        let (file, identity) = open(&path, options)?;
+        Ok(Self { path, file, start, identities: vec![identity] })
+    }
+
     pub(crate) fn end(&self) -> u64 {
         self.start + self.file.rows()
     }
+
+    /// Checks that the files still are what they were when they were opened.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.identities.iter().try_for_each(Identity::check)
+    }
+
+    /// The error to report where reading failed: that the file changed, if it did.
+    pub(crate) fn blame(&self, error: Error) -> Error {
+        self.check().err().unwrap_or(error)
+    }
+}
+
+/// An open file, and what it was at that moment.
+fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
+    let identity = Identity::of(path)?;
+    let file = source::open(path, options).map_err(|error| identity.check().err().unwrap_or(error))?;
+    identity.check()?;
+    Ok((file, identity))
 }
 
 /// One or more files with the same columns, read one after the other in the order of their paths.
@@ -49,12 +75,11 @@ impl Table {
         files.dedup();
         let (mut parts, mut start, mut scanned) = (Vec::<Part>::new(), 0, 0);
         for path in files {
-            let file = source::open(&path, options)?;
-            scanned += file.scanned();
+            let part = Part::open(path, start, options)?;
+            scanned += part.file.scanned();
             if let Some(first) = parts.first() {
-                same_columns(first, &path, file.schema())?;
+                same_columns(first, &part.path, part.file.schema())?;
             }
-            let part = Part { path, file, start };
             start = part.end();
             parts.push(part);
         }
@@ -68,7 +93,7 @@ impl Table {
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
         let path = expand_one(path)?;
-        let right = source::open(&path, &TextOptions::default())?;
+        let (right, identity) = open(&path, &TextOptions::default())?;
         let [column] = &right.schema().columns[..] else {
             let detail = format!("a target file has one column, this one {}", right.schema().columns.len());
             return Err(Error::Malformed { path, format: "target file", detail });
@@ -89,7 +114,8 @@ impl Table {
         let join = |part: &Part| {
             let (left, right) = (Arc::clone(&part.file), Arc::clone(&right));
             let joined = Joined { left, right, right_path: path.clone(), start: part.start, schema: schema.clone() };
-            Part { file: Arc::new(joined), ..part.clone() }
+            let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
+            Part { file: Arc::new(joined), identities, ..part.clone() }
         };
         let parts = Arc::new(self.parts.iter().map(join).collect());
         Ok(Self { parts, schema: Arc::new(schema), target: Some(path), ..self })
@@ -115,6 +141,13 @@ impl Table {
         self.target.as_deref()
     }
 
+    /// What the files were when they were opened, each once, the target file last.
+    pub fn identities(&self) -> Vec<Identity> {
+        let own = self.parts.iter().filter_map(|part| part.identities.first());
+        let target = self.parts.first().and_then(|part| part.identities.get(1));
+        own.chain(target).cloned().collect()
+    }
+
     /// Bytes on disk, without the target file.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.file.bytes()).sum()
@@ -129,6 +162,11 @@ impl Table {
     /// the pass over a text file that finds its rows is.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// The same files, with a count of their own of the bytes read.
+    pub(crate) fn counting_apart(&self) -> Self {
+        Self { read: Arc::default(), ..self.clone() }
     }
 
     /// The file that holds a stored row, and the row within that file.

@@ -172,11 +172,13 @@ impl<T: Real> TableCursor<'_, T> {
         self.place = 0;
         if let Some(open) = &mut self.open {
             open.first += open.rows as u64;
-            open.rows = open.cursor.advance()?;
+            open.rows = open.cursor.advance().map_err(|error| open.part.blame(error))?;
             if open.rows > 0 {
                 self.pick()?;
                 return Ok(true);
             }
+            // what was read counts only if it was read from the file that was opened
+            open.part.check()?;
             self.open = None;
         }
         self.open_next()
@@ -199,7 +201,9 @@ impl<T: Real> TableCursor<'_, T> {
                 break (part, rows);
             }
         };
-        let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read)?;
+        part.check()?;
+        let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read);
+        let cursor = cursor.map_err(|error| part.blame(error))?;
         self.open = Some(Open { cursor, part, first: rows.start, rows: 0 });
         Ok(true)
     }
@@ -260,7 +264,8 @@ impl<T: Real> TableCursor<'_, T> {
         let (d, t) = (source.selected.features.len(), source.selected.targets.len());
         let have = buf.rows.len();
         let x = room(&mut buf.x, have * d, (buf.capacity - have) * d);
-        let read = open.cursor.advance_into(T::ELEMENT, d, T::bytes_mut(x))?.unwrap_or(0);
+        let read = open.cursor.advance_into(T::ELEMENT, d, T::bytes_mut(x));
+        let read = read.map_err(|error| open.part.blame(error))?.unwrap_or(0);
         if read == 0 {
             return Ok(false);
         }

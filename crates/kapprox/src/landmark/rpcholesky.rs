@@ -21,6 +21,7 @@ use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
@@ -108,7 +109,7 @@ impl<'a, T: Real> Growth<'a, T> {
             d: self.chosen.d,
             tile: data.pass.tile,
         };
-        let (state, report) = data.pass.fold(data.source, &fold)?;
+        let (state, report) = data.pass.resume(&format!("residuals of {s} landmarks"), data.source, &fold)?;
         self.chosen.passes += 1;
         self.chosen.evaluations += report.rows * (s as u64 + 1);
         Ok(state)
@@ -212,6 +213,17 @@ impl<T: Real> Merge for Residuals<T> {
     fn merge(&mut self, later: &Self) {
         self.sum += later.sum;
         self.best.append(&later.best);
+    }
+}
+
+impl<T: Real> Persist for Residuals<T> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("sum", self.sum);
+        out.within("best", |out| self.best.save(out));
+    }
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.sum = from.one("sum")?;
+        from.within("best", |from| self.best.load(from))
     }
 }
 

@@ -8,6 +8,7 @@ mod aligned;
 mod column;
 pub mod csv;
 mod guard;
+mod identity;
 pub mod ipc;
 mod joined;
 pub mod memory;
@@ -21,6 +22,7 @@ mod text;
 mod view;
 
 pub use guard::is_decoding;
+pub use identity::Identity;
 pub(crate) use joined::Joined;
 pub use joined::TARGET;
 pub use text::TextOptions;

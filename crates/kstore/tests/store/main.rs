@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod checkpoints;
 mod csv_files;
 mod files;
 mod ipc;
@@ -10,6 +11,7 @@ mod memory;
 mod passes;
 mod reading;
 mod real_data;
+mod scratch;
 mod selecting;
 mod sinks;
 mod svmlight_files;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn pass(tile: usize, segment: u64, lanes: usize) -> Pass<'static> {
-    Pass { tile, segment, lanes, prefetch: 2, workers: sequential(), observer: &Unobserved }
+    Pass { tile, segment, lanes, prefetch: 2, workers: sequential(), observer: &Unobserved, journal: None }
 }
 
 struct Collect;

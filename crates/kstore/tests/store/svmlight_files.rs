@@ -82,7 +82,8 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
         let error = whole(&path, &options, &target).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(part), "{error}\nexpected: {part}");
     }
-    let error = whole(&text(folder.path(), "# nothing\n"), &TextOptions::default(), &target).unwrap_err().to_string();
+    let error =
+        whole(&text(folder.path(), "# nothing\n"), &TextOptions::default().width(2), &target).unwrap_err().to_string();
     assert!(error.contains("it has no rows"), "{error}");
     let path = text(folder.path(), USUAL);
     assert!(
