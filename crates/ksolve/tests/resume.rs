@@ -134,8 +134,10 @@ fn run<T: kapprox::Real + Precision>(task: Task, landmarks: &str, passes: &[&str
         }
     }
     let heard = heard.0.into_inner().unwrap();
-    for pass in passes {
-        for state in ["begun", "whole"] {
+    for (i, pass) in passes.iter().enumerate() {
+        // whoever finds the last pass whole has nothing left to do, and needs no further run
+        let states = if i + 1 < passes.len() { &["begun", "whole"][..] } else { &["begun"] };
+        for state in states {
             let found = heard.iter().any(|text| text.starts_with(pass) && text.ends_with(state));
             assert!(found, "{pass} was never {state}: {heard:?}");
         }
@@ -144,7 +146,8 @@ fn run<T: kapprox::Real + Precision>(task: Task, landmarks: &str, passes: &[&str
 
 #[test]
 fn a_classification_with_landmarks_among_all_rows() {
-    let passes = ["scaling statistics", "uniform sample", "residuals of 0", "residuals of", "Gram matrix"];
+    let landmarks = ["scaling statistics", "uniform sample", "residuals of 0", "residuals of"];
+    let passes = [&landmarks[..], &["Gram matrix", "held-out classes"]].concat();
     run::<f32>(Task::Classification, "rpcholesky", &passes);
 }
 
