@@ -178,7 +178,7 @@ fn select(args: &ConvertArgs, run: &Run) -> Result<(Selected, usize)> {
         Missing::Keep => Vec::new(),
         _ => keep.iter().filter(numeric).cloned().collect(),
     };
-    let selection = Selection { keep, ..selection(select, &checked, Vec::new()) };
+    let selection = Selection { keep, without_features: true, ..selection(select, &checked, Vec::new()) };
     Ok((table.select(&selection)?, features.len()))
 }
 

@@ -97,6 +97,7 @@ fn svmlight_becomes_dense_and_missing_values_are_kept_where_asked() {
     ok(at, "convert m.parquet -o n.csv --missing keep -q");
     assert_eq!(std::fs::read_to_string(at.join("n.csv")).unwrap(), "a,b,t\n1,,x\n,0.5,\n");
     ok(at, "convert m.csv --features t -o t.csv --missing drop -q");
+    assert_eq!(std::fs::read_to_string(at.join("t.csv")).unwrap(), "t\nx\n\"\"\n");
     fails(at, "convert m.csv -o m.parquet --missing mean", "--missing keep");
     fails(at, "fit ridge m.csv --target b -o model --missing keep", "only a conversion can leave values missing");
     std::fs::write(at.join("h.csv"), "1;2\n3;4\n").unwrap();

@@ -37,9 +37,10 @@ pub struct Selection {
     pub class_target: bool,
     /// A column whose values name folds.
     pub group: Option<String>,
-    /// Columns that are only carried along, and are no features unless named as such. Where there are some, there need
-    /// be no features.
+    /// Columns that are only carried along, and are no features unless named as such.
     pub keep: Vec<String>,
+    /// An empty list of features stands for none: only the kept columns are wanted.
+    pub without_features: bool,
     /// Stored rows; all without. An end beyond the table stands for its end.
     pub rows: Option<Range<u64>>,
     /// A condition on one column.
@@ -85,7 +86,7 @@ impl Table {
         let keep = self.kept(&selection.keep)?;
         roles.extend(&keep);
         let features = if selection.features.is_empty() {
-            self.other_numbers(&roles, keep.is_empty())?
+            if selection.without_features { Vec::new() } else { self.other_numbers(&roles)? }
         } else {
             self.named_features(&selection.features, &roles, targets.iter().copied().chain(class))?
         };
@@ -187,11 +188,11 @@ impl Table {
     }
 
     /// Every numeric column without another role.
-    fn other_numbers(&self, roles: &[usize], needed: bool) -> Result<Vec<usize>> {
+    fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let features: Vec<_> =
             (0..columns.len()).filter(|i| columns[*i].kind.is_feature() && !roles.contains(i)).collect();
-        if features.is_empty() && needed {
+        if features.is_empty() {
             let why = "no numeric column is left to be a feature; name some with --features".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
         }

@@ -79,7 +79,7 @@ fn csv_reads_back_to_the_bit() {
         let kinds: Vec<_> = table.schema().columns.iter().map(|column| column.kind.to_string()).collect();
         assert_eq!(kinds, ["float64", "float64", "int64", "bool", "text"]);
         let keep = crate::make::names(&["f", "d", "i", "b", "t"]);
-        let selection = Selection { keep, ..Selection::default() };
+        let selection = Selection { keep, without_features: true, ..Selection::default() };
         let rows = table.select(&selection).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
         let mut buf = kstore::RowBuf::new(100);
         assert!(kstore::RowSource::open(&rows, 0..11).unwrap().next(&mut buf).unwrap());
@@ -100,7 +100,8 @@ fn missing_values_are_written_as_such_or_refused() {
     let folder = folder();
     let source = folder.path().join("in.csv");
     std::fs::write(&source, "f,i,t\n0.5,1,a\n,,\n1.5,3,c\n").unwrap();
-    let selection = Selection { keep: crate::make::names(&["f", "i", "t"]), ..Selection::default() };
+    let keep = crate::make::names(&["f", "i", "t"]);
+    let selection = Selection { keep, without_features: true, ..Selection::default() };
     let read = |path: &std::path::Path| {
         let selected = Table::open(&[path]).unwrap().select(&selection).unwrap();
         let rows = selected.rows::<f64>(kstore::Reading::default()).unwrap();
