@@ -1,12 +1,14 @@
 //! Tables of rows on disk, read in blocks under a memory budget and written back whole.
 //!
-//! The crate answers three questions and no others:
+//! The crate answers four questions and no others:
 //!
 //! * **what are the rows?** — [`RowSource`] gives [`RowBlock`]s of numbers for any range of stored rows, whatever the
 //!   file format;
 //! * **how are they folded?** — [`Pass`] is the one loop over rows of the whole workspace: segments of a fixed size,
 //!   folded by lanes in parallel, merged in row order, so that the result has the same bits whatever the threads;
-//! * **what does it cost?** — every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts.
+//! * **what does it cost?** — every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts;
+//! * **what is left of a run that was stopped?** — a [`checkpoint`] holds what its passes found, and the next run goes on
+//!   with the same bits.
 //!
 //! It knows no kernel and no solver.
 //!

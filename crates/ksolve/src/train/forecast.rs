@@ -79,8 +79,8 @@ impl Forecast {
     }
 }
 
-/// The forecast of a run: its plan, and times where a calibration pays: `always`, or for runs of more than about
-/// `worth`.
+/// The forecast of a run: its plan, and times where the run is likely to take longer than `worth`, which a second of
+/// calibration then pays for. [`Duration::ZERO`] always calibrates.
 ///
 /// Reads some rows for the calibration, about a second's worth; writes nothing.
 ///
