@@ -5,6 +5,7 @@
 mod csv_files;
 mod files;
 mod make;
+mod mutation;
 mod passes;
 mod real_data;
 mod selecting;
