@@ -44,8 +44,7 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let kernel = Spec::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let points: Vec<f32> = (0..m * FEATURES).map(|i| value(n + i / FEATURES, i % FEATURES)).collect();
-    let landmarks =
-        LandmarkSet { points, rows: (0..m as u64).collect(), d: FEATURES, passes: 0, evaluations: 0 };
+    let landmarks = LandmarkSet { points, rows: (0..m as u64).collect(), d: FEATURES, passes: 0, evaluations: 0 };
     let map = Nystrom::new(&kernel, landmarks, Par::Seq).unwrap();
     let folds = Folds::new(&FoldSpec::None, 0, 0..n as u64, &[]).unwrap();
     let targets = Targets::Numeric { centre: vec![0.0] };
@@ -68,7 +67,9 @@ fn main() {
     let x: Vec<f32> = (0..n * FEATURES).map(|i| value(i / FEATURES, i % FEATURES)).collect();
     let y = (0..n).map(|row| f64::from(value(row, FEATURES))).collect();
     let memory = MemoryRows::new(x, FEATURES).unwrap().with_targets(y, 1).unwrap();
-    println!("{n} rows x {FEATURES}, rank {m}, 2 threads: seconds of the Gram pass from memory, from the file, and their ratio");
+    println!(
+        "{n} rows x {FEATURES}, rank {m}, 2 threads: seconds of the Gram pass from memory, from the file, and their ratio"
+    );
     for extension in ["parquet", "arrow", "csv"] {
         let path = folder.path().join("rows").with_extension(extension);
         write(&path, n);
