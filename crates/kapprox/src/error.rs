@@ -26,6 +26,12 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// A scheme that looks at targets was given rows without.
+    #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]
+    NoTargets {
+        /// Its name.
+        scheme: &'static str,
+    },
     /// A number that is not finite where the mathematics says it must be.
     #[error("{what} is not finite; {remedy}")]
     NotFinite {

@@ -80,9 +80,6 @@ impl<T: Real> Nystrom<T> {
         par: Par,
     ) -> Self {
         let r = lower.nrows();
-        if std::env::var("NOISE").is_ok() {
-            eprintln!("noise {:.2e} r {r}", noise::<T>(lower.as_ref(), par));
-        }
         let own = size_of::<T>() == size_of::<f64>() || noise::<T>(lower.as_ref(), par) <= NOISE;
         let arithmetic = if own {
             Arithmetic::Own(Mat::from_fn(r, r, |i, j| <T as kstore::Real>::from_f64(lower[(i, j)])))

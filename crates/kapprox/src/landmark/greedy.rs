@@ -1,0 +1,132 @@
+//! Greedy pivoted Cholesky: the next landmark is the row that the earlier ones leave most of.
+//!
+//! Pivot s = argmax_i r_i with r_i = k(x_i, x_i) − ‖L⁻¹k_S(x_i)‖²: incomplete Cholesky with complete pivoting. The trace
+//! error falls fast where the spectrum does; far outliers are taken first, whatever they matter.
+//!
+//! Pivots are found lazily. A round measures all residuals and carries out the rows with the largest of them; inside
+//! this pool pivots are taken, one after the other, as long as the largest residual of the pool, as it is now, is at
+//! least the largest outside, as it was. Residuals only fall, so each pivot is the one that a search over all rows
+//! would have found; ties go to the earlier row.
+//!
+//! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2, 2001; Bach,
+//! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
+
+use super::columns::{Columns, LARGEST};
+use super::growth::{Growth, Pool};
+use super::round::{Draw, Round};
+use super::{LandmarkSet, Landmarks, Rows};
+use crate::kernel::AnyKernel;
+use crate::{Real, Result};
+use std::sync::Arc;
+
+/// Greedy pivoted Cholesky.
+///
+/// Up to 2²⁶ numbers n·m: one pass, nm² flops, 8nm bytes. Beyond: a pass per round, each of n(s² + 2sd) flops at s
+/// landmarks, no memory per row; the number of rounds depends on the rows, m at worst.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Greedy {
+    /// Stop once Σr ≤ tolerance · tr K. 0 takes as many landmarks as were asked for.
+    pub tolerance: f64,
+}
+
+/// Rows of a pool, least and most. Between them four times as many as the round before found pivots in its pool: a pool
+/// of b rows costs b² products of s numbers, so that large ones must earn it.
+const POOL: (usize, usize) = (32, 512);
+
+impl<T: Real> Landmarks<T> for Greedy {
+    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+        let mut growth = Growth::new(kernel, data.source.shape().features, m);
+        let mut largest = if data.count.saturating_mul(m as u64) <= LARGEST {
+            Largest::Updated(Columns::read(&mut growth, data, m)?)
+        } else {
+            Largest::Anew
+        };
+        let (mut trace, mut capacity) = (None, POOL.0);
+        while !growth.is_full() {
+            let Found { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
+            if sum <= self.tolerance * *trace.get_or_insert(sum) {
+                break;
+            }
+            let before = growth.len();
+            while let Some((i, residual)) = pool.largest()
+                && !growth.is_full()
+                // the pool's first row is the largest of all, whatever rounding says of it
+                && (residual >= outside || growth.len() == before)
+            {
+                growth.take(&mut pool, i);
+            }
+            if growth.len() == before {
+                break;
+            }
+            capacity = (4 * (growth.len() - before)).clamp(POOL.0, POOL.1);
+            if let Largest::Updated(columns) = &mut largest {
+                columns.extend(&mut growth, before, data.pass.workers);
+            }
+        }
+        Ok(growth.chosen)
+    }
+}
+
+/// Where the residuals come from.
+enum Largest {
+    /// A pass computes them.
+    Anew,
+    /// They are kept.
+    Updated(Columns),
+}
+
+/// The rows with the largest residuals.
+struct Found {
+    /// Σr over all rows.
+    sum: f64,
+    /// No row outside the pool has more left than this.
+    outside: f64,
+    pool: Pool,
+}
+
+impl Largest {
+    fn find<T: Real>(&self, growth: &mut Growth<'_, T>, data: &Rows<'_, T>, capacity: usize) -> Result<Found> {
+        match self {
+            Self::Updated(columns) => {
+                let (sum, best) = largest(&columns.residual, capacity);
+                let outside = best.get(capacity - 1).map_or(0.0, |i| columns.residual[*i]);
+                Ok(Found { sum, outside, pool: columns.pool(growth, &best) })
+            }
+            Self::Anew => {
+                let map = growth.map(data.pass.workers);
+                let kernel = T::kernel(growth.any().clone());
+                let mut residuals = Round::new(kernel, map, &ByResidual, capacity, data).run(data)?;
+                growth.chosen.passes += 1;
+                growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
+                let entries = residuals.best.sorted();
+                let outside = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
+                let features = entries.iter().flat_map(|entry| residuals.best.features(entry));
+                let x = features.map(|value| kstore::Real::to_f64(*value)).collect();
+                let rows = entries.iter().map(|entry| entry.row).collect();
+                Ok(Found { sum: residuals.sum, outside, pool: growth.pool(rows, x) })
+            }
+        }
+    }
+}
+
+/// The largest residuals are carried out.
+struct ByResidual;
+
+impl Draw for ByResidual {
+    fn key(&self, _: u64, residual: f64) -> Option<f64> {
+        Some(residual)
+    }
+}
+
+/// Σ max(r, 0), and the places of the `capacity` largest positive residuals, largest first, ties in order.
+fn largest(residual: &[f64], capacity: usize) -> (f64, Vec<usize>) {
+    let mut order: Vec<usize> = (0..residual.len()).filter(|i| residual[*i] > 0.0).collect();
+    let sum = order.iter().map(|i| residual[*i]).sum();
+    let better = |a: &usize, b: &usize| residual[*b].total_cmp(&residual[*a]).then(a.cmp(b));
+    if order.len() > capacity {
+        order.select_nth_unstable_by(capacity - 1, better);
+        order.truncate(capacity);
+    }
+    order.sort_unstable_by(better);
+    (sum, order)
+}
