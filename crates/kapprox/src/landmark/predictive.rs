@@ -69,7 +69,7 @@ impl<T: Real> Landmarks<T> for Predictive {
         let mut span = Span { basis: Mat::zeros(columns.len(), m), found: 0, left: y };
         while growth.len() < m {
             let before = growth.len();
-            let Some(ahead) = look_ahead(&mut growth, &mut columns, workers) else { break };
+            let Some(ahead) = look_ahead(&mut growth, &mut columns, &span.left, workers) else { break };
             let open = (0..columns.len()).map(|i| columns.residual[i] > floors[i]).collect();
             let picks = choose(&ahead, &span, scale, BLOCK.min(m - before), open, workers);
             if picks.is_empty() {
@@ -100,30 +100,40 @@ struct Scale {
     targets: f64,
 }
 
-/// A: up to κ columns of greedy Cholesky beyond the landmarks. `None` where nothing is left.
-fn look_ahead<T: Real>(growth: &mut Growth<'_, T>, columns: &mut Columns, workers: &Workers) -> Option<Mat<f64>> {
+/// A: up to κ columns of greedy Cholesky beyond the landmarks, half of them at rows spread over all that is left, half at
+/// rows whose targets are least explained. `None` where nothing is left.
+fn look_ahead<T: Real>(
+    growth: &mut Growth<'_, T>,
+    columns: &mut Columns,
+    left: &Mat<f64>,
+    workers: &Workers,
+) -> Option<Mat<f64>> {
     let s = growth.len();
     let residual = columns.residual.clone();
-    let mut order: Vec<usize> = (0..columns.len()).filter(|i| residual[*i] > 0.0).collect();
-    order.sort_by(|a, b| residual[*b].total_cmp(&residual[*a]).then(a.cmp(b)));
-    // spread over the rows by rank of residual: the largest alone may lie close together
-    order.truncate((order.len() / 2).max(4 * LOOK_AHEAD));
-    let step = (order.len() / (4 * LOOK_AHEAD)).max(1);
-    let spread: Vec<usize> = order.iter().copied().step_by(step).take(4 * LOOK_AHEAD).collect();
-    let mut pool = columns.pool(growth, &spread);
-    while growth.len() < s + LOOK_AHEAD
-        && let Some((i, _)) = pool.largest()
-    {
-        growth.take(&mut pool, i);
+    for half in 0..2 {
+        let weight = |i: usize| if half == 0 { 1.0 } else { left.row(i).squared_norm_l2() };
+        let key: Vec<f64> = columns.residual.iter().enumerate().map(|(i, r)| r.max(0.0) * weight(i)).collect();
+        let mut order: Vec<usize> = (0..key.len()).filter(|i| key[*i] > 0.0).collect();
+        order.sort_by(|a, b| key[*b].total_cmp(&key[*a]).then(a.cmp(b)));
+        // the largest alone may lie close together
+        order.truncate((order.len() / 2).max(2 * LOOK_AHEAD));
+        let step = (order.len() / (2 * LOOK_AHEAD)).max(1);
+        let spread: Vec<usize> = order.iter().copied().step_by(step).take(2 * LOOK_AHEAD).collect();
+        let (mut pool, before) = (columns.pool(growth, &spread), growth.len());
+        while growth.len() < s + (half + 1) * LOOK_AHEAD / 2
+            && let Some((i, _)) = pool.largest()
+        {
+            growth.take(&mut pool, i);
+        }
+        if growth.len() > before {
+            columns.extend(growth, before, workers);
+        }
     }
-    if growth.len() == s {
-        return None;
-    }
-    columns.extend(growth, s, workers);
     let ahead = columns.factor(growth.len()).subcols(s, growth.len() - s).to_owned();
+    let any = growth.len() > s;
     growth.truncate(s);
     columns.residual = residual;
-    Some(ahead)
+    any.then_some(ahead)
 }
 
 /// The span of the columns so far and what it leaves of the targets.
