@@ -70,3 +70,50 @@ impl<T: Real> Dictionary<T> {
         Round::new(T::kernel(kernel.clone()), Some(map), draw, capacity, data).run(data)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Spec;
+    use faer::prelude::*;
+    use kstore::pass::Unobserved;
+    use kstore::{MemoryRows, Pass, Workers};
+
+    struct Everything;
+
+    impl Draw for Everything {
+        fn key(&self, row: u64, _: f64) -> Option<f64> {
+            Some(-(row as f64))
+        }
+    }
+
+    /// With every row in the dictionary the scores are those of the definition, [K (K + μI)⁻¹]_ii.
+    #[test]
+    fn the_dictionary_of_all_rows_gives_exact_scores() {
+        let (n, mu) = (60, 0.3);
+        let x: Vec<f64> = (0..2 * n).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
+        let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
+        let members = LandmarkSet { points: x.clone(), rows: (0..n as u64).collect(), d: 2, passes: 0, evaluations: 0 };
+        let dictionary = Dictionary { members, stands_for: vec![1.0; n] };
+        let workers = Workers::sequential();
+        let pass = Pass { tile: 16, segment: 32, lanes: 1, prefetch: 1, workers: &workers, observer: &Unobserved };
+        let source = MemoryRows::new(x, 2).unwrap();
+        let data = Rows { source: &source, pass, count: n as u64 };
+        let mut found = dictionary.round(mu, &kernel, &Everything, n, &data).unwrap();
+        let k = dictionary.kernel_matrix(&kernel);
+        let mut ridged = k.clone();
+        (0..n).for_each(|i| ridged[(i, i)] += mu);
+        let exact = ridged.partial_piv_lu().solve(&k);
+        for (i, entry) in found.best.sorted().iter().enumerate() {
+            assert!(
+                (entry.weight / mu - exact[(i, i)]).abs() < 1e-10,
+                "row {i}: {} {}",
+                entry.weight / mu,
+                exact[(i, i)]
+            );
+        }
+        let spectrum = dictionary.spectrum(&kernel).unwrap();
+        let dimension: f64 = spectrum.iter().map(|value| value / (value + mu)).sum();
+        assert!((found.sum / mu - dimension).abs() < 1e-9);
+    }
+}

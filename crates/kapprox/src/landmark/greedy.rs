@@ -35,12 +35,20 @@ const POOL: (usize, usize) = (32, 512);
 
 impl<T: Real> Landmarks<T> for Greedy {
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+        self.grow(data, kernel, m, data.count.saturating_mul(m as u64) <= LARGEST)
+    }
+}
+
+impl Greedy {
+    fn grow<T: Real>(
+        &self,
+        data: &Rows<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        held: bool,
+    ) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m);
-        let mut largest = if data.count.saturating_mul(m as u64) <= LARGEST {
-            Largest::Updated(Columns::read(&mut growth, data, m)?)
-        } else {
-            Largest::Anew
-        };
+        let mut largest = if held { Largest::Updated(Columns::read(&mut growth, data, m)?) } else { Largest::Anew };
         let (mut trace, mut capacity) = (None, POOL.0);
         while !growth.is_full() {
             let Found { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
@@ -129,4 +137,34 @@ fn largest(residual: &[f64], capacity: usize) -> (f64, Vec<usize>) {
     }
     order.sort_unstable_by(better);
     (sum, order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Spec;
+    use kstore::pass::Unobserved;
+    use kstore::{MemoryRows, Pass, Workers};
+
+    #[test]
+    fn residuals_computed_anew_give_the_same_pivots() {
+        let mut state = 7u64;
+        let x: Vec<f64> = (0..900 * 3)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 11) as f64 / (1u64 << 53) as f64 * 6.0
+            })
+            .collect();
+        let source = MemoryRows::new(x, 3).unwrap();
+        let workers = Workers::new(2);
+        let pass = Pass { tile: 128, segment: 300, lanes: 2, prefetch: 1, workers: &workers, observer: &Unobserved };
+        let data = Rows { source: &source, pass, count: 900 };
+        for spec in ["gaussian(sigma=1)", "polynomial(gamma=1, c0=1, degree=2)"] {
+            let kernel = Spec::parse(spec).unwrap().build().unwrap();
+            let held = Greedy::default().grow(&data, &kernel, 60, true).unwrap();
+            let anew = Greedy::default().grow(&data, &kernel, 60, false).unwrap();
+            assert_eq!(held.rows, anew.rows, "{spec}");
+            assert!(held.passes == 1 && anew.passes > 1 && anew.passes <= 61, "{} passes", anew.passes);
+        }
+    }
 }

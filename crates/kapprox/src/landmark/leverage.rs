@@ -41,7 +41,7 @@ impl<T: Real> Landmarks<T> for Leverage {
         let draws = |level: u32| Stream::new(seed, Purpose::Proposals, u64::from(level));
         let (mut passes, mut evaluations) = (0, 0);
         let mut uniform = Uniformly { level: Level { halves, level: levels }, keys: draws(levels) };
-        let mut least = 0.0;
+        let mut least;
         let mut dictionary = loop {
             // twice the expected number: the set's size is random
             let found = Round::new(T::kernel(kernel.clone()), None, &uniform, 2 * s, data).run(data)?;
