@@ -26,6 +26,14 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// Random features were asked of a kernel that has none of the kind.
+    #[error("the kernel has no such random features: {why}; {remedy}")]
+    NoSpectrum {
+        /// What is missing.
+        why: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A scheme that looks at targets was given rows without.
     #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]
     NoTargets {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// `f32` or `f64` with the arithmetic that kernels need, written so that loops over it vectorise.
 ///
 /// The names differ from faer's (`sqrt`, `abs`, `fmax`, …), so that both can be in scope.
-pub trait Real: kstore::Real + faer::traits::RealField {
+pub trait Real: kstore::Real + faer::traits::RealField + crate::turns::Turns {
     /// 0.
     const ZERO: Self;
     /// 1.

@@ -11,12 +11,13 @@
 
 use super::round::{Draw, Residuals, Round};
 use super::{LandmarkSet, Rows};
+use crate::decompose::symmetric_eigenvalues;
 use crate::kernel::AnyKernel;
 use crate::map::factor::factor;
 use crate::map::nystrom::Nystrom;
 use crate::map::par;
 use crate::{Real, Result};
-use faer::{Mat, MatRef, Side};
+use faer::{Mat, MatRef};
 use std::sync::Arc;
 
 /// Rows and weights.
@@ -38,14 +39,17 @@ impl<T: Real> Dictionary<T> {
         k
     }
 
-    /// The eigenvalues, descending, of the weighted kernel matrix W K_SS W: they estimate those of K. `None` where the decomposition does not converge.
-    pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Option<Vec<f64>> {
+    /// The eigenvalues, descending, of the weighted kernel matrix W K_SS W: they estimate those of K.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotFinite`] where the decomposition does not converge.
+    pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Result<Vec<f64>> {
         let k = self.kernel_matrix(kernel);
         let w = &self.stands_for;
         let weighted = Mat::from_fn(w.len(), w.len(), |i, j| k[(i, j)] * (w[i] * w[j]).sqrt());
-        let mut values = weighted.self_adjoint_eigenvalues(Side::Lower).ok()?;
+        let mut values = symmetric_eigenvalues(weighted.as_ref())?;
         values.reverse();
-        Some(values)
+        Ok(values)
     }
 
     /// One round over the rows with l̃(x)·μ for residuals: `capacity` rows with the largest keys of `draw`.

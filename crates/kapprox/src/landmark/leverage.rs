@@ -16,7 +16,7 @@ use super::dictionary::Dictionary;
 use super::round::{Draw, Residuals, Round};
 use super::{LandmarkSet, Landmarks, Rows};
 use crate::kernel::AnyKernel;
-use crate::{Error, Real, Result};
+use crate::{Real, Result};
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;
 
@@ -109,10 +109,7 @@ pub(super) fn take<T: Real>(
 impl<T: Real> Dictionary<T> {
     /// μ = (1/k) Σ_{i>k} λ_i of the weighted sample, and never less than rounding of its trace.
     fn ridge(&self, kernel: &Arc<dyn AnyKernel>, k: usize) -> Result<f64> {
-        let values = self.spectrum(kernel).ok_or_else(|| Error::NotFinite {
-            what: "the spectrum of a sample's kernel matrix".to_string(),
-            remedy: "scale the features or choose another kernel".to_string(),
-        })?;
+        let values = self.spectrum(kernel)?;
         let trace: f64 = values.iter().map(|value| value.max(0.0)).sum();
         let rest: f64 = values.iter().skip(k).map(|value| value.max(0.0)).sum();
         Ok((rest / k as f64).max(<T as kstore::Real>::EPSILON * trace / values.len().max(1) as f64))

@@ -150,7 +150,7 @@ fn noise<T: Real>(lower: MatRef<'_, f64>, par: Par) -> f64 {
 }
 
 /// K_SS in f64, full.
-fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
+pub(super) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
     let m = landmarks.len();
     let wide = wide(landmarks);
     let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);

@@ -1,0 +1,60 @@
+//! Frequencies of shift-invariant kernels.
+//!
+//! A continuous kernel k(x − z) is positive definite exactly if it is the characteristic function of a finite measure
+//! (Bochner): k(x − z) = k(0) E cos ω·(x − z). Drawing ω gives random features.
+//!
+//! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
+
+use rand::Rng;
+use std::fmt;
+use std::sync::Arc;
+
+/// A random positive number.
+pub type Draw = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;
+
+/// The law of the frequencies of a kernel.
+#[derive(Clone, Debug)]
+pub struct Spectrum {
+    /// How frequencies of unit length scale are drawn.
+    pub law: Law,
+    /// What coordinate c of a frequency is divided by: the length scale of feature c, or one for all.
+    pub lengths: Vec<f64>,
+    /// k(0).
+    pub amplitude: f64,
+}
+
+/// A law of frequencies in d dimensions.
+#[derive(Clone)]
+pub enum Law {
+    /// ω = s g with g standard normal in d dimensions and s ≥ 0 drawn for itself: the kernels of ‖x − z‖₂ that are scale
+    /// mixtures of Gaussians.
+    Radial(Draw),
+    /// Independent coordinates; the function is the quantile of one: kernels that are products over the features.
+    Product(fn(f64) -> f64),
+}
+
+impl fmt::Debug for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Radial(_) => "Radial",
+            Self::Product(_) => "Product",
+        })
+    }
+}
+
+impl Spectrum {
+    /// A radial law with one length scale.
+    pub fn radial(length: f64, scale: impl Fn(&mut dyn Rng) -> f64 + Send + Sync + 'static) -> Self {
+        Self { law: Law::Radial(Arc::new(scale)), lengths: vec![length], amplitude: 1.0 }
+    }
+
+    /// A product law with one length scale.
+    pub fn product(length: f64, quantile: fn(f64) -> f64) -> Self {
+        Self { law: Law::Product(quantile), lengths: vec![length], amplitude: 1.0 }
+    }
+
+    /// The length scale of feature c.
+    pub(super) fn length(&self, c: usize) -> f64 {
+        self.lengths[c.min(self.lengths.len() - 1)]
+    }
+}
