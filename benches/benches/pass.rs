@@ -70,8 +70,15 @@ fn passes(criterion: &mut Criterion) {
         let scaler = Some(Arc::new(Scaler { centre: half.clone(), scale: half.clone(), mean: half }));
         let rows = selected.rows::<f32>(Reading { scaler, ..Reading::default() }).unwrap();
         for lanes in [1, 2] {
-            let pass =
-                Pass { tile: 2048, segment: 1 << 16, lanes, prefetch: 2, workers: &workers, observer: &Unobserved };
+            let pass = Pass {
+                tile: 2048,
+                segment: 1 << 16,
+                lanes,
+                prefetch: 2,
+                workers: &workers,
+                observer: &Unobserved,
+                journal: None,
+            };
             group
                 .bench_function(BenchmarkId::new(format, lanes), |b| b.iter(|| pass.fold(&rows, &ColumnSums).unwrap()));
         }

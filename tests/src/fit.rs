@@ -36,7 +36,7 @@ pub fn select<T: Real>(
     (tile, segment, lanes): Cut,
 ) -> LandmarkSet<T> {
     let workers = Workers::new(lanes);
-    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved };
+    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved, journal: None };
     let rows = Rows { source: points, pass, count: points.len() as u64 };
     scheme.select(&rows, &kernel(spec), m, seed).expect("landmarks")
 }

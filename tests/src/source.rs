@@ -49,6 +49,7 @@ impl<T: Real> RowCursor<T> for Cursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let to = (self.at + buf.capacity).min(self.end);
         let d = self.points.d;
+        buf.clear();
         buf.rows.extend(self.at as u64..to as u64);
         buf.x.extend_from_slice(&self.points.x[self.at * d..to * d]);
         let any = to > self.at;

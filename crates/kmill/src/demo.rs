@@ -84,7 +84,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
 
 /// What a file holds, under its name in the commands shown.
 fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
-    let mut report = inspect::table(&[path], true, run)?;
+    let mut report = inspect::table(&[path], &kstore::TextOptions::default(), true, run)?;
     report.files = path.file_name().into_iter().map(PathBuf::from).collect();
     Ok(report)
 }

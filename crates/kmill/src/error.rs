@@ -28,6 +28,12 @@ pub enum Error {
         /// What would do.
         remedy: String,
     },
+    /// The run was asked to stop, and can go on later.
+    #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
+    Stopped {
+        /// The folder.
+        checkpoint: std::path::PathBuf,
+    },
     /// Standard output cannot be written to.
     #[error("cannot write to standard output: {0}")]
     Stdout(std::io::Error),
@@ -37,6 +43,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// True where the run ended because it was asked to.
+    pub fn is_interruption(&self) -> bool {
+        let store = match self {
+            Self::Store(error)
+            | Self::Approx(kapprox::Error::Store(error))
+            | Self::Solve(ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error))) => error,
+            _ => return false,
+        };
+        matches!(store, kstore::Error::Interrupted)
+    }
+
     /// An [`Error::Option`].
     pub fn option(option: &'static str, given: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
         Self::Option { option, given: given.to_string(), why: why.to_string(), remedy: remedy.to_string() }

@@ -171,7 +171,7 @@ pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
 
 fn score<T: kapprox::Real>(model: Model<T>, args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     let names = if args.target.is_empty() { model.card.targets.clone() } else { args.target.clone() };
-    let selected = predictor::select(&model.card, &args.data, &Truth::Columns(names))?;
+    let selected = predictor::select(&model.card, &args.data, &Truth::Columns(names), &[])?;
     match predictor::classes(&model.card)? {
         None => regression(&Predictor::new(model, selected)?, run),
         Some(classes) => classification(&Predictor::new(model, selected)?, &classes, run),

@@ -6,9 +6,10 @@ use crate::args::parse::Candidates;
 use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs, Solver};
 use crate::report::FitReport;
-use crate::{Error, Result, output, pipeline};
+use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
 use ksolve::FoldSpec;
+use kstore::TextOptions;
 use kstore::condition::Condition;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct FitOptions {
     pub solver: Solver,
     /// Files, folders and globs.
     pub paths: Vec<PathBuf>,
+    /// How text files among them are read.
+    pub text: TextOptions,
     /// Names and globs of the features; empty for every numeric column but the target.
     pub features: Vec<String>,
     /// Target columns, or one `.npy` file.
@@ -97,10 +100,12 @@ impl FitOptions {
             let why = "only classes can be wrong";
             return Err(Error::option("--select", "error", why, "add --task classification or leave it out"));
         }
+        convert::only_convert_keeps(data.select.missing)?;
         let few = (CANDIDATES_PER_RANK * rank as u64).max(FEWEST_CANDIDATES);
         Ok(Self {
             solver,
             paths: data.select.paths.clone(),
+            text: data.select.text.options(),
             features: data.features.clone(),
             target: data.target.clone(),
             rows: data.select.range(),
@@ -199,7 +204,7 @@ fn ranks(learn: &LearnArgs) -> Result<(usize, Vec<usize>)> {
 pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     let options = FitOptions::new(args.solver, &args.data, &args.learn)?;
     output::check(&args.output)?;
-    pipeline::fit(&options, run, &args.output)
+    pipeline::fit(&options, run, &args.output, args.checkpoint)
 }
 
 /// `kmill fit`.

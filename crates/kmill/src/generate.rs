@@ -5,10 +5,34 @@ use crate::args::learn::Precision;
 use crate::generators::{self, Generator, Recipe, Target};
 use crate::progress::Progress;
 use crate::table::count;
-use crate::writer::{self, Element, TableWriter};
+use crate::writer::{self, TableWriter};
 use crate::{Error, Result, interrupt, output};
+use kstore::Real;
 use kstore::pass::Observer;
+use kstore::sink::{Output, OutputColumn, OutputKind};
 use std::path::{Path, PathBuf};
+
+/// Element types that have a column type on disk.
+pub trait Element: Real {
+    /// The column type.
+    const KIND: OutputKind;
+    /// The values as a sink takes them.
+    fn output(values: &[Self]) -> Output<'_>;
+}
+
+impl Element for f32 {
+    const KIND: OutputKind = OutputKind::F32;
+    fn output(values: &[Self]) -> Output<'_> {
+        Output::F32(values)
+    }
+}
+
+impl Element for f64 {
+    const KIND: OutputKind = OutputKind::F64;
+    fn output(values: &[Self]) -> Output<'_> {
+        Output::F64(values)
+    }
+}
 
 /// Writes a generated table in `T` and tells the files.
 ///
@@ -21,12 +45,13 @@ pub fn write<T: Element>(
     progress: &Progress,
 ) -> Result<Vec<PathBuf>> {
     let d = recipe.features;
-    let names: Vec<String> = (0..d).map(|column| format!("x{column}")).collect();
-    let target = [("y".to_string(), generator.target() == Target::Class)];
-    let mut out = TableWriter::create::<T>(path, &names, &target)?;
+    let features: Vec<_> = (0..d).map(|column| OutputColumn::new(format!("x{column}"), T::KIND)).collect();
+    let classes = generator.target() == Target::Class;
+    let target = OutputColumn::new("y", if classes { OutputKind::I64 } else { OutputKind::F64 });
+    let mut out = TableWriter::create(path, &features, &[target])?;
     let stage = progress.stage("generate", Some(recipe.rows));
     let batch = writer::batch_rows(d);
-    let (mut x, mut y, mut columns) = (Vec::new(), Vec::new(), vec![Vec::new(); d]);
+    let (mut x, mut y, mut labels, mut columns) = (Vec::new(), Vec::new(), Vec::new(), vec![Vec::new(); d]);
     for first in (0..recipe.rows).step_by(batch) {
         interrupt::check()?;
         let rows = batch.min(usize::try_from(recipe.rows - first).unwrap_or(batch));
@@ -37,7 +62,10 @@ pub fn write<T: Element>(
             column.clear();
             column.extend(x.iter().skip(j).step_by(d).map(|value| T::from_f64(*value)));
         }
-        out.write(&columns, &y)?;
+        let features: Vec<_> = columns.iter().map(|column| T::output(column)).collect();
+        labels.clear();
+        labels.extend(y.iter().filter(|_| classes).map(|label| *label as i64));
+        out.write(&features, &[if classes { Output::I64(&labels) } else { Output::F64(&y) }])?;
         stage.advance(rows as u64);
     }
     interrupt::check()?;

@@ -8,7 +8,7 @@ use crate::{Result, output, report};
 use ksolve::{AnyModel, Card};
 use kstore::budget::bytes;
 use kstore::statistics::Moments;
-use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, Workers};
+use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -135,8 +135,8 @@ fn follows(name: &str, next: &str) -> bool {
 ///
 /// # Errors
 /// Files that cannot be read, or a budget that does not hold one tile.
-pub fn table<P: AsRef<Path>>(paths: &[P], stats: bool, run: &Run) -> Result<TableReport> {
-    let table = Table::open(paths)?;
+pub fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
+    let table = Table::open_with(paths, text)?;
     let columns = &table.schema().columns;
     let numeric = columns.iter().filter(|column| column.kind.is_numeric()).count() as u64;
     let cheap = table.stored_rows().saturating_mul(numeric) <= FREE_STATISTICS;
@@ -246,7 +246,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         let lambda_convention = report::LAMBDA;
         return output::report(&ModelReport { model: path.clone(), bytes, card, lambda_convention }, run.json);
     }
-    output::report(&table(&args.paths, args.stats, &run)?, run.json)
+    output::report(&table(&args.paths, &args.text.options(), args.stats, &run)?, run.json)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 pub mod allocator;
 pub mod args;
+mod checkpoint;
 pub mod convert;
 pub mod demo;
 mod error;

@@ -56,5 +56,5 @@ pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: Lane, run: &R
 
 /// A pass with `lanes` lanes, observed by `stage`.
 pub fn pass<'a>(lanes: usize, workers: &'a Workers, stage: &'a Stage<'_>) -> Pass<'a> {
-    Pass { tile: TILE, segment: SEGMENT, lanes, prefetch: PREFETCH, workers, observer: stage }
+    Pass { tile: TILE, segment: SEGMENT, lanes, prefetch: PREFETCH, workers, observer: stage, journal: None }
 }

@@ -2,17 +2,22 @@
 
 use crate::args::learn::{Precision, Scale, Select, Task};
 use crate::args::parse::Candidates;
-use crate::args::run::Run;
+use crate::args::run::{CheckpointArgs, Run};
 use crate::fit::FitOptions;
+use crate::plan::PlanReport;
 use crate::progress::Progress;
-use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, PlanReport, Train};
-use crate::{Error, Result, convert, output};
+use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, Train};
+use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
 use ksolve::train::{self, Choice, Resources, Scaling, Stages, TrainOptions, Trained};
 use ksolve::{Card, FoldSpec, Model};
 use kstore::pass::Observer;
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;
+use std::time::Duration;
+
+/// A fit that takes this long is worth the second of calibration that tells how long.
+const CALIBRATED_FROM: Duration = Duration::from_secs(10);
 
 impl Stages for Progress {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
@@ -27,50 +32,88 @@ impl Stages for Progress {
 ///
 /// # Errors
 /// Whatever stops the fit; then nothing is written.
-pub fn fit(options: &FitOptions, run: &Run, path: &Path) -> Result<FitReport> {
+pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: CheckpointArgs) -> Result<FitReport> {
     match options.precision {
-        Precision::F32 => fit_in::<f32>(options, run, path),
-        Precision::F64 => fit_in::<f64>(options, run, path),
+        Precision::F32 => fit_in::<f32>(options, run, path, args),
+        Precision::F64 => fit_in::<f64>(options, run, path, args),
     }
 }
 
-/// What a fit would hold in each of its stages.
+/// What a fit would do and hold in each of its stages.
 ///
 /// # Errors
-/// Files and columns that are not there.
+/// Files and columns that are not there, bad values among the rows that are tried.
 pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let training = training(options)?;
     let workers = Workers::new(run.threads);
-    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress };
-    let (_, stages) = match options.precision {
-        Precision::F32 => train::plan::<f32>(&selected, &training, &resources)?,
-        Precision::F64 => train::plan::<f64>(&selected, &training, &resources)?,
-    };
-    Ok(PlanReport { stages })
+    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None };
+    match options.precision {
+        Precision::F32 => forecast::<f32>(&selected, &training, &resources, Duration::ZERO),
+        Precision::F64 => forecast::<f64>(&selected, &training, &resources, Duration::ZERO),
+    }
 }
 
-fn fit_in<T: Real + kapprox::landmark::Precision>(options: &FitOptions, run: &Run, path: &Path) -> Result<FitReport> {
+/// The plan of a run whose time is estimated if it is likely to take longer than `worth`.
+fn forecast<T: Real>(
+    selected: &Selected,
+    training: &TrainOptions,
+    resources: &Resources<'_>,
+    worth: Duration,
+) -> Result<PlanReport> {
+    let forecast = train::forecast::<T>(selected, training, resources, worth)?;
+    Ok(PlanReport { forecast, budget: resources.memory, threads: resources.workers.threads() })
+}
+
+fn fit_in<T: Real + kapprox::landmark::Precision>(
+    options: &FitOptions,
+    run: &Run,
+    path: &Path,
+    args: CheckpointArgs,
+) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
     let training = training(options)?;
     let workers = Workers::new(run.threads);
-    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress };
-    let trained = train::train::<T>(&selected, &training, &resources)?;
+    let journal = checkpoint::open(options, &selected, path, args, &run.progress)?;
+    let memory = run.memory;
+    let resources = Resources { memory, workers: &workers, stages: &run.progress, journal: Some(&journal) };
+    if !run.progress.is_quiet() {
+        let plan = forecast::<T>(&selected, &training, &resources, CALIBRATED_FROM)?;
+        // one that does not fit is refused in a moment, with what to change
+        if plan.forecast.fits() {
+            run.progress.note(&plan.to_string());
+        }
+    }
+    let trained = train::train::<T>(&selected, &training, &resources).map_err(Error::from);
+    let written = trained.and_then(|trained| write(options, run, &selected, trained, path));
+    let trained = written.map_err(|error| checkpoint::kept(&journal, error, &run.progress))?;
+    journal.finish();
+    Ok(report(options, run, &selected, &trained, path))
+}
+
+/// Writes the model of a training run, which is given back.
+fn write<T: Real>(
+    options: &FitOptions,
+    run: &Run,
+    selected: &Selected,
+    trained: Trained<T>,
+    path: &Path,
+) -> Result<Trained<T>> {
     let stage = run.progress.stage("write model", None);
-    let model = model(options, &selected, &trained);
+    let model = model(options, selected, &trained);
     if trained.wide {
         model.widen().save(path)?;
     } else {
         model.save(path)?;
     }
     stage.finish();
-    Ok(report(options, run, &selected, &trained, path))
+    Ok(trained)
 }
 
 /// The rows and columns of the fit.
 fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
-    let (table, targets) = convert::open(&options.paths, &options.target)?;
+    let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     let classes = options.task == Task::Classification;
     if classes && targets.len() > 1 {
         let why = "a classification has one column of labels";
@@ -144,7 +187,7 @@ fn training(options: &FitOptions) -> Result<TrainOptions> {
 }
 
 /// Names of the targets, or of the class column.
-fn target_names(selected: &Selected) -> Vec<String> {
+pub(crate) fn target_names(selected: &Selected) -> Vec<String> {
     match selected.class_name() {
         Some(name) => vec![name.to_string()],
         None => selected.target_names(),
@@ -233,7 +276,7 @@ fn report<T: Real>(
 }
 
 /// What the kernels and products dispatch to on this machine: the same bits are promised within one.
-fn instruction_set() -> String {
+pub(crate) fn instruction_set() -> String {
     #[cfg(target_arch = "x86_64")]
     {
         let level = if std::arch::is_x86_feature_detected!("avx512f") {

@@ -4,10 +4,10 @@ use crate::args::PredictArgs;
 use crate::args::run::Run;
 use crate::predictor::{Predictor, Scores, Truth};
 use crate::table::count;
-use crate::{Result, output, predictor};
+use crate::{Error, Result, output, predictor};
 use ksolve::{AnyModel, Classes, Model};
-use kstore::Label;
 use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
+use kstore::{KeptValues, Label};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,25 +35,30 @@ impl std::fmt::Debug for PredictionWriter {
 }
 
 impl PredictionWriter {
-    /// Starts a file with the column `prediction`, or `prediction_<target>` for several targets; `targets` are their
-    /// names. Labels keep their type: integers, truth values or text.
+    /// Starts a file with the kept columns and then `prediction`, or `prediction_<target>` for several targets;
+    /// `targets` are their names. Labels keep their type: integers, truth values or text.
     ///
     /// # Errors
-    /// A path that cannot be written, an extension that is not known, text labels in `.npy`.
-    pub fn create(path: &Path, targets: &[String], decision: Decision) -> Result<Self> {
+    /// A path that cannot be written, an extension that is not known, text in `.npy`, a kept column that is called as
+    /// the predictions are.
+    pub fn create(path: &Path, kept: &[OutputColumn], targets: &[String], decision: Decision) -> Result<Self> {
         let kind = match &decision {
             Decision::Numbers => OutputKind::F64,
             Decision::Labels(classes) => label_kind(classes.labels()),
         };
-        let columns: Vec<OutputColumn> = match targets {
+        let predictions: Vec<OutputColumn> = match targets {
             [_] => vec![OutputColumn::new("prediction", kind)],
             several => several.iter().map(|name| OutputColumn::new(format!("prediction_{name}"), kind)).collect(),
         };
+        if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
+            let why = "the predictions are called so";
+            return Err(Error::option("--keep", &twice.name, why, "leave the column out or rename it"));
+        }
         let t = match &decision {
-            Decision::Numbers => columns.len(),
+            Decision::Numbers => predictions.len(),
             Decision::Labels(classes) => classes.targets(),
         };
-        Ok(Self { sink: sink::create(path, &columns)?, decision, kind, t })
+        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, decision, kind, t })
     }
 
     /// Appends the predictions of a segment.
@@ -61,18 +66,23 @@ impl PredictionWriter {
     /// # Errors
     /// Those of the file system.
     pub fn write(&mut self, scores: &Scores) -> Result<()> {
+        let predictions = self.predictions(scores);
+        let kept = scores.kept.iter().map(Output::Kept);
+        let batch: Vec<Output<'_>> = kept.chain(predictions.iter().map(KeptValues::as_output)).collect();
+        Ok(self.sink.write(&batch)?)
+    }
+
+    /// The columns that scores become.
+    fn predictions(&self, scores: &Scores) -> Vec<KeptValues> {
         let t = self.t;
         match &self.decision {
             Decision::Numbers => {
                 let column = |j: usize| scores.scores.iter().skip(j).step_by(t).copied().collect();
-                let columns: Vec<Vec<f64>> = (0..t).map(column).collect();
-                let batch: Vec<Output<'_>> = columns.iter().map(|column| Output::F64(column)).collect();
-                Ok(self.sink.write(&batch)?)
+                (0..t).map(|j| KeptValues::F64(column(j))).collect()
             }
             Decision::Labels(classes) => {
                 let rows = scores.scores.chunks_exact(t);
-                let labels = rows.map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
-                Ok(write_labels(&mut *self.sink, self.kind, labels)?)
+                vec![labels(self.kind, rows.map(|row| &classes.labels()[classes.decide(row.iter().copied())]))]
             }
         }
     }
@@ -95,26 +105,18 @@ fn label_kind(labels: &[Label]) -> OutputKind {
     }
 }
 
-fn write_labels<'a>(
-    sink: &mut dyn Sink,
-    kind: OutputKind,
-    labels: impl Iterator<Item = &'a Label>,
-) -> kstore::Result<()> {
+fn labels<'a>(kind: OutputKind, labels: impl Iterator<Item = &'a Label>) -> KeptValues {
     match kind {
         OutputKind::I64 => {
-            let values: Vec<i64> = labels.map(|l| if let Label::Int(value) = l { *value } else { 0 }).collect();
-            sink.write(&[Output::I64(&values)])
+            KeptValues::I64(labels.map(|l| if let Label::Int(value) = l { *value } else { 0 }).collect())
         }
-        OutputKind::Bool => {
-            let values: Vec<bool> = labels.map(|l| *l == Label::Bool(true)).collect();
-            sink.write(&[Output::Bool(&values)])
-        }
+        OutputKind::Bool => KeptValues::Bool(labels.map(|l| *l == Label::Bool(true)).collect()),
         _ => {
             let text = |label: &Label| match label {
                 Label::Text(text) => Arc::clone(text),
                 other => other.to_string().into(),
             };
-            sink.write(&[Output::Text(&labels.map(text).collect::<Vec<_>>())])
+            KeptValues::Text(labels.map(text).collect())
         }
     }
 }
@@ -132,10 +134,10 @@ pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
 }
 
 fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Result<u64> {
-    let selected = predictor::select(&model.card, &args.data, &Truth::Absent)?;
+    let selected = predictor::select(&model.card, &args.data, &Truth::Absent, &args.keep)?;
     output::spare(&args.output, selected.table(), Some(&args.model))?;
     let decision = predictor::classes(&model.card)?.map_or(Decision::Numbers, Decision::Labels);
-    let mut out = PredictionWriter::create(&args.output, &model.card.targets, decision)?;
+    let mut out = PredictionWriter::create(&args.output, &selected.kept_columns(), &model.card.targets, decision)?;
     let rows = Predictor::new(model, selected)?.run(run, |scores| out.write(scores))?;
     out.finish()?;
     Ok(rows)
@@ -160,7 +162,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.parquet");
         let targets: Vec<String> = targets.iter().map(ToString::to_string).collect();
-        let mut out = PredictionWriter::create(&path, &targets, decision).unwrap();
+        let mut out = PredictionWriter::create(&path, &[], &targets, decision).unwrap();
         out.write(&Scores { scores, ..Scores::default() }).unwrap();
         out.finish().unwrap();
         let table = kstore::Table::open(&[path]).unwrap();

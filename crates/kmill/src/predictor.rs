@@ -7,7 +7,7 @@ use crate::{Error, Result, convert};
 use faer::MatMut;
 use kapprox::{Kernel, Real, Spec};
 use ksolve::{Card, Classes, Model};
-use kstore::{Coded, Fold, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
+use kstore::{Coded, Fold, KeptColumn, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,6 +37,8 @@ pub struct Scores {
     pub y: Vec<f64>,
     /// Codes of the class column in the model's classes; empty where it was not asked for.
     pub classes: Vec<u32>,
+    /// Kept columns.
+    pub kept: Vec<KeptColumn>,
 }
 
 /// Buffers of a lane.
@@ -56,14 +58,16 @@ pub fn classes(card: &Card) -> Result<Option<Classes>> {
 ///
 /// # Errors
 /// Files that cannot be opened, and columns that are not there.
-pub fn select(card: &Card, args: &SelectArgs, truth: &Truth) -> Result<Selected> {
+pub fn select(card: &Card, args: &SelectArgs, truth: &Truth, keep: &[String]) -> Result<Selected> {
+    convert::only_convert_keeps(args.missing)?;
+    let text = args.text.options();
     let (table, targets) = match truth {
-        Truth::Absent => convert::open(&args.paths, &[])?,
-        Truth::Columns(names) => convert::open(&args.paths, names)?,
+        Truth::Absent => convert::open(&args.paths, &text, &[])?,
+        Truth::Columns(names) => convert::open(&args.paths, &text, names)?,
     };
     let class_target = !card.classes.is_empty() && !targets.is_empty();
     let selection = convert::selection(args, &card.features, targets);
-    Ok(table.select(&Selection { class_target, ..selection })?)
+    Ok(table.select(&Selection { class_target, keep: keep.to_vec(), ..selection })?)
 }
 
 impl<T: Real> Predictor<T> {
@@ -94,7 +98,8 @@ impl<T: Real> Predictor<T> {
         let reading = self.reading();
         let source = self.selected.rows::<T>(reading)?;
         let shape = source.shape();
-        let row = (self.outputs() + shape.targets) * size_of::<f64>() + size_of::<u32>();
+        let row =
+            (self.outputs() + shape.targets) * size_of::<f64>() + size_of::<u32>() + self.selected.kept_bytes_per_row();
         let tile = passes::TILE * self.outputs() * size_of::<f64>();
         let lane = Lane {
             name: "kernel values and scores",
@@ -155,6 +160,10 @@ impl<T: Real> Fold<T> for Predictor<T> {
         state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scratch.0[j * b + i]));
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
+        if state.kept.is_empty() {
+            state.kept = block.kept.iter().map(|column| KeptColumn::new(column.kind())).collect();
+        }
+        state.kept.iter_mut().zip(block.kept).for_each(|(kept, more)| kept.append(more));
         Ok(())
     }
 }

@@ -76,6 +76,11 @@ impl Progress {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
+    /// True where nobody wants to read anything.
+    pub fn is_quiet(&self) -> bool {
+        self.voice == Voice::Quiet
+    }
+
     /// A plain line on stderr, unless quiet.
     pub fn note(&self, text: &str) {
         if self.voice != Voice::Quiet {

@@ -1,9 +1,9 @@
 //! What a run answers: the JSON of the contract, and the tables people read.
 
-use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
+use crate::table::{Grid, Table, count, duration, exact, number, percent};
 use kstore::Label;
 use kstore::budget::bytes;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -247,54 +247,6 @@ impl fmt::Display for Certificate {
     }
 }
 
-/// What `kmill plan` says: what would be resident at the same time, against the budget.
-#[derive(Clone, Debug)]
-pub struct PlanReport {
-    /// One plan for each stage; the largest decides.
-    pub stages: Vec<kstore::Plan>,
-}
-
-impl PlanReport {
-    /// Bytes of the largest stage.
-    pub fn bytes(&self) -> usize {
-        self.stages.iter().map(kstore::Plan::bytes).max().unwrap_or(0)
-    }
-}
-
-impl Serialize for PlanReport {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let stage = |plan: &kstore::Plan| {
-            let term = |term: &kstore::budget::Term| serde_json::json!({"name": term.name, "bytes": term.bytes});
-            let terms: Vec<serde_json::Value> = plan.terms.iter().map(term).collect();
-            serde_json::json!({"what": plan.what, "bytes": plan.bytes(), "terms": terms})
-        };
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("planned_bytes", &self.bytes())?;
-        map.serialize_entry("memory_budget_bytes", &self.stages.first().map(|plan| plan.budget))?;
-        map.serialize_entry("fits", &self.stages.iter().all(|plan| plan.bytes() <= plan.budget))?;
-        map.serialize_entry("stages", &self.stages.iter().map(stage).collect::<Vec<_>>())?;
-        map.end()
-    }
-}
-
-impl fmt::Display for PlanReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for plan in &self.stages {
-            let (needed, verdict) = (plan.bytes(), if plan.bytes() <= plan.budget { "fits" } else { "does not fit" });
-            writeln!(f, "{}: {} of {}, {verdict}\n", plan.what, bytes(needed), bytes(plan.budget))?;
-            let mut table = Table::new([("", Align::Left), ("", Align::Right), ("", Align::Right)]);
-            let mut terms: Vec<_> = plan.terms.iter().collect();
-            terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
-            for term in terms {
-                let share = 100.0 * term.bytes as f64 / needed.max(1) as f64;
-                table.row([term.name.clone(), bytes(term.bytes), format!("{share:.0} %")]);
-            }
-            writeln!(f, "{table}")?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -398,16 +350,5 @@ model: m.safetensors (120 KiB)
         assert_eq!(json["surface"][5], serde_json::json!({"rank": 1000, "lambda": 1e-7, "cv_mse": 0.2 - 0.01 * 2.0}));
         // stages keep their order in the text
         assert!(text.contains(r#""seconds":{"scale":0.5,"gram":4.0}"#), "{text}");
-    }
-
-    #[test]
-    fn a_plan_lists_its_largest_term_first() {
-        let plan = kstore::Plan::new("ridge at rank 1000", 4 << 20);
-        let plan = plan.term("tile", 1 << 20, "").term("Gram", 3 << 19, "lower --rank");
-        let report = PlanReport { stages: vec![plan] };
-        let expected =
-            "ridge at rank 1000: 2.5 MiB of 4.0 MiB, fits\n\n  Gram  1.5 MiB  60 %\n  tile  1.0 MiB  40 %\n\n";
-        assert_eq!(report.to_string(), expected);
-        assert!(serde_json::to_string(&report).unwrap().contains(r#""fits":true"#));
     }
 }

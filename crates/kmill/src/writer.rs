@@ -1,36 +1,17 @@
-//! Tables that kmill writes: features and targets, in one Parquet file or two `.npy` files.
+//! Tables that kmill writes: features and targets in one file, or in two `.npy` files.
 
 use crate::Result;
-use kstore::Real;
-use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
+use kstore::sink::{self, Output, OutputColumn, Sink};
 use std::path::{Path, PathBuf};
 
-/// Element types that have a column type on disk.
-pub trait Element: Real {
-    /// The column type.
-    const KIND: OutputKind;
-    /// The values as a sink takes them.
-    fn output(values: &[Self]) -> Output<'_>;
-}
-
-impl Element for f32 {
-    const KIND: OutputKind = OutputKind::F32;
-    fn output(values: &[Self]) -> Output<'_> {
-        Output::F32(values)
-    }
-}
-
-impl Element for f64 {
-    const KIND: OutputKind = OutputKind::F64;
-    fn output(values: &[Self]) -> Output<'_> {
-        Output::F64(values)
-    }
+/// True for `.npy`, which holds one matrix of one type and no names.
+pub fn is_npy(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
 }
 
 /// Where the target of an `.npy` table goes: `table.npy` has `table.y.npy` beside it.
 pub fn target_file(path: &Path) -> Option<PathBuf> {
-    let npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
-    npy.then(|| path.with_extension("y.npy"))
+    is_npy(path).then(|| path.with_extension("y.npy"))
 }
 
 /// Rows per batch, so that about a million numbers are held whatever the width.
@@ -44,10 +25,6 @@ pub struct TableWriter {
     /// The second file of an `.npy` table with targets.
     target: Option<Box<dyn Sink>>,
     files: Vec<PathBuf>,
-    integers: Vec<bool>,
-    /// Columns of the batch, reused: targets as they are written.
-    whole: Vec<Vec<i64>>,
-    real: Vec<Vec<f64>>,
 }
 
 impl std::fmt::Debug for TableWriter {
@@ -57,56 +34,36 @@ impl std::fmt::Debug for TableWriter {
 }
 
 impl TableWriter {
-    /// Starts a table of features in `T` and targets in float64, or int64 where `integers` says so.
+    /// Starts a table. An `.npy` table without features is its targets.
     ///
     /// # Errors
-    /// A path that cannot be written, or an extension that is not known.
-    pub fn create<T: Element>(path: &Path, features: &[String], targets: &[(String, bool)]) -> Result<Self> {
-        let kind = |integer: bool| if integer { OutputKind::I64 } else { OutputKind::F64 };
-        let mut columns: Vec<_> = features.iter().map(|name| OutputColumn::new(name, T::KIND)).collect();
-        let others: Vec<_> = targets.iter().map(|(name, integer)| OutputColumn::new(name, kind(*integer))).collect();
+    /// A path that cannot be written, an extension that is not known, a type that the format does not have.
+    pub fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
         let mut files = vec![path.to_path_buf()];
-        let target = match target_file(path) {
-            Some(beside) if !others.is_empty() => {
+        let (table, target) = match target_file(path) {
+            Some(beside) if !targets.is_empty() && !features.is_empty() => {
                 files.push(beside.clone());
-                Some(sink::create(&beside, &others)?)
+                let target = sink::create(&beside, targets)?;
+                (sink::create(path, features)?, Some(target))
             }
-            _ => {
-                columns.extend(others);
-                None
-            }
+            _ => (sink::create(path, &[features, targets].concat())?, None),
         };
-        let table = sink::create(path, &columns)?;
-        let t = targets.len();
-        let integers = targets.iter().map(|(_, integer)| *integer).collect();
-        Ok(Self { table, target, files, integers, whole: vec![Vec::new(); t], real: vec![Vec::new(); t] })
+        Ok(Self { table, target, files })
     }
 
-    /// Appends rows: feature columns, and targets row-major.
+    /// Appends rows.
     ///
     /// # Errors
-    /// Those of the file system.
-    pub fn write<T: Element>(&mut self, features: &[Vec<T>], targets: &[f64]) -> Result<()> {
-        let t = self.integers.len();
-        for (j, integer) in self.integers.iter().enumerate() {
-            let values = targets.iter().skip(j).step_by(t);
-            self.whole[j].clear();
-            self.real[j].clear();
-            match integer {
-                true => self.whole[j].extend(values.map(|value| *value as i64)),
-                false => self.real[j].extend(values),
-            }
-        }
-        let others = self.integers.iter().enumerate().map(|(j, integer)| match integer {
-            true => Output::I64(&self.whole[j]),
-            false => Output::F64(&self.real[j]),
-        });
-        let mut batch: Vec<Output<'_>> = features.iter().map(|column| T::output(column)).collect();
+    /// Those of the file system, and values that the format cannot hold.
+    pub fn write(&mut self, features: &[Output<'_>], targets: &[Output<'_>]) -> Result<()> {
         match &mut self.target {
-            Some(target) => target.write(&others.collect::<Vec<_>>())?,
-            None => batch.extend(others),
+            Some(target) => {
+                target.write(targets)?;
+                self.table.write(features)?;
+            }
+            None => self.table.write(&[features, targets].concat())?,
         }
-        Ok(self.table.write(&batch)?)
+        Ok(())
     }
 
     /// Bytes the sinks hold between batches.

@@ -15,7 +15,7 @@ fn kmill(folder: &Path, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The same rows as one Parquet file, one of other row groups, three files in a folder, and `.npy`.
+/// The same rows as one Parquet file, one of other row groups, three files in a folder, `.npy` and `.csv`.
 fn tables(at: &Path, generator: &str) {
     kmill(at, &format!("generate {generator} --rows {ROWS} -o one.parquet -q"));
     std::fs::create_dir(at.join("parts")).unwrap();
@@ -24,6 +24,7 @@ fn tables(at: &Path, generator: &str) {
         kmill(at, &format!("convert one.parquet --target y --rows {rows} -o parts/{i}.parquet -q"));
     }
     kmill(at, "convert one.parquet --target y -o rows.npy -q");
+    kmill(at, "convert one.parquet -o rows.csv -q");
     let table = kstore::Table::open(&[at.join("parts")]).unwrap();
     assert_eq!((table.stored_rows(), table.files().len()), (ROWS as u64, 3));
 }
@@ -53,6 +54,7 @@ fn same(at: &Path, learn: &str, lanes: bool) {
     }
     assert!(first == fit("parts --target y", "--threads 2"), "{learn}: three files");
     assert!(first == fit("rows.npy --target rows.y.npy", "--threads 2"), "{learn}: .npy");
+    assert!(first == fit("rows.csv --target y", "--threads 2"), "{learn}: .csv");
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn options_that_contradict_each_other_exit_1() {
         "generate friedman1 --rows 100 --features 3 -o a.npy",
         "generate smile --rows 3 -o a.npy",
         "generate smile --rows 100 -o nowhere/a.npy",
-        "generate smile --rows 100 -o a.csv",
+        "generate smile --rows 100 -o a.doc",
     ] {
         fails(folder.path(), line, 1);
     }

@@ -230,10 +230,14 @@ fn columns_and_values_that_cannot_be() {
         ("labels.parquet", "--where fold==many", "compare it with a number"),
         ("labels.parquet", "--where fold>7", "no row is left"),
         ("labels.parquet", "--rows 1000..", "--rows 1000.. selects none of its 300 rows"),
-        ("nan.parquet", "", "nan.parquet: row 17, column \"x1\" is NaN; clean the data or choose --missing drop or"),
-        ("infinite.parquet", "", "infinite.parquet: row 17, column \"x1\" is infinite"),
-        ("y_nan.parquet", "", "row 5, column \"y\" is NaN; clean the data or choose --missing drop"),
-        ("y_nan.parquet", "--missing mean", "row 5, column \"y\" is NaN"),
+        (
+            "nan.parquet",
+            "",
+            "nan.parquet: row 17 (counted from 0), column \"x1\" is NaN; clean the data or choose --missing drop or",
+        ),
+        ("infinite.parquet", "", "infinite.parquet: row 17 (counted from 0), column \"x1\" is infinite"),
+        ("y_nan.parquet", "", "row 5 (counted from 0), column \"y\" is NaN; clean the data or choose --missing drop"),
+        ("y_nan.parquet", "--missing mean", "row 5 (counted from 0), column \"y\" is NaN"),
         ("one.parquet", "", "1 training row is left"),
         ("t.parquet", "--rows 299..", "1 training row is left"),
         ("huge.parquet", "", "column \"x0\" reaches"),
@@ -351,7 +355,7 @@ fn models_that_do_not_fit_and_files_that_are_no_models() {
     fails(at, "inspect cut", 1, "is truncated");
     for (data, part) in [
         ("narrow.parquet", "has no column \"x1\""),
-        ("nan.parquet", "row 17, column \"x1\" is NaN"),
+        ("nan.parquet", "row 17 (counted from 0), column \"x1\" is NaN"),
         ("empty.parquet", "it has no rows"),
         ("t.parquet --where y>9", "no row is left"),
     ] {
@@ -379,7 +383,7 @@ fn outputs_that_cannot_be_written() {
     for (line, part) in [
         ("predict model t.parquet -o no/a.parquet", "there is no folder no"),
         ("predict model t.parquet -o sub", "this is a folder"),
-        ("predict model t.parquet -o a.csv", "unknown kind of file"),
+        ("predict model t.parquet -o a.doc", "unknown kind of file"),
         ("predict model t.parquet -o t.parquet", "this is also an input"),
         ("predict model t.parquet -o ./sub/../t.parquet", "this is also an input"),
         ("convert t.parquet -o t.parquet", "this is also an input"),

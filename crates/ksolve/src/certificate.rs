@@ -3,6 +3,7 @@
 use crate::strips::for_each_strip;
 use faer::MatRef;
 use kapprox::Real;
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Merge, Workers};
 
 /// Rows whose residuals are held at once: 2 KiB of residuals stay in L1 while the columns of phi go by.
@@ -120,6 +121,24 @@ impl Merge for CertificateState {
         self.negative.iter_mut().zip(&later.negative).for_each(|(sum, part)| *sum += part);
         self.max_residual = self.max_residual.max(later.max_residual);
         self.epsilon = self.epsilon.max(later.epsilon);
+    }
+}
+
+impl Persist for CertificateState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("rows", self.rows);
+        out.own("scalars", vec![self.trace, self.max_residual, self.epsilon]);
+        out.put("positive", &self.positive);
+        out.put("negative", &self.negative);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.rows = from.one("rows")?;
+        let mut scalars = [0.0; 3];
+        from.fill("scalars", &mut scalars)?;
+        [self.trace, self.max_residual, self.epsilon] = scalars;
+        from.fill("positive", &mut self.positive)?;
+        from.fill("negative", &mut self.negative)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{Error, Result};
 use faer::linalg::matmul::{matmul, triangular};
 use faer::{Accum, MatMut, MatRef, Par};
 use kapprox::Real;
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Merge, Workers};
 use triangular::BlockStructure::{Rectangular, TriangularLower};
 
@@ -173,6 +174,42 @@ impl Merge for GramState {
             add(&mut mine.sy, &theirs.sy);
             add(&mut mine.yy, &theirs.yy);
         }
+    }
+}
+
+impl Persist for FoldGram {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("rows", self.rows);
+        for (name, values) in [("g", &self.g), ("s", &self.s), ("b", &self.b), ("sy", &self.sy), ("yy", &self.yy)] {
+            out.put(name, values);
+        }
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.rows = from.one("rows")?;
+        let Self { g, s, b, sy, yy, .. } = self;
+        for (name, values) in [("g", g), ("s", s), ("b", b), ("sy", sy), ("yy", yy)] {
+            from.fill(name, values)?;
+        }
+        Ok(())
+    }
+}
+
+impl Persist for GramState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("epsilon", self.epsilon);
+        for (i, fold) in self.folds.iter().enumerate() {
+            out.within(&i.to_string(), |out| fold.save(out));
+        }
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.epsilon = from.one("epsilon")?;
+        self.precision = if self.epsilon > f64::EPSILON { "f32" } else { "f64" };
+        for (i, fold) in self.folds.iter_mut().enumerate() {
+            from.within(&i.to_string(), |from| fold.load(from))?;
+        }
+        Ok(())
     }
 }
 

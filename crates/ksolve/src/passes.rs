@@ -6,6 +6,7 @@ use crate::{CertificateState, Error, FoldCoefficients, Folds, GramScratch, GramS
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
@@ -39,6 +40,23 @@ impl Merge for RidgeState {
         self.gram.merge(&later.gram);
         if let (Some(mine), Some(theirs)) = (&mut self.certificate, &later.certificate) {
             mine.merge(theirs);
+        }
+    }
+}
+
+impl Persist for RidgeState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.within("gram", |out| self.gram.save(out));
+        if let Some(certificate) = &self.certificate {
+            out.within("certificate", |out| certificate.save(out));
+        }
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.within("gram", |from| self.gram.load(from))?;
+        match &mut self.certificate {
+            Some(certificate) => from.within("certificate", |from| certificate.load(from)),
+            None => Ok(()),
         }
     }
 }
@@ -186,6 +204,18 @@ impl Merge for CvErrorState {
     fn merge(&mut self, later: &Self) {
         self.rows.iter_mut().zip(&later.rows).for_each(|(mine, theirs)| *mine += theirs);
         self.wrong.iter_mut().zip(&later.wrong).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
+impl Persist for CvErrorState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("rows", &self.rows);
+        out.put("wrong", &self.wrong);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.fill("rows", &mut self.rows)?;
+        from.fill("wrong", &mut self.wrong)
     }
 }
 

@@ -103,7 +103,7 @@ fn run<T: Real>(tile: usize, lanes: usize, threads: usize, bin: usize, segment: 
     let map = Cosines { certified: true };
     let fold = RidgeFold::<T>::new(&map, &folds, &targets).with_bin(bin);
     let workers = Workers::new(threads);
-    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved };
+    let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved, journal: None };
     pass.fold(&toy, &fold).unwrap().0
 }
 
@@ -151,7 +151,15 @@ fn a_map_that_is_no_projection_has_no_certificate() {
     let (folds, targets) = (Folds::None, Targets::Numeric { centre: vec![] });
     let fold = RidgeFold::<f64>::new(&map, &folds, &targets);
     let workers = Workers::sequential();
-    let pass = Pass { tile: 100, segment: 500, lanes: 1, prefetch: 1, workers: &workers, observer: &Unobserved };
+    let pass = Pass {
+        tile: 100,
+        segment: 500,
+        lanes: 1,
+        prefetch: 1,
+        workers: &workers,
+        observer: &Unobserved,
+        journal: None,
+    };
     let (state, report) = pass.fold(&Toy { targets: 0, classes: 0 }, &fold).unwrap();
     assert!(state.certificate.is_none());
     assert_eq!((state.gram.rows(), report.rows), (912, 912));
@@ -165,7 +173,15 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
         let folds = Folds::new(&FoldSpec::Hash(3), 0, 0..ROWS, &[]).unwrap();
         let map = Cosines { certified: true };
         let workers = Workers::sequential();
-        let pass = Pass { tile: 77, segment: 300, lanes: 2, prefetch: 1, workers: &workers, observer: &Unobserved };
+        let pass = Pass {
+            tile: 77,
+            segment: 300,
+            lanes: 2,
+            prefetch: 1,
+            workers: &workers,
+            observer: &Unobserved,
+            journal: None,
+        };
         let (state, _) = pass.fold(&toy, &RidgeFold::<f64>::new(&map, &folds, &targets)).unwrap();
         let options = RidgeOptions {
             ranks: vec![P],
@@ -201,7 +217,15 @@ fn a_class_that_was_not_there_is_an_error_with_its_row() {
     let map = Cosines { certified: true };
     let fold = RidgeFold::<f64>::new(&map, &Folds::None, &targets);
     let workers = Workers::sequential();
-    let pass = Pass { tile: 100, segment: 500, lanes: 1, prefetch: 1, workers: &workers, observer: &Unobserved };
+    let pass = Pass {
+        tile: 100,
+        segment: 500,
+        lanes: 1,
+        prefetch: 1,
+        workers: &workers,
+        observer: &Unobserved,
+        journal: None,
+    };
     let error = pass.fold(&Toy { targets: 0, classes: 4 }, &fold).unwrap_err();
     let first = (0..ROWS).find(|row| row % 11 != 5 && class(*row, 4) > 1).unwrap();
     assert!(matches!(error, ksolve::Error::UnknownClass { row } if row == first), "{error}");

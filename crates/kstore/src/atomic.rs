@@ -30,6 +30,15 @@ pub fn remove_temporaries() {
     });
 }
 
+/// How the names of temporary files begin and end.
+const PREFIX: &str = ".kmill-";
+const SUFFIX: &str = ".tmp";
+
+/// True for the name of a temporary file, such as a killed process leaves.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -132,7 +141,7 @@ impl Seek for AtomicFile {
 
 fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".kmill-").suffix(".tmp");
+    builder.prefix(PREFIX).suffix(SUFFIX);
     // temporary files are private by default; this one becomes an ordinary file, as the umask has it
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));

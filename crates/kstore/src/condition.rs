@@ -113,7 +113,7 @@ impl Condition {
                     return Err(wrong(format!("--where compares it with {other:?}; compare it with true or false")));
                 }
             },
-            Kind::Int { .. } => match (self.value.parse::<i128>(), number) {
+            Kind::Int { .. } | Kind::Time(_) => match (self.value.parse::<i128>(), number) {
                 (Ok(whole), Some(_)) => Comparand::Whole(whole),
                 (_, number) => Comparand::Number(number.ok_or_else(not_a_number)?),
             },
@@ -153,9 +153,9 @@ enum Comparand {
     Text(String),
 }
 
-/// A condition whose value fits its column.
+/// A condition whose value fits its column: see [`Condition`].
 #[derive(Clone, Debug)]
-pub(crate) struct Bound {
+pub struct Bound {
     operator: Operator,
     value: Comparand,
 }
@@ -163,14 +163,32 @@ pub(crate) struct Bound {
 impl Bound {
     /// Appends the rows among the first `rows` of a chunk that fulfil the condition.
     pub(crate) fn select(&self, view: &View<'_>, rows: usize, out: &mut Vec<u32>) {
-        let order = |row: usize| match &self.value {
+        let holds = |row: &usize| self.order(view, *row).is_some_and(|order| self.operator.holds(order));
+        out.extend((0..rows).filter(holds).map(|row| row as u32));
+    }
+
+    /// How the value in `row` compares; `None` where it is missing or NaN.
+    fn order(&self, view: &View<'_>, row: usize) -> Option<Ordering> {
+        match &self.value {
             _ if view.is_null(row) => None,
             Comparand::Whole(value) => view.integer(row).map(|have| have.cmp(value)),
             Comparand::Number(value) => number(view, row).partial_cmp(value),
             Comparand::Text(value) => view.text(row).map(|have| have.cmp(value.as_str())),
-        };
-        let holds = |row: &usize| order(*row).is_some_and(|order| self.operator.holds(order));
-        out.extend((0..rows).filter(holds).map(|row| row as u32));
+        }
+    }
+
+    /// False where no row can fulfil the condition because all values, apart from missing ones and NaN, which fulfil
+    /// none, lie between the bounds in `row`. Bounds need not be values of the column: a writer may shorten texts.
+    pub(crate) fn may_hold(&self, least: &View<'_>, greatest: &View<'_>, row: usize) -> bool {
+        let (Some(least), Some(greatest)) = (self.order(least, row), self.order(greatest, row)) else { return true };
+        match self.operator {
+            Operator::Equal => least.is_le() && greatest.is_ge(),
+            Operator::NotEqual => least.is_ne() || greatest.is_ne(),
+            Operator::Less => least.is_lt(),
+            Operator::LessOrEqual => least.is_le(),
+            Operator::Greater => greatest.is_gt(),
+            Operator::GreaterOrEqual => greatest.is_ge(),
+        }
     }
 }
 

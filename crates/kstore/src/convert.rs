@@ -21,6 +21,11 @@ pub(crate) struct Affine {
 }
 
 impl Affine {
+    /// True where every value stays as it is, to the bit: shifting by 0 and scaling by 1 are exact.
+    pub(crate) fn is_identity(&self) -> bool {
+        self.centre.iter().all(|centre| *centre == 0.0) && self.factor.iter().all(|factor| *factor == 1.0)
+    }
+
     /// Without a scaler values stay as they are, and missing ones NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let Some(scaler) = scaler else {
@@ -46,26 +51,71 @@ pub(crate) fn features<T: Real>(
         return row_major(block, affine, start, rows, out);
     }
     let d = views.len();
-    let mut loaded = [0.0; TILE];
-    let mut scaled = [[T::default(); GROUP]; TILE];
+    let mut columns = [[T::default(); TILE]; GROUP];
     let mut fine = true;
     for first in (0..d).step_by(GROUP) {
         let group = &views[first..d.min(first + GROUP)];
-        for (k, view) in group.iter().enumerate() {
-            let (centre, factor) = (affine.centre[first + k], affine.factor[first + k]);
-            view.load(at, &mut loaded[..rows]);
-            for (value, row) in loaded[..rows].iter().zip(&mut scaled) {
-                let value = T::from_f64((value - centre) * factor);
-                // also false where narrowing overflowed
-                fine &= value.is_finite();
-                row[k] = value;
-            }
+        for (k, (view, column)) in group.iter().zip(&mut columns).enumerate() {
+            scaled(view, affine, first + k, at, &mut column[..rows]);
+            // also false where narrowing overflowed
+            fine &= finite(&column[..rows]);
         }
-        for (row, scaled) in out.chunks_exact_mut(d).zip(&scaled[..rows]) {
-            row[first..first + group.len()].copy_from_slice(&scaled[..group.len()]);
-        }
+        transpose(&columns, rows, d, first, group.len(), out);
     }
     fine
+}
+
+/// Loads feature `i` of some rows, shifted and scaled.
+fn scaled<T: Real>(view: &View<'_>, affine: &Affine, i: usize, at: Positions<'_>, out: &mut [T]) {
+    let (centre, factor) = (affine.centre[i], affine.factor[i]);
+    if let (Positions::From(start), Some(values), 0.0, 1.0) = (at, same_type(view), centre, factor) {
+        // to f64 and back is exact: the same bits
+        return out.copy_from_slice(&values[start..start + out.len()]);
+    }
+    let mut loaded = [0.0; TILE];
+    let loaded = &mut loaded[..out.len()];
+    view.load(at, loaded);
+    for (out, value) in out.iter_mut().zip(loaded) {
+        *out = T::from_f64((*value - centre) * factor);
+    }
+}
+
+/// The values of a column that is stored as `T` and has no nulls.
+fn same_type<'a, T: Real>(view: &View<'a>) -> Option<&'a [T]> {
+    let bytes: &[u8] = match view.values {
+        Values::F32(values) => bytemuck::cast_slice(values),
+        Values::F64(values) => bytemuck::cast_slice(values),
+        _ => return None,
+    };
+    let element = if matches!(view.values, Values::F32(_)) { Element::F32 } else { Element::F64 };
+    if element == T::ELEMENT && view.nulls.is_none() { T::from_bytes(bytes) } else { None }
+}
+
+/// Writes the first `count` columns to places `first..` of rows of `d`.
+fn transpose<T: Real>(columns: &[[T; TILE]; GROUP], rows: usize, d: usize, first: usize, count: usize, out: &mut [T]) {
+    let out = out.chunks_exact_mut(d).take(rows.min(TILE)).enumerate();
+    if count == GROUP {
+        // of a known length; and straight to its place, because a vector read back from eight single stores waits for
+        // all of them
+        for (row, out) in out {
+            if let Some(out) = out[first..].first_chunk_mut::<GROUP>() {
+                for (out, column) in out.iter_mut().zip(columns) {
+                    *out = column[row];
+                }
+            }
+        }
+    } else {
+        for (row, out) in out {
+            for (out, column) in out[first..first + count].iter_mut().zip(columns) {
+                *out = column[row];
+            }
+        }
+    }
+}
+
+/// False if any value is not finite.
+pub(crate) fn finite<T: Real>(values: &[T]) -> bool {
+    values.iter().fold(true, |fine, value| fine & value.is_finite())
 }
 
 /// The first column's place, if the columns lie side by side in row-major bytes of f32 or f64.

@@ -84,12 +84,14 @@ pub enum Error {
         expected: String,
     },
     /// A missing, NaN or infinite value.
-    #[error("{path}: row {row}, column {column:?} is {value}; {remedy}", path = path.display())]
+    #[error("{path}: {place}, column {column:?} is {value}; {remedy}", path = path.display(), place = place(*row, *line))]
     BadValue {
         /// The file.
         path: PathBuf,
         /// Row within that file, from 0.
         row: u64,
+        /// Line of a text file, from 1.
+        line: Option<u64>,
         /// The column.
         column: String,
         /// "NaN", "missing", "infinite", or a number that does not fit.
@@ -97,6 +99,25 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A list that is not as long as the lists of the other rows.
+    #[error("{path}: row {row}, list column {column:?} has {got} instead of {expected} values; {remedy}", path = path.display())]
+    ListLength {
+        /// The file.
+        path: PathBuf,
+        /// Row within that file, from 0.
+        row: u64,
+        /// The column, as the file calls it.
+        column: String,
+        /// Length of the lists, from the column's type or its first row.
+        expected: usize,
+        /// What was found: a number, or "no list".
+        got: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A line of a text file that does not fit the table.
+    #[error("{0}")]
+    BadLine(Box<BadLine>),
     /// A label column with so many distinct labels that it is surely a measurement.
     #[error(
         "column {column:?} has more than {limit} distinct labels; for a quantity choose --task regression, for folds a column with few values"
@@ -154,6 +175,60 @@ pub enum Error {
         /// Which option to lower, or what to raise the budget to.
         remedy: String,
     },
+    /// A cache that would not fit what scratch may take.
+    #[error("a cache in {folder} needs {needed}, and {left} of what scratch may take is left; allow more or do without",
+        folder = folder.display(), needed = size(*needed), left = size(*left))]
+    OverScratch {
+        /// The scratch folder.
+        folder: PathBuf,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes left of the limit.
+        left: u64,
+    },
+    /// The disk of the scratch folder is full.
+    #[error("the disk of {folder} is full: a cache there needs {needed}{free}; free some space or choose another --scratch folder",
+        folder = folder.display(), needed = size(*needed), free = free.map_or(String::new(), |free| format!(", {} are free", size(free))))]
+    ScratchFull {
+        /// The scratch folder.
+        folder: PathBuf,
+        /// Bytes the cache needs in all.
+        needed: u64,
+        /// Bytes free beside what the cache has taken; `None` where the system does not tell.
+        free: Option<u64>,
+    },
+    /// A file that is not what it was when it was opened.
+    #[error("{path} changed while it was read: {change}; run again when nobody writes to it", path = path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What changed.
+        change: String,
+    },
+    /// A file of ours that contradicts itself.
+    #[error("{path} is damaged: {detail}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The contradiction.
+        detail: String,
+    },
+    /// A checkpoint that this run cannot go on from.
+    #[error("{path} is the checkpoint of another run: {difference}; go on as that run began, or leave --resume out and start afresh", path = path.display())]
+    OtherCheckpoint {
+        /// Its folder.
+        path: PathBuf,
+        /// The first difference.
+        difference: String,
+    },
+    /// A folder where the checkpoint would be, with something else in it.
+    #[error("{path} is where the checkpoint goes, but {found} is no part of one; move it away or name the output otherwise", path = path.display(), found = found.display())]
+    NotACheckpoint {
+        /// The folder.
+        path: PathBuf,
+        /// A file in it.
+        found: PathBuf,
+    },
     /// The run was asked to stop.
     #[error("interrupted: nothing was written")]
     Interrupted,
@@ -170,6 +245,49 @@ impl Error {
             std::io::ErrorKind::NotFound if action == "read" => Self::NotFound { path, hint: String::new() },
             _ => Self::Io { action, path, source },
         }
+    }
+}
+
+fn size(bytes: u64) -> String {
+    crate::budget::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// Where a row is, in words that leave no doubt about the first.
+fn place(row: u64, line: Option<u64>) -> String {
+    let line = line.map_or(String::new(), |line| format!(", line {line}"));
+    format!("row {row} (counted from 0){line}")
+}
+
+/// What is wrong with a line of a text file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// The file.
+    pub path: PathBuf,
+    /// Row within that file, from 0.
+    pub row: u64,
+    /// The line on which the row begins, from 1.
+    pub line: u64,
+    /// The column, where one is to blame.
+    pub column: Option<String>,
+    /// What would fit.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl std::fmt::Display for BadLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let column = self.column.as_ref().map_or(String::new(), |column| format!(", column {column:?}"));
+        let (path, place) = (self.path.display(), place(self.row, Some(self.line)));
+        write!(f, "{path}: {place}{column}: expected {}, found {}; {}", self.expected, self.found, self.remedy)
+    }
+}
+
+impl From<BadLine> for Error {
+    fn from(line: BadLine) -> Self {
+        Self::BadLine(Box::new(line))
     }
 }
 

@@ -2,20 +2,10 @@
 
 use crate::schema::Kind;
 use crate::sink::{Output, OutputColumn, OutputKind};
-use crate::source::{FileCursor, Positions, View};
-use crate::table::{Part, Table};
-use crate::{Error, Result};
-use std::ops::Range;
+use crate::source::{Positions, View};
 use std::sync::Arc;
 
-/// Some columns of a table, to be copied row by row.
-#[derive(Clone, Debug)]
-pub struct Kept {
-    table: Table,
-    columns: Vec<usize>,
-}
-
-/// Values of a kept column.
+/// Values of a kept column. Where one is missing stands anything.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the names are the types")]
 pub enum KeptValues {
@@ -37,174 +27,250 @@ impl KeptValues {
             Self::Text(v) => Output::Text(v),
         }
     }
+}
 
-    fn empty(kind: OutputKind) -> Self {
-        match kind {
-            OutputKind::F32 => Self::F32(Vec::new()),
-            OutputKind::F64 => Self::F64(Vec::new()),
-            OutputKind::I64 => Self::I64(Vec::new()),
-            OutputKind::Bool => Self::Bool(Vec::new()),
-            OutputKind::Text => Self::Text(Vec::new()),
-        }
-    }
+/// A kept column of some rows: values, some of which may be missing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptColumn {
+    values: KeptValues,
+    /// Which rows have a value; `None` where all have.
+    valid: Option<Vec<bool>>,
+}
 
-    /// Appends the value in `row`; what stands there instead of a value, if there is none.
-    fn push(&mut self, view: &View<'_>, row: usize) -> Result<(), &'static str> {
-        let mut number = [f64::NAN];
-        if let Self::F32(_) | Self::F64(_) = self {
-            view.load(Positions::From(row), &mut number);
-        } else if view.is_null(row) {
-            return Err("missing");
-        }
-        let whole = || view.integer(row).ok_or("no whole number");
-        match self {
-            Self::F32(values) => values.push(number[0] as f32),
-            Self::F64(values) => values.push(number[0]),
-            Self::I64(values) => values.push(i64::try_from(whole()?).map_err(|_| "too large for int64")?),
-            Self::Bool(values) => values.push(whole()? != 0),
-            Self::Text(values) => values.push(view.text(row).ok_or("no text")?.into()),
-        }
-        Ok(())
+/// Bytes that a kept value takes in memory. Of text this is a guess: a reference, its counts and some sixteen letters.
+pub(crate) fn bytes_per_value(kind: OutputKind) -> usize {
+    1 + match kind {
+        OutputKind::F32 => 4,
+        OutputKind::F64 | OutputKind::I64 => 8,
+        OutputKind::Bool => 1,
+        OutputKind::Text => 48,
     }
 }
 
-impl Table {
-    /// Columns to carry along, by name.
-    pub fn keep(&self, names: &[String]) -> Result<Kept> {
-        let columns = names.iter().map(|name| self.column(name)).collect::<Result<Vec<_>>>()?;
-        for column in &columns {
-            let column = &self.schema().columns[*column];
-            if let Kind::Other(_) = column.kind {
-                return Err(Error::WrongType {
-                    path: self.first_path(),
-                    column: column.name.clone(),
-                    got: column.kind.to_string(),
-                    expected: "only numbers, truth values and text can be carried along".to_string(),
-                });
-            }
-        }
-        Ok(Kept { table: self.clone(), columns })
-    }
-}
-
-impl Kept {
-    /// Names and kinds, as a sink takes them: integers of every size become int64.
-    pub fn columns(&self) -> Vec<OutputColumn> {
-        let columns = self.columns.iter().map(|column| &self.table.schema().columns[*column]);
-        columns.map(|column| OutputColumn::new(&column.name, kind(&column.kind))).collect()
-    }
-
-    /// Bytes that an open cursor holds.
-    pub fn footprint(&self) -> usize {
-        self.table.parts().iter().map(|part| part.file.footprint(&self.columns)).max().unwrap_or(0)
-    }
-
-    /// A cursor that copies rows among these stored rows.
-    pub fn open(&self, rows: Range<u64>) -> KeptCursor<'_> {
-        KeptCursor { kept: self, end: rows.end, open: None }
-    }
-}
-
-fn kind(kind: &Kind) -> OutputKind {
+/// What a column of this kind is kept as: integers of every size become int64.
+pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
     match kind {
         Kind::Float { bits: 64 } => OutputKind::F64,
         Kind::Float { .. } => OutputKind::F32,
-        Kind::Int { .. } => OutputKind::I64,
+        Kind::Int { .. } | Kind::Time(_) => OutputKind::I64,
         Kind::Bool => OutputKind::Bool,
         Kind::Text | Kind::Other(_) => OutputKind::Text,
     }
 }
 
-/// A place in the kept columns; goes forward only.
-pub struct KeptCursor<'a> {
-    kept: &'a Kept,
-    end: u64,
-    open: Option<Open<'a>>,
+/// The column as a sink takes it.
+pub(crate) fn output_column(name: &str, kind: &Kind) -> OutputColumn {
+    OutputColumn::new(name, kept_as(kind)).nullable()
 }
 
-/// A file being read, and the stored rows of the chunk at hand.
-struct Open<'a> {
-    cursor: Box<dyn FileCursor + 'a>,
-    part: &'a Part,
-    rows: Range<u64>,
-}
-
-impl std::fmt::Debug for KeptCursor<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptCursor").field("kept", self.kept).finish_non_exhaustive()
-    }
-}
-
-impl<'a> KeptCursor<'a> {
-    /// The values of some stored rows, ascending and after those of the call before; one entry per column.
-    pub fn take(&mut self, rows: &[u64]) -> Result<Vec<KeptValues>> {
-        let kept = self.kept;
-        let mut values: Vec<_> = kept.columns().iter().map(|column| KeptValues::empty(column.kind)).collect();
-        let mut done = 0;
-        while let Some(row) = rows.get(done) {
-            let Some(open) = self.reach(*row)? else { return Err(kept.beyond(*row)) };
-            let here = rows[done..].partition_point(|row| open.rows.contains(row));
-            for (slot, values) in values.iter_mut().enumerate() {
-                let view = open.cursor.view(slot)?;
-                for row in &rows[done..done + here] {
-                    let pushed = values.push(&view, (row - open.rows.start) as usize);
-                    pushed.map_err(|value| kept.bad_value(slot, *row, value))?;
-                }
-            }
-            done += here;
-        }
-        Ok(values)
-    }
-
-    /// Reads on to the chunk that holds `row`; `None` where no row of that number is left.
-    fn reach(&mut self, row: u64) -> Result<Option<&Open<'a>>> {
-        loop {
-            match &mut self.open {
-                Some(open) if open.rows.contains(&row) => break,
-                Some(open) if row >= open.rows.end && row < open.part.end() => {
-                    let more = open.cursor.advance()? as u64;
-                    if more == 0 {
-                        return Ok(None);
-                    }
-                    open.rows = open.rows.end..open.rows.end + more;
-                }
-                Some(open) if row < open.rows.start => return Ok(None),
-                _ => match self.kept.start(row, self.end)? {
-                    None => return Ok(None),
-                    next => self.open = next,
-                },
-            }
-        }
-        Ok(self.open.as_ref())
-    }
-}
-
-impl Kept {
-    /// Opens the file that holds `row`, from there to `end`.
-    fn start(&self, row: u64, end: u64) -> Result<Option<Open<'_>>> {
-        let parts = self.table.parts();
-        let Some(part) = parts.get(parts.partition_point(|part| part.end() <= row)).filter(|_| row < end) else {
-            return Ok(None);
+impl KeptColumn {
+    /// Without rows.
+    pub fn new(kind: OutputKind) -> Self {
+        let values = match kind {
+            OutputKind::F32 => KeptValues::F32(Vec::new()),
+            OutputKind::F64 => KeptValues::F64(Vec::new()),
+            OutputKind::I64 => KeptValues::I64(Vec::new()),
+            OutputKind::Bool => KeptValues::Bool(Vec::new()),
+            OutputKind::Text => KeptValues::Text(Vec::new()),
         };
-        let rows = row - part.start..end.min(part.end()) - part.start;
-        let cursor = part.file.open(&self.columns, rows, &self.table.read)?;
-        Ok(Some(Open { cursor, part, rows: row..row }))
+        Self { values, valid: None }
     }
 
-    fn bad_value(&self, slot: usize, row: u64, value: &str) -> Error {
-        let (path, row) = self.table.locate(row).map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
-        let column = self.table.schema().columns[self.columns[slot]].name.clone();
-        Error::BadValue {
-            path,
-            row,
-            column,
-            value: value.to_string(),
-            remedy: "clean the data or leave the column out of --keep",
+    /// The values; anything where one is missing.
+    pub fn values(&self) -> &KeptValues {
+        &self.values
+    }
+
+    /// Which rows have a value; `None` where all have.
+    pub fn valid(&self) -> Option<&[bool]> {
+        self.valid.as_deref()
+    }
+
+    /// True for a row without a value.
+    pub fn is_null(&self, row: usize) -> bool {
+        self.valid.as_ref().is_some_and(|valid| !valid[row])
+    }
+
+    /// What the values are.
+    pub fn kind(&self) -> OutputKind {
+        self.values.as_output().kind()
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.values.as_output().len()
+    }
+
+    /// True without rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets the rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.valid = None;
+        match &mut self.values {
+            KeptValues::F32(v) => v.clear(),
+            KeptValues::F64(v) => v.clear(),
+            KeptValues::I64(v) => v.clear(),
+            KeptValues::Bool(v) => v.clear(),
+            KeptValues::Text(v) => v.clear(),
         }
     }
 
-    fn beyond(&self, row: u64) -> Error {
-        let why = format!("row {row} cannot be copied: it was passed already or lies beyond the range");
-        Error::Empty { what: self.table.first_path().display().to_string(), why }
+    /// Appends the rows of a column of the same kind.
+    ///
+    /// # Panics
+    /// If the kinds differ: the caller has made both.
+    pub fn append(&mut self, later: &Self) {
+        let before = self.len();
+        match (&mut self.values, &later.values) {
+            (KeptValues::F32(v), KeptValues::F32(later)) => v.extend(later),
+            (KeptValues::F64(v), KeptValues::F64(later)) => v.extend(later),
+            (KeptValues::I64(v), KeptValues::I64(later)) => v.extend(later),
+            (KeptValues::Bool(v), KeptValues::Bool(later)) => v.extend(later),
+            (KeptValues::Text(v), KeptValues::Text(later)) => v.extend(later.iter().cloned()),
+            (mine, _) => panic!("a column of {:?} goes on as {:?}", mine.as_output().kind(), later.kind()),
+        }
+        if self.valid.is_some() || later.valid.is_some() {
+            let valid = self.valid.get_or_insert_with(|| vec![true; before]);
+            match &later.valid {
+                Some(later) => valid.extend(later),
+                None => valid.resize(before + later.len(), true),
+            }
+        }
+    }
+
+    /// The same values as another kind of number: fractions are rounded, whole numbers and truth values never.
+    ///
+    /// # Errors
+    /// The first row with a value that the kind cannot hold, and the value.
+    pub fn cast(&self, kind: OutputKind) -> Result<Self, (usize, String)> {
+        let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
+        for row in 0..self.len() {
+            let refuse = |value: String| (row, value);
+            match (&mut cast.values, &self.values) {
+                (KeptValues::F32(to), KeptValues::F64(from)) => to.push(narrow(from[row]).map_err(refuse)?),
+                (KeptValues::F32(to), KeptValues::F32(from)) => to.push(from[row]),
+                (KeptValues::F32(to), KeptValues::I64(from)) => {
+                    to.push(exact(from[row], 24, "float32").map_err(refuse)? as f32);
+                }
+                (KeptValues::F32(to), KeptValues::Bool(from)) => to.push(f32::from(u8::from(from[row]))),
+                (KeptValues::F64(to), KeptValues::F64(from)) => to.push(from[row]),
+                (KeptValues::F64(to), KeptValues::F32(from)) => to.push(from[row].into()),
+                (KeptValues::F64(to), KeptValues::I64(from)) => {
+                    to.push(exact(from[row], 53, "float64").map_err(refuse)? as f64);
+                }
+                (KeptValues::F64(to), KeptValues::Bool(from)) => to.push(f64::from(u8::from(from[row]))),
+                (KeptValues::I64(to), KeptValues::I64(from)) => to.push(from[row]),
+                (KeptValues::I64(to), KeptValues::Bool(from)) => to.push(from[row].into()),
+                (KeptValues::Bool(to), KeptValues::Bool(from)) => to.push(from[row]),
+                (KeptValues::Text(to), KeptValues::Text(from)) => to.push(Arc::clone(&from[row])),
+                (_, from) => return Err(refuse(format!("{:?}, not {kind:?}", from.as_output().kind()))),
+            }
+        }
+        Ok(cast)
+    }
+
+    /// Appends `count` rows of a view. On a value that int64 cannot hold, its row in the chunk and what it is.
+    pub(crate) fn load(&mut self, view: &View<'_>, at: Positions<'_>, count: usize) -> Result<(), (usize, String)> {
+        let before = self.len();
+        let rows = (0..count).map(|i| at.get(i));
+        match &mut self.values {
+            KeptValues::F64(values) => {
+                values.resize(before + count, f64::NAN);
+                view.load(at, &mut values[before..]);
+            }
+            KeptValues::F32(values) => {
+                let mut wide = vec![f64::NAN; count];
+                view.load(at, &mut wide);
+                values.extend(wide.iter().map(|value| *value as f32));
+            }
+            KeptValues::I64(values) => {
+                for row in rows.clone() {
+                    let whole = if view.is_null(row) { 0 } else { view.integer(row).unwrap_or(0) };
+                    let too_large = |_| (row, format!("{whole}, too large for int64"));
+                    values.push(i64::try_from(whole).map_err(too_large)?);
+                }
+            }
+            KeptValues::Bool(values) => {
+                values.extend(rows.clone().map(|row| !view.is_null(row) && view.integer(row).is_some_and(|v| v != 0)));
+            }
+            KeptValues::Text(values) => {
+                let nothing: Arc<str> = "".into();
+                let text = |row| view.text(row).filter(|_| !view.is_null(row));
+                values.extend(rows.clone().map(|row| text(row).map_or_else(|| Arc::clone(&nothing), Arc::from)));
+            }
+        }
+        if self.valid.is_some() || rows.clone().any(|row| view.is_null(row)) {
+            let valid = self.valid.get_or_insert_with(|| vec![true; before]);
+            valid.extend(rows.map(|row| !view.is_null(row)));
+        }
+        Ok(())
+    }
+}
+
+/// A fraction as float32, unless it is too large.
+fn narrow(value: f64) -> Result<f32, String> {
+    let narrow = value as f32;
+    if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
+}
+
+/// A whole number, if a float with so many digits holds it and all smaller ones.
+fn exact(value: i64, digits: u32, float: &str) -> Result<i64, String> {
+    if value.unsigned_abs() <= 1 << digits {
+        Ok(value)
+    } else {
+        Err(format!("{value}, which {float} may have to round"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Values;
+    use arrow::array::{Array, StringArray};
+
+    #[test]
+    fn missing_values_are_known_whatever_the_order_of_the_parts() {
+        let part = |texts: Vec<Option<&str>>| {
+            let (array, mut column) = (StringArray::from(texts), KeptColumn::new(OutputKind::Text));
+            let view = View { values: Values::Text(&array), nulls: array.nulls() };
+            column.load(&view, Positions::From(0), array.len()).unwrap();
+            column
+        };
+        let (whole, holed) = (part(vec![Some("a"), Some("b")]), part(vec![None, Some("c")]));
+        let mut joined = whole.clone();
+        joined.append(&holed);
+        joined.append(&whole);
+        assert_eq!((joined.len(), joined.valid()), (6, Some(&[true, true, false, true, true, true][..])));
+        joined.clear();
+        joined.append(&whole);
+        assert_eq!(joined, whole);
+        assert!(whole.valid().is_none() && holed.is_null(0) && !holed.is_null(1));
+    }
+
+    #[test]
+    fn casting_rounds_fractions_and_never_whole_numbers() {
+        let of = |values| KeptColumn { values, valid: None };
+        let whole = of(KeptValues::I64(vec![1 << 24, (1 << 24) + 1]));
+        let error = whole.cast(OutputKind::F32).unwrap_err();
+        assert_eq!(error, (1, "16777217, which float32 may have to round".to_string()));
+        assert_eq!(*whole.cast(OutputKind::F64).unwrap().values(), KeptValues::F64(vec![16777216.0, 16777217.0]));
+        assert_eq!(of(KeptValues::I64(vec![1 << 53, (1 << 53) + 1])).cast(OutputKind::F64).unwrap_err().0, 1);
+        assert_eq!(of(KeptValues::I64(vec![i64::MIN])).cast(OutputKind::F64).unwrap_err().0, 0);
+        let fractions = of(KeptValues::F64(vec![0.1, f64::INFINITY, 1e300]));
+        assert_eq!(fractions.cast(OutputKind::F32).unwrap_err(), (2, "1e300, too large for float32".to_string()));
+        let truths = of(KeptValues::Bool(vec![true, false]));
+        assert_eq!(*truths.cast(OutputKind::I64).unwrap().values(), KeptValues::I64(vec![1, 0]));
+        assert!(of(KeptValues::Text(vec!["a".into()])).cast(OutputKind::F64).is_err());
+    }
+
+    #[test]
+    fn an_integer_beyond_int64_is_told() {
+        let mut column = KeptColumn::new(OutputKind::I64);
+        let view = View { values: Values::U64(&[7, u64::MAX]), nulls: None };
+        let error = column.load(&view, Positions::From(0), 2).unwrap_err();
+        assert_eq!(error, (1, "18446744073709551615, too large for int64".to_string()));
     }
 }

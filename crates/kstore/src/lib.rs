@@ -1,12 +1,14 @@
 //! Tables of rows on disk, read in blocks under a memory budget and written back whole.
 //!
-//! The crate answers three questions and no others:
+//! The crate answers four questions and no others:
 //!
 //! * **what are the rows?** — [`RowSource`] gives [`RowBlock`]s of numbers for any range of stored rows, whatever the
 //!   file format;
 //! * **how are they folded?** — [`Pass`] is the one loop over rows of the whole workspace: segments of a fixed size,
 //!   folded by lanes in parallel, merged in row order, so that the result has the same bits whatever the threads;
-//! * **what does it cost?** — every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts.
+//! * **what does it cost?** — every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts;
+//! * **what is left of a run that was stopped?** — a [`checkpoint`] holds what its passes found, and the next run goes on
+//!   with the same bits.
 //!
 //! It knows no kernel and no solver.
 //!
@@ -15,7 +17,6 @@
 //! The means of a table of any size, in the memory of a few tiles:
 //!
 //! ```
-//! use kstore::pass::Unobserved;
 //! use kstore::{Pass, Reading, RowSource, Selection, StatisticsFold, Table, Workers};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
@@ -28,7 +29,7 @@
 //! let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
 //! let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
 //! let workers = Workers::sequential();
-//! let pass = Pass { tile: 1024, segment: 65_536, lanes: 2, prefetch: 2, workers: &workers, observer: &Unobserved };
+//! let pass = Pass::new(1024, 65_536, &workers);
 //! let (statistics, report) = pass.fold(&rows, &StatisticsFold::new(RowSource::shape(&rows)))?;
 //! assert_eq!((statistics.features[0].mean, report.rows), (3.0, 3));
 //! # Ok::<(), kstore::Error>(())
@@ -36,9 +37,13 @@
 
 pub mod atomic;
 pub mod budget;
+pub mod checkpoint;
+mod chunk;
 pub mod condition;
 mod convert;
+mod digest;
 mod error;
+mod gather;
 mod keep;
 pub mod key;
 mod labels;
@@ -48,6 +53,7 @@ mod real;
 pub mod rows;
 mod scaler;
 pub mod schema;
+pub mod scratch;
 mod select;
 pub mod sink;
 pub mod source;
@@ -58,8 +64,8 @@ mod table_rows;
 pub use atomic::{AtomicFile, remove_temporaries};
 pub use budget::{Footprint, Plan};
 pub use condition::Condition;
-pub use error::{Error, Result};
-pub use keep::{Kept, KeptCursor, KeptValues};
+pub use error::{BadLine, Error, Result};
+pub use keep::{KeptColumn, KeptValues};
 pub use pass::{Fold, Merge, Pass, Workers};
 pub use real::Real;
 pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
@@ -67,6 +73,7 @@ pub use scaler::Scaler;
 pub use schema::{Column, Kind, Schema};
 pub use select::{Missing, Selected, Selection};
 pub use sink::{Output, OutputColumn, OutputKind, Sink};
+pub use source::TextOptions;
 pub use source::memory::MemoryRows;
 pub use statistics::{Statistics, StatisticsFold};
 pub use table::Table;

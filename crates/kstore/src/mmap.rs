@@ -19,19 +19,31 @@ pub struct Mapped {
     map: Mmap,
 }
 
-mod sealed {
+pub(crate) mod sealed {
+    use crate::source::Element;
+
     /// Types for which every bit pattern is a value and which have no padding.
-    pub trait Plain: Copy + 'static {}
-    impl Plain for f32 {}
-    impl Plain for f64 {}
-    impl Plain for i8 {}
-    impl Plain for i16 {}
-    impl Plain for i32 {}
-    impl Plain for i64 {}
-    impl Plain for u8 {}
-    impl Plain for u16 {}
-    impl Plain for u32 {}
-    impl Plain for u64 {}
+    pub trait Plain: Copy + 'static {
+        /// The same type by name.
+        const ELEMENT: Element;
+    }
+    macro_rules! plain {
+        ($type:ty, $element:ident) => {
+            impl Plain for $type {
+                const ELEMENT: Element = Element::$element;
+            }
+        };
+    }
+    plain!(f32, F32);
+    plain!(f64, F64);
+    plain!(i8, I8);
+    plain!(i16, I16);
+    plain!(i32, I32);
+    plain!(i64, I64);
+    plain!(u8, U8);
+    plain!(u16, U16);
+    plain!(u32, U32);
+    plain!(u64, U64);
 }
 
 impl Mapped {

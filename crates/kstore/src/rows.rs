@@ -1,6 +1,6 @@
 //! The seam between storage and learning: blocks of rows, and the sources they come from.
 
-use crate::{Footprint, Real, Result};
+use crate::{Footprint, KeptColumn, Real, Result};
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub struct RowBlock<'a, T> {
     pub classes: Option<Coded<'a>>,
     /// The fold column, where folds come from one.
     pub groups: Option<Coded<'a>>,
+    /// Columns that are only carried along.
+    pub kept: &'a [KeptColumn],
 }
 
 impl<T> RowBlock<'_, T> {
@@ -93,6 +95,8 @@ pub struct RowBuf<T> {
     pub class_labels: Option<Arc<Vec<Label>>>,
     /// Dictionary of the fold column, as far as the cursor knows it.
     pub group_labels: Option<Arc<Vec<Label>>>,
+    /// Columns that are only carried along.
+    pub kept: Vec<KeptColumn>,
 }
 
 impl<T: Real> RowBuf<T> {
@@ -100,17 +104,22 @@ impl<T: Real> RowBuf<T> {
     pub fn new(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
     }
-    /// Bytes a row takes in a buffer, labels included.
+    /// Bytes a row takes in a buffer, labels included and kept columns not.
     pub fn bytes_per_row(shape: &TableShape) -> usize {
         size_of::<u64>() + shape.features * size_of::<T>() + shape.targets * size_of::<f64>() + 2 * size_of::<u32>()
     }
     /// Forgets the rows and keeps the memory.
     pub fn clear(&mut self) {
-        self.rows.clear();
         self.x.clear();
+        self.clear_but_x();
+    }
+    /// The same, but leaves old values in `x`: a cursor that overwrites them need not write zeros first.
+    pub(crate) fn clear_but_x(&mut self) {
+        self.rows.clear();
         self.y.clear();
         self.classes.clear();
         self.groups.clear();
+        self.kept.iter_mut().for_each(KeptColumn::clear);
     }
     /// The rows as a block.
     pub fn block(&self, shape: &TableShape) -> RowBlock<'_, T> {
@@ -122,6 +131,7 @@ impl<T: Real> RowBuf<T> {
             t: shape.targets,
             classes: self.class_labels.as_ref().map(|l| Coded { codes: &self.classes, labels: l }),
             groups: self.group_labels.as_ref().map(|l| Coded { codes: &self.groups, labels: l }),
+            kept: &self.kept,
         }
     }
 }
@@ -157,7 +167,7 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
 
 /// A place in a table.
 pub trait RowCursor<T: Real> {
-    /// Fills `buf` with the next rows: exactly `buf.capacity` of them, or fewer at the end of the segment.
+    /// Forgets what is in `buf` and fills it with the next rows: exactly `buf.capacity` of them, or fewer at the end of the segment.
     /// Returns false when there was none left.
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool>;
 }

@@ -21,14 +21,22 @@ pub enum Kind {
     Bool,
     /// Text; a label, never a feature.
     Text,
+    /// Dates, times of day, timestamps and durations, by name and unit: read as the integers that store them, and
+    /// features only where they are named.
+    Time(String),
     /// Anything else, by the name its format gives it; cannot be read.
     Other(String),
 }
 
 impl Kind {
-    /// True where a value can be a feature or a target: numbers and truth values.
+    /// True where a value can be a feature or a target: numbers, truth values and times.
     pub fn is_numeric(&self) -> bool {
-        matches!(self, Self::Float { .. } | Self::Int { .. } | Self::Bool)
+        matches!(self, Self::Float { .. } | Self::Int { .. } | Self::Bool | Self::Time(_))
+    }
+
+    /// True for what is a feature without being named: numbers and truth values. A clock that runs on is rarely meant.
+    pub fn is_feature(&self) -> bool {
+        self.is_numeric() && !matches!(self, Self::Time(_))
     }
 }
 
@@ -40,7 +48,7 @@ impl fmt::Display for Kind {
             Self::Int { bits, signed: false } => write!(f, "uint{bits}"),
             Self::Bool => f.write_str("bool"),
             Self::Text => f.write_str("text"),
-            Self::Other(name) => f.write_str(name),
+            Self::Time(name) | Self::Other(name) => f.write_str(name),
         }
     }
 }
@@ -65,6 +73,21 @@ impl Schema {
     /// Place of the column called `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Name of the column that holds place `item` of the lists called `name`.
+    pub(crate) fn item_name(name: &str, item: usize) -> String {
+        format!("{name}[{item}]")
+    }
+
+    /// The columns that come from the lists called `name`, in their order; empty where there are none.
+    pub fn block(&self, name: &str) -> Vec<usize> {
+        let item = |column: &Column| {
+            let item = column.name.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
+            item.bytes().all(|digit| digit.is_ascii_digit()).then_some(())
+        };
+        let columns = self.columns.iter().enumerate();
+        columns.filter(|(_, column)| item(column).is_some()).map(|(place, _)| place).collect()
     }
 
     /// What to add to "there is no column `name`": the nearest name, or the names there are.

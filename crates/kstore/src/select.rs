@@ -1,11 +1,12 @@
 //! Which columns and rows of a table take part, and as what.
 
 use crate::condition::{Bound, Condition};
+use crate::keep;
 use crate::rows::TableShape;
 use crate::schema::Kind;
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
-use crate::{Error, Real, Result};
+use crate::{Error, OutputColumn, Real, Result};
 use std::ops::Range;
 
 /// What to do with rows that have a missing, NaN or infinite value.
@@ -22,9 +23,10 @@ pub enum Missing {
 
 /// Columns and rows, by name.
 ///
-/// `features` may be exact names or patterns with `*` and `?`. Their order is that of the list and, for the columns of
+/// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
+/// patterns with `*` and `?`. Their order is that of the list and, for the columns of
 /// one pattern, that of the file; a column named twice counts once. An empty list stands for every numeric or truth
-/// column that has no other role, in the order of the file.
+/// column that has no other role, in the order of the file; dates and times are features only where they are named.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Names or patterns of features.
@@ -37,6 +39,8 @@ pub struct Selection {
     pub group: Option<String>,
     /// Columns that are only carried along, and are no features unless named as such.
     pub keep: Vec<String>,
+    /// An empty list of features stands for none: only the kept columns are wanted.
+    pub without_features: bool,
     /// Stored rows; all without. An end beyond the table stands for its end.
     pub rows: Option<Range<u64>>,
     /// A condition on one column.
@@ -53,6 +57,7 @@ pub struct Selected {
     pub(crate) targets: Vec<usize>,
     pub(crate) class: Option<usize>,
     pub(crate) group: Option<usize>,
+    pub(crate) keep: Vec<usize>,
     pub(crate) filter: Option<(usize, Bound)>,
     pub(crate) rows: Range<u64>,
     pub(crate) missing: Missing,
@@ -78,18 +83,17 @@ impl Table {
         let filter = selection.filter.as_ref().map(|condition| self.bind(condition)).transpose()?;
         let mut roles: Vec<usize> = targets.iter().copied().chain(class).chain(group).collect();
         roles.extend(filter.iter().map(|(column, _)| *column));
-        for name in &selection.keep {
-            roles.push(self.column(name)?);
-        }
+        let keep = self.kept(&selection.keep)?;
+        roles.extend(&keep);
         let features = if selection.features.is_empty() {
-            self.other_numbers(&roles)?
+            if selection.without_features { Vec::new() } else { self.other_numbers(&roles)? }
         } else {
             self.named_features(&selection.features, &roles, targets.iter().copied().chain(class))?
         };
         self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
         let missing = selection.missing;
-        Ok(Selected { table: self.clone(), features, targets, class, group, filter, rows, missing })
+        Ok(Selected { table: self.clone(), features, targets, class, group, keep, filter, rows, missing })
     }
 
     /// Models know columns by name, so a name must mean one column, and a target is wanted once.
@@ -135,6 +139,44 @@ impl Table {
         }
     }
 
+    /// Names of the columns that names and patterns stand for, each once; without any, of every column that can be
+    /// read. Unlike features they may hold text.
+    pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
+        let readable = || self.schema().columns.iter().filter(|column| !matches!(column.kind, Kind::Other(_)));
+        if patterns.is_empty() {
+            return Ok(readable().map(|column| column.name.clone()).collect());
+        }
+        let mut names = Vec::<String>::new();
+        for text in patterns {
+            let found: Vec<&str> = match self.schema().position(text) {
+                Some(_) => vec![text],
+                None => {
+                    let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column(text))?;
+                    readable().map(|column| column.name.as_str()).filter(|name| pattern.matches(name)).collect()
+                }
+            };
+            if found.is_empty() {
+                return Err(self.no_such_column(text));
+            }
+            for name in found {
+                if !names.iter().any(|known| known == name) {
+                    names.push(name.to_string());
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
+        let columns = names.iter().map(|name| self.column(name)).collect::<Result<Vec<_>>>()?;
+        for column in &columns {
+            if let Kind::Other(_) = self.schema().columns[*column].kind {
+                return Err(self.wrong_type(*column, "only numbers, truth values and text can be carried along"));
+            }
+        }
+        Ok(columns)
+    }
+
     fn wrong_type(&self, column: usize, expected: &str) -> Error {
         let column = &self.schema().columns[column];
         Error::WrongType {
@@ -149,7 +191,7 @@ impl Table {
     fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let features: Vec<_> =
-            (0..columns.len()).filter(|i| columns[*i].kind.is_numeric() && !roles.contains(i)).collect();
+            (0..columns.len()).filter(|i| columns[*i].kind.is_feature() && !roles.contains(i)).collect();
         if features.is_empty() {
             let why = "no numeric column is left to be a feature; name some with --features".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
@@ -176,7 +218,10 @@ impl Table {
                     self.expect_numbers(column, "a feature must hold numbers; leave it out with --features")?;
                     vec![column]
                 }
-                None => self.matching(name, roles)?,
+                None => match self.schema().block(name) {
+                    block if block.is_empty() => self.matching(name, roles)?,
+                    block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
+                },
             };
             features.extend(columns.into_iter().filter(|column| !std::mem::replace(&mut taken[*column], true)));
         }
@@ -217,6 +262,13 @@ impl Selected {
         &self.table
     }
 
+    /// The same rows and columns; what is read through them is counted apart, for a look at the data that is no part of
+    /// the work.
+    #[must_use]
+    pub fn counting_apart(&self) -> Self {
+        Self { table: self.table.counting_apart(), ..self.clone() }
+    }
+
     /// Names of the features, in the order of the columns of `x`.
     pub fn feature_names(&self) -> Vec<String> {
         self.names(&self.features)
@@ -235,6 +287,17 @@ impl Selected {
     /// Name of the fold column.
     pub fn group_name(&self) -> Option<&str> {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
+    }
+
+    /// Names and types of the kept columns, as a sink takes them: integers of every size become int64.
+    pub fn kept_columns(&self) -> Vec<OutputColumn> {
+        let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
+        columns.map(|column| keep::output_column(&column.name, &column.kind)).collect()
+    }
+
+    /// Bytes a row of the kept columns takes; of text this is a guess.
+    pub fn kept_bytes_per_row(&self) -> usize {
+        self.kept_columns().iter().map(|column| keep::bytes_per_value(column.kind)).sum()
     }
 
     /// The stored rows that can be selected.
@@ -258,12 +321,13 @@ impl Selected {
         TableRows::new(self.clone(), reading)
     }
 
-    /// The columns to decode: features, targets, class, group, filter.
+    /// The columns to decode: features, targets, class, group, kept, filter.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns = self.features.clone();
         columns.extend(&self.targets);
         columns.extend(self.class);
         columns.extend(self.group);
+        columns.extend(&self.keep);
         columns.extend(self.filter.iter().map(|(column, _)| *column));
         columns
     }

@@ -5,6 +5,7 @@
 //! "Algorithms for computing the sample variance: analysis and recommendations", The American Statistician 37 (1983),
 //! 242–247. Nothing cancels, however far the values lie from 0.
 
+use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::rows::{Coded, Label, RowBlock};
 use crate::scaler::is_noise;
 use crate::{Error, Fold, Merge, Real, Result, TableShape, Workers};
@@ -155,6 +156,62 @@ impl Merge for Statistics {
         for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
             theirs.0.iter().for_each(|(label, count)| mine.add(label, *count));
         }
+    }
+}
+
+impl Persist for Statistics {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("rows", self.rows);
+        save_moments("features", &self.features, out);
+        save_moments("targets", &self.targets, out);
+        out.within("classes", |out| self.classes.save(out));
+        out.within("groups", |out| self.groups.save(out));
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+        self.rows = from.one("rows")?;
+        load_moments("features", &mut self.features, from)?;
+        load_moments("targets", &mut self.targets, from)?;
+        from.within("classes", |from| self.classes.load(from))?;
+        from.within("groups", |from| self.groups.load(from))
+    }
+}
+
+/// Counts in one array; mean, m2, min and max of every column in another.
+fn save_moments(name: &str, columns: &[Moments], out: &mut Arrays<'_>) {
+    out.within(name, |out| {
+        out.own("count", columns.iter().map(|m| m.count).collect());
+        out.own("moments", columns.iter().flat_map(|m| [m.mean, m.m2, m.min, m.max]).collect());
+    });
+}
+
+fn load_moments(name: &str, columns: &mut [Moments], from: &mut Stored<'_>) -> Result<()> {
+    let (mut counts, mut moments) = (vec![0; columns.len()], vec![0.0; 4 * columns.len()]);
+    from.within(name, |from| {
+        from.fill("count", &mut counts)?;
+        from.fill("moments", &mut moments)
+    })?;
+    for ((column, count), [mean, m2, min, max]) in columns.iter_mut().zip(counts).zip(moments.as_chunks::<4>().0) {
+        *column = Moments { count, mean: *mean, m2: *m2, min: *min, max: *max };
+    }
+    Ok(())
+}
+
+impl Persist for LabelCounts {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        let (labels, counts): (Vec<Label>, Vec<u64>) = self.sorted().into_iter().unzip();
+        // labels are truth values, integers and text: there is nothing in them that JSON refuses
+        out.own("labels", serde_json::to_vec(&labels).unwrap_or_default());
+        out.own("counts", counts);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+        let labels: Vec<Label> =
+            serde_json::from_slice(&from.read::<u8>("labels")?).map_err(|error| from.damaged(error.to_string()))?;
+        let mut counts = vec![0; labels.len()];
+        from.fill("counts", &mut counts)?;
+        self.0 = labels.into_iter().zip(counts).collect();
+        Ok(())
     }
 }
 

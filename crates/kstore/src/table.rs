@@ -1,7 +1,7 @@
 //! Files that are read as one table.
 
 use crate::schema::{Schema, nearest};
-use crate::source::{self, Joined, TableFile};
+use crate::source::{self, Identity, Joined, TableFile, TextOptions};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,17 +13,43 @@ pub(crate) struct Part {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn TableFile>,
     pub(crate) start: u64,
+    /// The file when it was opened, and the target file if there is one.
+    identities: Vec<Identity>,
 }
 
 impl Part {
+    /// Opens a file that others may be writing to: it must not change while it is opened.
+    fn open(path: PathBuf, start: u64, options: &TextOptions) -> Result<Self> {
+        let (file, identity) = open(&path, options)?;
+        Ok(Self { path, file, start, identities: vec![identity] })
+    }
+
     pub(crate) fn end(&self) -> u64 {
         self.start + self.file.rows()
     }
+
+    /// Checks that the files still are what they were when they were opened.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.identities.iter().try_for_each(Identity::check)
+    }
+
+    /// The error to report where reading failed: that the file changed, if it did.
+    pub(crate) fn blame(&self, error: Error) -> Error {
+        self.check().err().unwrap_or(error)
+    }
+}
+
+/// An open file, and what it was at that moment.
+fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
+    let identity = Identity::of(path)?;
+    let file = source::open(path, options).map_err(|error| identity.check().err().unwrap_or(error))?;
+    identity.check()?;
+    Ok((file, identity))
 }
 
 /// One or more files with the same columns, read one after the other in the order of their paths.
 ///
-/// Opening reads headers and footers only. A clone shares the files and the count of bytes read.
+/// Opening reads headers and footers only; text files, which have none, are read once to find their rows. A clone shares the files and the count of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
     parts: Arc<Vec<Part>>,
@@ -36,19 +62,24 @@ impl Table {
     /// Opens files, folders (every known file in them, not below) and glob patterns as one table. A file named twice
     /// is read once.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
+        Self::open_with(paths, &TextOptions::default())
+    }
+
+    /// As [`Table::open`], with text files read in a certain way.
+    pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
         let mut files = Vec::new();
         for path in paths {
             files.extend(expand(path.as_ref())?);
         }
         files.sort();
         files.dedup();
-        let (mut parts, mut start) = (Vec::<Part>::new(), 0);
+        let (mut parts, mut start, mut scanned) = (Vec::<Part>::new(), 0, 0);
         for path in files {
-            let file = source::open(&path)?;
+            let part = Part::open(path, start, options)?;
+            scanned += part.file.scanned();
             if let Some(first) = parts.first() {
-                same_columns(first, &path, file.schema())?;
+                same_columns(first, &part.path, part.file.schema())?;
             }
-            let part = Part { path, file, start };
             start = part.end();
             parts.push(part);
         }
@@ -56,13 +87,13 @@ impl Table {
             return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
         };
         let schema = Arc::new(first.file.schema().clone());
-        Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::default() })
+        Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()) })
     }
 
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
         let path = expand_one(path)?;
-        let right = source::open(&path)?;
+        let (right, identity) = open(&path, &TextOptions::default())?;
         let [column] = &right.schema().columns[..] else {
             let detail = format!("a target file has one column, this one {}", right.schema().columns.len());
             return Err(Error::Malformed { path, format: "target file", detail });
@@ -83,7 +114,8 @@ impl Table {
         let join = |part: &Part| {
             let (left, right) = (Arc::clone(&part.file), Arc::clone(&right));
             let joined = Joined { left, right, right_path: path.clone(), start: part.start, schema: schema.clone() };
-            Part { file: Arc::new(joined), ..part.clone() }
+            let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
+            Part { file: Arc::new(joined), identities, ..part.clone() }
         };
         let parts = Arc::new(self.parts.iter().map(join).collect());
         Ok(Self { parts, schema: Arc::new(schema), target: Some(path), ..self })
@@ -109,6 +141,13 @@ impl Table {
         self.target.as_deref()
     }
 
+    /// What the files were when they were opened, each once, the target file last.
+    pub fn identities(&self) -> Vec<Identity> {
+        let own = self.parts.iter().filter_map(|part| part.identities.first());
+        let target = self.parts.first().and_then(|part| part.identities.get(1));
+        own.chain(target).cloned().collect()
+    }
+
     /// Bytes on disk, without the target file.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.file.bytes()).sum()
@@ -119,9 +158,15 @@ impl Table {
         self.parts.first().map_or("", |part| part.file.format())
     }
 
-    /// Bytes read from the files so far, over all sources made from this table; headers and footers not counted.
+    /// Bytes read from the files so far, over all sources made from this table. Headers and footers are not counted;
+    /// the pass over a text file that finds its rows is.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// The same files, with a count of their own of the bytes read.
+    pub(crate) fn counting_apart(&self) -> Self {
+        Self { read: Arc::default(), ..self.clone() }
     }
 
     /// The file that holds a stored row, and the row within that file.

@@ -1,16 +1,16 @@
 //! The selected rows of a table as a source for passes.
 
+use crate::chunk::{Chunk, drop_missing};
 use crate::convert::{self, Affine, TILE};
-use crate::labels::{Coder, Fault};
+use crate::labels::Coder;
 use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape};
 use crate::scaler::Scaler;
 use crate::select::{Missing, Selected};
-use crate::source::{FileCursor, Positions, Values, View};
+use crate::source::{FileCursor, Positions, Strided, Values, View};
 use crate::table::Part;
 use crate::{Error, Footprint, Real, Result};
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,9 +31,13 @@ pub struct Reading {
 /// batches, row groups and files they come from.
 #[derive(Debug)]
 pub struct TableRows<T> {
-    selected: Selected,
+    pub(crate) selected: Selected,
     columns: Vec<usize>,
-    affine: Affine,
+    pub(crate) affine: Affine,
+    /// Features may go from a file to a tile as they are, and every row of the file is wanted.
+    direct: bool,
+    /// For each file, the rows that a condition does not rule out beforehand; empty without a condition.
+    candidates: Vec<Vec<Range<u64>>>,
     reading: Reading,
     element: PhantomData<fn() -> T>,
 }
@@ -48,7 +52,14 @@ impl<T: Real> TableRows<T> {
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table gives {d} features") });
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
-        Ok(Self { columns: selected.columns(), selected, affine, reading, element: PhantomData })
+        let direct = affine.is_identity() && selected.filter.is_none() && selected.missing != Missing::Drop;
+        let candidates = match &selected.filter {
+            Some((column, bound)) => {
+                selected.table.parts().iter().map(|part| part.file.candidates(*column, bound)).collect()
+            }
+            None => Vec::new(),
+        };
+        Ok(Self { columns: selected.columns(), selected, affine, direct, candidates, reading, element: PhantomData })
     }
 
     /// What was selected.
@@ -57,7 +68,7 @@ impl<T: Real> TableRows<T> {
     }
 
     /// Names of the decoded columns' places: features, targets, class, group.
-    fn name(&self, slot: usize) -> String {
+    pub(crate) fn name(&self, slot: usize) -> String {
         self.selected.table.schema().columns[self.columns[slot]].name.clone()
     }
 }
@@ -83,17 +94,15 @@ impl<T: Real> RowSource<T> for TableRows<T> {
             place: 0,
             classes: coder(self.selected.class, self.reading.classes.as_ref()),
             groups: coder(self.selected.group, self.reading.groups.as_ref()),
-            tile: vec![T::default(); TILE * self.selected.features.len()],
-            targets: vec![0.0; TILE * self.selected.targets.len()],
         }))
     }
 
-    /// The largest decoder of the files, the transposed block, and, per row, one [`RowBuf`].
+    /// The largest decoder of the files and, per row, one [`RowBuf`].
     fn footprint(&self) -> Footprint {
         let files = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
         let shape = self.selected.shape();
-        let tile = TILE * (shape.features * size_of::<T>() + shape.targets * size_of::<f64>());
-        Footprint { fixed: files.max().unwrap_or(0) + tile, per_row: RowBuf::<T>::bytes_per_row(&shape) }
+        let per_row = RowBuf::<T>::bytes_per_row(&shape) + self.selected.kept_bytes_per_row();
+        Footprint { fixed: files.max().unwrap_or(0), per_row }
     }
 
     fn bytes_read(&self) -> u64 {
@@ -102,11 +111,11 @@ impl<T: Real> RowSource<T> for TableRows<T> {
 }
 
 /// A file being read, and the chunk that is at hand.
-struct Open<'a> {
-    cursor: Box<dyn FileCursor + 'a>,
-    part: &'a Part,
+pub(crate) struct Open<'a> {
+    pub(crate) cursor: Box<dyn FileCursor + 'a>,
+    pub(crate) part: &'a Part,
     /// Row within the file of the chunk's first row.
-    first: u64,
+    pub(crate) first: u64,
     rows: usize,
 }
 
@@ -121,25 +130,25 @@ struct TableCursor<'a, T: Real> {
     place: usize,
     classes: Option<Coder>,
     groups: Option<Coder>,
-    tile: Vec<T>,
-    targets: Vec<f64>,
 }
 
 impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        buf.clear();
+        buf.clear_but_x();
         while buf.rows.len() < buf.capacity {
             let ready = self.chunk_rows() - self.place;
-            if ready == 0 {
-                if !self.advance()? {
+            if ready > 0 {
+                let take = ready.min(buf.capacity - buf.rows.len());
+                self.fill(buf, take)?;
+                self.place += take;
+            } else {
+                let more = self.read_directly(buf)? || self.advance()?;
+                if !more {
                     break;
                 }
-                continue;
             }
-            let take = ready.min(buf.capacity - buf.rows.len());
-            self.fill(buf, take)?;
-            self.place += take;
         }
+        buf.x.truncate(buf.rows.len() * self.source.selected.features.len());
         buf.class_labels = self.classes.as_ref().map(Coder::labels);
         buf.group_labels = self.groups.as_ref().map(Coder::labels);
         Ok(!buf.rows.is_empty())
@@ -163,11 +172,13 @@ impl<T: Real> TableCursor<'_, T> {
         self.place = 0;
         if let Some(open) = &mut self.open {
             open.first += open.rows as u64;
-            open.rows = open.cursor.advance()?;
+            open.rows = open.cursor.advance().map_err(|error| open.part.blame(error))?;
             if open.rows > 0 {
                 self.pick()?;
                 return Ok(true);
             }
+            // what was read counts only if it was read from the file that was opened
+            open.part.check()?;
             self.open = None;
         }
         self.open_next()
@@ -176,16 +187,23 @@ impl<T: Real> TableCursor<'_, T> {
     /// Opens the file that holds the next row; false when no row is left.
     fn open_next(&mut self) -> Result<bool> {
         let source = self.source;
-        if self.left.is_empty() {
-            return Ok(false);
-        }
         let parts = source.selected.table.parts();
-        let Some(part) = parts.get(parts.partition_point(|part| part.end() <= self.left.start)) else {
-            return Ok(false);
+        let (part, rows) = loop {
+            if self.left.is_empty() {
+                return Ok(false);
+            }
+            let index = parts.partition_point(|part| part.end() <= self.left.start);
+            let Some(part) = parts.get(index) else { return Ok(false) };
+            let rows = self.left.start - part.start..self.left.end.min(part.end()) - part.start;
+            let rows = source.may_fulfil(index, rows);
+            self.left.start = part.start + rows.end;
+            if !rows.is_empty() {
+                break (part, rows);
+            }
         };
-        let rows = self.left.start - part.start..self.left.end.min(part.end()) - part.start;
-        self.left.start = part.start + rows.end;
-        let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read)?;
+        part.check()?;
+        let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read);
+        let cursor = cursor.map_err(|error| part.blame(error))?;
         self.open = Some(Open { cursor, part, first: rows.start, rows: 0 });
         Ok(true)
     }
@@ -228,157 +246,91 @@ impl<T: Real> TableCursor<'_, T> {
         }
         let chunk = Chunk { source, open, views: source.views(open)? };
         let (d, t) = (source.selected.features.len(), source.selected.targets.len());
+        let have = buf.rows.len() - take;
         for done in (0..take).step_by(TILE) {
             let (at, rows) = (at.skip(done), TILE.min(take - done));
-            let (x, y) = (&mut self.tile[..rows * d], &mut self.targets[..rows * t]);
-            chunk.numbers(at, rows, x, y)?;
-            buf.x.extend_from_slice(x);
-            buf.y.extend_from_slice(y);
-            let mut slot = d + t;
-            for (coder, codes) in [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)] {
-                if let Some(coder) = coder {
-                    chunk.labels(slot, coder, at, rows, codes)?;
-                    slot += 1;
-                }
-            }
+            chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
+            let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
+            chunk.all_labels(d + t, coders, at, rows)?;
         }
-        Ok(())
+        chunk.keep(at, take, &mut buf.kept)
     }
+
+    /// Reads rows of the open file straight to their place; false where the file or the selection is not made for
+    /// that, and at the end of the file.
+    fn read_directly(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        let source = self.source;
+        let Some(open) = self.open.as_mut().filter(|_| source.direct) else { return Ok(false) };
+        let (d, t) = (source.selected.features.len(), source.selected.targets.len());
+        let have = buf.rows.len();
+        let x = room(&mut buf.x, have * d, (buf.capacity - have) * d);
+        let read = open.cursor.advance_into(T::ELEMENT, d, T::bytes_mut(x));
+        let read = read.map_err(|error| open.part.blame(error))?.unwrap_or(0);
+        if read == 0 {
+            return Ok(false);
+        }
+        open.first += open.rows as u64;
+        (open.rows, self.place) = (read, read);
+        let base = open.part.start + open.first;
+        buf.rows.extend(base..base + read as u64);
+        let x = &mut buf.x[have * d..(have + read) * d];
+        let fine = convert::finite(x);
+        // what is wrong is told, or mended, from a copy
+        let copy = if fine { Vec::new() } else { T::bytes(x).to_vec() };
+        let views = source.views_of_rows(&copy, &*open.cursor)?;
+        let chunk = Chunk { source, open, views };
+        for (done, x) in (0..read).step_by(TILE).zip(x.chunks_mut(TILE * d)) {
+            let (at, rows) = (Positions::From(done), TILE.min(read - done));
+            chunk.others(fine || convert::finite(x), at, rows, x, grow(&mut buf.y, rows * t))?;
+            let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
+            chunk.all_labels(d + t, coders, at, rows)?;
+        }
+        chunk.keep(Positions::From(0), read, &mut buf.kept)?;
+        Ok(true)
+    }
+}
+
+/// The `count` values from place `start` on, with anything in them.
+fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
+    if values.len() < start + count {
+        values.resize(start + count, V::default());
+    }
+    &mut values[start..start + count]
+}
+
+/// Makes room for `more` values and hands it out.
+fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
+    let have = values.len();
+    values.resize(have + more, V::default());
+    &mut values[have..]
 }
 
 impl<T: Real> TableRows<T> {
-    /// Features, targets, class and group of a chunk; the filter's column is not among them.
+    /// The first of these rows of a file that may fulfil the condition, and those behind it; an empty range at the end
+    /// of the rows where there is none.
+    fn may_fulfil(&self, part: usize, rows: Range<u64>) -> Range<u64> {
+        let Some(candidates) = self.candidates.get(part) else { return rows };
+        match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
+            Some(next) if next.start < rows.end => next.start.max(rows.start)..next.end.min(rows.end),
+            _ => rows.end..rows.end,
+        }
+    }
+
+    /// Features, targets, class and group of a chunk; kept columns and the filter's are not among them.
     fn views<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
-        let count = self.columns.len() - usize::from(self.selected.filter.is_some());
-        (0..count).map(|slot| open.cursor.view(slot)).collect()
-    }
-}
-
-/// Takes out the rows with a value that is not a finite number, or no label.
-fn drop_missing(views: &[View<'_>], picked: &mut Vec<u32>) {
-    let mut loaded = [0.0; TILE];
-    let mut bad = vec![false; picked.len()];
-    for view in views {
-        for (rows, bad) in picked.chunks(TILE).zip(bad.chunks_mut(TILE)) {
-            let loaded = &mut loaded[..rows.len()];
-            load_or_one(view, Positions::At(rows), loaded);
-            bad.iter_mut().zip(loaded).for_each(|(bad, value)| *bad |= !value.is_finite());
-        }
-    }
-    let mut bad = bad.iter();
-    picked.retain(|_| bad.next() == Some(&false));
-}
-
-/// Numbers as they are; text as 1, or NaN where it is missing.
-fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
-    if !matches!(view.values, Values::Text(_) | Values::LargeText(_)) {
-        return view.load(at, out);
-    }
-    for (i, out) in out.iter_mut().enumerate() {
-        *out = if view.is_null(at.get(i)) { f64::NAN } else { 1.0 };
-    }
-}
-
-/// The chunk at hand with its columns.
-struct Chunk<'o, 'a, T> {
-    source: &'o TableRows<T>,
-    open: &'o Open<'a>,
-    views: Vec<View<'o>>,
-}
-
-impl<T: Real> Chunk<'_, '_, T> {
-    /// Features and targets of a tile.
-    fn numbers(&self, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
-        let selected = &self.source.selected;
-        let (d, t) = (selected.features.len(), selected.targets.len());
-        let (features, others) = self.views.split_at(d);
-        let (targets, labels) = others.split_at(t);
-        let mut fine = convert::features(features, &self.source.affine, at, rows, x);
-        fine &= convert::targets(targets, at, rows, y);
-        fine &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(at.get(i))));
-        if fine {
-            return Ok(());
-        }
-        self.repair(at, rows, x)
+        (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
     }
 
-    /// Fills missing features in where that was asked for; the first bad value in row order is an error.
-    #[cold]
-    fn repair(&self, at: Positions<'_>, rows: usize, x: &mut [T]) -> Result<()> {
-        let d = self.source.selected.features.len();
-        for i in 0..rows {
-            let row = at.get(i);
-            for (slot, view) in self.views.iter().enumerate() {
-                let value = single(view, row);
-                if slot >= d {
-                    if !value.is_finite() {
-                        return Err(self.bad_value(slot, row, value));
-                    }
-                } else if self.source.selected.missing == Missing::Mean && !value.is_finite() {
-                    x[i * d + slot] = T::from_f64(self.source.affine.fill[slot]);
-                } else if !x[i * d + slot].is_finite() {
-                    return Err(self.bad_value(slot, row, value));
-                }
-            }
-        }
-        Ok(())
+    /// Place of the first kept column among those that are decoded.
+    pub(crate) fn first_kept(&self) -> usize {
+        self.columns.len() - usize::from(self.selected.filter.is_some()) - self.selected.keep.len()
     }
 
-    fn labels(
-        &self,
-        slot: usize,
-        coder: &mut Coder,
-        at: Positions<'_>,
-        rows: usize,
-        codes: &mut Vec<u32>,
-    ) -> Result<()> {
-        coder.code(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
-            Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, row, value),
-            Fault::Fraction(value) => Error::WrongType {
-                path: self.path().to_path_buf(),
-                column: self.source.name(slot),
-                got: format!("{value} in row {}", self.open.first + row as u64),
-                expected: "classes and folds are whole numbers, truth values or text; for a quantity choose \
-                           --task regression"
-                    .to_string(),
-            },
-            Fault::TooMany => {
-                let limit = crate::statistics::LABEL_LIMIT;
-                Error::TooManyLabels { column: self.source.name(slot), limit }
-            }
-        })
+    /// The same, where the features are row-major in `bytes`.
+    fn views_of_rows<'o>(&self, bytes: &'o [u8], cursor: &'o dyn FileCursor) -> Result<Vec<View<'o>>> {
+        let (d, size) = (self.selected.features.len(), size_of::<T>());
+        let feature = |slot: usize| Strided { bytes, element: T::ELEMENT, offset: slot * size, stride: d * size };
+        let features = (0..d).map(|slot| Ok(View { values: Values::Strided(feature(slot)), nulls: None }));
+        features.chain((d..self.first_kept()).map(|slot| cursor.view(slot))).collect()
     }
-
-    fn path(&self) -> &Path {
-        &self.open.part.path
-    }
-
-    #[cold]
-    fn bad_value(&self, slot: usize, row: usize, value: f64) -> Error {
-        let feature = slot < self.source.selected.features.len();
-        let too_large = value.is_finite();
-        let remedy = match (too_large, feature) {
-            (true, _) => "scale the column down or use --precision f64",
-            (false, true) => "clean the data or choose --missing drop or --missing mean",
-            (false, false) => "clean the data or choose --missing drop",
-        };
-        let value = if self.views[slot].is_null(row) {
-            "missing".to_string()
-        } else if value.is_nan() {
-            "NaN".to_string()
-        } else if value.is_infinite() {
-            "infinite".to_string()
-        } else {
-            format!("{value:e}, too large for {}", T::NAME)
-        };
-        let (row, column) = (self.open.first + row as u64, self.source.name(slot));
-        Error::BadValue { path: self.path().to_path_buf(), row, column, value, remedy }
-    }
-}
-
-/// One value; of a text column 1, or NaN where it is missing.
-fn single(view: &View<'_>, row: usize) -> f64 {
-    let mut value = [0.0];
-    load_or_one(view, Positions::From(row), &mut value);
-    value[0]
 }

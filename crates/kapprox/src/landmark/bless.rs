@@ -43,7 +43,7 @@ impl<T: Real> Landmarks<T> for Bless {
             keys: stream(Purpose::Proposals, level),
         };
         let first = (OVERSAMPLING * FIRST).ceil() as usize;
-        let found = Round::new(T::kernel(kernel.clone()), None, &uniform(0), first, data).run(data)?;
+        let found = Round::new(T::kernel(kernel.clone()), None, &uniform(0), first, data).run("a uniform sample", data)?;
         let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
         let share = n / first as f64;
         let mut dictionary = take(found, first, |_| share);

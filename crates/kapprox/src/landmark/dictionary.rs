@@ -71,7 +71,7 @@ impl<T: Real> Dictionary<T> {
             let f = factor(regularised, 0.0, par(workers));
             Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, par(workers))
         });
-        Round::new(T::kernel(kernel.clone()), Some(map), draw, capacity, data).run(data)
+        Round::new(T::kernel(kernel.clone()), Some(map), draw, capacity, data).run("leverage scores", data)
     }
 }
 

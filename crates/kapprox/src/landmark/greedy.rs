@@ -103,7 +103,8 @@ impl Largest {
             Self::Anew => {
                 let map = growth.map(data.pass.workers);
                 let kernel = T::kernel(growth.any().clone());
-                let mut residuals = Round::new(kernel, map, &ByResidual, capacity, data).run(data)?;
+                let mut residuals = Round::new(kernel, map, &ByResidual, capacity, data)
+                    .run(&format!("residuals of {} landmarks", growth.len()), data)?;
                 growth.chosen.passes += 1;
                 growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
                 let entries = residuals.best.sorted();

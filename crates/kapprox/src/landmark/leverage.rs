@@ -44,7 +44,7 @@ impl<T: Real> Landmarks<T> for Leverage {
         let mut least;
         let mut dictionary = loop {
             // twice the expected number: the set's size is random
-            let found = Round::new(T::kernel(kernel.clone()), None, &uniform, 2 * s, data).run(data)?;
+            let found = Round::new(T::kernel(kernel.clone()), None, &uniform, 2 * s, data).run("a uniform sample", data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows);
             // without a map residuals are k(x, x)
             least = rounding::<T>(found.sum / found.rows.max(1) as f64);

@@ -8,6 +8,7 @@ use crate::map::nystrom::{Nystrom, STRIP};
 use crate::map::residual::subtract_columns;
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
@@ -47,9 +48,9 @@ impl<'a, T: Real, D: Draw> Round<'a, T, D> {
         Self { kernel, map, draw, capacity, d: data.source.shape().features, tile: data.pass.tile }
     }
 
-    /// Does the pass. With s landmarks it costs n(s² + 2sd) flops.
-    pub(super) fn run(&self, data: &Rows<'_, T>) -> Result<Residuals<T>> {
-        Ok(data.pass.fold(data.source, self)?.0)
+    /// Does the pass, which a stopped run finds under its `name`. With s landmarks it costs n(s² + 2sd) flops.
+    pub(super) fn run(&self, name: &str, data: &Rows<'_, T>) -> Result<Residuals<T>> {
+        Ok(data.pass.resume(name, data.source, self)?.0)
     }
 }
 
@@ -68,6 +69,19 @@ impl<T: Real> Merge for Residuals<T> {
         self.rows += later.rows;
         self.sum += later.sum;
         self.best.append(&later.best);
+    }
+}
+
+impl<T: Real> Persist for Residuals<T> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("rows", self.rows);
+        out.one("sum", self.sum);
+        out.within("best", |out| self.best.save(out));
+    }
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.rows = from.one("rows")?;
+        self.sum = from.one("sum")?;
+        from.within("best", |from| self.best.load(from))
     }
 }
 

@@ -91,7 +91,8 @@ fn select<T: Real>(
     for round in 0.. {
         let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));
         let map = growth.map(data.pass.workers);
-        let residuals = Round::new(T::kernel(kernel.clone()), map, &keys, block, data).run(data)?;
+        let residuals = Round::new(T::kernel(kernel.clone()), map, &keys, block, data)
+            .run(&format!("residuals of {} landmarks", growth.len()), data)?;
         growth.chosen.passes += 1;
         growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
         let coins = Stream::new(seed, Purpose::Acceptance, round);

@@ -7,6 +7,7 @@
 use super::Rows;
 use crate::{Error, Real, Result};
 use faer::MatRef;
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
@@ -111,6 +112,30 @@ impl<T: Real> BestRows<T> {
     }
 }
 
+impl<T: Real> Persist for BestRows<T> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        // entries lie in the order of their slots, so that the slots need no saving
+        debug_assert!(self.entries.iter().enumerate().all(|(i, entry)| entry.slot == i));
+        out.own("keys", self.entries.iter().map(|entry| entry.key).collect());
+        out.own("rows", self.entries.iter().map(|entry| entry.row).collect());
+        out.own("weights", self.entries.iter().map(|entry| entry.weight).collect());
+        out.one("threshold", self.threshold);
+        out.put("x", &self.x);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        let keys: Vec<f64> = from.read("keys")?;
+        let (mut rows, mut weights) = (vec![0; keys.len()], vec![0.0; keys.len()]);
+        from.fill("rows", &mut rows)?;
+        from.fill("weights", &mut weights)?;
+        let numbers = keys.into_iter().zip(rows).zip(weights).enumerate();
+        self.entries = numbers.map(|(slot, ((key, row), weight))| Entry { key, row, weight, slot }).collect();
+        self.threshold = from.one("threshold")?;
+        self.x.resize(self.entries.len() * self.d, T::default());
+        from.fill("x", &mut self.x)
+    }
+}
+
 /// Larger key first, then earlier row.
 fn better(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
@@ -129,6 +154,15 @@ struct UniformState<T>(BestRows<T>);
 impl<T: Real> Merge for UniformState<T> {
     fn merge(&mut self, later: &Self) {
         self.0.append(&later.0);
+    }
+}
+
+impl<T: Real> Persist for UniformState<T> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        self.0.save(out);
+    }
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.0.load(from)
     }
 }
 
@@ -162,11 +196,11 @@ pub fn uniform_sample<T: Real>(data: &Rows<'_, T>, size: usize, purpose: Purpose
     let cut = if wanted < data.count as f64 { 1.0 - wanted / data.count as f64 } else { 0.0 };
     let stream = Stream::new(seed, purpose, 0);
     let mut fold = UniformFold { stream, capacity: size, d, cut };
-    let (mut state, report) = data.pass.fold(data.source, &fold)?;
+    let (mut state, report) = data.pass.resume("uniform sample", data.source, &fold)?;
     let mut entries = state.0.sorted();
     if entries.len() < size && (entries.len() as u64) < report.rows && cut > 0.0 {
         fold.cut = 0.0;
-        state = data.pass.fold(data.source, &fold)?.0;
+        state = data.pass.resume("uniform sample of all rows", data.source, &fold)?.0;
         entries = state.0.sorted();
     }
     let mut sample = Sample { rows: Vec::with_capacity(entries.len()), x: Vec::with_capacity(entries.len() * d), d };

@@ -2,6 +2,7 @@
 
 use super::parse;
 use clap::{Args, ValueEnum};
+use kstore::TextOptions;
 use kstore::condition::Condition;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ pub enum Missing {
     Drop,
     /// Put the column's mean over the training rows
     Mean,
+    /// Leave it missing; only a conversion can
+    Keep,
 }
 
 impl From<Missing> for kstore::Missing {
@@ -24,7 +27,49 @@ impl From<Missing> for kstore::Missing {
         match missing {
             Missing::Error => Self::Error,
             Missing::Drop => Self::Drop,
-            Missing::Mean => Self::Mean,
+            // without the training means a missing value stays one
+            Missing::Mean | Missing::Keep => Self::Mean,
+        }
+    }
+}
+
+/// How text files are read.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Text files")]
+pub struct TextArgs {
+    /// Character between the fields of .csv: one character, or tab [default: found from the first lines]
+    #[arg(long, value_name = "CHAR", value_parser = parse::delimiter)]
+    pub delimiter: Option<u8>,
+    /// The first line of .csv is a row; columns are called x0, x1, …
+    #[arg(long)]
+    pub no_header: bool,
+    /// Rows of .csv that decide what the columns hold: a number, or all [default: 10000]
+    #[arg(long, value_name = "N", value_parser = parse::infer_rows)]
+    pub infer_rows: Option<u64>,
+    /// Indices in .svm, .svmlight and .libsvm start at 0 instead of 1
+    #[arg(long)]
+    pub zero_based: bool,
+    /// Number of features of .svm, .svmlight and .libsvm [default: the largest index]
+    #[arg(long, value_name = "D", value_parser = parse::rank)]
+    pub width: Option<usize>,
+}
+
+impl TextArgs {
+    /// The options as the reader takes them.
+    pub fn options(&self) -> TextOptions {
+        let mut options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
+        if let Some(delimiter) = self.delimiter {
+            options = options.delimiter(delimiter);
+        }
+        if self.no_header {
+            options = options.without_header();
+        }
+        if self.zero_based {
+            options = options.zero_based();
+        }
+        match self.width {
+            Some(width) => options.width(width),
+            None => options,
         }
     }
 }
@@ -33,7 +78,7 @@ impl From<Missing> for kstore::Missing {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub struct SelectArgs {
-    /// Files (.parquet, .npy), folders or globs, read as one table in sorted path order
+    /// Files (.parquet, .npy, .csv, .svm …), folders or globs, read as one table in sorted path order
     #[arg(value_name = "DATA", required = true, help_heading = None::<&str>)]
     pub paths: Vec<PathBuf>,
     /// Stored rows to use, half-open: 0..463715, ..1000 or 1000..
@@ -45,6 +90,9 @@ pub struct SelectArgs {
     /// Missing, NaN or infinite values: stop, drop the row, or put the training mean
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "error|drop|mean")]
     pub missing: Missing,
+    /// Text files.
+    #[command(flatten)]
+    pub text: TextArgs,
 }
 
 impl SelectArgs {
@@ -79,7 +127,7 @@ pub struct ConvertDataArgs {
     /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub target: Vec<String>,
-    /// Feature columns as names or globs, comma-separated [default: every numeric column but the target]
+    /// Other columns as names or globs, comma-separated [default: all; without those of text for .npy]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',')]
     pub features: Vec<String>,
 }

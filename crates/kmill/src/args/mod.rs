@@ -10,7 +10,7 @@ pub mod run;
 
 pub use data::DataArgs;
 pub use learn::LearnArgs;
-pub use run::RunArgs;
+pub use run::{CheckpointArgs, RunArgs};
 
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -51,7 +51,7 @@ pub enum Command {
     Plan(PlanArgs),
     /// Write a generated table of any size
     Generate(GenerateArgs),
-    /// Rewrite a table as Parquet or .npy
+    /// Rewrite a table in another format
     Convert(ConvertArgs),
     /// Generate data, fit, evaluate, and explain: the first thing to run
     Demo(DemoArgs),
@@ -85,6 +85,9 @@ pub struct FitArgs {
     /// Where the model goes (safetensors)
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub output: PathBuf,
+    /// What is kept of a fit that is stopped.
+    #[command(flatten)]
+    pub checkpoint: CheckpointArgs,
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,
@@ -112,7 +115,8 @@ pub struct PlanArgs {
 /// Options of `kmill predict`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
-    kmill predict model.safetensors new.parquet -o predictions.parquet\n\n\
+    kmill predict model.safetensors new.parquet -o predictions.parquet\n  \
+    kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n\n\
     Columns are matched by name; the target may be absent. Rows keep their order.")]
 pub struct PredictArgs {
     /// A model written by `kmill fit`
@@ -121,7 +125,10 @@ pub struct PredictArgs {
     /// The table.
     #[command(flatten)]
     pub data: data::SelectArgs,
-    /// Where the predictions go: .parquet (column `prediction`) or .npy
+    /// Columns to carry along, before the predictions, comma-separated
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Table")]
+    pub keep: Vec<String>,
+    /// Where the predictions go: .parquet, .csv, .tsv (column `prediction`) or .npy
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,
     /// Memory, threads, output.
@@ -162,6 +169,9 @@ pub struct InspectArgs {
     /// up to a million numbers
     #[arg(long)]
     pub stats: bool,
+    /// Text files.
+    #[command(flatten)]
+    pub text: data::TextArgs,
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,
@@ -180,7 +190,7 @@ pub struct GenerateArgs {
     /// Number of rows, such as 100000 or 1e6
     #[arg(long, value_name = "N", value_parser = parse::whole)]
     pub rows: u64,
-    /// Where the table goes: .parquet or .npy
+    /// Where the table goes: .parquet, .csv, .tsv or .npy
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
     /// Seed of the random numbers
@@ -204,15 +214,19 @@ pub struct GenerateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
-    kmill convert table.npy --target table.y.npy -o back.parquet")]
+    kmill convert table.npy --target table.y.npy -o back.parquet\n  \
+    kmill convert a9a.svm --width 123 -o a9a.parquet\n  \
+    kmill convert export.csv --delimiter ';' --missing keep -o export.parquet\n\n\
+    Columns keep their type: integers of every size become int64, text stays text where the format has it (.npy has\n\
+    not), and no integer is rounded. --missing keep leaves missing values missing; by default they stop the run.")]
 pub struct ConvertArgs {
     /// The table.
     #[command(flatten)]
     pub data: data::ConvertDataArgs,
-    /// Where the table goes: .parquet or .npy
+    /// Where the table goes: .parquet, .csv, .tsv or .npy
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Type of the features [default: f32 where it holds every value exactly, else f64]
+    /// Type of the fractions among the features [default: their own; of all features in .npy the smallest exact one]
     #[arg(long, value_enum, value_name = "f32|f64", hide_possible_values = true)]
     pub precision: Option<learn::Precision>,
     /// Memory, threads, output.

@@ -6,6 +6,7 @@ use kstore::condition::Condition;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
 const MOST_THREADS: usize = 1024;
@@ -68,9 +69,37 @@ pub fn bytes(text: &str) -> Result<usize, String> {
     kstore::budget::parse_bytes(text).map_err(|_| "expected a number and a unit, such as 512MiB or 2GiB".to_string())
 }
 
+/// `--checkpoint-every`: `30s`, `10min`, `1h`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let unit = match text[split..].trim() {
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = text[..split].parse::<f64>().unwrap_or(f64::NAN) * unit;
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| "expected a number and a unit, such as 30s, 10min or 1h".to_string())
+}
+
 /// `--rows`: `0..1000`, `..1000`, `1000..`.
 pub fn rows(text: &str) -> Result<Range<u64>, String> {
     kstore::condition::parse_rows(text).map_err(expected)
+}
+
+/// `--delimiter`.
+pub fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        _ if text == "tab" || text == "\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err("expected one ASCII character, such as ; or tab".to_string()),
+    }
+}
+
+/// `--infer-rows`.
+pub fn infer_rows(text: &str) -> Result<u64, String> {
+    if text == "all" { Ok(u64::MAX) } else { at_least(text, 1).map(|rows| rows as u64) }
 }
 
 /// `--where`.
@@ -152,6 +181,12 @@ mod tests {
         assert!(["0", "5..2", "a"].iter().all(|text| ranks(text).is_err()));
         assert!(["1", "blocks:1", "column:", "rows:3"].iter().all(|text| folds(text).is_err()));
         assert!(condition("fold = 3").unwrap_err().contains("=="));
+    }
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(["0s", "1.5min", "2 h"].map(|text| duration(text).unwrap().as_secs()), [0, 90, 7200]);
+        assert!(["30", "s", "-1s", "1 day", "1e99h", ""].iter().all(|text| duration(text).is_err()));
     }
 
     #[test]

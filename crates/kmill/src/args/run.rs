@@ -3,6 +3,7 @@
 use super::parse;
 use crate::progress::Progress;
 use clap::Args;
+use std::time::Duration;
 
 /// Memory, threads, and what is printed.
 #[derive(Clone, Debug, Args)]
@@ -20,6 +21,18 @@ pub struct RunArgs {
     /// Neither progress nor warnings on stderr
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// What is kept of a fit that is stopped.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub struct CheckpointArgs {
+    /// Go on from the checkpoint in MODEL.checkpoint, where a stopped fit left one; same bits as never stopped
+    #[arg(long)]
+    pub resume: bool,
+    /// Time between two saves of the checkpoint; 0s saves after every segment
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
+    pub checkpoint_every: Duration,
 }
 
 /// [`RunArgs`] with their defaults filled in.
@@ -41,13 +54,14 @@ const UNKNOWN_MACHINE: usize = 2 << 30;
 impl RunArgs {
     /// Fills in the defaults.
     pub fn resolve(&self) -> Run {
-        let half = || kstore::budget::available().map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);
+        let available = kstore::budget::available();
+        let half = || available.map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Run {
-            memory: self.memory.unwrap_or_else(half),
-            threads: self.threads.unwrap_or_else(cores),
-            json: self.json,
-            progress: Progress::new(self.quiet),
+        let (memory, progress) = (self.memory.unwrap_or_else(half), Progress::new(self.quiet));
+        if let Some(there) = available.filter(|there| memory > *there) {
+            let (asked, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(there));
+            progress.warn(format!("--memory allows {asked}, but this machine or control group has {there}"));
         }
+        Run { memory, threads: self.threads.unwrap_or_else(cores), json: self.json, progress }
     }
 }

@@ -60,6 +60,8 @@ pub(super) fn select<T: Real + Precision>(
             let mut memory = scan(cut, resources, &watch);
             // rows in memory cost nothing to read: all threads go into the products, as in the Gram pass
             memory.lanes = 1;
+            // and to do again: they are the same rows in every run
+            memory.journal = None;
             let data = Rows { source: &candidates, pass: memory, count };
             (chooser.select(&data, &any, options.rank, options.seed)?, count)
         }
@@ -88,6 +90,7 @@ fn scan<'a>(cut: Cut, resources: &'a Resources<'_>, observer: &'a dyn Observer) 
         prefetch: cut.prefetch,
         workers: resources.workers,
         observer,
+        journal: resources.journal,
     }
 }
 

@@ -7,12 +7,15 @@
 //! | 3 | Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface |
 //! | 4 | classification with folds only: the error of the held-out rows for the best cell of each rank |
 
+mod forecast;
 mod landmarks;
 mod options;
 mod plan;
+mod rates;
 mod run;
 mod survey;
 
+pub use forecast::{Forecast, Step, forecast};
 pub use options::{Choice, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
 pub use plan::{Cut, Shape, tile_rows};
 pub use run::{Trained, plan, train};

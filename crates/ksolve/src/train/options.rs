@@ -4,6 +4,7 @@ use crate::folds::FoldSpec;
 use crate::ridge::Intercept;
 use kapprox::kernel::Spec;
 use kstore::Workers;
+use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
 
 /// What the target is.
@@ -78,6 +79,9 @@ pub struct Resources<'a> {
     pub workers: &'a Workers,
     /// Who watches.
     pub stages: &'a dyn Stages,
+    /// What the passes found before this run was stopped, and what they find now; `None` for runs that are begun anew
+    /// when they are stopped.
+    pub journal: Option<&'a Journal<'a>>,
 }
 
 impl std::fmt::Debug for Resources<'_> {

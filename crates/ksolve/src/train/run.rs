@@ -18,7 +18,7 @@ use kstore::{Pass, Plan, Reading, RowSource, Scaler, Selected, TableRows};
 use std::sync::Arc;
 
 /// Targets assumed before the classes are known, for the plan.
-const CLASSES_ASSUMED: usize = 10;
+pub(super) const CLASSES_ASSUMED: usize = 10;
 
 /// What training found.
 #[derive(Debug)]
@@ -247,6 +247,7 @@ impl<T: Real> Run<'_, T> {
             prefetch: self.cut.prefetch,
             workers: self.resources.workers,
             observer,
+            journal: self.resources.journal,
         }
     }
 
@@ -259,7 +260,7 @@ impl<T: Real> Run<'_, T> {
     fn gram(&self) -> Result<RidgeState> {
         let fold = RidgeFold::new(self.map, self.folds, self.targets).with_bin(self.cut.tile);
         let observer = self.resources.stages.stage("Gram matrix", self.stored());
-        Ok(self.pass(&*observer).fold(self.source, &fold)?.0)
+        Ok(self.pass(&*observer).resume("Gram matrix", self.source, &fold)?.0)
     }
 
     /// The ranks of the surface that the map has; under a tolerance the one it chooses, and whether it was reached.
@@ -299,7 +300,7 @@ impl<T: Real> Run<'_, T> {
     fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
         let fold = CvErrorFold::new(self.map, self.folds, self.targets, coefficients).with_bin(self.cut.tile);
         let observer = self.resources.stages.stage("held-out classes", self.stored());
-        let wrong = self.pass(&*observer).fold(self.source, &fold)?.0;
+        let wrong = self.pass(&*observer).resume("held-out classes", self.source, &fold)?.0;
         for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
             if let Some(error) = wrong.error(cell) {
                 surface.set_error(*rank, *lambda, error);

@@ -61,8 +61,9 @@ pub(super) fn survey(
         prefetch: cut.prefetch,
         workers: resources.workers,
         observer: &*observer,
+        journal: resources.journal,
     };
-    let statistics = pass.fold(&source, &StatisticsFold::new(source.shape()))?.0;
+    let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
     drop(observer);
     check(selected, &statistics, options, resources.stages)?;
     let scaler = Arc::new(match options.scaling {

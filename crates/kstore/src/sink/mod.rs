@@ -2,10 +2,13 @@
 //!
 //! To add a format: write one file that implements [`Sink`], and add one [`SinkFormat`] to [`FORMATS`].
 
+mod arrow;
+mod csv;
+mod ipc;
 mod npy;
 mod parquet;
 
-use crate::{Error, Result};
+use crate::{Error, KeptColumn, Result};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,12 +30,19 @@ pub struct OutputColumn {
     pub name: String,
     /// What it holds.
     pub kind: OutputKind,
+    /// Whether values may be missing.
+    pub nullable: bool,
 }
 
 impl OutputColumn {
     /// A column.
     pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
-        Self { name: name.into(), kind }
+        Self { name: name.into(), kind, nullable: false }
+    }
+
+    /// The same column, where values may be missing.
+    pub fn nullable(self) -> Self {
+        Self { nullable: true, ..self }
     }
 }
 
@@ -45,6 +55,8 @@ pub enum Output<'a> {
     I64(&'a [i64]),
     Bool(&'a [bool]),
     Text(&'a [Arc<str>]),
+    /// Values some of which may be missing.
+    Kept(&'a KeptColumn),
 }
 
 impl Output<'_> {
@@ -56,6 +68,7 @@ impl Output<'_> {
             Self::I64(v) => v.len(),
             Self::Bool(v) => v.len(),
             Self::Text(v) => v.len(),
+            Self::Kept(column) => column.len(),
         }
     }
 
@@ -72,6 +85,7 @@ impl Output<'_> {
             Self::I64(_) => OutputKind::I64,
             Self::Bool(_) => OutputKind::Bool,
             Self::Text(_) => OutputKind::Text,
+            Self::Kept(column) => column.kind(),
         }
     }
 }
@@ -107,6 +121,14 @@ pub const FORMATS: &[SinkFormat] = &[
         extensions: &["parquet", "pq"],
         create: |path, columns| Ok(Box::new(parquet::ParquetSink::create(path, columns)?)),
     },
+    SinkFormat {
+        extensions: &["arrow", "ipc", "feather"],
+        create: |path, columns| Ok(Box::new(ipc::IpcSink::create(path, columns)?)),
+    },
+    SinkFormat {
+        extensions: &["csv", "tsv"],
+        create: |path, columns| Ok(Box::new(csv::CsvSink::create(path, columns)?)),
+    },
     SinkFormat { extensions: &["npy"], create: |path, columns| Ok(Box::new(npy::NpySink::create(path, columns)?)) },
 ];
 
@@ -127,7 +149,10 @@ pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str())) {
         Some(format) => (format.create)(path, columns),
-        None => Err(Error::UnknownFormat { path: path.to_path_buf(), known: "and writes .parquet, .pq and .npy" }),
+        None => Err(Error::UnknownFormat {
+            path: path.to_path_buf(),
+            known: "and writes .parquet, .pq, .arrow, .ipc, .feather, .npy, .csv and .tsv",
+        }),
     }
 }
 

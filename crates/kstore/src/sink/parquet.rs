@@ -1,10 +1,10 @@
 //! Writing Parquet.
 
-use super::{Output, OutputColumn, OutputKind, Sink};
+use super::{Output, OutputColumn, OutputKind, Sink, arrow};
 use crate::atomic::AtomicFile;
 use crate::{Error, Result};
-use arrow::array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema};
+use ::arrow::array::RecordBatch;
+use ::arrow::datatypes::Schema;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Rows per row group, as in the data sets that peers publish: enough to compress well, small enough that a reader
 /// can start in the middle of a table.
 const GROUP_ROWS: usize = 65_536;
-/// Bytes per row group: what a reader of all columns has to hold.
+/// Bytes per row group, unpacked: what a reader of whole row groups has to hold.
 const GROUP_BYTES: usize = 64 << 20;
 /// What a column's writer holds beside its values: the compressor's tables, a compressed page, allocation slack. All
 /// columns of a row group are open at the same time. Measured on 784 columns of f32: a conversion to Parquet peaks
@@ -35,16 +35,24 @@ pub(super) struct ParquetSink {
     path: PathBuf,
     schema: Arc<Schema>,
     columns: Vec<OutputColumn>,
+    /// Bytes of the row group so far, before they are encoded and compressed.
+    group: usize,
 }
 
 impl ParquetSink {
     pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
-        let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column.kind), false));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let schema = arrow::schema(columns);
         let file = AtomicFile::create(path)?;
         let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(columns)))
             .map_err(|error| failed(path, error))?;
-        Ok(Self { writer: Some(writer), file: None, path: path.to_path_buf(), schema, columns: columns.to_vec() })
+        Ok(Self {
+            writer: Some(writer),
+            file: None,
+            path: path.to_path_buf(),
+            schema,
+            columns: columns.to_vec(),
+            group: 0,
+        })
     }
 }
 
@@ -56,12 +64,17 @@ impl Sink for ParquetSink {
         };
         for start in (0..rows).step_by(SLICE_ROWS) {
             let end = rows.min(start + SLICE_ROWS);
-            let arrays = batch.iter().map(|column| array(column, start, end)).collect();
+            let arrays = batch.iter().map(|column| arrow::array(column, start, end)).collect();
             let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(ParquetError::from);
-            let written = batch.and_then(|batch| writer.write(&batch));
-            written.map_err(|error| failed(&self.path, error))?;
-            if writer.memory_size() >= GROUP_BYTES {
+            let batch = batch.map_err(|error| failed(&self.path, error))?;
+            self.group += batch.get_array_memory_size();
+            writer.write(&batch).map_err(|error| failed(&self.path, error))?;
+            // compressed pages say little about what a reader will unpack
+            if self.group.max(writer.memory_size()) >= GROUP_BYTES {
                 writer.flush().map_err(|error| failed(&self.path, error))?;
+            }
+            if writer.in_progress_rows() == 0 {
+                self.group = 0;
             }
         }
         Ok(())
@@ -101,26 +114,6 @@ fn properties(columns: &[OutputColumn]) -> WriterProperties {
             .set_column_encoding(path, Encoding::BYTE_STREAM_SPLIT);
     }
     properties.build()
-}
-
-fn data_type(kind: OutputKind) -> DataType {
-    match kind {
-        OutputKind::F32 => DataType::Float32,
-        OutputKind::F64 => DataType::Float64,
-        OutputKind::I64 => DataType::Int64,
-        OutputKind::Bool => DataType::Boolean,
-        OutputKind::Text => DataType::Utf8,
-    }
-}
-
-fn array(column: &Output<'_>, start: usize, end: usize) -> ArrayRef {
-    match column {
-        Output::F32(v) => Arc::new(Float32Array::from(v[start..end].to_vec())),
-        Output::F64(v) => Arc::new(Float64Array::from(v[start..end].to_vec())),
-        Output::I64(v) => Arc::new(Int64Array::from(v[start..end].to_vec())),
-        Output::Bool(v) => Arc::new(BooleanArray::from(v[start..end].to_vec())),
-        Output::Text(v) => Arc::new(StringArray::from_iter_values(&v[start..end])),
-    }
 }
 
 /// Gives the operating system's errors back their kind, so that a full disk is told as one.

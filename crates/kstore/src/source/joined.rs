@@ -1,6 +1,7 @@
 //! A file with one more column, which lies in a file of its own.
 
-use super::{FileCursor, Positions, TableFile, Values, View};
+use super::{Element, FileCursor, Positions, TableFile, Values, View};
+use crate::condition::Bound;
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -47,8 +48,19 @@ impl TableFile for Joined {
         self.left.bytes()
     }
 
+    fn line(&self, row: u64) -> Option<u64> {
+        self.left.line(row)
+    }
+
     fn footprint(&self, columns: &[usize]) -> usize {
         self.left.footprint(columns) + self.right.footprint(&[0])
+    }
+
+    fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
+        match column < self.left.schema().columns.len() {
+            true => self.left.candidates(column, condition),
+            false => std::iter::once(0..self.rows()).collect(),
+        }
     }
 
     fn open<'a>(
@@ -84,9 +96,9 @@ struct JoinedCursor<'a> {
     rows: usize,
 }
 
-impl FileCursor for JoinedCursor<'_> {
-    fn advance(&mut self) -> Result<usize> {
-        let rows = self.left.advance()?;
+impl JoinedCursor<'_> {
+    /// Reads the target of the rows that were read on the left.
+    fn join(&mut self, rows: usize) -> Result<usize> {
         self.y.clear();
         while self.y.len() < rows {
             if self.place == self.rows {
@@ -102,6 +114,21 @@ impl FileCursor for JoinedCursor<'_> {
             self.place += take;
         }
         Ok(rows)
+    }
+}
+
+impl FileCursor for JoinedCursor<'_> {
+    fn advance(&mut self) -> Result<usize> {
+        let rows = self.left.advance()?;
+        self.join(rows)
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        let own = self.places.iter().take(columns).all(Option::is_some);
+        match if own { self.left.advance_into(element, columns, x)? } else { None } {
+            Some(rows) => self.join(rows).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {

@@ -4,20 +4,31 @@
 //! [`FORMATS`]. Formats that store columns hand out Arrow buffers, formats that store rows hand out [`Strided`] views
 //! of the bytes they read; everything above the seam treats both the same.
 
+mod aligned;
+mod column;
+pub mod csv;
 mod guard;
+mod identity;
+pub mod ipc;
 mod joined;
 pub mod memory;
 pub mod npy;
 mod pages;
 pub mod parquet;
 mod positioned;
+mod pruning;
+pub mod svmlight;
+mod text;
 mod view;
 
 pub use guard::is_decoding;
+pub use identity::Identity;
 pub(crate) use joined::Joined;
 pub use joined::TARGET;
+pub use text::TextOptions;
 pub use view::{Element, Positions, Strided, Values, View};
 
+use crate::condition::Bound;
 use crate::schema::Schema;
 use crate::{Error, Result};
 use std::fmt::Debug;
@@ -37,8 +48,21 @@ pub trait TableFile: Debug + Send + Sync {
     fn rows(&self) -> u64;
     /// Bytes on disk.
     fn bytes(&self) -> u64;
+    /// Bytes that opening has read to find the rows, where the file does not say where they are; 0 where it does.
+    fn scanned(&self) -> u64 {
+        0
+    }
+    /// The line that a row begins on, counted from 1, in a file of lines.
+    fn line(&self, _row: u64) -> Option<u64> {
+        None
+    }
     /// Bytes that one open cursor over these columns holds.
     fn footprint(&self, columns: &[usize]) -> usize;
+    /// The rows among which those are whose value in `column` fulfils a condition, ascending and apart: all of them
+    /// where the file holds no statistics that tell more.
+    fn candidates(&self, _column: usize, _condition: &Bound) -> Vec<Range<u64>> {
+        std::iter::once(0..self.rows()).collect()
+    }
     /// A cursor over some columns and a range of rows. Whatever is read from disk is added to `read`.
     fn open<'a>(
         &'a self,
@@ -52,6 +76,12 @@ pub trait TableFile: Debug + Send + Sync {
 pub trait FileCursor: Send {
     /// Reads the next chunk and tells its rows; 0 at the end.
     fn advance(&mut self) -> Result<usize>;
+    /// Reads the next rows of the first `columns` columns asked for straight into `x`, row after row, as many as fit,
+    /// and the other columns as [`FileCursor::advance`] does; tells how many rows, 0 at the end. `None`, with nothing
+    /// read, where the file does not hold these columns side by side as numbers of this type: then `advance` does.
+    fn advance_into(&mut self, _element: Element, _columns: usize, _x: &mut [u8]) -> Result<Option<usize>> {
+        Ok(None)
+    }
     /// Column `index` of the chunk, counted as the columns were asked for.
     fn view(&self, index: usize) -> Result<View<'_>>;
 }
@@ -64,7 +94,7 @@ pub struct Format {
     /// First bytes of every such file; empty where there are none.
     pub magic: &'static [u8],
     /// Opens a file.
-    pub open: fn(&Path) -> Result<Arc<dyn TableFile>>,
+    pub open: fn(&Path, &TextOptions) -> Result<Arc<dyn TableFile>>,
 }
 
 /// The formats that can be read.
@@ -72,13 +102,28 @@ pub const FORMATS: &[Format] = &[
     Format {
         extensions: &["parquet", "pq"],
         magic: b"PAR1",
-        open: |path| Ok(Arc::new(parquet::ParquetFile::open(path)?)),
+        open: |path, _| Ok(Arc::new(parquet::ParquetFile::open(path)?)),
     },
-    Format { extensions: &["npy"], magic: npy::MAGIC, open: |path| Ok(Arc::new(npy::NpyFile::open(path)?)) },
+    Format { extensions: &["npy"], magic: npy::MAGIC, open: |path, _| Ok(Arc::new(npy::NpyFile::open(path)?)) },
+    Format {
+        extensions: &["csv", "tsv"],
+        magic: b"",
+        open: |path, options| Ok(Arc::new(csv::CsvFile::open(path, options)?)),
+    },
+    Format {
+        extensions: &["svm", "svmlight", "libsvm"],
+        magic: b"",
+        open: |path, options| Ok(Arc::new(svmlight::SvmlightFile::open(path, options)?)),
+    },
+    Format {
+        extensions: &["arrow", "ipc", "feather"],
+        magic: ipc::MAGIC,
+        open: |path, _| Ok(Arc::new(ipc::IpcFile::open(path)?)),
+    },
 ];
 
 /// The extensions in [`FORMATS`], for messages.
-pub(crate) const KNOWN: &str = ".parquet, .pq and .npy";
+pub(crate) const KNOWN: &str = ".parquet, .pq, .arrow, .ipc, .feather, .npy, .csv, .tsv, .svm, .svmlight and .libsvm";
 
 /// The format a path's extension names.
 pub fn by_extension(path: &Path) -> Option<&'static Format> {
@@ -87,7 +132,7 @@ pub fn by_extension(path: &Path) -> Option<&'static Format> {
 }
 
 /// Opens a file as the format its extension names or, failing that, its first bytes.
-pub fn open(path: &Path) -> Result<Arc<dyn TableFile>> {
+pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     // opening a pipe without a writer would wait for ever
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(Error::NotAFile { path: path.to_path_buf() });
@@ -96,7 +141,7 @@ pub fn open(path: &Path) -> Result<Arc<dyn TableFile>> {
         Some(format) => format,
         None => by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: KNOWN })?,
     };
-    (format.open)(path)
+    (format.open)(path, options)
 }
 
 fn by_magic(path: &Path) -> Result<Option<&'static Format>> {

@@ -1,9 +1,10 @@
-//! NumPy's `.npy`: one array, row-major, columns called `x0`, `x1`, ….
+//! NumPy's `.npy`: one array, row by row or column by column, columns called `x0`, `x1`, ….
 //!
 //! Passes read a few hundred kilobytes at a time into a buffer of their own: as fast as mapping the file, no mapped
 //! pages count as resident memory, and a file that shrinks under the reader is an error rather than a signal. For
 //! zero-copy use of a whole array there is [`NpyFile::map`].
 
+use super::aligned::Aligned;
 use super::positioned::Positioned;
 use super::{Element, FileCursor, Strided, TableFile, Values, View};
 use crate::mmap::Mapped;
@@ -20,6 +21,10 @@ pub const MAGIC: &[u8] = b"\x93NUMPY";
 /// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// Bytes per column and read below which the system calls show, and most bytes of a chunk, for arrays stored by column.
+const READ_BYTES: usize = 16 << 10;
+const CHUNK_LIMIT: usize = 4 << 20;
+
 /// Longest header accepted. NumPy's own are 128 bytes; structured types can be longer, and are refused anyway.
 const HEADER_LIMIT: usize = 64 << 10;
 
@@ -34,6 +39,8 @@ pub struct Header {
     pub columns: usize,
     /// Where the values start.
     pub data: usize,
+    /// Whether the array is stored column by column ("Fortran order").
+    pub by_column: bool,
 }
 
 impl Header {
@@ -53,15 +60,13 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     if big {
         return Err("its values are big-endian; save them little-endian, with array.astype('<f4')".to_string());
     }
-    match field(text, "fortran_order")? {
-        "False" => {}
-        "True" => {
-            return Err("it is stored column by column; save it row by row, with np.ascontiguousarray".to_string());
-        }
+    let by_column = match field(text, "fortran_order")? {
+        "False" => false,
+        "True" => true,
         other => return Err(format!("fortran_order is {other:?}, not True or False")),
-    }
+    };
     let (rows, columns) = shape(field(text, "shape")?)?;
-    let header = Header { element, rows, columns, data };
+    let header = Header { element, rows, columns, data, by_column };
     let size = (columns as u64).checked_mul(element.size() as u64).and_then(|stride| stride.checked_mul(rows));
     if size.and_then(|size| size.checked_add(data as u64)).is_none_or(|end| end > i64::MAX as u64) {
         return Err(format!("a shape of {rows} x {columns} is larger than any file"));
@@ -111,6 +116,7 @@ fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
 fn element(descr: &str) -> Result<(Element, bool), String> {
     let (order, name) = descr.split_at_checked(1).unwrap_or((descr, ""));
     let element = match name {
+        "f2" => Element::F16,
         "f4" => Element::F32,
         "f8" => Element::F64,
         "i1" => Element::I8,
@@ -124,7 +130,7 @@ fn element(descr: &str) -> Result<(Element, bool), String> {
         "b1" => Element::Bool,
         _ => {
             return Err(format!(
-                "values of type {descr:?} are not read; f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"
+                "values of type {descr:?} are not read; f2, f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"
             ));
         }
     };
@@ -205,8 +211,8 @@ impl TableFile for NpyFile {
         self.file.length()
     }
 
-    fn footprint(&self, _columns: &[usize]) -> usize {
-        self.chunk_rows() * self.header.stride()
+    fn footprint(&self, columns: &[usize]) -> usize {
+        self.chunk_rows(columns.len()) * self.chunk_stride(columns.len())
     }
 
     fn open<'a>(
@@ -216,13 +222,28 @@ impl TableFile for NpyFile {
         read: &Arc<AtomicU64>,
     ) -> Result<Box<dyn FileCursor + 'a>> {
         let columns = columns.to_vec();
-        Ok(Box::new(NpyCursor { file: self.file.counting(read), npy: self, columns, left: rows, buffer: Vec::new() }))
+        Ok(Box::new(NpyCursor {
+            file: self.file.counting(read),
+            npy: self,
+            columns,
+            left: rows,
+            chunk: 0,
+            buffer: Aligned::default(),
+        }))
     }
 }
 
 impl NpyFile {
-    fn chunk_rows(&self) -> usize {
-        (CHUNK_BYTES / self.header.stride().max(1)).max(1)
+    /// Rows of a chunk of so many columns.
+    fn chunk_rows(&self, columns: usize) -> usize {
+        let bytes =
+            if self.header.by_column { (columns * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT) } else { CHUNK_BYTES };
+        (bytes / self.chunk_stride(columns).max(1)).max(1)
+    }
+
+    /// Bytes of a row in a chunk: of whole rows, or of the columns that were asked for.
+    fn chunk_stride(&self, columns: usize) -> usize {
+        if self.header.by_column { columns * self.header.element.size() } else { self.header.stride() }
     }
 }
 
@@ -231,40 +252,95 @@ struct NpyCursor<'a> {
     file: Positioned,
     columns: Vec<usize>,
     left: Range<u64>,
-    buffer: Vec<u8>,
+    /// Rows of the chunk at hand.
+    chunk: usize,
+    buffer: Aligned,
+}
+
+impl NpyCursor<'_> {
+    /// Fills `bytes` with the next rows.
+    fn read(npy: &NpyFile, file: &Positioned, left: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
+        let stride = npy.header.stride();
+        Self::fill(npy, file, npy.header.data as u64 + left.start * stride as u64, bytes)?;
+        let rows = bytes.len() / stride.max(1);
+        left.start += rows as u64;
+        Ok(rows)
+    }
+
+    /// Fills `bytes` from place `at` of the file.
+    fn fill(npy: &NpyFile, file: &Positioned, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let got = file.read_at(bytes, at).map_err(Error::io("read", &npy.path))?;
+        if got < bytes.len() {
+            let (expected, found) = (at + bytes.len() as u64, at + got as u64);
+            let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
+            return Err(malformed(&npy.path, detail));
+        }
+        Ok(())
+    }
+
+    /// Reads the next rows of an array that is stored column by column, one column asked for after the other.
+    fn read_columns(&mut self) -> Result<usize> {
+        let (header, size) = (&self.npy.header, self.npy.header.element.size());
+        let rows = (self.left.end - self.left.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
+        let bytes = self.buffer.room(self.columns.len() * rows * size);
+        for (column, bytes) in self.columns.iter().zip(bytes.chunks_exact_mut((rows * size).max(1))) {
+            let first = *column as u64 * header.rows + self.left.start;
+            Self::fill(self.npy, &self.file, header.data as u64 + first * size as u64, bytes)?;
+        }
+        self.left.start += rows as u64;
+        self.chunk = rows;
+        Ok(rows)
+    }
+
+    /// Bytes of the next rows, at most `most`.
+    fn ahead(&self, most: usize) -> usize {
+        (self.left.end - self.left.start).min(most as u64) as usize * self.npy.header.stride()
+    }
 }
 
 impl FileCursor for NpyCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        let rows = (self.left.end - self.left.start).min(self.npy.chunk_rows() as u64) as usize;
-        if rows == 0 {
-            return Ok(0);
+        if self.npy.header.by_column {
+            return self.read_columns();
         }
-        let stride = self.npy.header.stride();
-        let at = self.npy.header.data as u64 + self.left.start * stride as u64;
-        self.buffer.resize(rows * stride, 0);
-        let got = self.file.read_at(&mut self.buffer, at).map_err(Error::io("read", &self.npy.path))?;
-        if got < self.buffer.len() {
-            let (expected, found) = (at + self.buffer.len() as u64, at + got as u64);
-            let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
-            return Err(malformed(&self.npy.path, detail));
+        let bytes = self.ahead(self.npy.chunk_rows(self.columns.len()));
+        Self::read(self.npy, &self.file, &mut self.left, self.buffer.room(bytes))
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        let header = &self.npy.header;
+        // whole rows, in the order of the file
+        let whole = self.columns.len() == columns && columns == header.columns;
+        // of a single column both orders are the same
+        if !whole
+            || header.by_column && columns > 1
+            || element != header.element
+            || self.columns.iter().enumerate().any(|(i, column)| i != *column)
+        {
+            return Ok(None);
         }
-        self.left.start += rows as u64;
-        Ok(rows)
+        let bytes = self.ahead(x.len() / header.stride());
+        Self::read(self.npy, &self.file, &mut self.left, &mut x[..bytes]).map(Some)
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         let element = self.npy.header.element;
-        let offset = self.columns[index] * element.size();
-        let stride = self.npy.header.stride();
-        Ok(View { values: Values::Strided(Strided { bytes: &self.buffer, element, offset, stride }), nulls: None })
+        let size = element.size();
+        let (offset, stride) = match self.npy.header.by_column {
+            true => (index * self.chunk * size, size),
+            false => (self.columns[index] * size, self.npy.header.stride()),
+        };
+        Ok(View {
+            values: Values::Strided(Strided { bytes: self.buffer.bytes(), element, offset, stride }),
+            nulls: None,
+        })
     }
 }
 
 fn kind(element: Element) -> Kind {
     let bits = 8 * element.size() as u8;
     match element {
-        Element::F32 | Element::F64 => Kind::Float { bits },
+        Element::F16 | Element::F32 | Element::F64 => Kind::Float { bits },
         Element::I8 | Element::I16 | Element::I32 | Element::I64 => Kind::Int { bits, signed: true },
         Element::U8 | Element::U16 | Element::U32 | Element::U64 => Kind::Int { bits, signed: false },
         Element::Bool => Kind::Bool,
@@ -308,7 +384,8 @@ mod tests {
         let with = |from: &str, to: &str| parse_header(&bytes(1, &PLAIN.replace(from, to))).unwrap_err();
         assert!(with("<f4", ">f4").contains("big-endian"));
         assert!(with("<f4", "<c8").contains("c8"));
-        assert!(with("False", "True").contains("ascontiguousarray"));
+        assert!(parse_header(&bytes(1, &PLAIN.replace("False", "True"))).unwrap().by_column);
+        assert!(with("False", "Perhaps").contains("fortran_order"));
         assert!(with("(3, 2)", "(3, 2, 1)").contains("3 dimensions"));
         assert!(with("(3, 2)", "()").contains("0 dimensions"));
         assert!(with("(3, 2)", "(-3, 2)").contains("(1000, 8)"));

@@ -1,7 +1,7 @@
 //! How much memory a Parquet column needs while it is decoded.
 
 use super::positioned::Positioned;
-use parquet::basic::Type;
+use parquet::basic::{Compression, Type};
 use parquet::column::page::PageReader;
 use parquet::errors::Result;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -19,6 +19,16 @@ fn width(physical: Type) -> Option<usize> {
     }
 }
 
+/// Bytes of the state that unpacks a column's pages: zstd's context (`ZSTD_estimateDCtxSize` of 1.5.7: 95,992), the
+/// window and tables of deflate. With hundreds of columns, all open at the same time, it is the largest part.
+fn unpacker(codec: Compression) -> usize {
+    match codec {
+        Compression::ZSTD(_) => 96 << 10,
+        Compression::GZIP(_) => 48 << 10,
+        _ => 0,
+    }
+}
+
 /// Bytes the decoder of column `leaf` holds while it reads this row group: one page as stored and decompressed, and the
 /// dictionary likewise.
 ///
@@ -29,10 +39,11 @@ pub(super) fn footprint(file: &Positioned, group: &RowGroupMetaData, leaf: usize
     let column = group.column(leaf);
     let size = |bytes: i64| usize::try_from(bytes).unwrap_or(0);
     let chunk = size(column.compressed_size()).saturating_add(size(column.uncompressed_size()));
-    match width(column.column_type()) {
-        Some(width) => walk(file, column, size(group.num_rows()), width).map_or(chunk, |pages| pages.min(chunk)),
-        None => chunk,
-    }
+    unpacker(column.compression())
+        + match width(column.column_type()) {
+            Some(width) => walk(file, column, size(group.num_rows()), width).map_or(chunk, |pages| pages.min(chunk)),
+            None => chunk,
+        }
 }
 
 fn walk(file: &Positioned, column: &ColumnChunkMetaData, rows: usize, width: usize) -> Result<usize> {

@@ -4,20 +4,21 @@
 //! pages of its columns. The Arrow schema that some writers embed is ignored: dictionaries, views and large strings
 //! then arrive as what Parquet stores, plain numbers and plain text.
 
+use super::column::{self, Fault, Layout, Loaded, Place};
 use super::guard::guarded;
 use super::positioned::Positioned;
-use super::{FileCursor, TableFile, Values, View};
-use crate::schema::{Column, Kind, Schema};
+use super::{FileCursor, TableFile, View, pruning};
+use crate::condition::Bound;
+use crate::schema::Schema;
 use crate::{Error, Result};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes as types;
-use arrow::datatypes::DataType;
+use arrow::array::RecordBatch;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
     RowSelector,
 };
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
@@ -87,7 +88,7 @@ pub struct ParquetFile {
     path: PathBuf,
     file: Positioned,
     metadata: ArrowReaderMetadata,
-    schema: Schema,
+    layout: Layout,
     rows: u64,
     /// Decoder footprints that were asked for, by leaf column.
     footprints: Mutex<HashMap<usize, usize>>,
@@ -106,15 +107,22 @@ impl ParquetFile {
             let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
             rows = more.ok_or_else(|| damaged(path, "a row group with an impossible number of rows"))?;
         }
-        let columns = metadata.schema().fields().iter();
-        let columns = columns.map(|field| Column { name: field.name().clone(), kind: kind(field.data_type()) });
-        let schema = Schema { columns: columns.collect() };
-        Ok(Self { path: path.to_path_buf(), schema, file, metadata, rows, footprints: Mutex::default() })
+        let mut failed = None;
+        let layout = Layout::new(metadata.schema().fields(), |root| {
+            first_length(path, &file, &metadata, root).unwrap_or_else(|error| {
+                failed = Some(error);
+                None
+            })
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(Self { path: path.to_path_buf(), layout, file, metadata, rows, footprints: Mutex::default() }),
+        }
     }
 
-    /// Columns as the projection wants them: places of the leaves below the top-level columns.
-    fn mask(&self, columns: &[usize]) -> ProjectionMask {
-        ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied())
+    /// Top-level columns as the projection wants them: places of the leaves below them.
+    fn mask(&self, roots: &[usize]) -> ProjectionMask {
+        ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied())
     }
 
     /// Bytes the decoder of a leaf column holds in the row group where its chunk is largest. Row groups of a file come
@@ -129,6 +137,46 @@ impl ParquetFile {
             largest.map_or(0, |group| walk(group).unwrap_or(0))
         })
     }
+}
+
+/// Length of the list in the first row, which is all that tells how many columns a list of numbers stands for: Parquet
+/// itself knows no lists of a fixed length. `None` where the first row has no list or an empty one.
+fn first_length(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
+    let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
+    check_codecs(path, metadata, &mask)?;
+    let first = || {
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
+            .with_batch_size(1)
+            .with_limit(1)
+            .with_projection(mask)
+            .build()?;
+        Ok(reader.into_iter().next().transpose()?)
+    };
+    let batch = guarded(first).map_err(|panic| damaged(path, &panic))?;
+    let batch = batch.map_err(|error: ParquetError| malformed(path, error))?;
+    Ok(batch.and_then(|batch| column::length(batch.columns().first()?, 0)).filter(|length| *length > 0))
+}
+
+/// Refuses a compression that is not built in, before the decoder calls it a disabled feature.
+fn check_codecs(path: &Path, metadata: &ArrowReaderMetadata, mask: &ProjectionMask) -> Result<()> {
+    for group in metadata.metadata().row_groups() {
+        for (_, column) in group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)) {
+            let codec = match column.compression() {
+                Compression::BROTLI(_) => Some("brotli"),
+                Compression::LZO => Some("lzo"),
+                _ => None,
+            };
+            if let Some(codec) = codec {
+                let name = column.column_path().string();
+                let detail = format!(
+                    "column {name:?} is compressed with {codec}, which is not built in; write it with zstd, snappy, \
+                     lz4, gzip or uncompressed"
+                );
+                return Err(damaged(path, &detail));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Tells a file that was never Parquet from one that was cut off, before the decoder says "corrupt footer" to both.
@@ -152,7 +200,7 @@ impl TableFile for ParquetFile {
     }
 
     fn schema(&self) -> &Schema {
-        &self.schema
+        &self.layout.schema
     }
 
     fn rows(&self) -> u64 {
@@ -166,11 +214,20 @@ impl TableFile for ParquetFile {
     /// The decoder holds, for each column, a page, the dictionary, and the batch (with its successor while one is
     /// replaced by the next); all columns are open at the same time.
     fn footprint(&self, columns: &[usize]) -> usize {
-        let mask = self.mask(columns);
+        let mask = self.mask(&self.layout.roots(columns));
         let leaves = 0..self.metadata.parquet_schema().num_columns();
         let pages = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_footprint(leaf));
         let batch = batch_rows(columns.len()) * columns.len() * 8;
         pages.fold(2 * batch, usize::saturating_add)
+    }
+
+    /// Leaves out the row groups whose statistics exclude the condition.
+    fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
+        let kept = guarded(|| pruning::row_groups(&self.metadata, self.layout.root(column), condition));
+        let groups = self.metadata.metadata().row_groups();
+        // statistics that cannot be read exclude nothing
+        let kept = kept.ok().flatten().unwrap_or_else(|| vec![true; groups.len()]);
+        pruning::ranges(groups, &kept)
     }
 
     fn open<'a>(
@@ -179,21 +236,21 @@ impl TableFile for ParquetFile {
         rows: Range<u64>,
         read: &Arc<AtomicU64>,
     ) -> Result<Box<dyn FileCursor + 'a>> {
+        let roots = self.layout.roots(columns);
+        let mask = self.mask(&roots);
+        check_codecs(&self.path, &self.metadata, &mask)?;
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
         let file = self.file.counting(read);
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_batch_size(batch_rows(columns.len()))
             .with_row_groups(groups)
             .with_row_selection(selection)
-            .with_projection(self.mask(columns));
+            .with_projection(mask);
         let reader = guarded(|| builder.build()).map_err(|panic| damaged(&self.path, &panic))?;
         let reader = reader.map_err(|error| malformed(&self.path, error))?;
-        let mut sorted = columns.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
         // the reader gives columns in the order of the file
-        let places = columns.iter().map(|column| sorted.partition_point(|c| c < column)).collect();
-        Ok(Box::new(ParquetCursor { path: &self.path, reader, places, left: rows.end - rows.start, batch: None }))
+        let places = self.layout.places(columns, &roots);
+        Ok(Box::new(ParquetCursor { file: self, reader, roots, places, left: rows, chunk: Vec::new() }))
     }
 }
 
@@ -220,82 +277,64 @@ fn overlap(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, RowSe
 }
 
 struct ParquetCursor<'a> {
-    path: &'a Path,
+    file: &'a ParquetFile,
     reader: ParquetRecordBatchReader,
-    places: Vec<usize>,
+    /// Columns of the file that are read.
+    roots: Vec<usize>,
+    places: Vec<Place>,
     /// Rows still to come.
-    left: u64,
-    batch: Option<RecordBatch>,
+    left: Range<u64>,
+    chunk: Vec<Loaded>,
+}
+
+impl ParquetCursor<'_> {
+    /// Prepares the columns of a batch.
+    fn load(&self, batch: &RecordBatch) -> Result<Vec<Loaded>> {
+        let path = &self.file.path;
+        let columns = self.roots.iter().zip(batch.columns()).map(|(root, array)| {
+            let width = self.file.layout.widths[*root];
+            Loaded::new(array, width).map_err(|fault| match fault {
+                Fault::Arrow(error) => damaged(path, &error.to_string()),
+                Fault::Length(odd) => {
+                    let name = self.file.metadata.schema().field(*root).name();
+                    column::odd_length(odd, path, self.left.start, name, width.unwrap_or_default())
+                }
+            })
+        });
+        columns.collect()
+    }
 }
 
 impl FileCursor for ParquetCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        self.batch = None;
-        let batch = guarded(|| self.reader.next()).map_err(|panic| damaged(self.path, &panic))?;
+        let path = &self.file.path;
+        self.chunk.clear();
+        let batch = guarded(|| self.reader.next()).map_err(|panic| damaged(path, &panic))?;
         let Some(batch) = batch else {
-            if self.left > 0 {
-                return Err(damaged(self.path, &format!("{} rows fewer than its footer promises", self.left)));
+            let left = self.left.end - self.left.start;
+            if left > 0 {
+                return Err(damaged(path, &format!("{left} rows fewer than its footer promises")));
             }
             return Ok(0);
         };
-        let batch = batch.map_err(|error| damaged(self.path, &error.to_string()))?;
-        let rows = batch.num_rows();
-        self.left = self
-            .left
-            .checked_sub(rows as u64)
-            .ok_or_else(|| damaged(self.path, "more rows than its footer promises"))?;
-        self.batch = Some(batch);
-        Ok(rows)
+        let batch = batch.map_err(|error| damaged(path, &error.to_string()))?;
+        let end = self.left.start + batch.num_rows() as u64;
+        if end > self.left.end {
+            return Err(damaged(path, "more rows than its footer promises"));
+        }
+        self.chunk = guarded(|| self.load(&batch)).map_err(|panic| damaged(path, &panic))??;
+        self.left.start = end;
+        Ok(batch.num_rows())
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let array = self.batch.as_ref().and_then(|batch| batch.columns().get(self.places[index]));
-        let Some(array) = array else { return Err(damaged(self.path, "a column is missing")) };
-        view(array).ok_or_else(|| damaged(self.path, &format!("a column of type {}", array.data_type())))
+        let (path, Place { root, item }) = (&self.file.path, self.places[index]);
+        let Some(column) = self.chunk.get(root) else { return Err(damaged(path, "a column is missing")) };
+        column.view(item).ok_or_else(|| {
+            let field = self.file.metadata.schema().field(self.roots[root]);
+            damaged(path, &format!("a column of type {}", field.data_type()))
+        })
     }
-}
-
-/// The kind of an Arrow column.
-fn kind(data_type: &DataType) -> Kind {
-    let int = |bits, signed| Kind::Int { bits, signed };
-    match data_type {
-        DataType::Float16 => Kind::Float { bits: 16 },
-        DataType::Float32 => Kind::Float { bits: 32 },
-        DataType::Float64 => Kind::Float { bits: 64 },
-        DataType::Int8 => int(8, true),
-        DataType::Int16 => int(16, true),
-        DataType::Int32 => int(32, true),
-        DataType::Int64 => int(64, true),
-        DataType::UInt8 => int(8, false),
-        DataType::UInt16 => int(16, false),
-        DataType::UInt32 => int(32, false),
-        DataType::UInt64 => int(64, false),
-        DataType::Boolean => Kind::Bool,
-        DataType::Utf8 | DataType::LargeUtf8 => Kind::Text,
-        other => Kind::Other(other.to_string()),
-    }
-}
-
-/// An Arrow column as typed values; `None` for a kind that is not read.
-fn view(array: &dyn Array) -> Option<View<'_>> {
-    let values = match array.data_type() {
-        DataType::Float16 => Values::F16(array.as_primitive()),
-        DataType::Float32 => Values::F32(array.as_primitive::<types::Float32Type>().values()),
-        DataType::Float64 => Values::F64(array.as_primitive::<types::Float64Type>().values()),
-        DataType::Int8 => Values::I8(array.as_primitive::<types::Int8Type>().values()),
-        DataType::Int16 => Values::I16(array.as_primitive::<types::Int16Type>().values()),
-        DataType::Int32 => Values::I32(array.as_primitive::<types::Int32Type>().values()),
-        DataType::Int64 => Values::I64(array.as_primitive::<types::Int64Type>().values()),
-        DataType::UInt8 => Values::U8(array.as_primitive::<types::UInt8Type>().values()),
-        DataType::UInt16 => Values::U16(array.as_primitive::<types::UInt16Type>().values()),
-        DataType::UInt32 => Values::U32(array.as_primitive::<types::UInt32Type>().values()),
-        DataType::UInt64 => Values::U64(array.as_primitive::<types::UInt64Type>().values()),
-        DataType::Boolean => Values::Bool(array.as_boolean()),
-        DataType::Utf8 => Values::Text(array.as_string()),
-        DataType::LargeUtf8 => Values::LargeText(array.as_string()),
-        _ => return None,
-    };
-    Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
 }
 
 fn damaged(path: &Path, detail: &str) -> Error {

@@ -2,6 +2,10 @@
 
 use arrow::array::{BooleanArray, Float16Array, LargeStringArray, StringArray};
 use arrow::buffer::NullBuffer;
+use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
+
+/// The 16-bit float, which the standard library does not have yet.
+type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
 /// Which rows of a chunk are meant.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +39,7 @@ impl<'a> Positions<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the types")]
 pub enum Element {
+    F16,
     F32,
     F64,
     I8,
@@ -53,7 +58,7 @@ impl Element {
     pub fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
-            Self::I16 | Self::U16 => 2,
+            Self::F16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::I64 | Self::U64 => 8,
         }
@@ -199,6 +204,7 @@ impl Strided<'_> {
     #[inline]
     fn load(&self, at: Positions<'_>, out: &mut [f64]) {
         match self.element {
+            Element::F16 => pick(at, out, |row| F16::from_le_bytes(self.raw(row)).to_f64()),
             Element::F32 => pick(at, out, |row| f32::from_le_bytes(self.raw(row)).into()),
             Element::F64 => pick(at, out, |row| f64::from_le_bytes(self.raw(row))),
             Element::I8 => pick(at, out, |row| i8::from_le_bytes(self.raw(row)).into()),
@@ -215,7 +221,7 @@ impl Strided<'_> {
 
     fn integer(&self, row: usize) -> Option<i128> {
         Some(match self.element {
-            Element::F32 | Element::F64 => return None,
+            Element::F16 | Element::F32 | Element::F64 => return None,
             Element::I8 => i8::from_le_bytes(self.raw(row)).into(),
             Element::I16 => i16::from_le_bytes(self.raw(row)).into(),
             Element::I32 => i32::from_le_bytes(self.raw(row)).into(),

@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use arrow::array::*;
-use arrow::datatypes::{Float32Type, Int32Type};
+use arrow::datatypes::{DataType, Field, Int32Type};
 use kstore::{Error, Kind, Label, Reading, RowSource, Selection, Table};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -99,11 +99,12 @@ fn dictionaries_and_all_texts_are_labels() {
 #[test]
 fn columns_of_other_types_are_left_out_and_named() {
     let folder = folder();
-    let path = folder.path().join("list.parquet");
-    let list = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(vec![Some(vec![Some(1.0); 2]); 3], 2);
+    let path = folder.path().join("pair.parquet");
+    let item: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"a", b"b", b"c"]));
+    let pair = StructArray::from(vec![(Arc::new(Field::new("item", DataType::Binary, false)), item)]);
     let x: ArrayRef = Arc::new(Float32Array::from(vec![4.0, 5.0, 6.0]));
     let y: ArrayRef = Arc::new(Float32Array::from(vec![7.0, 8.0, 9.0]));
-    write(&path, &batch(&[("x", x), ("pair", Arc::new(list)), ("y", y)]), WriterProperties::default());
+    write(&path, &batch(&[("x", x), ("pair", Arc::new(pair)), ("y", y)]), WriterProperties::default());
     assert_eq!(features(&path), [4.0, 7.0, 5.0, 8.0, 6.0, 9.0]);
     let selection = Selection { features: names(&["pair"]), ..Selection::default() };
     let error = read_all(&[path], &selection).unwrap_err();

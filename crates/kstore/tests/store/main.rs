@@ -2,9 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod checkpoints;
+mod csv_files;
 mod files;
+mod ipc;
 mod make;
+mod memory;
 mod passes;
+mod reading;
 mod real_data;
+mod scratch;
 mod selecting;
 mod sinks;
+mod svmlight_files;

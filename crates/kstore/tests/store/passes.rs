@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn pass(tile: usize, segment: u64, lanes: usize) -> Pass<'static> {
-    Pass { tile, segment, lanes, prefetch: 2, workers: sequential(), observer: &Unobserved }
+    Pass { tile, segment, lanes, prefetch: 2, workers: sequential(), observer: &Unobserved, journal: None }
 }
 
 struct Collect;
@@ -117,6 +117,11 @@ fn lanes_do_not_change_a_bit() {
     let of = |lanes| bits(&pass(64, 256, lanes).fold(&rows, &fold).unwrap().0);
     assert_eq!(of(1), of(2));
     assert_eq!(of(1), of(8));
+    // lanes that decode for themselves
+    for lanes in [1, 3] {
+        let alone = Pass { prefetch: 0, ..pass(64, 256, lanes) };
+        assert_eq!(of(1), bits(&alone.fold(&rows, &fold).unwrap().0));
+    }
     // the test can fail: another segment does change bits
     assert_ne!(of(1), bits(&pass(64, 64, 1).fold(&rows, &fold).unwrap().0));
 }
@@ -157,19 +162,20 @@ fn memory(n: usize) -> MemoryRows<f64> {
 
 #[test]
 fn the_first_error_in_row_order_is_reported() {
-    for lanes in [1, 2, 8] {
+    for (lanes, prefetch) in [(1, 2), (2, 2), (8, 2), (1, 0), (8, 0)] {
         let trap = Trap { fail: vec![130, 131, 555, 900], panic: None };
-        let error = pass(10, 100, lanes).fold(&memory(1000), &trap).map(|_| ()).unwrap_err();
+        let pass = Pass { prefetch, ..pass(10, 100, lanes) };
+        let error = pass.fold(&memory(1000), &trap).map(|_| ()).unwrap_err();
         assert!(matches!(&error, Error::Empty { what, .. } if what == "130"), "{lanes} lanes: {error}");
     }
 }
 
 #[test]
 fn a_panicking_fold_ends_the_pass() {
-    for lanes in [1, 2, 8] {
+    for (lanes, prefetch) in [(1, 2), (2, 2), (8, 2), (1, 0), (8, 0)] {
         let outcome = std::panic::catch_unwind(|| {
             let trap = Trap { fail: vec![], panic: Some(333) };
-            pass(10, 100, lanes).fold(&memory(5000), &trap).map(|_| ())
+            Pass { prefetch, ..pass(10, 100, lanes) }.fold(&memory(5000), &trap).map(|_| ())
         });
         // a panic that travels on or an error are both fine; hanging is not
         assert!(!matches!(outcome, Ok(Ok(()))));
@@ -188,9 +194,9 @@ impl Observer for StopAfter {
 
 #[test]
 fn an_observer_stops_the_pass() {
-    for lanes in [1, 4] {
+    for (lanes, prefetch) in [(1, 2), (4, 2), (4, 0)] {
         let observer = StopAfter(300, AtomicU64::new(0));
-        let pass = Pass { observer: &observer, ..pass(10, 100, lanes) };
+        let pass = Pass { observer: &observer, prefetch, ..pass(10, 100, lanes) };
         let error = pass.fold(&memory(100_000), &Trap { fail: vec![], panic: None }).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Interrupted), "{error}");
         assert!(observer.1.load(Ordering::Relaxed) < 10_000);

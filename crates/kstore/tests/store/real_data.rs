@@ -20,8 +20,15 @@ fn data(name: &str) -> Option<PathBuf> {
 }
 
 fn statistics(rows: &dyn RowSource<f64>) -> kstore::Statistics {
-    let pass =
-        Pass { tile: 1024, segment: 1 << 15, lanes: 2, prefetch: 2, workers: sequential(), observer: &Unobserved };
+    let pass = Pass {
+        tile: 1024,
+        segment: 1 << 15,
+        lanes: 2,
+        prefetch: 2,
+        workers: sequential(),
+        observer: &Unobserved,
+        journal: None,
+    };
     pass.fold(rows, &StatisticsFold::new(rows.shape())).unwrap().0
 }
 

@@ -168,19 +168,58 @@ fn prediction_takes_features_by_name_in_its_own_order() {
 }
 
 #[test]
-fn kept_columns_are_copied_for_the_rows_asked_for() {
+fn kept_columns_ride_along_with_the_selected_rows() {
     let folder = folder();
     let table = Table::open(&split(folder.path(), 10_000, &[3000], 2500)).unwrap();
-    let kept = table.keep(&names(&["city", "fold", "a", "y"])).unwrap();
-    assert_eq!(kept.columns()[1], OutputColumn::new("fold", OutputKind::I64));
-    let mut cursor = kept.open(10..9000);
-    for rows in [vec![11, 12, 2999], vec![], vec![3000, 3001, 8999]] {
-        let values = cursor.take(&rows).unwrap();
-        let expect = |i: &u64| row(*i);
-        assert_eq!(values[0], KeptValues::Text(rows.iter().map(|i| expect(i).4.into()).collect()));
-        assert_eq!(values[1], KeptValues::I64(rows.iter().map(|i| expect(i).3.into()).collect()));
-        assert_eq!(values[2], KeptValues::F32(rows.iter().map(|i| expect(i).0).collect()));
-        assert_eq!(values[3], KeptValues::F64(rows.iter().map(|i| expect(i).2).collect()));
+    let keep = names(&["city", "fold", "a", "y"]);
+    let filter = Some(Condition::parse("fold != 3").unwrap());
+    let selection = Selection { keep, filter, rows: Some(10..9000), ..Selection::default() };
+    // column a is kept and so is no feature
+    let selected = table.select(&selection).unwrap();
+    assert_eq!(selected.feature_names(), ["b"]);
+    assert_eq!(selected.kept_columns()[1], OutputColumn::new("fold", OutputKind::I64).nullable());
+    let everything = Selection { keep: names(&["a", "city"]), without_features: true, ..Selection::default() };
+    assert!(table.select(&everything).unwrap().feature_names().is_empty());
+    for selection in [selection.clone(), Selection { features: names(&["b", "a"]), ..selection }] {
+        let rows = table.select(&selection).unwrap().rows::<f32>(Reading::default()).unwrap();
+        let mut buf = RowBuf::new(777);
+        let mut cursor = rows.open(0..10_000).unwrap();
+        let mut seen = 0;
+        while cursor.next(&mut buf).unwrap() {
+            let expect = || buf.rows.iter().map(|i| row(*i));
+            assert_eq!(*buf.kept[0].values(), KeptValues::Text(expect().map(|r| r.4.into()).collect()));
+            assert_eq!(*buf.kept[1].values(), KeptValues::I64(expect().map(|r| r.3.into()).collect()));
+            assert_eq!(*buf.kept[2].values(), KeptValues::F32(expect().map(|r| r.0).collect()));
+            assert_eq!(*buf.kept[3].values(), KeptValues::F64(expect().map(|r| r.2).collect()));
+            seen += buf.rows.len();
+        }
+        assert_eq!(seen, (10..9000).filter(|i| row(*i).3 != 3).count());
     }
-    assert!(cursor.take(&[5]).is_err() && cursor.take(&[9000]).is_err());
+}
+
+#[test]
+fn kept_columns_may_have_missing_values() {
+    let (_folder, path) = table(&[
+        ("id", Arc::new(Int64Array::from(vec![Some(i64::MAX), None, Some(3)]))),
+        ("t", Arc::new(StringArray::from(vec![None, Some("b"), None]))),
+        ("x", Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0]))),
+        ("u", Arc::new(UInt64Array::from(vec![1, 2, u64::MAX]))),
+    ]);
+    let kept = |names: &[&str]| {
+        let selection =
+            Selection { keep: crate::make::names(names), features: crate::make::names(&["x"]), ..Selection::default() };
+        let rows = Table::open(&[&path])?.select(&selection)?.rows::<f64>(Reading::default())?;
+        let mut buf = RowBuf::new(9);
+        rows.open(0..3)?.next(&mut buf)?;
+        Ok::<_, Error>(buf.kept)
+    };
+    let columns = kept(&["id", "t"]).unwrap();
+    assert_eq!(columns[0].valid(), Some(&[true, false, true][..]));
+    assert_eq!(*columns[0].values(), KeptValues::I64(vec![i64::MAX, 0, 3]));
+    assert_eq!(columns[1].valid(), Some(&[false, true, false][..]));
+    let error = kept(&["u"]).unwrap_err().to_string();
+    assert!(
+        error.contains("row 2 (counted from 0), column \"u\" is 18446744073709551615, too large for int64"),
+        "{error}"
+    );
 }

@@ -1,7 +1,10 @@
 //! What is written reads back, and nothing half-written stays.
 
 use crate::make::*;
-use kstore::{Label, Output, OutputColumn, OutputKind, Selection, Table, remove_temporaries, sink};
+use kstore::{
+    KeptColumn, KeptValues, Label, Missing, Output, OutputColumn, OutputKind, Selection, Table, remove_temporaries,
+    sink,
+};
 use std::sync::Arc;
 
 fn columns() -> Vec<OutputColumn> {
@@ -51,9 +54,114 @@ fn npy_reads_back() {
 }
 
 #[test]
+fn csv_reads_back_to_the_bit() {
+    let folder = folder();
+    let values = [0.1, -0.0, 1.0, 1e300, 5e-324, f64::MAX, 123_456.789, 1.0 / 3.0, f64::INFINITY, 1e16, 1e-5];
+    let singles = values.map(|v| v as f32 / 3.0);
+    let texts = ["Ulm", "a,b", "say \"x\"", "two\nlines", "\ttab", "ä", " s ", "x", "\r", ";", "y"];
+    let texts: Vec<Arc<str>> = texts.into_iter().map(Arc::from).collect();
+    let whole: Vec<i64> = (0..11).map(|i| i64::MAX - i).collect();
+    let bools: Vec<bool> = (0..11).map(|i| i % 3 == 0).collect();
+    for name in ["out.csv", "out.tsv"] {
+        let path = folder.path().join(name);
+        let mut out = sink::create(&path, &columns()).unwrap();
+        let batch = [
+            Output::F32(&singles),
+            Output::F64(&values),
+            Output::I64(&whole),
+            Output::Bool(&bools),
+            Output::Text(&texts),
+        ];
+        out.write(&batch).unwrap();
+        assert!(!path.exists());
+        out.finish().unwrap();
+        let table = Table::open(&[&path]).unwrap();
+        let kinds: Vec<_> = table.schema().columns.iter().map(|column| column.kind.to_string()).collect();
+        assert_eq!(kinds, ["float64", "float64", "int64", "bool", "text"]);
+        let keep = crate::make::names(&["f", "d", "i", "b", "t"]);
+        let selection = Selection { keep, without_features: true, ..Selection::default() };
+        let rows = table.select(&selection).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+        let mut buf = kstore::RowBuf::new(100);
+        assert!(kstore::RowSource::open(&rows, 0..11).unwrap().next(&mut buf).unwrap());
+        let bits = |column: &KeptColumn| match column.values() {
+            KeptValues::F64(v) => v.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(bits(&buf.kept[0]), singles.map(|v| f64::from(v).to_bits()));
+        assert_eq!(bits(&buf.kept[1]), values.map(f64::to_bits));
+        assert_eq!(*buf.kept[2].values(), KeptValues::I64(whole.clone()));
+        assert_eq!(*buf.kept[3].values(), KeptValues::Bool(bools.clone()));
+        assert_eq!(*buf.kept[4].values(), KeptValues::Text(texts.clone()));
+    }
+}
+
+#[test]
+fn missing_values_are_written_as_such_or_refused() {
+    let folder = folder();
+    let source = folder.path().join("in.csv");
+    std::fs::write(&source, "f,i,t\n0.5,1,a\n,,\n1.5,3,c\n").unwrap();
+    let keep = crate::make::names(&["f", "i", "t"]);
+    let selection = Selection { keep, without_features: true, ..Selection::default() };
+    let read = |path: &std::path::Path| {
+        let selected = Table::open(&[path]).unwrap().select(&selection).unwrap();
+        let rows = selected.rows::<f64>(kstore::Reading::default()).unwrap();
+        let mut buf = kstore::RowBuf::new(100);
+        assert!(kstore::RowSource::open(&rows, 0..3).unwrap().next(&mut buf).unwrap());
+        (selected.kept_columns(), buf.kept)
+    };
+    let (columns, kept) = read(&source);
+    assert!(kept.iter().all(|column| column.valid() == Some(&[true, false, true])));
+    let batch: Vec<Output<'_>> = kept.iter().map(Output::Kept).collect();
+    for name in ["out.parquet", "out.csv"] {
+        let path = folder.path().join(name);
+        let mut out = sink::create(&path, &columns).unwrap();
+        out.write(&batch).unwrap();
+        out.finish().unwrap();
+        let (_, again) = read(&path);
+        for (again, before) in again.iter().zip(&kept) {
+            assert_eq!(again.valid(), before.valid(), "{name}");
+        }
+        assert_eq!(again[1..], kept[1..], "{name}");
+    }
+    let path = folder.path().join("one.csv");
+    let mut out = sink::create(&path, &columns[1..2]).unwrap();
+    out.write(&batch[1..2]).unwrap();
+    out.finish().unwrap();
+    assert_eq!(Table::open(&[&path]).unwrap().stored_rows(), 3, "a missing value alone is no empty line");
+    let path = folder.path().join("out.npy");
+    let mut out = sink::create(&path, &columns[..1]).unwrap();
+    out.write(&batch[..1]).unwrap();
+    out.finish().unwrap();
+    let selection = Selection { missing: Missing::Mean, ..Selection::default() };
+    let x = read_all(&[path], &selection).unwrap().x;
+    assert!((x[0], x[2]) == (0.5, 1.5) && x[1].is_nan());
+    let mut out = sink::create(&folder.path().join("no.npy"), &columns[1..2]).unwrap();
+    let error = out.write(&batch[1..2]).unwrap_err().to_string();
+    assert!(error.contains("column \"i\"") && error.contains("a missing value in row 1"), "{error}");
+}
+
+#[test]
+fn npy_keeps_whole_numbers_whole_or_refuses_them() {
+    let folder = folder();
+    let path = folder.path().join("out.npy");
+    let column = |name| OutputColumn::new(name, OutputKind::I64);
+    let mut out = sink::create(&path, &[column("a"), column("b")]).unwrap();
+    out.write(&[Output::I64(&[i64::MAX, 1]), Output::I64(&[i64::MIN, 2])]).unwrap();
+    out.finish().unwrap();
+    assert_eq!(Table::open(&[&path]).unwrap().schema().columns[0].kind.to_string(), "int64");
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(bytes[128..136], i64::MAX.to_le_bytes());
+    let mixed = [column("a"), OutputColumn::new("b", OutputKind::F64)];
+    let mut out = sink::create(&path, &mixed).unwrap();
+    out.write(&[Output::I64(&[-(1 << 53), 1 << 53]), Output::F64(&[0.5, 0.5])]).unwrap();
+    let error = out.write(&[Output::I64(&[(1 << 53) + 1]), Output::F64(&[0.5])]).unwrap_err().to_string();
+    assert!(error.contains("9007199254740993 beyond 2^53 in row 2"), "{error}");
+}
+
+#[test]
 fn unfinished_tables_leave_nothing_and_other_kinds_are_refused() {
     let folder = folder();
-    for name in ["a.parquet", "a.npy"] {
+    for name in ["a.parquet", "a.npy", "a.csv"] {
         let columns = [OutputColumn::new("a", OutputKind::F64)];
         let mut out = sink::create(&folder.path().join(name), &columns).unwrap();
         out.write(&[Output::F64(&vec![0.25; 100_000])]).unwrap();
@@ -109,4 +217,24 @@ fn a_written_table_is_split_into_row_groups() {
     let groups: Vec<i64> = reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
     assert_eq!(groups, [65_536, 65_536, 65_536, 3392]);
     assert_eq!(Table::open(&[path]).unwrap().stored_rows(), 200_000);
+}
+
+#[test]
+fn row_groups_are_capped_in_bytes() {
+    let folder = folder();
+    let path = folder.path().join("a.parquet");
+    let mut out = sink::create(&path, &[OutputColumn::new("t", OutputKind::Text)]).unwrap();
+    // 160 MB in 10,000 rows, which are fewer than a group may have
+    let text = |i: usize| -> Arc<str> { format!("{i:08}").repeat(2000).into() };
+    for start in (0..10_000).step_by(500) {
+        let texts: Vec<_> = (start..start + 500).map(text).collect();
+        out.write(&[Output::Text(&texts)]).unwrap();
+    }
+    out.finish().unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let sizes = reader.metadata().row_groups().iter().map(|group| group.total_byte_size());
+    let sizes: Vec<i64> = sizes.collect();
+    // a slice of 1024 rows may come on top
+    assert!(sizes.iter().all(|size| *size < (64 << 20) + (17 << 20)), "{sizes:?}");
 }

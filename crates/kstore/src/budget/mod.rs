@@ -1,5 +1,9 @@
 //! Memory: what each consumer needs, what there is, and the plan that compares them before work starts.
 
+mod machine;
+
+pub use machine::{available, peak_rss};
+
 use crate::{Error, Result};
 
 /// Bytes a consumer needs: `fixed`, and `per_row` for each row of a tile.
@@ -141,53 +145,6 @@ pub fn parse_bytes(text: &str) -> Result<usize> {
     Ok((value * unit) as usize)
 }
 
-/// Bytes of memory this process may use: the machine's, or its control group's where that is smaller.
-/// `None` where the operating system does not tell.
-pub fn available() -> Option<usize> {
-    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
-    });
-    match (machine, cgroup_limit()) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-/// The tightest memory limit on the way up this process's control group (version 2, then version 1).
-fn cgroup_limit() -> Option<usize> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mut limit = None;
-    let mut tighten = |file: std::path::PathBuf| {
-        let value = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<usize>().ok());
-        // version 1 writes a number near 2^63 for "no limit"
-        if let Some(value) = value.filter(|value| *value < 1 << 60) {
-            limit = Some(limit.map_or(value, |known: usize| known.min(value)));
-        }
-    };
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
-        let (root, file) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
-            c if c.split(',').any(|c| c == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            _ => continue,
-        };
-        for up in std::path::Path::new(path).ancestors() {
-            tighten(std::path::Path::new(root).join(up.strip_prefix("/").unwrap_or(up)).join(file));
-        }
-    }
-    limit
-}
-
-/// Highest resident memory of this process so far, in bytes: everything the operating system counts, mapped pages
-/// included. `None` where it does not tell.
-pub fn peak_rss() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,13 +168,5 @@ mod tests {
         let error = plan.check().unwrap_err();
         assert!(matches!(&error, Error::OverBudget { largest, needed: 110, .. } if largest == "large"), "{error}");
         assert!(Plan::new("x", 100).term("small", 100, "").check().is_ok());
-    }
-
-    #[test]
-    fn this_process_has_a_peak_and_a_limit() {
-        if cfg!(target_os = "linux") {
-            assert!(peak_rss().unwrap() > 1 << 20);
-            assert!(available().unwrap() > peak_rss().unwrap());
-        }
     }
 }

@@ -1,0 +1,193 @@
+//! What a run will cost, before it runs: memory by [`super::plan`], and passes, bytes read and time from a second of
+//! calibration on the machine and the rows at hand.
+//!
+//! Per row and with m landmarks, a pass of products costs
+//!
+//! | part | flops | grows with |
+//! |---|---|---|
+//! | kernel block and its profile, certificate | 2md + O(m) | m |
+//! | triangular solve | m² | m² |
+//! | Gram matrix | m² | m² |
+//!
+//! and beside the rows there are m³ for the landmarks' factor, m³/3 and a product for every fold and lambda. Each part is
+//! timed at no more than 1,000 landmarks with the code that the run will use, and scaled up by its power.
+
+use super::options::{Resources, Task, TrainOptions};
+use super::plan::Cut;
+use super::rates::Rates;
+use crate::train::plan;
+use crate::{FoldSpec, Result};
+use kapprox::Real;
+use kstore::{Plan, Selected};
+use std::time::Duration;
+
+/// Passes over its rows that randomly pivoted Cholesky takes, and what they add up to in landmarks m and in m²: measured
+/// 7 to 9 rounds with rejections on kin40k and beijing-pm25 at ranks 300 and 1,000.
+const ROUNDS: (u64, f64, f64) = (8, 4.4, 3.2);
+
+/// Flops per second and thread that any machine reaches, to tell a run of seconds from one of minutes without timing.
+const MODEST: f64 = 20e9;
+
+/// A stage of a run.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What is resident.
+    pub plan: Plan,
+    /// Passes over the table.
+    pub passes: u64,
+    /// Bytes read, where the rows were timed.
+    pub bytes_read: Option<u64>,
+    /// Time, where it was estimated.
+    pub seconds: Option<f64>,
+}
+
+/// What a run will do.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// Stored rows of the selection: an upper bound on the rows.
+    pub rows: u64,
+    /// Tiles, segments and lanes.
+    pub cut: Cut,
+    /// The stages, in their order.
+    pub steps: Vec<Step>,
+}
+
+impl Forecast {
+    /// Bytes of the stage that needs most.
+    pub fn bytes(&self) -> usize {
+        self.steps.iter().map(|step| step.plan.bytes()).max().unwrap_or(0)
+    }
+
+    /// True where every stage fits the budget.
+    pub fn fits(&self) -> bool {
+        self.steps.iter().all(|step| step.plan.bytes() <= step.plan.budget)
+    }
+
+    /// Passes over the table.
+    pub fn passes(&self) -> u64 {
+        self.steps.iter().map(|step| step.passes).sum()
+    }
+
+    /// Bytes read by all passes.
+    pub fn bytes_read(&self) -> Option<u64> {
+        self.steps.iter().map(|step| step.bytes_read).sum()
+    }
+
+    /// Seconds of all stages.
+    pub fn seconds(&self) -> Option<f64> {
+        self.steps.iter().map(|step| step.seconds).sum()
+    }
+}
+
+/// The forecast of a run: its plan, and times where the run is likely to take longer than `worth`, which a second of
+/// calibration then pays for. [`Duration::ZERO`] always calibrates.
+///
+/// Reads some rows for the calibration, about a second's worth; writes nothing.
+///
+/// # Errors
+/// Those of the first rows: missing files, bad values.
+pub fn forecast<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+    worth: Duration,
+) -> Result<Forecast> {
+    let (cut, plans) = plan::<T>(selected, options, resources)?;
+    let range = selected.range();
+    let rows = range.end - range.start;
+    let run = Work::new(selected, options, rows);
+    let threads = resources.workers.threads();
+    let long = run.flops() / (MODEST * threads as f64) >= worth.as_secs_f64();
+    let fits = plans.iter().all(|plan| plan.bytes() <= plan.budget);
+    // what does not fit is not tried either
+    let rates = if long && fits { Rates::measure::<T>(selected, options, cut, resources)? } else { None };
+    let costs = run.stages(rates.as_ref(), cut, threads);
+    let step = |(plan, (passes, seconds)): (Plan, (u64, Option<f64>))| {
+        let bytes = |rates: &Rates| (passes as f64 * rows as f64 * rates.bytes) as u64;
+        Step { plan, passes, bytes_read: rates.as_ref().map(bytes), seconds }
+    };
+    Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect() })
+}
+
+/// Sizes that decide the cost of a run.
+struct Work {
+    rows: f64,
+    d: usize,
+    m: usize,
+    /// Rows of the candidates in memory; `None` where every round is a pass.
+    candidates: Option<f64>,
+    /// True for a pass that draws a sample.
+    samples: bool,
+    /// Passes of the scheme, and their sum in landmarks and in their squares.
+    rounds: (u64, f64, f64),
+    /// Systems solved: one for every fold and lambda, and the last.
+    systems: f64,
+    /// Columns of scores of a further pass, 0 without.
+    scored: f64,
+}
+
+impl Work {
+    fn new(selected: &Selected, options: &TrainOptions, rows: u64) -> Self {
+        let folds = match &options.folds {
+            FoldSpec::None => 1,
+            FoldSpec::Hash(k) | FoldSpec::Blocks(k) => *k,
+            // the labels of a column are not known before the first pass
+            FoldSpec::Column(_) => 5,
+        };
+        let crossed = folds > 1 && options.task == Task::Classification;
+        Self {
+            rows: rows as f64,
+            d: selected.shape().features,
+            m: options.rank.min(usize::try_from(rows).unwrap_or(usize::MAX)).max(1),
+            candidates: options.candidates.map(|n| n.min(rows as usize) as f64),
+            samples: options.candidates.is_some() || options.kernel.needs_median(),
+            // schemes without a line of their own cost what the default costs
+            rounds: if options.landmarks == "uniform" { (1, 0.0, 0.0) } else { ROUNDS },
+            systems: if folds > 1 { (folds * options.lambdas.len()) as f64 } else { 0.0 } + 1.0,
+            scored: if crossed { (options.ranks.len() * super::run::CLASSES_ASSUMED) as f64 } else { 0.0 },
+        }
+    }
+
+    /// About how many flops, from the table above.
+    fn flops(&self) -> f64 {
+        let (m, chosen) = (self.m as f64, self.candidates.unwrap_or(self.rows));
+        let (_, linear, square) = self.rounds;
+        let per_row = |linear: f64, square: f64| 2.0 * linear * m * self.d as f64 + square * m * m;
+        self.rows * per_row(1.0, 2.0) + chosen * per_row(linear, square) + self.systems * m.powi(3) / 3.0
+    }
+
+    /// Passes and seconds of the stages that [`plan`] lists: statistics, landmarks, factor, Gram matrix, solve.
+    fn stages(&self, rates: Option<&Rates>, cut: Cut, threads: usize) -> [(u64, Option<f64>); 5] {
+        let (rounds, linear, square) = self.rounds;
+        let scoring = u64::from(self.scored > 0.0);
+        let choosing = u64::from(self.samples) + if self.candidates.is_none() { rounds } else { 0 };
+        let times = rates.map(|rates| {
+            let scale = self.m as f64 / rates.m as f64;
+            let (scan, products) = (self.rows * rates.scan, scale * rates.linear + scale * scale * rates.solve);
+            let gram = scale * scale * rates.gram;
+            // decoding runs beside the products: the slower of the two decides, and both share the threads
+            let pass = |work: f64, lanes: usize| {
+                let decode = self.rows * rates.decode;
+                (decode / lanes as f64).max(decode / threads as f64 + self.rows * rates.selected * work)
+            };
+            let round =
+                |share: f64| linear * scale * rates.linear * share + square * scale * scale * rates.solve * share;
+            let choose = match self.candidates {
+                Some(rows) => rows * round(1.0),
+                None => rounds as f64 * pass(round(1.0 / rounds as f64), cut.scan_lanes),
+            };
+            let heads = self.scored * 4.0 * self.m as f64 / (rates.m * rates.m) as f64 * rates.gram;
+            let score = if scoring == 0 { 0.0 } else { pass(products + heads, cut.gram_lanes) };
+            let cubed = scale.powi(3);
+            [
+                scan,
+                f64::from(u8::from(self.samples)) * scan + choose,
+                cubed * rates.factor,
+                pass(products + gram, cut.gram_lanes),
+                self.systems * cubed * rates.system + score,
+            ]
+        });
+        let passes = [1, choosing, 0, 1, scoring];
+        std::array::from_fn(|i| (passes[i], times.map(|times| times[i])))
+    }
+}

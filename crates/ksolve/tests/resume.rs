@@ -1,0 +1,157 @@
+//! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use kapprox::Spec;
+use kapprox::landmark::Precision;
+use ksolve::train::{Choice, Resources, Scaling, Stages, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::{FoldSpec, Intercept};
+use kstore::checkpoint::{Journal, Listener, Manifest};
+use kstore::key::{Purpose, Stream};
+use kstore::pass::Observer;
+use kstore::{Output, OutputColumn, OutputKind, Selected, Selection, Table, Workers};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Five segments of 16 tiles of 2,304 rows.
+const ROWS: u64 = 160_000;
+
+fn selected(folder: &Path, class_target: bool) -> Selected {
+    let path = folder.join("rows.parquet");
+    let column = |j: u64| (0..ROWS).map(|row| Stream::new(3, Purpose::Data, j).uniform(row)).collect::<Vec<f64>>();
+    let (a, b) = (column(0), column(1));
+    let y: Vec<i64> = a.iter().zip(&b).map(|(a, b)| i64::from((5.0 * a).sin() > *b) + i64::from(*b > 0.8)).collect();
+    let heads = [("a", OutputKind::F64), ("b", OutputKind::F64), ("y", OutputKind::I64)];
+    let mut out = kstore::sink::create(&path, &heads.map(|(name, kind)| OutputColumn::new(name, kind))).unwrap();
+    out.write(&[Output::F64(&a), Output::F64(&b), Output::I64(&y)]).unwrap();
+    out.finish().unwrap();
+    let selection = Selection { targets: vec!["y".to_string()], class_target, ..Selection::default() };
+    Table::open(&[path]).unwrap().select(&selection).unwrap()
+}
+
+fn options(task: Task, landmarks: &str) -> TrainOptions {
+    TrainOptions {
+        task,
+        scaling: Scaling::Standard,
+        kernel: Spec::parse("gaussian(sigma=median)").unwrap(),
+        landmarks: landmarks.to_string(),
+        candidates: None,
+        rank: 12,
+        tolerance: None,
+        ranks: vec![6, 12],
+        lambdas: vec![1e-6, 1e-4],
+        folds: FoldSpec::Hash(3),
+        intercept: Intercept::Free,
+        choice: Choice::Mse,
+        seed: 5,
+    }
+}
+
+/// Asks every pass to stop after so many tiles, and counts the passes that began.
+struct Impatient {
+    tiles: u64,
+    asked: AtomicU64,
+}
+
+struct Watch<'a>(&'a Impatient);
+
+impl Stages for Impatient {
+    fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+        Box::new(Watch(self))
+    }
+    fn warn(&self, text: String) {
+        panic!("{text}");
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn advance(&self, _: u64) {}
+    fn stop(&self) -> bool {
+        self.0.asked.fetch_add(1, Ordering::Relaxed) >= self.0.tiles
+    }
+}
+
+/// The passes that were found in the checkpoint.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Listener for Heard {
+    fn note(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+    fn warn(&self, text: String) {
+        panic!("{text}");
+    }
+}
+
+/// Every number of the result.
+fn bits<T: kapprox::Real>(trained: &Trained<T>) -> Vec<u64> {
+    let mut bits = trained.landmarks.rows.clone();
+    bits.extend(trained.landmarks.points.iter().map(|v| kstore::Real::to_f64(*v).to_bits()));
+    let (rows, columns) = (trained.coefficients.nrows(), trained.coefficients.ncols());
+    bits.extend((0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|at| trained.coefficients[at].to_bits()));
+    bits.extend(trained.intercept.iter().map(|v| v.to_bits()));
+    let cells = trained.surface.cells.iter().flat_map(|cell| [cell.cv_mse, cell.cv_error]);
+    bits.extend(cells.map(|v| v.map_or(0, f64::to_bits)));
+    let certificate = trained.certificate.unwrap();
+    bits.extend([certificate.trace_error, certificate.overshoot, certificate.floor].map(f64::to_bits));
+    bits.extend([trained.rows, trained.passes, trained.rank as u64, trained.lambda.to_bits(), trained.candidates]);
+    bits
+}
+
+fn run<T: kapprox::Real + Precision>(task: Task, landmarks: &str, passes: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let selected = selected(folder.path(), task == Task::Classification);
+    let options = options(task, landmarks);
+    let workers = Workers::new(2);
+    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None };
+    let whole = train::<T>(&selected, &options, &resources).unwrap();
+    let manifest = Manifest {
+        version: String::new(),
+        instruction_set: String::new(),
+        options: Default::default(),
+        files: selected.table().identities(),
+    };
+    let heard = Heard::default();
+    for stops in 0u64.. {
+        assert!(stops < 200, "no progress: {:?}", heard.0.lock().unwrap().last());
+        let path = folder.path().join("checkpoint");
+        let journal = Journal::open(path, &manifest, Duration::ZERO, stops > 0, &heard).unwrap();
+        // a segment asks for 16 tiles and once for more; each lane may be in the middle of one
+        let threads = 1 + stops % 3;
+        let stages = Impatient { tiles: 18 * threads, asked: AtomicU64::new(0) };
+        let workers = Workers::new(threads as usize);
+        let memory = [1 << 30, 256 << 20][stops as usize % 2];
+        let resources = Resources { memory, workers: &workers, stages: &stages, journal: Some(&journal) };
+        match train::<T>(&selected, &options, &resources) {
+            Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
+            Ok(trained) => {
+                assert_eq!(bits(&trained), bits(&whole));
+                assert!(stops as usize >= passes.len(), "stopped {stops} times only");
+                break;
+            }
+        }
+    }
+    let heard = heard.0.into_inner().unwrap();
+    for (i, pass) in passes.iter().enumerate() {
+        // whoever finds the last pass whole has nothing left to do, and needs no further run
+        let states = if i + 1 < passes.len() { &["begun", "whole"][..] } else { &["begun"] };
+        for state in states {
+            let found = heard.iter().any(|text| text.starts_with(pass) && text.ends_with(state));
+            assert!(found, "{pass} was never {state}: {heard:?}");
+        }
+    }
+}
+
+#[test]
+fn a_classification_with_landmarks_among_all_rows() {
+    let landmarks = ["scaling statistics", "uniform sample", "residuals of 0", "residuals of"];
+    let passes = [&landmarks[..], &["Gram matrix", "held-out classes"]].concat();
+    run::<f32>(Task::Classification, "rpcholesky", &passes);
+}
+
+#[test]
+fn a_regression_in_f64() {
+    run::<f64>(Task::Regression, "uniform", &["scaling statistics", "uniform sample", "Gram matrix"]);
+}

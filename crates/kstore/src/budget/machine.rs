@@ -1,0 +1,129 @@
+//! What the operating system says about memory: how much there is, and how much this process has taken.
+
+use std::path::Path;
+
+/// Bytes of memory this process may use: the machine's, or its control group's where that is smaller.
+/// `None` where the operating system does not tell.
+pub fn available() -> Option<usize> {
+    available_under(Path::new("/"))
+}
+
+/// Highest resident memory of this process so far, in bytes: everything the operating system counts, mapped pages
+/// included. `None` where it does not tell.
+pub fn peak_rss() -> Option<usize> {
+    kibibytes(Path::new("/proc/self/status"), "VmHWM:")
+}
+
+/// The same for a system whose files lie under `root`.
+fn available_under(root: &Path) -> Option<usize> {
+    match (kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root)) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// A line such as `MemTotal: 123 kB`, in bytes.
+fn kibibytes(file: &Path, name: &str) -> Option<usize> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
+}
+
+/// Version 1 writes a number near 2^63 for "no limit", version 2 the word `max`.
+const NO_LIMIT: usize = 1 << 60;
+
+/// The tightest memory limit on the way up this process's control group (version 2, and version 1).
+fn cgroup_limit(root: &Path) -> Option<usize> {
+    let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let mut limits = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (top, file) = match controllers {
+            "" => ("sys/fs/cgroup", "memory.max"),
+            c if c.split(',').any(|c| c == "memory") => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        // in a container the path may be that of the host, and only the top is there
+        for group in Path::new(path).ancestors() {
+            let group = root.join(top).join(group.strip_prefix("/").unwrap_or(group));
+            let text = std::fs::read_to_string(group.join(file)).unwrap_or_default();
+            let limit: Option<usize> = text.trim().parse().ok();
+            limits.extend(limit);
+        }
+    }
+    limits.into_iter().filter(|limit| *limit < NO_LIMIT).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files of a system that does not exist.
+    fn system(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn limit(files: &[(&str, &str)]) -> Option<usize> {
+        available_under(system(files).path())
+    }
+
+    const GIB: usize = 1 << 30;
+    const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n");
+
+    #[test]
+    fn version_2_takes_the_tightest_group_above() {
+        let group = ("proc/self/cgroup", "0::/user.slice/job\n");
+        assert_eq!(limit(&[MEMINFO, group]), Some(8 * GIB));
+        let own = ("sys/fs/cgroup/user.slice/job/memory.max", "max\n");
+        assert_eq!(limit(&[MEMINFO, group, own]), Some(8 * GIB));
+        let above = ("sys/fs/cgroup/user.slice/memory.max", "2147483648\n");
+        assert_eq!(limit(&[MEMINFO, group, own, above]), Some(2 * GIB));
+        let own = ("sys/fs/cgroup/user.slice/job/memory.max", "1073741824\n");
+        assert_eq!(limit(&[MEMINFO, group, own, above]), Some(GIB));
+        // of another group
+        let other = ("sys/fs/cgroup/user.slice/other/memory.max", "1024\n");
+        assert_eq!(limit(&[MEMINFO, group, other]), Some(8 * GIB));
+        // more than there is
+        let own = ("sys/fs/cgroup/user.slice/job/memory.max", "1099511627776\n");
+        assert_eq!(limit(&[MEMINFO, group, own]), Some(8 * GIB));
+    }
+
+    #[test]
+    fn version_1_has_a_hierarchy_of_its_own() {
+        let group = ("proc/self/cgroup", "12:cpu,cpuacct:/a\n5:memory:/docker/3f\n1:name=systemd:/a\n");
+        let none = ("sys/fs/cgroup/memory/docker/3f/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(limit(&[MEMINFO, group, none]), Some(8 * GIB));
+        let own = ("sys/fs/cgroup/memory/docker/3f/memory.limit_in_bytes", "3221225472\n");
+        assert_eq!(limit(&[MEMINFO, group, own]), Some(3 * GIB));
+        // inside the container the group is the top of what is mounted
+        let top = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
+        assert_eq!(limit(&[MEMINFO, group, top]), Some(GIB / 2));
+        // the files of version 2 are not asked for a group of version 1
+        let other = ("sys/fs/cgroup/docker/3f/memory.max", "1024\n");
+        assert_eq!(limit(&[MEMINFO, group, other]), Some(8 * GIB));
+    }
+
+    #[test]
+    fn systems_that_tell_little_or_nonsense() {
+        assert_eq!(limit(&[]), None);
+        assert_eq!(limit(&[("proc/meminfo", "MemTotal: many kB\n")]), None);
+        let group = ("proc/self/cgroup", "nonsense\n0::/a\n");
+        assert_eq!(limit(&[group, ("sys/fs/cgroup/a/memory.max", "4096")]), Some(4096));
+        assert_eq!(limit(&[MEMINFO, ("proc/self/cgroup", "")]), Some(8 * GIB));
+    }
+
+    #[test]
+    fn this_process_has_a_peak_and_a_limit() {
+        if cfg!(target_os = "linux") {
+            assert!(peak_rss().unwrap() > 1 << 20);
+            assert!(available().unwrap() > peak_rss().unwrap());
+        }
+    }
+}

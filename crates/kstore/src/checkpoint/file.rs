@@ -1,0 +1,256 @@
+//! An entry of a checkpoint: one safetensors file with the arrays of a state.
+//!
+//! The file has one metadata key, `kmill`, with JSON: what the pass was, how far it came, and a digest of every array.
+//! Arrays are as the machine holds them; kmill's instruction sets are little-endian, as the format wants it.
+
+use super::persist::{Array, Arrays, Number};
+use crate::digest::Digest;
+use crate::{AtomicFile, Error, Result};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Name of the metadata entry.
+const KEY: &str = "kmill";
+
+/// Largest header that is believed: states have tens of arrays, each with some hundred bytes of header.
+const MOST_HEADER_BYTES: u64 = 16 << 20;
+
+/// How a pass was cut. Another cut sums in another order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// Rows per tile.
+    pub tile: usize,
+    /// Stored rows per segment.
+    pub segment: u64,
+    /// First stored row of the pass.
+    pub start: u64,
+    /// The stored row after its last.
+    pub end: u64,
+}
+
+/// What an entry is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    /// The manifest of the run that wrote it, as a digest.
+    pub(super) run: String,
+    /// Name of the pass.
+    pub(super) pass: String,
+    /// Its cut.
+    pub(super) cut: Cut,
+    /// Segments merged.
+    pub(super) done: u64,
+    /// Rows folded in them.
+    pub(super) rows: u64,
+    /// True after the last segment.
+    pub(super) complete: bool,
+}
+
+/// The head and the digests of the arrays.
+#[derive(Serialize, Deserialize)]
+struct Card {
+    #[serde(flatten)]
+    head: Head,
+    digests: BTreeMap<String, String>,
+}
+
+/// Writes an entry, whole or not at all.
+pub(super) fn write(path: &Path, head: &Head, arrays: &mut Arrays<'_>) -> Result<()> {
+    // the widest type first keeps every array aligned for whoever maps the file
+    arrays.list.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
+    let header = header(head, &arrays.list).map_err(|detail| damaged(path, detail))?;
+    let mut out = AtomicFile::create(path)?;
+    let mut write = || {
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
+        arrays.list.iter().try_for_each(|array| out.write_all(&array.bytes))
+    };
+    write().map_err(Error::io("write", path))?;
+    out.commit()
+}
+
+fn header(head: &Head, arrays: &[Array<'_>]) -> Result<Vec<u8>, String> {
+    let mut offset = 0;
+    let infos = arrays.iter().map(|array| {
+        let data_offsets = (offset, offset + array.bytes.len());
+        offset = data_offsets.1;
+        (array.name.clone(), TensorInfo { dtype: array.dtype, shape: vec![array.length], data_offsets })
+    });
+    let infos = infos.collect();
+    let digests = arrays.iter().map(|array| (array.name.clone(), Digest::of(&array.bytes))).collect();
+    let card = serde_json::to_string(&Card { head: head.clone(), digests }).map_err(|error| error.to_string())?;
+    let metadata = Metadata::new(Some(HashMap::from([(KEY.to_string(), card)])), infos);
+    let metadata = metadata.map_err(|error| error.to_string())?;
+    let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
+    json.resize(json.len().next_multiple_of(8), b' ');
+    Ok(json)
+}
+
+fn damaged(path: &Path, detail: impl Into<String>) -> Error {
+    Error::Damaged { path: path.to_path_buf(), detail: detail.into() }
+}
+
+/// Bytes that can be read at any place.
+trait Input: Read + Seek + Send {}
+impl<I: Read + Seek + Send> Input for I {}
+
+/// An entry that is being read.
+pub struct Stored<'a> {
+    path: PathBuf,
+    input: Box<dyn Input + 'a>,
+    /// Where the arrays begin.
+    base: u64,
+    metadata: Metadata,
+    card: Card,
+    prefix: String,
+}
+
+impl Debug for Stored<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stored").field("path", &self.path).field("head", &self.card.head).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Stored<'a> {
+    /// Opens an entry and reads its header.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io("read", path))?;
+        let length = file.metadata().map_err(Error::io("read", path))?.len();
+        Self::new(path, Box::new(file), length)
+    }
+
+    /// Reads the header of an entry in memory.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for bytes that are no entry.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        Self::new(Path::new("the entry"), Box::new(std::io::Cursor::new(bytes)), bytes.len() as u64)
+    }
+
+    /// The header, checked against the length of the file before anything of its size is allocated.
+    fn new(path: &Path, mut input: Box<dyn Input + 'a>, length: u64) -> Result<Self> {
+        let failed = |error| Error::io("read", path)(error);
+        let mut size = [0; 8];
+        if length < 8 {
+            return Err(damaged(path, format!("it has {length} bytes")));
+        }
+        input.read_exact(&mut size).map_err(failed)?;
+        let size = u64::from_le_bytes(size);
+        if size > MOST_HEADER_BYTES || size + 8 > length {
+            return Err(damaged(path, format!("a header of {size} bytes in a file of {length}")));
+        }
+        let mut json = vec![0; size as usize];
+        input.read_exact(&mut json).map_err(failed)?;
+        let metadata: Metadata = serde_json::from_slice(&json).map_err(|error| damaged(path, error.to_string()))?;
+        let base = size + 8;
+        if base.checked_add(metadata.data_len() as u64) != Some(length) {
+            let expected = metadata.data_len();
+            return Err(damaged(
+                path,
+                format!("{expected} bytes of arrays were announced, {} are there", length - base),
+            ));
+        }
+        let card = metadata.metadata().as_ref().and_then(|keys| keys.get(KEY));
+        let card = card.ok_or_else(|| damaged(path, "it has no kmill entry in its metadata"))?;
+        let card = serde_json::from_str(card).map_err(|error| damaged(path, error.to_string()))?;
+        Ok(Self { path: path.to_path_buf(), input, base, metadata, card, prefix: String::new() })
+    }
+
+    pub(super) fn head(&self) -> &Head {
+        &self.card.head
+    }
+
+    /// Reads an array of a known length.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where it is missing, of another type or length, or not as it was written.
+    pub fn fill<N: Number>(&mut self, name: &str, out: &mut [N]) -> Result<()> {
+        let (name, info) = self.find(name)?;
+        let (dtype, expected) = (N::DTYPE, out.len());
+        if info.dtype != dtype || info.shape != [expected] {
+            let (got, shape) = (info.dtype, &info.shape);
+            return Err(self.damaged(format!("array {name} is {got:?} {shape:?}, not {dtype:?} [{expected}]")));
+        }
+        let place = SeekFrom::Start(self.base + info.data_offsets.0 as u64);
+        let bytes = bytemuck::cast_slice_mut(out);
+        let read = self.input.seek(place).and_then(|_| self.input.read_exact(bytes));
+        read.map_err(Error::io("read", &self.path))?;
+        if self.card.digests.get(&name) != Some(&Digest::of(bytes)) {
+            return Err(self.damaged(format!("array {name} is not as it was written")));
+        }
+        Ok(())
+    }
+
+    /// Reads an array of any length.
+    ///
+    /// # Errors
+    /// As [`Stored::fill`].
+    pub fn read<N: Number>(&mut self, name: &str) -> Result<Vec<N>> {
+        // no longer than the file: the header was checked against it
+        let length = self.find(name)?.1.shape.iter().product();
+        let mut values = vec![N::zeroed(); length];
+        self.fill(name, &mut values)?;
+        Ok(values)
+    }
+
+    /// Reads a single number.
+    ///
+    /// # Errors
+    /// As [`Stored::fill`].
+    pub fn one<N: Number>(&mut self, name: &str) -> Result<N> {
+        let mut value = [N::zeroed()];
+        self.fill(name, &mut value)?;
+        Ok(value[0])
+    }
+
+    /// The arrays of a part of the state, as [`Arrays::within`] wrote them.
+    ///
+    /// # Errors
+    /// Those of `load`.
+    pub fn within(&mut self, part: &str, load: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let length = self.prefix.len();
+        self.prefix.push_str(part);
+        self.prefix.push('.');
+        let loaded = load(self);
+        self.prefix.truncate(length);
+        loaded
+    }
+
+    /// An error about this entry, for arrays whose values contradict each other.
+    pub fn damaged(&self, detail: impl Into<String>) -> Error {
+        damaged(&self.path, detail)
+    }
+
+    /// Reads every array and compares its digest.
+    ///
+    /// # Errors
+    /// As [`Stored::fill`].
+    pub fn verify(&mut self) -> Result<()> {
+        self.prefix.clear();
+        for name in self.metadata.offset_keys() {
+            match self.find(&name)?.1.dtype {
+                Dtype::F64 => self.read::<f64>(&name).map(drop),
+                Dtype::F32 => self.read::<f32>(&name).map(drop),
+                Dtype::U64 => self.read::<u64>(&name).map(drop),
+                Dtype::U32 => self.read::<u32>(&name).map(drop),
+                Dtype::I64 => self.read::<i64>(&name).map(drop),
+                Dtype::U8 => self.read::<u8>(&name).map(drop),
+                other => Err(self.damaged(format!("array {name} is {other:?}"))),
+            }?;
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<(String, TensorInfo)> {
+        let name = format!("{}{name}", self.prefix);
+        match self.metadata.info(&name) {
+            Some(info) => Ok((name, info.clone())),
+            None => Err(self.damaged(format!("array {name} is missing"))),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What a checkpoint belongs to: the same program, the same options, the same data.
+
+use crate::source::Identity;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything that defines the states of a run's passes. No path, thread, memory size or time: those may differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the program.
+    pub version: String,
+    /// What its kernels and products dispatch to: other instructions round otherwise.
+    pub instruction_set: String,
+    /// The options that define the result, as text.
+    pub options: BTreeMap<String, String>,
+    /// The files, in the order they are read.
+    pub files: Vec<Identity>,
+}
+
+impl Manifest {
+    /// The first difference between this run and one that was saved, as the end of a sentence.
+    pub(super) fn difference(&self, saved: &Self) -> Option<String> {
+        if self.version != saved.version {
+            return Some(format!("it was written by version {}, this is {}", saved.version, self.version));
+        }
+        if self.instruction_set != saved.instruction_set {
+            let (there, here) = (&saved.instruction_set, &self.instruction_set);
+            return Some(format!("it was written on {there}, which rounds otherwise than this machine's {here}"));
+        }
+        self.options(saved).or_else(|| self.files(saved))
+    }
+
+    fn options(&self, saved: &Self) -> Option<String> {
+        let names: BTreeSet<&String> = self.options.keys().chain(saved.options.keys()).collect();
+        let differs = |name: &&&String| self.options.get(**name) != saved.options.get(**name);
+        let name = names.iter().find(differs)?;
+        let value =
+            |options: &BTreeMap<String, String>| options.get(*name).map_or("not set".to_string(), String::clone);
+        Some(format!("{name} was {}, now it is {}", value(&saved.options), value(&self.options)))
+    }
+
+    fn files(&self, saved: &Self) -> Option<String> {
+        if self.files.len() != saved.files.len() {
+            return Some(format!("it is of a table of {} files, this one has {}", saved.files.len(), self.files.len()));
+        }
+        self.files.iter().zip(&saved.files).find_map(|(now, then)| {
+            let change = then.difference(now)?;
+            Some(format!("{} is not the file it was: {change}", now.path.display()))
+        })
+    }
+}

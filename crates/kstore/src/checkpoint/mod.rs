@@ -1,0 +1,388 @@
+//! Checkpoints: what the passes of a run have found so far, on disk, so that a stopped run goes on with the same bits.
+//!
+//! A run is a fixed sequence of passes with pure computation between them. A [`Journal`] is a memo of those passes: a
+//! folder with `manifest.json`, which says what run this is, and one safetensors file for each pass that was worth
+//! saving, `0003.safetensors`, with the merged state of its first segments. A resumed run computes everything anew but
+//! what a file holds: a pass that is whole there is not read again, one that is begun goes on at its segment, and one
+//! without a file starts at its first. States merge in segment order either way, so the bits are those of a run that was
+//! never stopped, whatever the threads and the memory of the two.
+//!
+//! ```text
+//! model.safetensors.checkpoint/
+//!     manifest.json          program, instruction set, options, length, time and digest of every file
+//!     0001.safetensors       pass 1, complete
+//!     0003.safetensors       pass 3, the first 40 segments
+//! ```
+//!
+//! Saving is paced: after [`EVERY`], but never so often that it takes more than a twentieth of the time. A state is
+//! written from where it lies, to a temporary file that is renamed, and is read back into the arrays that
+//! [`crate::Fold::init`] made: neither takes memory for a second copy.
+
+mod file;
+mod manifest;
+mod persist;
+
+pub use file::{Cut, Stored};
+pub use manifest::Manifest;
+pub use persist::{Arrays, Number, Persist};
+
+use crate::atomic::is_temporary;
+use crate::digest::Digest;
+use crate::{AtomicFile, Error, Result};
+use file::Head;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Version of the layout of manifest and entries.
+pub const FORMAT: u64 = 1;
+
+/// Time between two saves of a pass unless told otherwise: what a crash may cost.
+pub const EVERY: Duration = Duration::from_secs(30);
+
+/// The end of a pass and the end of a run are saved where at least this share of the time between saves would be lost:
+/// a second of work, with the usual half minute.
+const WORTH: u32 = 30;
+
+/// A save is due only after so many times its own cost.
+const COST_SHARE: u32 = 20;
+
+/// Bytes per second a save is expected to write before one was timed: a modest disk, flushed.
+const SPEED: f64 = 350e6;
+
+/// Seconds a save takes whatever its size: two flushes.
+const FIXED: f64 = 0.02;
+
+/// Name of the file that says what run it is.
+const MANIFEST: &str = "manifest.json";
+
+/// Hears what a journal does.
+pub trait Listener: Sync {
+    /// Good to know.
+    fn note(&self, text: String);
+    /// Something is not as it should be; the run goes on.
+    fn warn(&self, text: String);
+}
+
+/// Manifest and layout, as they are written.
+#[derive(Serialize, Deserialize)]
+struct Page {
+    format: u64,
+    #[serde(flatten)]
+    manifest: Manifest,
+}
+
+/// The checkpoint of a run.
+///
+/// Nothing is on disk before the first save, which comes after `every`: short runs leave no trace.
+pub struct Journal<'a> {
+    folder: PathBuf,
+    page: String,
+    mark: String,
+    every: Duration,
+    listener: &'a dyn Listener,
+    /// True where entries of an earlier run may be used.
+    resumed: bool,
+    begun: Once,
+    next: AtomicU64,
+    saved: AtomicBool,
+    /// Bytes per second of the last save.
+    speed: Mutex<f64>,
+}
+
+impl std::fmt::Debug for Journal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("folder", &self.folder).field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Journal<'a> {
+    /// The journal in `folder` of the run that `manifest` describes, saving about `every`.
+    ///
+    /// With `resume` the entries that are there are used. Without, they are removed when the first pass begins. Nothing
+    /// is written yet.
+    ///
+    /// # Errors
+    /// [`Error::OtherCheckpoint`] where the entries belong to another run; [`Error::NotACheckpoint`] for a folder that
+    /// holds anything else; [`Error::Io`].
+    pub fn open(
+        folder: impl Into<PathBuf>,
+        manifest: &Manifest,
+        every: Duration,
+        resume: bool,
+        listener: &'a dyn Listener,
+    ) -> Result<Self> {
+        let folder = folder.into();
+        let page = page(manifest).map_err(|detail| Error::Damaged { path: folder.join(MANIFEST), detail })?;
+        let there = !parts(&folder)?.is_empty();
+        let resumed = resume && there && compare(&folder, manifest, listener)?;
+        if resume && !there {
+            listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
+        }
+        Ok(Self {
+            mark: mark(manifest),
+            folder,
+            page,
+            every,
+            listener,
+            resumed,
+            begun: Once::new(),
+            next: AtomicU64::new(1),
+            saved: AtomicBool::new(resumed),
+            speed: Mutex::new(SPEED),
+        })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// True where a later run can go on from here: something was saved, now or before.
+    pub fn holds_work(&self) -> bool {
+        self.saved.load(Ordering::Relaxed)
+    }
+
+    /// Removes the checkpoint: what it was for is done.
+    pub fn finish(self) {
+        if self.holds_work()
+            && let Err(error) = clear(&self.folder)
+        {
+            self.listener
+                .warn(format!("the checkpoint {} is not needed any more, but: {error}", self.folder.display()));
+        }
+    }
+
+    /// The entry of the next pass, and the state it holds.
+    pub(crate) fn entry<S: Persist>(&self, pass: &str, cut: Cut, init: impl FnOnce() -> S) -> (Entry<'_>, Option<S>) {
+        self.begun.call_once(|| self.begin());
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.join(format!("{number:04}.safetensors"));
+        let (run, pass) = (self.mark.clone(), pass.to_string());
+        let mut head = Head { run, pass, cut, done: 0, rows: 0, complete: false };
+        let mut state = None;
+        if self.resumed && path.exists() {
+            match restore(&path, &mut head, init) {
+                Ok(restored) => {
+                    let whole = if head.complete { "whole" } else { "begun" };
+                    self.listener.note(format!("{}: {} rows are in the checkpoint, {whole}", head.pass, head.rows));
+                    state = Some(restored);
+                }
+                Err(error) => self.listener.warn(format!("{error}; the pass \"{}\" is done again", head.pass)),
+            }
+        }
+        (Entry { journal: self, path, head, since: Instant::now(), unsaved: false }, state)
+    }
+
+    /// What is left of earlier runs goes: all of it, or, of a run that goes on, what it was writing when it ended.
+    fn begin(&self) {
+        let cleared = if self.resumed {
+            remove_temporaries(&self.folder)
+        } else {
+            if self.folder.exists() {
+                let folder = self.folder.display();
+                self.listener
+                    .note(format!("the checkpoint {folder} of an earlier run is replaced (--resume would use it)"));
+            }
+            clear(&self.folder)
+        };
+        if let Err(error) = cleared {
+            self.listener.warn(error.to_string());
+        }
+    }
+
+    /// Seconds that saving so many bytes is expected to take.
+    fn cost(&self, bytes: usize) -> Duration {
+        let speed = *self.speed.lock().unwrap_or_else(PoisonError::into_inner);
+        Duration::from_secs_f64(FIXED + bytes as f64 / speed)
+    }
+
+    fn write(&self, path: &Path, head: &Head, arrays: &mut Arrays<'_>) -> Result<()> {
+        let started = Instant::now();
+        if !self.saved.load(Ordering::Relaxed) {
+            std::fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
+            let mut out = AtomicFile::create(&self.folder.join(MANIFEST))?;
+            out.write_all(self.page.as_bytes()).map_err(Error::io("write", &self.folder))?;
+            out.commit()?;
+        }
+        file::write(path, head, arrays)?;
+        self.saved.store(true, Ordering::Relaxed);
+        let seconds = (started.elapsed().as_secs_f64() - FIXED).max(1e-3);
+        // below a megabyte the speed says nothing
+        if arrays.bytes() > 1 << 20 {
+            *self.speed.lock().unwrap_or_else(PoisonError::into_inner) = arrays.bytes() as f64 / seconds;
+        }
+        Ok(())
+    }
+}
+
+/// The place of one pass in a journal.
+pub(crate) struct Entry<'j> {
+    journal: &'j Journal<'j>,
+    path: PathBuf,
+    head: Head,
+    /// When the work began that is not saved.
+    since: Instant,
+    unsaved: bool,
+}
+
+impl Entry<'_> {
+    /// True where nothing is left to read.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.head.complete
+    }
+
+    /// Segments merged so far.
+    pub(crate) fn done(&self) -> u64 {
+        self.head.done
+    }
+
+    /// Rows folded in them.
+    pub(crate) fn rows(&self) -> u64 {
+        self.head.rows
+    }
+
+    /// One more segment was merged: `done` in all, with `rows` more rows. Saves the state if that is due.
+    pub(crate) fn merged(&mut self, done: u64, rows: u64, state: &impl Persist) {
+        self.head.done = done;
+        self.head.rows += rows;
+        self.unsaved = true;
+        self.save_after(self.journal.every, true, state);
+    }
+
+    /// The pass is over.
+    pub(crate) fn complete(&mut self, state: &impl Persist) {
+        self.head.complete = true;
+        self.unsaved = true;
+        self.save_after(self.journal.every / WORTH, true, state);
+    }
+
+    /// The run ends before the pass: whoever stopped it waits, so only what is worth it is saved.
+    pub(crate) fn keep(&mut self, state: &impl Persist) {
+        self.save_after(self.journal.every / WORTH, false, state);
+    }
+
+    /// Saves where so much time went into what is not saved, and the save takes a small share of it if that is asked.
+    fn save_after(&mut self, least: Duration, cheaply: bool, state: &impl Persist) {
+        let elapsed = self.since.elapsed();
+        if !self.unsaved || elapsed < least {
+            return;
+        }
+        let mut arrays = Arrays::default();
+        state.save(&mut arrays);
+        let forced = self.journal.every.is_zero();
+        if cheaply && !forced && elapsed < self.journal.cost(arrays.bytes()) * COST_SHARE {
+            return;
+        }
+        match self.journal.write(&self.path, &self.head, &mut arrays) {
+            Ok(()) => self.unsaved = false,
+            // the run itself is well; the next save may find more room
+            Err(error) => self.journal.listener.warn(format!("the checkpoint was not saved: {error}")),
+        }
+        self.since = Instant::now();
+    }
+}
+
+/// Reads an entry into a new state, and how far it came into `head`.
+fn restore<S: Persist>(path: &Path, head: &mut Head, init: impl FnOnce() -> S) -> Result<S> {
+    let mut stored = Stored::open(path)?;
+    let found = stored.head();
+    let expected = Head { done: found.done, rows: found.rows, complete: found.complete, ..head.clone() };
+    if *found != expected {
+        return Err(stored.damaged(format!("it is of the pass \"{}\" of another run", found.pass)));
+    }
+    let mut state = init();
+    state.load(&mut stored)?;
+    *head = expected;
+    Ok(state)
+}
+
+/// The manifest as a digest, without the files' names: a file may be named otherwise when the run goes on.
+fn mark(manifest: &Manifest) -> String {
+    let mut nameless = manifest.clone();
+    nameless.files.iter_mut().for_each(|file| file.path = PathBuf::new());
+    Digest::of(page(&nameless).unwrap_or_default().as_bytes())
+}
+
+/// The manifest as JSON with sorted keys.
+fn page(manifest: &Manifest) -> Result<String, String> {
+    let page = serde_json::to_value(Page { format: FORMAT, manifest: manifest.clone() });
+    // serde_json's maps are sorted unless a crate of the tree asks for another order: equal runs write equal pages
+    page.and_then(|page| serde_json::to_string_pretty(&page)).map_err(|error| error.to_string())
+}
+
+/// True where the manifest in `folder` is that of this run, false where there is none that can be read.
+fn compare(folder: &Path, manifest: &Manifest, listener: &dyn Listener) -> Result<bool> {
+    let other = |difference: String| Err(Error::OtherCheckpoint { path: folder.to_path_buf(), difference });
+    let path = folder.join(MANIFEST);
+    let damaged = |detail: String| {
+        let error = Error::Damaged { path: path.clone(), detail };
+        listener.warn(format!("{error}; starting afresh"));
+        Ok(false)
+    };
+    let text = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return damaged("it is missing".to_string()),
+        Err(error) => return Err(Error::io("read", path)(error)),
+    };
+    let value: serde_json::Value = match serde_json::from_slice(&text) {
+        Ok(value) => value,
+        Err(error) => return damaged(error.to_string()),
+    };
+    match value["format"].as_u64() {
+        Some(FORMAT) => {}
+        Some(format) => return other(format!("it has checkpoint format {format}, this version writes {FORMAT}")),
+        None => return damaged("it has no format".to_string()),
+    }
+    match serde_json::from_value::<Page>(value) {
+        Ok(page) => manifest.difference(&page.manifest).map_or(Ok(true), other),
+        Err(error) => damaged(error.to_string()),
+    }
+}
+
+/// The files of a checkpoint; none where there is no folder.
+fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("read", folder)(error)),
+    };
+    let mut parts = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        let name = entry.file_name();
+        if !is_part(&name.to_string_lossy()) {
+            return Err(Error::NotACheckpoint { path: folder.to_path_buf(), found: entry.path() });
+        }
+        parts.push(entry.path());
+    }
+    Ok(parts)
+}
+
+fn is_part(name: &str) -> bool {
+    let entry = |stem: &str| stem.len() >= 4 && stem.bytes().all(|byte| byte.is_ascii_digit());
+    name == MANIFEST || is_temporary(name) || name.strip_suffix(".safetensors").is_some_and(entry)
+}
+
+/// Removes what a killed run was writing.
+fn remove_temporaries(folder: &Path) -> Result<()> {
+    let temporary = |path: &&PathBuf| path.file_name().is_some_and(|name| is_temporary(&name.to_string_lossy()));
+    parts(folder)?.iter().filter(temporary).try_for_each(|path| remove(path))
+}
+
+/// Removes a checkpoint, the manifest first: whatever is left without it is never used.
+fn clear(folder: &Path) -> Result<()> {
+    let (manifest, rest): (Vec<_>, Vec<_>) = parts(folder)?.into_iter().partition(|path| path.ends_with(MANIFEST));
+    manifest.iter().chain(&rest).try_for_each(|path| remove(path))?;
+    match std::fs::remove_dir(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", folder)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    std::fs::remove_file(path).map_err(Error::io("remove", path))
+}

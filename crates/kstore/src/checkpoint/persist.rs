@@ -1,0 +1,117 @@
+//! States that can be written down: their arrays by name, and back.
+
+use super::file::Stored;
+use crate::Result;
+use std::borrow::Cow;
+
+/// A state whose arrays can be saved and loaded, so that a pass can go on where it was stopped.
+///
+/// The law: a state made by [`crate::Fold::init`] that has loaded what another saved behaves as that other does, bit
+/// for bit, under `step`, `merge` and whatever is computed from it.
+///
+/// ```
+/// use kstore::checkpoint::{Arrays, Persist, Stored};
+/// struct Sums { rows: u64, sums: Vec<f64> }
+/// impl Persist for Sums {
+///     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+///         out.one("rows", self.rows);
+///         out.put("sums", &self.sums);
+///     }
+///     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+///         self.rows = from.one("rows")?;
+///         from.fill("sums", &mut self.sums)
+///     }
+/// }
+/// ```
+pub trait Persist {
+    /// Names the arrays of the state. Large ones are borrowed: nothing is copied.
+    fn save<'a>(&'a self, out: &mut Arrays<'a>);
+    /// Takes over what was saved, reading into the arrays that are there. After an error the state is of no use.
+    ///
+    /// # Errors
+    /// [`crate::Error::Damaged`] for arrays that are missing, of another length or type, or changed.
+    fn load(&mut self, from: &mut Stored<'_>) -> Result<()>;
+}
+
+impl<A: Persist, B: Persist> Persist for (A, B) {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.within("0", |out| self.0.save(out));
+        out.within("1", |out| self.1.save(out));
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+        from.within("0", |from| self.0.load(from))?;
+        from.within("1", |from| self.1.load(from))
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type that arrays of states are made of.
+pub trait Number: sealed::Sealed + bytemuck::Pod {
+    /// Its name in the file.
+    const DTYPE: safetensors::Dtype;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $dtype:ident),*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Number for $type {
+            const DTYPE: safetensors::Dtype = safetensors::Dtype::$dtype;
+        }
+    )*};
+}
+numbers!(f32: F32, f64: F64, u64: U64, u32: U32, i64: I64, u8: U8);
+
+/// An array to be written, as the machine holds it.
+#[derive(Debug)]
+pub(super) struct Array<'a> {
+    pub(super) name: String,
+    pub(super) dtype: safetensors::Dtype,
+    pub(super) length: usize,
+    pub(super) bytes: Cow<'a, [u8]>,
+}
+
+/// The arrays of a state, for writing.
+#[derive(Debug, Default)]
+pub struct Arrays<'a> {
+    pub(super) list: Vec<Array<'a>>,
+    prefix: String,
+}
+
+impl<'a> Arrays<'a> {
+    /// An array the state holds.
+    pub fn put<N: Number>(&mut self, name: &str, values: &'a [N]) {
+        self.push::<N>(name, values.len(), Cow::Borrowed(bytemuck::cast_slice(values)));
+    }
+
+    /// A short array made for the occasion.
+    pub fn own<N: Number>(&mut self, name: &str, values: Vec<N>) {
+        self.push::<N>(name, values.len(), Cow::Owned(bytemuck::cast_slice(&values).to_vec()));
+    }
+
+    /// A single number.
+    pub fn one<N: Number>(&mut self, name: &str, value: N) {
+        self.own(name, vec![value]);
+    }
+
+    /// The arrays of a part of the state, under names that begin with `part.`.
+    pub fn within(&mut self, part: &str, save: impl FnOnce(&mut Self)) {
+        let length = self.prefix.len();
+        self.prefix.push_str(part);
+        self.prefix.push('.');
+        save(self);
+        self.prefix.truncate(length);
+    }
+
+    /// Bytes of all arrays.
+    pub(super) fn bytes(&self) -> usize {
+        self.list.iter().map(|array| array.bytes.len()).sum()
+    }
+
+    fn push<N: Number>(&mut self, name: &str, length: usize, bytes: Cow<'a, [u8]>) {
+        self.list.push(Array { name: format!("{}{name}", self.prefix), dtype: N::DTYPE, length, bytes });
+    }
+}

@@ -1,0 +1,186 @@
+//! A chunk of a file as a part of a tile: numbers, labels, and what is wrong with them.
+
+use crate::convert::{self, TILE};
+use crate::keep::{KeptColumn, kept_as};
+use crate::labels::{Coder, Fault};
+use crate::select::Missing;
+use crate::source::{Positions, Values, View};
+use crate::table_rows::{Open, TableRows};
+use crate::{Error, Real, Result};
+use std::path::Path;
+
+/// Takes out the rows with a value that is not a finite number, or no label.
+pub(crate) fn drop_missing(views: &[View<'_>], picked: &mut Vec<u32>) {
+    let mut loaded = [0.0; TILE];
+    let mut bad = vec![false; picked.len()];
+    for view in views {
+        for (rows, bad) in picked.chunks(TILE).zip(bad.chunks_mut(TILE)) {
+            let loaded = &mut loaded[..rows.len()];
+            load_or_one(view, Positions::At(rows), loaded);
+            bad.iter_mut().zip(loaded).for_each(|(bad, value)| *bad |= !value.is_finite());
+        }
+    }
+    let mut bad = bad.iter();
+    picked.retain(|_| bad.next() == Some(&false));
+}
+
+/// Numbers as they are; text as 1, or NaN where it is missing.
+fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
+    if !matches!(view.values, Values::Text(_) | Values::LargeText(_)) {
+        return view.load(at, out);
+    }
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = if view.is_null(at.get(i)) { f64::NAN } else { 1.0 };
+    }
+}
+
+/// The chunk at hand with its columns.
+pub(crate) struct Chunk<'o, 'a, T> {
+    pub(crate) source: &'o TableRows<T>,
+    pub(crate) open: &'o Open<'a>,
+    /// Features, targets, class and group.
+    pub(crate) views: Vec<View<'o>>,
+}
+
+impl<T: Real> Chunk<'_, '_, T> {
+    /// Features and targets of a tile.
+    pub(crate) fn numbers(&self, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
+        let features = &self.views[..self.source.selected.features.len()];
+        let fine = convert::features(features, &self.source.affine, at, rows, x);
+        self.others(fine, at, rows, x, y)
+    }
+
+    /// Targets of a tile whose features are there, all of them finite if `fine`.
+    pub(crate) fn others(&self, fine: bool, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
+        let selected = &self.source.selected;
+        let (d, t) = (selected.features.len(), selected.targets.len());
+        let (targets, labels) = self.views[d..].split_at(t);
+        let mut fine = fine;
+        fine &= convert::targets(targets, at, rows, y);
+        fine &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(at.get(i))));
+        if fine {
+            return Ok(());
+        }
+        self.repair(at, rows, x)
+    }
+
+    /// Fills missing features in where that was asked for; the first bad value in row order is an error.
+    #[cold]
+    fn repair(&self, at: Positions<'_>, rows: usize, x: &mut [T]) -> Result<()> {
+        let d = self.source.selected.features.len();
+        for i in 0..rows {
+            let row = at.get(i);
+            for (slot, view) in self.views.iter().enumerate() {
+                let value = single(view, row);
+                if slot >= d {
+                    if !value.is_finite() {
+                        return Err(self.bad_value(slot, row, value));
+                    }
+                } else if self.source.selected.missing == Missing::Mean && !value.is_finite() {
+                    x[i * d + slot] = T::from_f64(self.source.affine.fill[slot]);
+                } else if !x[i * d + slot].is_finite() {
+                    return Err(self.bad_value(slot, row, value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Codes of the label columns, which are the views from `slot` on.
+    pub(crate) fn all_labels(
+        &self,
+        mut slot: usize,
+        coders: [(&mut Option<Coder>, &mut Vec<u32>); 2],
+        at: Positions<'_>,
+        rows: usize,
+    ) -> Result<()> {
+        for (coder, codes) in coders {
+            if let Some(coder) = coder {
+                self.labels(slot, coder, at, rows, codes)?;
+                slot += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn labels(
+        &self,
+        slot: usize,
+        coder: &mut Coder,
+        at: Positions<'_>,
+        rows: usize,
+        codes: &mut Vec<u32>,
+    ) -> Result<()> {
+        coder.code(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
+            Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, row, value),
+            Fault::Fraction(value) => Error::WrongType {
+                path: self.path().to_path_buf(),
+                column: self.source.name(slot),
+                got: format!("{value} in row {}", self.open.first + row as u64),
+                expected: "classes and folds are whole numbers, truth values or text; for a quantity choose \
+                           --task regression"
+                    .to_string(),
+            },
+            Fault::TooMany => {
+                let limit = crate::statistics::LABEL_LIMIT;
+                Error::TooManyLabels { column: self.source.name(slot), limit }
+            }
+        })
+    }
+
+    /// Appends the kept columns of some rows.
+    pub(crate) fn keep(&self, at: Positions<'_>, rows: usize, kept: &mut Vec<KeptColumn>) -> Result<()> {
+        let first = self.source.first_kept();
+        let columns = &self.source.selected.keep;
+        if kept.len() != columns.len() {
+            let kinds = columns.iter().map(|column| &self.source.selected.table.schema().columns[*column].kind);
+            *kept = kinds.map(|kind| KeptColumn::new(kept_as(kind))).collect();
+        }
+        for (i, kept) in kept.iter_mut().enumerate() {
+            let slot = first + i;
+            let loaded = kept.load(&self.open.cursor.view(slot)?, at, rows);
+            loaded.map_err(|(row, value)| {
+                self.bad(slot, row, value, "leave the column out: no table that kmill writes holds larger integers")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> &Path {
+        &self.open.part.path
+    }
+
+    #[cold]
+    fn bad_value(&self, slot: usize, row: usize, value: f64) -> Error {
+        let feature = slot < self.source.selected.features.len();
+        let too_large = value.is_finite();
+        let remedy = match (too_large, feature) {
+            (true, _) => "scale the column down or use --precision f64",
+            (false, true) => "clean the data or choose --missing drop or --missing mean",
+            (false, false) => "clean the data or choose --missing drop",
+        };
+        let value = if self.views[slot].is_null(row) {
+            "missing".to_string()
+        } else if value.is_nan() {
+            "NaN".to_string()
+        } else if value.is_infinite() {
+            "infinite".to_string()
+        } else {
+            format!("{value:e}, too large for {}", T::NAME)
+        };
+        self.bad(slot, row, value, remedy)
+    }
+
+    fn bad(&self, slot: usize, row: usize, value: String, remedy: &'static str) -> Error {
+        let (row, column) = (self.open.first + row as u64, self.source.name(slot));
+        let line = self.open.part.file.line(row);
+        Error::BadValue { path: self.path().to_path_buf(), row, line, column, value, remedy }
+    }
+}
+
+/// One value; of a text column 1, or NaN where it is missing.
+fn single(view: &View<'_>, row: usize) -> f64 {
+    let mut value = [0.0];
+    load_or_one(view, Positions::From(row), &mut value);
+    value[0]
+}

@@ -1,0 +1,238 @@
+//! The one loop over rows.
+//!
+//! ```text
+//!              segment 0        segment 1        segment 2   …        fixed ranges of stored rows
+//! feeder  ──▶ [tile][tile][t] │ [tile][tile]… │                      decodes ahead of its lane
+//! lane    ──▶ step step step flush ─▶ deliver                        one state, made anew for each segment
+//!                                       └── in segment order ──▶ merged total
+//! ```
+//!
+//! A **tile** is the rows a fold sees at once, a **segment** the unit of reduction, a **lane** a thread with a state
+//! of its own. Tiles and segments are functions of the shape of the work alone. Every segment starts from
+//! [`Fold::init`] and segment states are delivered in segment order, so lanes and prefetch change when a number is
+//! computed and never which: the result has the same bits for every number of threads and every budget.
+
+mod run;
+mod workers;
+
+pub use workers::Workers;
+
+use crate::checkpoint::{Cut, Journal, Persist};
+use crate::{Error, Real, RowBlock, RowSource};
+use run::{Delivery, run};
+use std::ops::Range;
+use std::time::Duration;
+
+/// A state that can be merged with the state of later rows.
+///
+/// The law: for any split of the rows, merging the parts' states in row order gives the state of all rows, up to
+/// rounding; for the same split, the same bits.
+pub trait Merge: Send {
+    /// Takes in the state of rows that come after this state's rows.
+    fn merge(&mut self, later: &Self);
+}
+
+impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
+    fn merge(&mut self, later: &Self) {
+        self.0.merge(&later.0);
+        self.1.merge(&later.1);
+    }
+}
+
+/// What is done with the rows of a pass.
+pub trait Fold<T: Real>: Sync {
+    /// What is known about the rows of a segment.
+    type State: Send;
+    /// Buffers of a lane, reused over its segments; holds nothing between [`Fold::flush`] and the next `step`.
+    type Scratch: Send;
+    /// The error of a step.
+    type Error: From<Error> + Send;
+
+    /// The state of no rows.
+    fn init(&self) -> Self::State;
+    /// Buffers for one lane.
+    fn scratch(&self) -> Self::Scratch;
+    /// Takes in one tile.
+    fn step(
+        &self,
+        state: &mut Self::State,
+        scratch: &mut Self::Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<(), Self::Error>;
+    /// Ends a segment: whatever was held back in the scratch goes into the state.
+    fn flush(
+        &self,
+        _state: &mut Self::State,
+        _scratch: &mut Self::Scratch,
+        _workers: &Workers,
+    ) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+/// Watches a pass, and may stop it.
+pub trait Observer: Sync {
+    /// `rows` more rows were folded.
+    fn advance(&self, rows: u64);
+    /// True when the run should end with [`Error::Interrupted`].
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+/// An observer that neither looks nor stops.
+#[derive(Clone, Copy, Debug)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn advance(&self, _rows: u64) {}
+}
+
+/// How a pass is cut and who works on it.
+#[derive(Clone, Copy)]
+pub struct Pass<'a> {
+    /// Rows per tile.
+    pub tile: usize,
+    /// Stored rows per segment.
+    pub segment: u64,
+    /// Segments folded at the same time, each with a state of its own.
+    pub lanes: usize,
+    /// Tiles decoded ahead, per lane, by a thread of their own. With 0 a lane decodes its own tiles: less work where all
+    /// processors have a lane, because tiles stay in the processor's cache; nothing is decoded while a lane folds.
+    pub prefetch: usize,
+    /// Threads inside a step; sequential where there are several lanes.
+    pub workers: &'a Workers,
+    /// Progress and interruption.
+    pub observer: &'a dyn Observer,
+    /// Where [`Pass::resume`] keeps what is done and finds what was done before; `None` for passes that are short or
+    /// whose rows are in memory.
+    pub journal: Option<&'a Journal<'a>>,
+}
+
+impl std::fmt::Debug for Pass<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pass")
+            .field("tile", &self.tile)
+            .field("segment", &self.segment)
+            .field("lanes", &self.lanes)
+            .field("prefetch", &self.prefetch)
+            .field("threads", &self.workers.threads())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassReport {
+    /// Rows folded.
+    pub rows: u64,
+    /// Time the lanes waited for the decoder, summed over lanes.
+    pub starved: Duration,
+}
+
+impl<'a> Pass<'a> {
+    /// One lane with all workers, nobody watching, no journal. Change the fields for more.
+    pub fn new(tile: usize, segment: u64, workers: &'a Workers) -> Self {
+        Self { tile, segment, lanes: 1, prefetch: 2, workers, observer: &Unobserved, journal: None }
+    }
+
+    /// Folds every selected row and merges the segments' states; [`Fold::init`] for a source without rows.
+    ///
+    /// Holds `lanes + 1` states at most.
+    ///
+    /// # Errors
+    /// The first error in row order of the source, the fold, or [`Error::Interrupted`].
+    pub fn fold<T, F>(&self, source: &dyn RowSource<T>, fold: &F) -> Result<(F::State, PassReport), F::Error>
+    where
+        T: Real,
+        F: Fold<T>,
+        F::State: Merge,
+    {
+        let mut total = None;
+        let report = run(self, source, fold, 0, |delivery| {
+            merge(&mut total, delivery.state);
+            Ok(())
+        })?;
+        Ok((total.unwrap_or_else(|| fold.init()), report))
+    }
+
+    /// [`Pass::fold`], continued where the journal's entry ends: what is whole there is not read again, what is begun
+    /// goes on at its segment. The result has the same bits, and the report counts the restored rows too.
+    ///
+    /// `name` says what the pass finds. Passes that share a journal must come in the same order in every run: the order
+    /// numbers the entries. Without a journal this is [`Pass::fold`].
+    ///
+    /// # Errors
+    /// As [`Pass::fold`]. What was merged before an error is kept in the journal first. A checkpoint that cannot be
+    /// written or read is no error: the journal's listener hears of it, and the rows are folded again.
+    pub fn resume<T, F>(
+        &self,
+        name: &str,
+        source: &dyn RowSource<T>,
+        fold: &F,
+    ) -> Result<(F::State, PassReport), F::Error>
+    where
+        T: Real,
+        F: Fold<T>,
+        F::State: Merge + Persist,
+    {
+        let Some(journal) = self.journal else { return self.fold(source, fold) };
+        let range = source.range();
+        let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
+        let (mut entry, mut total) = journal.entry(name, cut, || fold.init());
+        let restored = entry.rows();
+        self.observer.advance(restored);
+        if entry.is_complete() {
+            let report = PassReport { rows: restored, ..PassReport::default() };
+            return Ok((total.unwrap_or_else(|| fold.init()), report));
+        }
+        let outcome = run(self, source, fold, entry.done(), |Delivery { done, folded, state, .. }| {
+            entry.merged(done, folded, merge(&mut total, state));
+            Ok(())
+        });
+        match outcome {
+            Ok(report) => {
+                let total = total.unwrap_or_else(|| fold.init());
+                entry.complete(&total);
+                Ok((total, PassReport { rows: restored + report.rows, ..report }))
+            }
+            Err(error) => {
+                if let Some(total) = &total {
+                    entry.keep(total);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Folds every segment and hands its state to `deliver`, in segment order.
+    ///
+    /// A segment without selected rows delivers nothing.
+    ///
+    /// # Errors
+    /// As [`Pass::fold`], and those of `deliver`.
+    pub fn segments<T, F>(
+        &self,
+        source: &dyn RowSource<T>,
+        fold: &F,
+        mut deliver: impl FnMut(Range<u64>, F::State) -> Result<(), F::Error> + Send,
+    ) -> Result<PassReport, F::Error>
+    where
+        T: Real,
+        F: Fold<T>,
+    {
+        run(self, source, fold, 0, |Delivery { rows, state, .. }| deliver(rows, state))
+    }
+}
+
+/// Merges a later state into the total, which it becomes where there is none.
+fn merge<S: Merge>(total: &mut Option<S>, later: S) -> &S {
+    match total {
+        Some(total) => {
+            total.merge(&later);
+            total
+        }
+        None => total.insert(later),
+    }
+}

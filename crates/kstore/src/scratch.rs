@@ -1,0 +1,378 @@
+//! Caches on disk: rows that were expensive to make, written once and read as a source.
+//!
+//! A cache holds blocks of rows as a fold saw them, features `phi` in the place of x, with their stored row numbers,
+//! targets, and class and group codes. It is a [`RowSource`] with the rows and segments of the one it was made from, so
+//! nothing downstream can tell, and it gives back the very numbers that were written: whatever is folded from it has
+//! the same bits.
+//!
+//! Its files have no names. The operating system removes them when the cache is dropped or the process ends, at an
+//! error, a panic, a signal or `kill -9`: there is never anything to clean up.
+//!
+//! *Bytes on disk*: [`Cache::row_bytes`] a row. *Memory*: buffers of 256 KiB for each array while it is written, none
+//! while it is read. *Rates*: those of the disk, or of memory where the system caches the file.
+//!
+//! ```
+//! use kstore::scratch::Scratch;
+//! use kstore::{MemoryRows, Pass, RowBuf, RowSource, StatisticsFold, Workers};
+//! let rows = MemoryRows::new(vec![1.0f32, 2.0, 3.0, 4.0], 2)?;
+//! let folder = tempfile::tempdir().unwrap();
+//! let scratch = Scratch::open(folder.path(), 1 << 20)?;
+//! // a map that doubles and appends: 2 features become 3
+//! let shape = kstore::TableShape { features: 3, ..RowSource::<f32>::shape(&rows) };
+//! let mut writer = scratch.cache::<f32>(shape, RowSource::<f32>::range(&rows))?;
+//! let mut buf = RowBuf::new(1024);
+//! let mut cursor = rows.open(0..2)?;
+//! while cursor.next(&mut buf)? {
+//!     let phi: Vec<f32> = buf.x.chunks(2).flat_map(|x| [2.0 * x[0], 2.0 * x[1], 1.0]).collect();
+//!     let block = buf.block(&RowSource::<f32>::shape(&rows));
+//!     writer.push(&kstore::RowBlock { x: &phi, d: 3, ..block })?;
+//! }
+//! let cached = writer.finish()?;
+//! let workers = Workers::sequential();
+//! let fold = StatisticsFold::new(RowSource::<f32>::shape(&cached));
+//! let (statistics, _) = Pass::new(1024, 65_536, &workers).fold(&cached, &fold)?;
+//! assert_eq!((statistics.features[0].mean, statistics.features[2].mean), (4.0, 1.0));
+//! # Ok::<(), kstore::Error>(())
+//! ```
+
+use crate::checkpoint::Number;
+use crate::{Coded, Error, Footprint, Label, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes gathered before they are written, for each array.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A folder for caches, and how much they may take together.
+#[derive(Clone, Debug)]
+pub struct Scratch {
+    folder: PathBuf,
+    limit: u64,
+    used: Arc<AtomicU64>,
+}
+
+impl Scratch {
+    /// Caches in `folder`, which exists, of `limit` bytes at most.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] where there is no such folder.
+    pub fn open(folder: &Path, limit: u64) -> Result<Self> {
+        if !folder.is_dir() {
+            return Err(Error::NotFound { path: folder.to_path_buf(), hint: "; scratch needs a folder".to_string() });
+        }
+        Ok(Self { folder: folder.to_path_buf(), limit, used: Arc::default() })
+    }
+
+    /// Bytes that further caches may take.
+    pub fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Starts a cache of rows of this shape, for the stored rows `range`.
+    ///
+    /// # Errors
+    /// [`Error::OverScratch`] where all the rows of the range would not fit the limit; [`Error::Io`].
+    pub fn cache<T: Real>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
+        let rows = range.end.saturating_sub(range.start);
+        let needed = rows.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
+        let reserved = Reserved::new(self, needed)?;
+        let array = || Array::new(&self.folder);
+        Ok(CacheWriter {
+            x: array()?,
+            rows: array()?,
+            y: array()?,
+            classes: (array()?, None),
+            groups: (array()?, None),
+            count: 0,
+            last: None,
+            shape,
+            range,
+            folder: self.folder.clone(),
+            reserved,
+            element: PhantomData,
+        })
+    }
+}
+
+/// A part of the limit, given back when it is dropped.
+#[derive(Debug)]
+struct Reserved {
+    used: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Reserved {
+    fn new(scratch: &Scratch, bytes: u64) -> Result<Self> {
+        let take = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= scratch.limit);
+        match scratch.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(Self { used: Arc::clone(&scratch.used), bytes }),
+            Err(_) => Err(Error::OverScratch { folder: scratch.folder.clone(), needed: bytes, left: scratch.left() }),
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// An array on disk in the making.
+#[derive(Debug)]
+struct Array(BufWriter<File>);
+
+impl Array {
+    fn new(folder: &Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(folder).map_err(Error::io("create a cache in", folder))?;
+        Ok(Self(BufWriter::with_capacity(BUFFER_BYTES, file)))
+    }
+
+    fn push<N: Number>(&mut self, values: &[N]) -> io::Result<()> {
+        self.0.write_all(bytemuck::cast_slice(values))
+    }
+
+    fn finish(self) -> io::Result<File> {
+        self.0.into_inner().map_err(io::IntoInnerError::into_error)
+    }
+}
+
+/// A cache that is being written.
+#[derive(Debug)]
+pub struct CacheWriter<T> {
+    x: Array,
+    rows: Array,
+    y: Array,
+    classes: (Array, Option<Arc<Vec<Label>>>),
+    groups: (Array, Option<Arc<Vec<Label>>>),
+    count: u64,
+    last: Option<u64>,
+    shape: TableShape,
+    range: Range<u64>,
+    folder: PathBuf,
+    reserved: Reserved,
+    element: PhantomData<T>,
+}
+
+impl<T: Real> CacheWriter<T> {
+    /// Appends a block. Rows come in the order of their numbers, and labels refer to one dictionary: that of a source
+    /// that was given it.
+    ///
+    /// # Errors
+    /// [`Error::ScratchFull`] for a full disk, [`Error::Io`], and [`Error::Syntax`] for blocks of another shape or out
+    /// of order.
+    pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
+        self.check(block)?;
+        let written = self.write(block);
+        written.map_err(|error| self.refused(error))?;
+        self.count += block.len() as u64;
+        self.last = block.rows.last().copied().or(self.last);
+        Ok(())
+    }
+
+    fn write(&mut self, block: &RowBlock<'_, T>) -> io::Result<()> {
+        self.x.push(block.x)?;
+        self.rows.push(block.rows)?;
+        self.y.push(block.y)?;
+        for (coded, (array, labels)) in [(&block.classes, &mut self.classes), (&block.groups, &mut self.groups)] {
+            let Some(Coded { codes, labels: dictionary }) = coded else { continue };
+            array.push(codes)?;
+            if labels.as_ref().is_none_or(|labels| labels.len() < dictionary.len()) {
+                *labels = Some(Arc::new(dictionary.to_vec()));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, block: &RowBlock<'_, T>) -> Result<()> {
+        let (n, shape) = (block.len(), self.shape);
+        let fits = block.x.len() == n * shape.features && block.y.len() == n * shape.targets;
+        let ordered = block.rows.is_sorted_by(|a, b| a < b)
+            && block.rows.first().is_none_or(|first| self.last.is_none_or(|last| last < *first))
+            && block.rows.iter().all(|row| self.range.contains(row));
+        let coded = |now: bool, labels: &Option<Arc<Vec<Label>>>| self.count == 0 || now == labels.is_some();
+        let labelled = coded(block.classes.is_some(), &self.classes.1) && coded(block.groups.is_some(), &self.groups.1);
+        if fits && ordered && labelled {
+            return Ok(());
+        }
+        let text = format!("{n} rows with {} features, {} targets", block.x.len(), block.y.len());
+        let expected = format!("rows of {shape:?} in ascending order, with the same labels throughout");
+        Err(Error::Syntax { what: "block for a cache", text, expected })
+    }
+
+    /// Everything is written: the cache as a source.
+    ///
+    /// # Errors
+    /// As [`CacheWriter::push`].
+    pub fn finish(mut self) -> Result<Cache<T>> {
+        let arrays = [&mut self.x, &mut self.rows, &mut self.y, &mut self.classes.0, &mut self.groups.0];
+        // flushed while the error can still be told with what is needed
+        let flushed = arrays.into_iter().try_for_each(|array| array.0.flush());
+        flushed.map_err(|error| self.refused(error))?;
+        let folder = self.folder;
+        let file = |array: Array| array.finish().map_err(Error::io("write a cache in", &folder));
+        Ok(Cache {
+            x: file(self.x)?,
+            rows: file(self.rows)?,
+            y: file(self.y)?,
+            classes: (file(self.classes.0)?, self.classes.1),
+            groups: (file(self.groups.0)?, self.groups.1),
+            count: self.count,
+            shape: self.shape,
+            range: self.range,
+            read: AtomicU64::new(0),
+            _reserved: self.reserved,
+            element: PhantomData,
+            folder,
+        })
+    }
+
+    fn refused(&self, error: io::Error) -> Error {
+        if error.kind() != io::ErrorKind::StorageFull {
+            return Error::io("write a cache in", &self.folder)(error);
+        }
+        Error::ScratchFull { folder: self.folder.clone(), needed: self.reserved.bytes, free: free(&self.folder) }
+    }
+}
+
+/// Bytes free on the disk of a folder.
+fn free(folder: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        let disk = rustix::fs::statvfs(folder).ok()?;
+        disk.f_bavail.checked_mul(disk.f_frsize)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        None
+    }
+}
+
+/// Rows on disk that nobody else sees; dropped, they are gone.
+#[derive(Debug)]
+pub struct Cache<T> {
+    x: File,
+    rows: File,
+    y: File,
+    classes: (File, Option<Arc<Vec<Label>>>),
+    groups: (File, Option<Arc<Vec<Label>>>),
+    count: u64,
+    shape: TableShape,
+    range: Range<u64>,
+    folder: PathBuf,
+    read: AtomicU64,
+    _reserved: Reserved,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T: Real> Cache<T> {
+    /// Bytes on disk of a row, labels included.
+    pub fn row_bytes(shape: &TableShape) -> usize {
+        RowBuf::<T>::bytes_per_row(shape)
+    }
+
+    /// Rows held.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// True without rows.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Reads `count` values from the `first` on.
+    fn read<N: Number>(&self, file: &File, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
+        out.clear();
+        out.resize(count, N::zeroed());
+        let bytes = bytemuck::cast_slice_mut(out);
+        read_exact_at(file, bytes, first * size_of::<N>() as u64)
+            .map_err(Error::io("read a cache in", &self.folder))?;
+        self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Position of the first row whose number is at least `row`: a binary search on disk, a few reads of a few bytes.
+    fn position(&self, row: u64) -> Result<u64> {
+        let (mut low, mut high, mut number) = (0, self.count, Vec::new());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            self.read::<u64>(&self.rows, middle, 1, &mut number)?;
+            if number[0] < row { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, at)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => (bytes, at) = (&mut bytes[n..], at + n as u64),
+        }
+    }
+    Ok(())
+}
+
+impl<T: Real> RowSource<T> for Cache<T> {
+    fn shape(&self) -> TableShape {
+        self.shape
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        let left = self.position(segment.start)?..self.position(segment.end)?;
+        Ok(Box::new(CacheCursor { cache: self, left }))
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint { fixed: 0, per_row: RowBuf::<T>::bytes_per_row(&self.shape) }
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+struct CacheCursor<'a, T> {
+    cache: &'a Cache<T>,
+    /// Positions.
+    left: Range<u64>,
+}
+
+impl<T: Real> RowCursor<T> for CacheCursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        let (cache, first) = (self.cache, self.left.start);
+        let rows = usize::try_from(self.left.end.saturating_sub(first)).unwrap_or(usize::MAX).min(buf.capacity);
+        self.left.start += rows as u64;
+        let (d, t) = (cache.shape.features, cache.shape.targets);
+        cache.read(&cache.rows, first, rows, &mut buf.rows)?;
+        cache.read(&cache.x, first * d as u64, rows * d, &mut buf.x)?;
+        cache.read(&cache.y, first * t as u64, rows * t, &mut buf.y)?;
+        for ((file, labels), codes, dictionary) in [
+            (&cache.classes, &mut buf.classes, &mut buf.class_labels),
+            (&cache.groups, &mut buf.groups, &mut buf.group_labels),
+        ] {
+            codes.clear();
+            dictionary.clone_from(labels);
+            if labels.is_some() {
+                cache.read(file, first, rows, codes)?;
+            }
+        }
+        Ok(rows > 0)
+    }
+}

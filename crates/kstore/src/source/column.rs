@@ -1,0 +1,384 @@
+//! Arrow columns as columns of a table, for the formats that store them.
+//!
+//! | Arrow | table |
+//! |---|---|
+//! | floats of 16, 32, 64 bits, integers, truth values, text of every layout | as they are |
+//! | decimals | the nearest float64 |
+//! | dates, times, timestamps, durations | integers in the unit of the file; features only where they are named |
+//! | dictionaries | what they stand for |
+//! | lists of numbers, all of one length w | w columns called `name[0]` … `name[w-1]` |
+//! | anything else | a column that cannot be read |
+
+use super::{Element, Strided, Values, View};
+use crate::Error;
+use crate::schema::{Column, Kind, Schema};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, PrimitiveArray};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::compute::{TakeOptions, cast, take};
+use arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType, Fields, TimeUnit};
+use arrow::error::ArrowError;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where a column of the table is: an Arrow column, and the place in its lists.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) root: usize,
+    pub(super) item: usize,
+}
+
+/// Longest lists that become columns. A damaged length must not become a list of a thousand million names.
+const LONGEST_LIST: usize = 1 << 16;
+
+/// The columns of a table and where they are in the columns of a file.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) schema: Schema,
+    places: Vec<Place>,
+    /// Length of the lists, for each column of the file.
+    pub(super) widths: Vec<Option<usize>>,
+}
+
+impl Layout {
+    /// Asks `width` for the length of the lists of a column whose type does not tell; `None` where that is not known.
+    pub(super) fn new(fields: &Fields, mut width: impl FnMut(usize) -> Option<usize>) -> Self {
+        let mut layout = Self { schema: Schema::default(), places: Vec::new(), widths: Vec::new() };
+        for (root, field) in fields.iter().enumerate() {
+            let width = match field.data_type() {
+                DataType::FixedSizeList(..) if list_element(field.data_type()).is_some() => {
+                    fixed_size(field.data_type())
+                }
+                other if list_element(other).is_some() => width(root),
+                _ => None,
+            };
+            let width = width.filter(|width| *width <= LONGEST_LIST);
+            layout.push(root, field.name(), field.data_type(), width);
+            layout.widths.push(width);
+        }
+        layout
+    }
+
+    fn push(&mut self, root: usize, name: &str, data_type: &DataType, width: Option<usize>) {
+        let (kind, names) = match (width, list_item(data_type)) {
+            (Some(width), Some(item)) => (kind(item), (0..width).map(|i| Schema::item_name(name, i)).collect()),
+            _ => (kind(data_type), vec![name.to_string()]),
+        };
+        for (item, name) in names.into_iter().enumerate() {
+            self.schema.columns.push(Column { name, kind: kind.clone() });
+            self.places.push(Place { root, item });
+        }
+    }
+
+    /// The column of the file that a column of the table is, if it is one as a whole and no place in lists.
+    pub(super) fn root(&self, column: usize) -> Option<usize> {
+        let root = self.places[column].root;
+        self.widths[root].is_none().then_some(root)
+    }
+
+    /// The columns of the file that some columns of the table need, ascending.
+    pub(super) fn roots(&self, columns: &[usize]) -> Vec<usize> {
+        let mut roots: Vec<usize> = columns.iter().map(|column| self.places[*column].root).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+
+    /// Where some columns of the table are, with `root` counted among `roots`.
+    pub(super) fn places(&self, columns: &[usize], roots: &[usize]) -> Vec<Place> {
+        let place = |column: &usize| {
+            let Place { root, item } = self.places[*column];
+            Place { root: roots.partition_point(|r| *r < root), item }
+        };
+        columns.iter().map(place).collect()
+    }
+}
+
+/// What the numbers of a fixed width are stored as; `None` for other types.
+pub(super) fn element(data_type: &DataType) -> Option<Element> {
+    Some(match data_type {
+        DataType::Float16 => Element::F16,
+        DataType::Float32 => Element::F32,
+        DataType::Float64 => Element::F64,
+        DataType::Int8 => Element::I8,
+        DataType::Int16 => Element::I16,
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => Element::I32,
+        DataType::Int64 | DataType::Date64 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => {
+            Element::I64
+        }
+        DataType::UInt8 => Element::U8,
+        DataType::UInt16 => Element::U16,
+        DataType::UInt32 => Element::U32,
+        DataType::UInt64 => Element::U64,
+        _ => return None,
+    })
+}
+
+/// The type inside a list.
+fn list_item(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+/// What the numbers inside a list are stored as; `None` for other types, and for lists of anything else.
+pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
+    list_item(data_type).and_then(element)
+}
+
+/// The length that the type of a list tells.
+fn fixed_size(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::FixedSizeList(_, size) => usize::try_from(*size).ok().filter(|size| *size > 0),
+        _ => None,
+    }
+}
+
+/// The kind of an Arrow column.
+pub(super) fn kind(data_type: &DataType) -> Kind {
+    let int = |bits, signed| Kind::Int { bits, signed };
+    match data_type {
+        DataType::Float16 => Kind::Float { bits: 16 },
+        DataType::Float32 => Kind::Float { bits: 32 },
+        DataType::Float64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => Kind::Float { bits: 64 },
+        DataType::Int8 => int(8, true),
+        DataType::Int16 => int(16, true),
+        DataType::Int32 => int(32, true),
+        DataType::Int64 => int(64, true),
+        DataType::UInt8 => int(8, false),
+        DataType::UInt16 => int(16, false),
+        DataType::UInt32 => int(32, false),
+        DataType::UInt64 => int(64, false),
+        DataType::Boolean => Kind::Bool,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
+        DataType::Date32 => Kind::Time("date in days".to_string()),
+        DataType::Date64 => Kind::Time("date in ms".to_string()),
+        DataType::Time32(unit) | DataType::Time64(unit) => Kind::Time(format!("time of day in {}", symbol(*unit))),
+        DataType::Duration(unit) => Kind::Time(format!("duration in {}", symbol(*unit))),
+        DataType::Timestamp(unit, None) => Kind::Time(format!("timestamp in {}", symbol(*unit))),
+        DataType::Timestamp(unit, Some(zone)) => Kind::Time(format!("timestamp in {}, {zone}", symbol(*unit))),
+        DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
+        other => Kind::Other(other.to_string()),
+    }
+}
+
+fn symbol(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    }
+}
+
+/// A list that is not as long as the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OddLength {
+    /// Row of the chunk.
+    pub(super) row: usize,
+    /// Its length; `None` for no list at all.
+    pub(super) got: Option<usize>,
+}
+
+/// Why a column of a chunk could not be prepared.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Length(OddLength),
+    Arrow(ArrowError),
+}
+
+/// What to tell about a list of odd length in a chunk whose first row is `first`.
+pub(super) fn odd_length(odd: OddLength, path: &Path, first: u64, name: &str, expected: usize) -> Error {
+    Error::ListLength {
+        path: path.to_path_buf(),
+        row: first + odd.row as u64,
+        column: name.to_string(),
+        expected,
+        got: odd.got.map_or("no list".to_string(), |length| length.to_string()),
+        remedy: "lists become columns only where all have one length; mend the data or leave the column out with \
+                 --features",
+    }
+}
+
+impl From<ArrowError> for Fault {
+    fn from(error: ArrowError) -> Self {
+        Self::Arrow(error)
+    }
+}
+
+/// A column of a chunk, ready to be viewed.
+#[derive(Debug)]
+pub(super) enum Loaded {
+    /// Of a type that [`view`] knows.
+    Array(ArrayRef),
+    /// The numbers of lists of one length, row after row.
+    Block { element: Element, width: usize, bytes: Buffer, nulls: Vec<Option<NullBuffer>> },
+}
+
+impl Loaded {
+    /// Prepares a column whose lists, if it has any, should have `width` numbers.
+    pub(super) fn new(array: &ArrayRef, width: Option<usize>) -> Result<Self, Fault> {
+        match (width, list_element(array.data_type())) {
+            (Some(width), Some(element)) => block(array.as_ref(), element, width).map_err(Fault::Length),
+            _ => Ok(Self::Array(plain(array)?)),
+        }
+    }
+
+    /// The column at place `item` of its lists; `None` for a type that is not read.
+    pub(super) fn view(&self, item: usize) -> Option<View<'_>> {
+        match self {
+            Self::Array(array) => view(array),
+            Self::Block { element, width, bytes, nulls } => {
+                let (offset, stride) = (item * element.size(), width * element.size());
+                let values = Values::Strided(Strided { bytes, element: *element, offset, stride });
+                Some(View { values, nulls: nulls.get(item).and_then(Option::as_ref) })
+            }
+        }
+    }
+}
+
+/// Lists as one block of numbers, where all have `width`.
+fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, OddLength> {
+    let rows = array.len();
+    if let Some(row) = array.nulls().and_then(|nulls| (0..rows).find(|row| nulls.is_null(*row))) {
+        return Err(OddLength { row, got: None });
+    }
+    let (items, start) = match array.data_type() {
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            check_lengths(list.offsets().lengths(), width)?;
+            (list.values(), list.value_offsets()[0] as usize)
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            check_lengths(list.offsets().lengths(), width)?;
+            (list.values(), list.value_offsets()[0] as usize)
+        }
+        _ => (array.as_fixed_size_list().values(), 0),
+    };
+    let items = items.slice(start, rows * width);
+    let data = items.to_data();
+    let size = element.size();
+    let bytes = data.buffers()[0].slice_with_length(data.offset() * size, rows * width * size);
+    Ok(Loaded::Block { element, width, bytes, nulls: item_nulls(items.nulls(), width) })
+}
+
+/// Length of the list in a row; `None` where there is none, or the column holds no lists.
+pub(super) fn length(array: &dyn Array, row: usize) -> Option<usize> {
+    if array.is_null(row) {
+        return None;
+    }
+    match array.data_type() {
+        DataType::List(_) => Some(array.as_list::<i32>().value_length(row) as usize),
+        DataType::LargeList(_) => Some(array.as_list::<i64>().value_length(row) as usize),
+        other => fixed_size(other),
+    }
+}
+
+pub(super) fn check_lengths(lengths: impl Iterator<Item = usize>, width: usize) -> Result<(), OddLength> {
+    match lengths.enumerate().find(|(_, length)| *length != width) {
+        Some((row, length)) => Err(OddLength { row, got: Some(length) }),
+        None => Ok(()),
+    }
+}
+
+/// For each place of the lists, which rows have a number there; empty where all have.
+pub(super) fn item_nulls(items: Option<&NullBuffer>, width: usize) -> Vec<Option<NullBuffer>> {
+    let Some(items) = items.filter(|items| items.null_count() > 0) else { return Vec::new() };
+    let rows = items.len() / width.max(1);
+    (0..width).map(|item| Some((0..rows).map(|row| items.is_valid(row * width + item)).collect())).collect()
+}
+
+/// The same values in a type that [`view`] knows, where there is one.
+pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    Ok(match array.data_type() {
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            // a key beyond the dictionary is damage, not a panic
+            let checked = TakeOptions { check_bounds: true };
+            plain(&take(dictionary.values().as_ref(), dictionary.keys(), Some(checked))?)?
+        }
+        DataType::Utf8View => cast(array, &DataType::Utf8)?,
+        DataType::Decimal32(_, scale) => decimals(array.as_primitive::<types::Decimal32Type>(), *scale),
+        DataType::Decimal64(_, scale) => decimals(array.as_primitive::<types::Decimal64Type>(), *scale),
+        DataType::Decimal128(_, scale) => decimals(array.as_primitive::<types::Decimal128Type>(), *scale),
+        DataType::Decimal256(_, scale) => decimals(array.as_primitive::<types::Decimal256Type>(), *scale),
+        other => match (kind(other), element(other)) {
+            (Kind::Time(_), Some(Element::I32)) => integers(array, DataType::Int32)?,
+            (Kind::Time(_), Some(_)) => integers(array, DataType::Int64)?,
+            _ => Arc::clone(array),
+        },
+    })
+}
+
+/// Dates and times as the integers that store them; nothing is copied.
+fn integers(array: &ArrayRef, integer: DataType) -> Result<ArrayRef, ArrowError> {
+    Ok(arrow::array::make_array(array.to_data().into_builder().data_type(integer).build()?))
+}
+
+fn decimals<D: DecimalType>(array: &PrimitiveArray<D>, scale: i8) -> ArrayRef
+where
+    <D as ArrowPrimitiveType>::Native: ToString,
+{
+    let values = array.values().iter().map(|unscaled| decimal(&unscaled.to_string(), scale)).collect();
+    Arc::new(Float64Array::new(values, array.nulls().cloned()))
+}
+
+/// The float64 nearest to `unscaled / 10^scale`.
+///
+/// A whole number up to 2^53 and a power of ten up to 10^22 are floats, and their quotient is correctly rounded
+/// (Clinger, "How to read floating point numbers accurately", PLDI 1990); the standard library parses the rest, which
+/// is as exact and slower.
+fn decimal(unscaled: &str, scale: i8) -> f64 {
+    const EXACT: i64 = 1 << 53;
+    match (unscaled.parse::<i64>(), scale) {
+        (Ok(whole), 0..=22) if whole.abs() <= EXACT => whole as f64 / 10f64.powi(scale.into()),
+        _ => format!("{unscaled}e{}", -i32::from(scale)).parse().unwrap_or(f64::NAN),
+    }
+}
+
+/// An Arrow column as typed values; `None` for a kind that is not read.
+pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
+    let values = match array.data_type() {
+        DataType::Float16 => Values::F16(array.as_primitive()),
+        DataType::Float32 => Values::F32(array.as_primitive::<types::Float32Type>().values()),
+        DataType::Float64 => Values::F64(array.as_primitive::<types::Float64Type>().values()),
+        DataType::Int8 => Values::I8(array.as_primitive::<types::Int8Type>().values()),
+        DataType::Int16 => Values::I16(array.as_primitive::<types::Int16Type>().values()),
+        DataType::Int32 => Values::I32(array.as_primitive::<types::Int32Type>().values()),
+        DataType::Int64 => Values::I64(array.as_primitive::<types::Int64Type>().values()),
+        DataType::UInt8 => Values::U8(array.as_primitive::<types::UInt8Type>().values()),
+        DataType::UInt16 => Values::U16(array.as_primitive::<types::UInt16Type>().values()),
+        DataType::UInt32 => Values::U32(array.as_primitive::<types::UInt32Type>().values()),
+        DataType::UInt64 => Values::U64(array.as_primitive::<types::UInt64Type>().values()),
+        DataType::Boolean => Values::Bool(array.as_boolean()),
+        DataType::Utf8 => Values::Text(array.as_string()),
+        DataType::LargeUtf8 => Values::LargeText(array.as_string()),
+        _ => return None,
+    };
+    Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_the_nearest_float() {
+        for (unscaled, scale, text) in [
+            ("1", 1, "0.1"),
+            ("-12345678901234567", 3, "-12345678901234.567"),
+            ("99999999999999999999999999999999999999", 38, "0.99999999999999999999999999999999999999"),
+            ("9007199254740993", 0, "9007199254740993"),
+            ("3", -2, "300"),
+            ("7", 25, "0.0000000000000000000000007"),
+            ("0", 10, "0"),
+        ] {
+            assert_eq!(decimal(unscaled, scale), text.parse::<f64>().unwrap(), "{unscaled}e-{scale}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Where CSV rows begin and end, and where their fields do.
+
+use crate::source::text::{COLUMN_LIMIT, Scanner};
+use csv_core::ReadRecordResult;
+use memchr::{memchr, memchr_iter, memchr2, memchr3};
+
+/// What fields are quoted with; two of them inside a quoted field stand for one.
+pub(super) const QUOTE: u8 = b'"';
+
+/// Finds the edges of rows as the `csv` crate does: a quote counts only at the start of a field, rows end with `\n`,
+/// `\r` or both, and empty lines are no rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowScanner {
+    delimiter: u8,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// At the first byte of a field.
+    FieldStart,
+    /// In a field without quotes, or behind them.
+    Plain,
+    /// Between quotes.
+    Quoted,
+    /// Behind a quote in a quoted field: it ends the field or is the first of two.
+    Closing,
+}
+
+impl RowScanner {
+    pub(super) fn new(delimiter: u8) -> Self {
+        Self { delimiter, state: State::FieldStart }
+    }
+}
+
+impl Scanner for RowScanner {
+    fn begin(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
+        self.state = State::FieldStart;
+        let skip = bytes.iter().position(|byte| !matches!(byte, b'\n' | b'\r'));
+        let between = &bytes[..skip.unwrap_or(bytes.len())];
+        *line += between.iter().filter(|byte| **byte == b'\n').count() as u64;
+        skip
+    }
+
+    fn end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            match self.state {
+                State::FieldStart if *byte == QUOTE => (self.state, at) = (State::Quoted, at + 1),
+                State::FieldStart => self.state = State::Plain,
+                State::Plain => match self.plain(bytes, at) {
+                    Edge::Field(next) => at = next,
+                    Edge::Row(end) => return Some(end),
+                },
+                State::Quoted => {
+                    let found = memchr2(QUOTE, b'\n', &bytes[at..])?;
+                    match bytes[at + found] {
+                        QUOTE => self.state = State::Closing,
+                        _ => *line += 1,
+                    }
+                    at += found + 1;
+                }
+                State::Closing if *byte == QUOTE => (self.state, at) = (State::Quoted, at + 1),
+                State::Closing => self.state = State::Plain,
+            }
+        }
+        None
+    }
+
+    fn may_end(&self) -> bool {
+        self.state != State::Quoted
+    }
+}
+
+/// What was found in a field without quotes.
+enum Edge {
+    /// A field, or the bytes, begin or end here.
+    Field(usize),
+    /// The row ends here.
+    Row(usize),
+}
+
+impl RowScanner {
+    fn plain(&mut self, bytes: &[u8], at: usize) -> Edge {
+        match memchr3(b'\n', b'\r', QUOTE, &bytes[at..]) {
+            None => {
+                // a quote that comes next starts a field if a delimiter was last
+                if bytes.last() == Some(&self.delimiter) {
+                    self.state = State::FieldStart;
+                }
+                Edge::Field(bytes.len())
+            }
+            Some(found) if bytes[at + found] == QUOTE => {
+                let opens = found > 0 && bytes[at + found - 1] == self.delimiter;
+                self.state = if opens { State::Quoted } else { State::Plain };
+                Edge::Field(at + found + 1)
+            }
+            Some(found) => Edge::Row(at + found),
+        }
+    }
+}
+
+/// Cuts rows into fields. Reuses its buffers.
+pub(super) struct Splitter {
+    delimiter: u8,
+    quoted: csv_core::Reader,
+    unquoted: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl std::fmt::Debug for Splitter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Splitter").field("delimiter", &char::from(self.delimiter)).finish_non_exhaustive()
+    }
+}
+
+impl Splitter {
+    pub(super) fn new(delimiter: u8) -> Self {
+        let quoted = csv_core::ReaderBuilder::new().delimiter(delimiter).quote(QUOTE).build();
+        Self { delimiter, quoted, unquoted: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Hands out the fields of a row, without their quotes, and gives their number; beyond [`COLUMN_LIMIT`] some number
+    /// above it.
+    pub(super) fn split<E>(
+        &mut self,
+        row: &[u8],
+        mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        if memchr(QUOTE, row).is_some() {
+            return self.split_quoted(row, field);
+        }
+        let (mut start, mut count) = (0, 0);
+        for end in memchr_iter(self.delimiter, row).chain([row.len()]) {
+            field(count, &row[start..end])?;
+            (start, count) = (end + 1, count + 1);
+        }
+        Ok(count)
+    }
+
+    fn split_quoted<E>(
+        &mut self,
+        row: &[u8],
+        mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        // one more of each than there can be, so that full never means done
+        let most = (memchr_iter(self.delimiter, row).count() + 2).min(COLUMN_LIMIT + 2);
+        self.ends.resize(self.ends.len().max(most), 0);
+        self.unquoted.resize(self.unquoted.len().max(row.len() + 1), 0);
+        self.quoted.reset();
+        // an empty line first: only the start of a file has a byte order mark, and the reader would look for one
+        let (mut written, mut count, mut rest) = (0, 0, row);
+        self.quoted.read_record(b"\n", &mut [], &mut []);
+        loop {
+            let (result, read, bytes, ends) =
+                self.quoted.read_record(rest, &mut self.unquoted[written..], &mut self.ends[count..]);
+            (rest, written, count) = (&rest[read..], written + bytes, count + ends);
+            match result {
+                // the empty rest that follows tells the reader that the row ends
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::Record | ReadRecordResult::End => break,
+                // more fields than the limit
+                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => return Ok(COLUMN_LIMIT + 1),
+            }
+        }
+        let mut start = 0;
+        for (i, end) in self.ends[..count].iter().enumerate() {
+            field(i, &self.unquoted[start..*end])?;
+            start = *end;
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::convert::Infallible;
+
+    /// Rows by our scanner, fed in pieces, and fields by our splitter.
+    fn ours(text: &[u8], delimiter: u8, piece: usize) -> Vec<Vec<Vec<u8>>> {
+        let (mut scanner, mut splitter, mut line) = (RowScanner::new(delimiter), Splitter::new(delimiter), 1);
+        let (mut rows, mut row, mut inside) = (Vec::new(), Vec::new(), false);
+        for mut bytes in text.chunks(piece) {
+            while !bytes.is_empty() {
+                let edge = match inside {
+                    true => scanner.end(bytes, &mut line),
+                    false => scanner.begin(bytes, &mut line),
+                };
+                let (before, after) = bytes.split_at(edge.unwrap_or(bytes.len()));
+                if inside {
+                    row.extend(before);
+                }
+                if edge.is_some() {
+                    if inside {
+                        rows.push(std::mem::take(&mut row));
+                    }
+                    inside = !inside;
+                }
+                bytes = after;
+            }
+        }
+        rows.extend(inside.then_some(row));
+        let fields = |row: &Vec<u8>| {
+            let mut fields = Vec::new();
+            let Ok(count) = splitter.split(row, |_, field| {
+                fields.push(field.to_vec());
+                Ok::<(), Infallible>(())
+            });
+            assert_eq!(count, fields.len());
+            fields
+        };
+        rows.iter().map(fields).collect()
+    }
+
+    /// The same by the `csv` crate.
+    fn theirs(text: &[u8], delimiter: u8) -> Vec<Vec<Vec<u8>>> {
+        let mut reader =
+            csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(text);
+        reader.byte_records().map(|row| row.unwrap().iter().map(<[u8]>::to_vec).collect()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn rows_and_fields_are_those_of_the_csv_crate(
+            letters in prop::collection::vec(prop::sample::select(b"aB1,,;\"\"\"\n\n\r\xc3".to_vec()), 0..60),
+            piece in 1usize..20,
+        ) {
+            for delimiter in [b',', b';'] {
+                prop_assert_eq!(ours(&letters, delimiter, piece), theirs(&letters, delimiter));
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_inside_quotes_too() {
+        let text = b"\n\na,\"b\nc\"\r\n\r\nd,e\n";
+        let (mut scanner, mut line) = (RowScanner::new(b','), 1);
+        let start = scanner.begin(text, &mut line).unwrap();
+        assert_eq!((start, line), (2, 3));
+        let end = start + scanner.end(&text[start..], &mut line).unwrap();
+        assert_eq!(&text[start..end], b"a,\"b\nc\"");
+        let next = end + scanner.begin(&text[end..], &mut line).unwrap();
+        assert_eq!((text[next], line), (b'd', 6));
+    }
+
+    #[test]
+    fn a_byte_order_mark_inside_the_file_is_text() {
+        let row = "\u{feff}a,\"b\"".as_bytes();
+        assert_eq!(ours(row, b',', 100), [["\u{feff}a".as_bytes().to_vec(), b"b".to_vec()]]);
+    }
+}

@@ -1,0 +1,167 @@
+//! Which file it is, and whether it still is.
+
+use crate::digest::Digest;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, Metadata};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// Bytes at the start of a file that are digested: any header.
+const START: u64 = 4 << 10;
+
+/// Bytes at its end: the footer of a Parquet or Arrow file, as a rule.
+const END: u64 = 64 << 10;
+
+/// What tells a file from another, or from itself before it was changed: length, time of the last change, the place on
+/// the file system, and a digest of its first 4 KiB and last 64 KiB.
+///
+/// The digest is compared between runs; within a run length, time and place are, which costs one call to the operating
+/// system and no reading.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The file, as it was named.
+    pub path: PathBuf,
+    /// Bytes.
+    pub length: u64,
+    /// Nanoseconds after 1970 of the last change; 0 where the file system does not tell.
+    pub modified: u64,
+    /// Digest of both ends.
+    pub digest: String,
+    /// Device and number of the file, which change when another takes its name. They do not outlive a copy or a mount
+    /// and so are no part of a checkpoint.
+    #[serde(skip)]
+    place: (u64, u64),
+}
+
+impl Identity {
+    /// Looks at a file.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].
+    pub fn of(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io("read", path)(error);
+        // opening a pipe without a writer would wait for ever
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(Error::NotAFile { path: path.to_path_buf() });
+        }
+        let mut file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let length = metadata.len();
+        let mut ends = Vec::new();
+        (&mut file).take(START).read_to_end(&mut ends).map_err(failed)?;
+        // a short file is digested once
+        let rest = length.saturating_sub(END).max(ends.len() as u64);
+        file.seek(SeekFrom::Start(rest)).map_err(failed)?;
+        file.take(END).read_to_end(&mut ends).map_err(failed)?;
+        let digest = Digest::of(&ends);
+        Ok(Self { path: path.to_path_buf(), length, modified: modified(&metadata), digest, place: place(&metadata) })
+    }
+
+    /// Checks that the path still names the file it named, and that nobody wrote to it.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] with what changed.
+    pub fn check(&self) -> Result<()> {
+        let changed = |change: String| Err(Error::Changed { path: self.path.clone(), change });
+        let metadata = match std::fs::metadata(&self.path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return changed("it is gone".to_string()),
+            Err(error) => return Err(Error::io("read", &self.path)(error)),
+        };
+        let now = Self { length: metadata.len(), modified: modified(&metadata), ..self.clone() };
+        if let Some(change) = self.difference(&now) {
+            return changed(change);
+        }
+        if self.place != place(&metadata) {
+            return changed("another file has its name now".to_string());
+        }
+        Ok(())
+    }
+
+    /// How the file `now` differs from this one, which was there before; the place is not looked at.
+    pub(crate) fn difference(&self, now: &Self) -> Option<String> {
+        if self.length != now.length {
+            return Some(format!("it had {} bytes and has {}", self.length, now.length));
+        }
+        if self.modified != now.modified {
+            return Some("it was written to, as its time says".to_string());
+        }
+        (self.digest != now.digest).then(|| "its first or last bytes differ".to_string())
+    }
+}
+
+fn modified(metadata: &Metadata) -> u64 {
+    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
+}
+
+#[cfg(unix)]
+fn place(metadata: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn place(_: &Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn every_change_is_seen_and_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let old = SystemTime::now() - Duration::from_secs(1000);
+        let put = |bytes: &[u8], time: SystemTime| {
+            std::fs::write(&path, bytes).unwrap();
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        };
+        let whole = vec![7u8; 300_000];
+        put(&whole, old);
+        let identity = Identity::of(&path).unwrap();
+        identity.check().unwrap();
+        assert_eq!(identity.difference(&Identity::of(&path).unwrap()), None);
+        let told = |change: &str| {
+            let error = identity.check().unwrap_err();
+            assert!(matches!(&error, Error::Changed { .. }) && error.to_string().contains(change), "{error}");
+        };
+        put(&whole[..299_999], old);
+        told("it had 300000 bytes and has 299999");
+        put(&whole, SystemTime::now());
+        told("it was written to");
+        // same length and time, other bytes: seen where they are header or footer, the rest is up to the time
+        for (at, seen) in [(0, true), (4095, true), (150_000, false), (299_999, true)] {
+            let mut other = whole.clone();
+            other[at] = 8;
+            put(&other, old);
+            assert_eq!(identity.difference(&Identity::of(&path).unwrap()).is_some(), seen, "{at}");
+        }
+        let other = folder.path().join("b");
+        put(&whole, old);
+        std::fs::rename(&path, &other).unwrap();
+        told("it is gone");
+        put(&whole, old);
+        told("another file has its name");
+        std::fs::rename(&other, &path).unwrap();
+        identity.check().unwrap();
+    }
+
+    #[test]
+    fn short_files_are_digested_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for length in [0, 1, 4096, 4097, 65_536, 65_537, 70_000] {
+            let path = folder.path().join(length.to_string());
+            let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
+            std::fs::write(&path, &bytes).unwrap();
+            let identity = Identity::of(&path).unwrap();
+            let ends = if length <= 69_632 { bytes } else { [&bytes[..4096], &bytes[bytes.len() - 65_536..]].concat() };
+            assert_eq!((identity.length, identity.digest), (length, Digest::of(&ends)));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A place in an Arrow IPC file.
+
+use super::message::{Batch, Form, Trouble};
+use super::reader::{ColumnReader, Problem};
+use super::{IpcFile, damaged, told};
+use crate::Result;
+use crate::source::column::{self, Place};
+use crate::source::guard::guarded;
+use crate::source::positioned::Positioned;
+use crate::source::{Element, FileCursor, View};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// A place in a file: hands out a chunk of a batch at a time.
+pub(super) struct IpcCursor<'a> {
+    ipc: &'a IpcFile,
+    file: Positioned,
+    columns: Vec<ColumnReader<'a>>,
+    places: Vec<Place>,
+    chunk_rows: usize,
+    left: Range<u64>,
+    /// Rows of the file that the batch at hand holds; empty before the first.
+    batch: Range<u64>,
+}
+
+impl<'a> IpcCursor<'a> {
+    pub(super) fn new(ipc: &'a IpcFile, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Self {
+        let roots = ipc.layout.roots(columns);
+        let reader = |root: &usize| ColumnReader::new(&ipc.roots[*root], ipc.layout.widths[*root]);
+        Self {
+            ipc,
+            file: ipc.file.counting(read),
+            places: ipc.layout.places(columns, &roots),
+            columns: roots.iter().map(reader).collect(),
+            chunk_rows: ipc.chunk_rows(&roots),
+            left: rows,
+            batch: 0..0,
+        }
+    }
+
+    /// Goes to the batch that holds the next row.
+    fn enter(&mut self) -> Result<(), Trouble> {
+        let index = self.ipc.starts.partition_point(|start| *start <= self.left.start).saturating_sub(1);
+        let Some(block) = self.ipc.batches.get(index) else {
+            return Err(format!("it has no row {}", self.left.start).into());
+        };
+        let batch = Batch::read(&self.file, block)?;
+        self.batch = self.ipc.starts[index]..self.ipc.starts[index + 1];
+        if batch.rows != self.batch.end - self.batch.start {
+            return Err("it was changed while being read".to_string().into());
+        }
+        for column in &mut self.columns {
+            // what the last batch unpacked makes room first
+            column.stored.clear();
+        }
+        for column in &mut self.columns {
+            column.enter(&self.file, &batch)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the next rows of every column, at most `most`.
+    fn load(&mut self, most: usize) -> Result<usize> {
+        self.reach()?;
+        let rows = self.next_rows(most);
+        self.load_columns(rows.clone(), None)?;
+        Ok(self.pass(rows))
+    }
+
+    /// Reads the next rows of column `block` into `x` and of the others as [`IpcCursor::load`] does.
+    fn load_block(&mut self, block: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
+        self.reach()?;
+        let rows = self.next_rows(x.len() / stride);
+        let column = &self.columns[block];
+        // lists that may be missing, or hold missing numbers, need a look at each
+        let (Form::Numbers { .. }, Some(values)) = (&column.root.form, column.stored.last()) else { return Ok(None) };
+        if column.nulls != [0; 2] {
+            return Ok(None);
+        }
+        let x = &mut x[..(rows.end - rows.start) as usize * stride];
+        let copied = values.copy(&self.file, rows.start * stride as u64, x);
+        copied.map_err(|trouble| told(&self.ipc.path, trouble))?;
+        self.load_columns(rows.clone(), Some(block))?;
+        Ok(Some(self.pass(rows)))
+    }
+
+    fn reach(&mut self) -> Result<()> {
+        if self.batch.contains(&self.left.start) {
+            return Ok(());
+        }
+        self.enter().map_err(|trouble| told(&self.ipc.path, trouble))
+    }
+
+    /// The next rows, at most `most`, counted from the start of the batch.
+    fn next_rows(&self, most: usize) -> Range<u64> {
+        let first = self.left.start;
+        let end = self.left.end.min(self.batch.end).min(first + most as u64);
+        first - self.batch.start..end - self.batch.start
+    }
+
+    /// Goes behind some rows and tells how many they are.
+    fn pass(&mut self, rows: Range<u64>) -> usize {
+        self.left.start = self.batch.start + rows.end;
+        (rows.end - rows.start) as usize
+    }
+
+    fn load_columns(&mut self, rows: Range<u64>, but: Option<usize>) -> Result<()> {
+        let path = &self.ipc.path;
+        let first = self.batch.start + rows.start;
+        for (_, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != but) {
+            column.load(self.ipc, &self.file, rows.clone()).map_err(|problem| match problem {
+                Problem::Trouble(trouble) => told(path, trouble),
+                Problem::Odd(odd) => {
+                    column::odd_length(odd, path, first, &column.root.name, column.width.unwrap_or_default())
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The column whose lists, or single numbers, are the first `count` columns asked for, in their order.
+    fn block(&self, element: Element, count: usize) -> Option<usize> {
+        let places = self.places.get(..count)?;
+        let root = places.first()?.root;
+        let column = &self.columns[root];
+        let fits = column.width.unwrap_or(1) == count
+            && matches!(column.root.form, Form::Numbers { element: stored, .. } if stored == element);
+        let ordered = places.iter().enumerate().all(|(item, place)| place.root == root && place.item == item);
+        // a column that is asked for twice is viewed as well
+        let once = self.places[count..].iter().all(|place| place.root != root);
+        (fits && ordered && once).then_some(root)
+    }
+}
+
+impl FileCursor for IpcCursor<'_> {
+    fn advance(&mut self) -> Result<usize> {
+        if self.left.is_empty() {
+            return Ok(0);
+        }
+        guarded(|| self.load(self.chunk_rows)).map_err(|panic| damaged(&self.ipc.path, panic))?
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        let Some(block) = self.block(element, columns) else { return Ok(None) };
+        if self.left.is_empty() {
+            return Ok(Some(0));
+        }
+        let stride = columns * element.size();
+        guarded(|| self.load_block(block, x, stride)).map_err(|panic| damaged(&self.ipc.path, panic))?
+    }
+
+    fn view(&self, index: usize) -> Result<View<'_>> {
+        let Place { root, item } = self.places[index];
+        let column = &self.columns[root];
+        let unread = || damaged(&self.ipc.path, format!("a column of type {}", column.root.data_type));
+        column.view(item).ok_or_else(unread)
+    }
+}

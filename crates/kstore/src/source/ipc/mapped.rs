@@ -1,0 +1,83 @@
+//! Columns of a mapped file, in place.
+
+use super::message::{Batch, Form};
+use super::{IpcFile, damaged, reader, told};
+use crate::mmap::{Mapped, sealed::Plain};
+use crate::{Error, Result};
+
+/// A mapped Arrow IPC file, whose columns of numbers are used where they are.
+///
+/// Nobody may shorten or change the file while it is mapped, see [`Mapped`].
+#[derive(Debug)]
+pub struct MappedIpc<'a> {
+    file: &'a IpcFile,
+    map: Mapped,
+}
+
+impl IpcFile {
+    /// Maps the file into memory.
+    pub fn map(&self) -> Result<MappedIpc<'_>> {
+        Ok(MappedIpc { file: self, map: Mapped::open(&self.path)? })
+    }
+}
+
+impl MappedIpc<'_> {
+    /// The map.
+    pub fn mapped(&self) -> &Mapped {
+        &self.map
+    }
+
+    /// The numbers of column `name` in record batch `batch`, with no copy: one for each row or, of a column of lists of
+    /// a fixed length, row after row.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchColumn`]; [`Error::WrongType`] where the column holds something else than `V`;
+    /// [`Error::Malformed`] where the batch is compressed, has nulls in the column, or lies at an odd address.
+    ///
+    /// ```
+    /// use arrow::array::{Float32Array, RecordBatch};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("rows.arrow");
+    /// # let mut out = kstore::sink::create(&path, &[kstore::OutputColumn::new("a", kstore::OutputKind::F32)])?;
+    /// # out.write(&[kstore::Output::F32(&[1.0, 2.5])])?;
+    /// # out.finish()?;
+    /// let file = kstore::source::ipc::IpcFile::open(&path)?;
+    /// assert_eq!(file.map()?.column::<f32>(0, "a")?, [1.0, 2.5]);
+    /// # Ok::<(), kstore::Error>(())
+    /// ```
+    pub fn column<V: Plain>(&self, batch: usize, name: &str) -> Result<&[V]> {
+        let file = self.file;
+        let path = &file.path;
+        let Some(root) = file.roots.iter().find(|root| root.name == name) else {
+            let hint = file.layout.schema.hint(name);
+            return Err(Error::NoSuchColumn { path: path.clone(), name: name.to_string(), hint });
+        };
+        let (slot, width) = match root.form {
+            Form::Numbers { element, width } if element == V::ELEMENT => (if width.is_some() { 2 } else { 1 }, width),
+            _ => {
+                return Err(Error::WrongType {
+                    path: path.clone(),
+                    column: name.to_string(),
+                    got: root.data_type.to_string(),
+                    expected: format!("{:?} was asked for", V::ELEMENT),
+                });
+            }
+        };
+        let block = file.batches.get(batch);
+        let block = block.ok_or_else(|| damaged(path, format!("it has {} batches", file.batches.len())))?;
+        let batch = Batch::read(&file.file, block).map_err(|trouble| told(path, trouble))?;
+        if batch.codec.is_some() {
+            return Err(damaged(path, "it is compressed and cannot be used in place; write it uncompressed"));
+        }
+        let nodes = batch.nodes.get(root.node..=root.node + usize::from(width.is_some())).unwrap_or_default();
+        if nodes.iter().any(|node| node.nulls > 0) {
+            return Err(damaged(path, format!("column {name:?} has missing values and cannot be used in place")));
+        }
+        let spans = reader::spans(root, &batch).map_err(|trouble| told(path, trouble))?;
+        let count = usize::try_from(batch.rows).ok().and_then(|rows| rows.checked_mul(width.unwrap_or(1)));
+        let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= spans[slot].length);
+        let place = usize::try_from(spans[slot].at).ok().zip(count);
+        let values = place.and_then(|(at, count)| self.map.slice(at, count));
+        values.ok_or_else(|| damaged(path, format!("column {name:?} is too short or lies at an odd address")))
+    }
+}

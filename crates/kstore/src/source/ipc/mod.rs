@@ -1,0 +1,279 @@
+//! Arrow IPC files, also called Feather version 2.
+//!
+//! The footer says where the record batches are; a cursor reads, for the columns it was asked for, the bytes of the
+//! next rows into buffers of its own, aligned so that numbers are used in place. So memory is a few hundred kilobytes
+//! however long the batches are, no mapped page counts as resident, and a file that shrinks under the reader is an
+//! error rather than a signal. Compressed buffers (lz4, zstd) can only be unpacked whole: there a cursor holds the
+//! columns it was asked for of one batch. For zero-copy use of a column there is [`IpcFile::map`].
+
+mod cursor;
+mod mapped;
+mod message;
+mod reader;
+mod stored;
+
+pub use mapped::MappedIpc;
+
+use self::cursor::IpcCursor;
+use self::message::{Batch, Block, Form, Root, Trouble, read};
+use self::stored::unpacked_length;
+use super::column::{self, Layout};
+use super::guard::guarded;
+use super::positioned::Positioned;
+use super::{FileCursor, TableFile};
+use crate::schema::Schema;
+use crate::{Error, Result};
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use arrow::ipc::convert::try_fb_to_schema;
+use arrow::ipc::{Endianness, Footer, root_as_footer};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// First and last bytes of every file.
+pub const MAGIC: &[u8] = b"ARROW1";
+
+/// Name of the format in messages.
+const FORMAT: &str = "Arrow IPC";
+
+/// Bytes of a chunk: past the point where system calls cost anything, and still inside the second-level cache.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes per column and read below which the system calls show.
+const READ_BYTES: usize = 16 << 10;
+/// Most bytes of a chunk, which makes chunks of wide tables shorter.
+const CHUNK_LIMIT: usize = 4 << 20;
+/// What a value of text is reckoned to take.
+const TEXT_BYTES: usize = 32;
+
+/// An open Arrow IPC file.
+#[derive(Debug)]
+pub struct IpcFile {
+    path: PathBuf,
+    file: Positioned,
+    roots: Vec<Root>,
+    layout: Layout,
+    batches: Vec<Block>,
+    /// First row of each batch, and behind them the number of rows.
+    starts: Vec<u64>,
+    dictionaries: Vec<Block>,
+    /// Dictionaries that were asked for, by number.
+    known: Mutex<HashMap<i64, ArrayRef>>,
+}
+
+impl IpcFile {
+    /// Opens a file, reads its footer and the lengths of its batches.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = Positioned::open(path).map_err(Error::io("read", path))?;
+        let footer = footer(path, &file)?;
+        let parsed = guarded(|| Self::parse(path, file, &footer));
+        parsed.map_err(|panic| damaged(path, panic))?.map_err(|trouble| told(path, trouble))
+    }
+
+    fn parse(path: &Path, file: Positioned, footer: &[u8]) -> Result<Self, Trouble> {
+        let footer = root_as_footer(footer).map_err(|error| format!("its footer is damaged: {error}"))?;
+        let stored = footer.schema().ok_or_else(|| "its footer names no columns".to_string())?;
+        if stored.endianness() == Endianness::Big || cfg!(target_endian = "big") {
+            return Err("its numbers are big-endian; write it on a little-endian machine".to_string().into());
+        }
+        let schema = try_fb_to_schema(stored).map_err(|error| format!("its columns are damaged: {error}"))?;
+        let dictionary = |index| Some(stored.fields()?.get(index).dictionary()?.id());
+        let roots = message::roots(schema.fields().iter().map(AsRef::as_ref), footer.version(), dictionary);
+        let batches = blocks(&footer, false, &file)?;
+        let mut starts = vec![0u64];
+        for block in &batches {
+            let rows = Batch::rows(&file, block)?;
+            let end = starts.last().and_then(|start| start.checked_add(rows));
+            starts.push(end.filter(|end| *end <= i64::MAX as u64).ok_or_else(|| format!("a batch of {rows} rows"))?);
+        }
+        let first = batches.iter().zip(starts.windows(2)).find(|(_, rows)| rows[0] < rows[1]).map(|(block, _)| block);
+        let (mut trouble, mut width) = (None, None);
+        let layout = Layout::new(schema.fields(), |root| {
+            // the length of lists that have offsets is that of the first row
+            width = first.and_then(|block| match reader::first_length(&file, &roots[root], block) {
+                Ok(width) => width,
+                Err(error) => {
+                    trouble = Some(error);
+                    None
+                }
+            });
+            width
+        });
+        if let Some(trouble) = trouble {
+            return Err(trouble);
+        }
+        let dictionaries = blocks(&footer, true, &file)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+            roots,
+            layout,
+            batches,
+            starts,
+            dictionaries,
+            known: Mutex::default(),
+        })
+    }
+
+    /// Number of record batches.
+    pub fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// The values that keys into dictionary `id` stand for; read once and kept.
+    fn dictionary(&self, id: i64, data_type: &DataType) -> Result<ArrayRef, Trouble> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(values) = known.get(&id) {
+            return Ok(Arc::clone(values));
+        }
+        let mut parts: Vec<ArrayRef> = Vec::new();
+        for block in &self.dictionaries {
+            let (number, delta, batch) = Batch::dictionary(&self.file, block)?;
+            if number == id {
+                if !delta {
+                    parts.clear();
+                }
+                parts.push(reader::whole(&self.file, &Root::alone("dictionary", data_type), &batch)?);
+            }
+        }
+        let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
+        if parts.is_empty() {
+            return Err(format!("dictionary {id} is missing").into());
+        }
+        let values = arrow::compute::concat(&parts).map_err(|error| error.to_string())?;
+        let values = column::plain(&values).map_err(|error| error.to_string())?;
+        known.insert(id, Arc::clone(&values));
+        Ok(values)
+    }
+
+    /// Rows of a chunk of these columns of the file.
+    fn chunk_rows(&self, roots: &[usize]) -> usize {
+        let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
+        let bytes = (roots.len() * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT);
+        // whole bytes of bitmaps
+        (bytes / row.max(1)).next_multiple_of(8)
+    }
+
+    /// Bytes that the columns of a compressed batch take once unpacked, and the largest of their packed buffers.
+    fn unpacked(&self, block: &Block, roots: &[usize]) -> Result<usize, Trouble> {
+        let batch = Batch::read(&self.file, block)?;
+        if batch.codec.is_none() {
+            return Ok(0);
+        }
+        let (mut bytes, mut largest) = (0, 0);
+        for root in roots {
+            for span in reader::spans(&self.roots[*root], &batch)? {
+                let unpacked = unpacked_length(&self.file, span, batch.codec)?;
+                bytes += unpacked;
+                largest = largest.max(if unpacked > 0 { span.length } else { 0 });
+            }
+        }
+        Ok(usize::try_from(bytes + largest).unwrap_or(usize::MAX))
+    }
+}
+
+/// Bytes of a row of a column.
+fn row_bytes(root: &Root, width: Option<usize>) -> usize {
+    match (&root.form, width) {
+        (Form::Numbers { element, .. } | Form::Lists { element, .. }, Some(width)) => element.size() * width,
+        (Form::Numbers { element, .. }, None) => element.size(),
+        _ => TEXT_BYTES,
+    }
+}
+
+impl TableFile for IpcFile {
+    fn format(&self) -> &'static str {
+        FORMAT
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.layout.schema
+    }
+
+    fn rows(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.length()
+    }
+
+    /// A chunk, twice for columns that are not used as they are stored; the dictionaries; and, where batches are
+    /// compressed, the unpacked columns of the largest.
+    fn footprint(&self, columns: &[usize]) -> usize {
+        let roots = self.layout.roots(columns);
+        let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
+        let chunk = 2 * row * self.chunk_rows(&roots);
+        let dictionaries =
+            roots.iter().filter_map(|root| match (&self.roots[*root].form, &self.roots[*root].data_type) {
+                // damage is told when the rows are read
+                (Form::Dictionary { id, .. }, DataType::Dictionary(_, values)) => self.dictionary(*id, values).ok(),
+                _ => None,
+            });
+        let dictionaries: usize = dictionaries.map(|values| values.get_array_memory_size()).sum();
+        let largest = self.batches.iter().max_by_key(|block| block.body);
+        let unpacked = largest.and_then(|block| self.unpacked(block, &roots).ok()).unwrap_or(0);
+        chunk.saturating_add(dictionaries).saturating_add(unpacked)
+    }
+
+    fn open<'a>(
+        &'a self,
+        columns: &[usize],
+        rows: Range<u64>,
+        read: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn FileCursor + 'a>> {
+        Ok(Box::new(IpcCursor::new(self, columns, rows, read)))
+    }
+}
+
+/// The blocks of record batches or of dictionaries.
+fn blocks(footer: &Footer<'_>, dictionaries: bool, file: &Positioned) -> Result<Vec<Block>, String> {
+    let blocks = if dictionaries { footer.dictionaries() } else { footer.recordBatches() };
+    blocks.iter().flatten().map(|block| Block::new(block, file)).collect()
+}
+
+/// The footer's bytes; tells a file that was never Arrow IPC from one that was cut off.
+fn footer(path: &Path, file: &Positioned) -> Result<Vec<u8>> {
+    let (mut start, mut end) = ([0; 8], [0; 10]);
+    let length = file.length();
+    file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
+    file.read_at(&mut end, length.saturating_sub(10)).map_err(Error::io("read", path))?;
+    if start.starts_with(b"FEA1") {
+        return Err(damaged(
+            path,
+            "it is Feather version 1; write it with pyarrow.feather.write_feather(…, version=2)",
+        ));
+    }
+    if start.starts_with(&[0xff; 4]) {
+        let detail = "it is an Arrow IPC stream, which cannot be read from the middle; write it as a file, with \
+                      pyarrow.ipc.new_file or write_feather";
+        return Err(damaged(path, detail));
+    }
+    if !start.starts_with(MAGIC) {
+        return Err(damaged(path, "it does not start with ARROW1"));
+    }
+    if &end[4..] != MAGIC {
+        return Err(damaged(path, "it is truncated: its footer is missing; copy or write it again"));
+    }
+    let [a, b, c, d, ..] = end;
+    let size = i32::from_le_bytes([a, b, c, d]);
+    let room = length.saturating_sub(10 + start.len() as u64);
+    let size = u64::try_from(size).ok().filter(|size| *size <= room);
+    let Some(size) = size else { return Err(damaged(path, "its footer has an impossible length")) };
+    let mut footer = vec![0; size as usize];
+    read(file, &mut footer, length - 10 - size).map_err(|trouble| told(path, trouble))?;
+    Ok(footer)
+}
+
+fn damaged(path: &Path, detail: impl Into<String>) -> Error {
+    Error::Malformed { path: path.to_path_buf(), format: FORMAT, detail: detail.into() }
+}
+
+fn told(path: &Path, trouble: Trouble) -> Error {
+    match trouble {
+        Trouble::Damage(detail) => damaged(path, detail),
+        Trouble::Io(source) => Error::io("read", path)(source),
+    }
+}

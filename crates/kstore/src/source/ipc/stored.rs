@@ -1,0 +1,140 @@
+//! The bytes of one buffer of a batch, wherever they are.
+
+use super::super::positioned::Positioned;
+use super::message::{Codec, Span, Trouble, read};
+use arrow::buffer::{Buffer, MutableBuffer};
+use std::io::Read;
+
+/// How much of a buffer is needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Need {
+    Bytes(u64),
+    /// All of it: the length of texts stands nowhere else.
+    All,
+}
+
+/// A buffer: in the file as it is, or unpacked.
+#[derive(Debug)]
+pub(super) enum Stored {
+    InFile(Span),
+    InMemory(Vec<u8>),
+}
+
+impl Stored {
+    /// Gets a buffer ready: a compressed one is read and unpacked, any other stays where it is.
+    pub(super) fn prepare(file: &Positioned, span: Span, codec: Option<Codec>, need: Need) -> Result<Self, Trouble> {
+        let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(span)) };
+        let (unpacked, packed) = packed(file, span)?;
+        let Some(unpacked) = unpacked else { return Ok(Self::InFile(packed)) };
+        let need = match need {
+            Need::Bytes(bytes) if bytes > unpacked => return Err(too_short(bytes, unpacked)),
+            Need::Bytes(bytes) => bytes,
+            Need::All => unpacked,
+        };
+        let mut bytes = vec![0; packed.length as usize];
+        read(file, &mut bytes, packed.at)?;
+        Ok(Self::InMemory(unpack(codec, &bytes, need)?))
+    }
+
+    fn length(&self) -> u64 {
+        match self {
+            Self::InFile(span) => span.length,
+            Self::InMemory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Copies bytes from `start` on.
+    pub(super) fn copy(&self, file: &Positioned, start: u64, into: &mut [u8]) -> Result<(), Trouble> {
+        let end = start.checked_add(into.len() as u64).filter(|end| *end <= self.length());
+        let Some(end) = end else { return Err(too_short(start.saturating_add(into.len() as u64), self.length())) };
+        match self {
+            Self::InFile(span) => read(file, into, span.at + start)?,
+            Self::InMemory(bytes) => into.copy_from_slice(&bytes[start as usize..end as usize]),
+        }
+        Ok(())
+    }
+
+    /// Bytes from `start` on, in memory of their own.
+    pub(super) fn buffer(&self, file: &Positioned, start: u64, length: u64) -> Result<Buffer, Trouble> {
+        if start.checked_add(length).is_none_or(|end| end > self.length()) {
+            return Err(too_short(start.saturating_add(length), self.length()));
+        }
+        let mut bytes = MutableBuffer::from_len_zeroed(length as usize);
+        self.copy(file, start, &mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    /// The whole buffer.
+    pub(super) fn whole(&self, file: &Positioned) -> Result<Buffer, Trouble> {
+        self.buffer(file, 0, self.length())
+    }
+}
+
+fn too_short(needed: u64, length: u64) -> Trouble {
+    format!("a buffer has {length} bytes where its rows need {needed}").into()
+}
+
+/// Bytes of memory that an unpacked buffer takes: none where it is not packed.
+pub(super) fn unpacked_length(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<u64, Trouble> {
+    if codec.is_none() || span.length == 0 {
+        return Ok(0);
+    }
+    Ok(packed(file, span)?.0.unwrap_or(0))
+}
+
+/// The length in front of a compressed buffer, and what is behind it; -1 stands for bytes that are stored as they are.
+fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), Trouble> {
+    let mut prefix = [0; 8];
+    if span.length < 8 {
+        return Err("a compressed buffer is shorter than its length field".to_string().into());
+    }
+    read(file, &mut prefix, span.at)?;
+    let rest = Span { at: span.at + 8, length: span.length - 8 };
+    match i64::from_le_bytes(prefix) {
+        -1 => Ok((None, rest)),
+        length => {
+            let length = u64::try_from(length).map_err(|_| format!("a buffer with a length of {length}"))?;
+            Ok((Some(length), rest))
+        }
+    }
+}
+
+/// Unpacks the first `need` bytes. Memory grows with what is unpacked, not with what a damaged length promises.
+fn unpack(codec: Codec, packed: &[u8], need: u64) -> Result<Vec<u8>, Trouble> {
+    // more than lz4 can ever pack; zstd may pack more, and then the vector grows
+    const RATIO: u64 = 255;
+    let mut bytes = Vec::new();
+    let expected = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;
+    bytes.try_reserve_exact(expected).map_err(|_| format!("a buffer claims {need} bytes"))?;
+    let damaged = |error: std::io::Error| Trouble::Damage(format!("a compressed buffer is damaged: {error}"));
+    match codec {
+        Codec::Lz4 => lz4_flex::frame::FrameDecoder::new(packed).take(need).read_to_end(&mut bytes),
+        Codec::Zstd => zstd::Decoder::new(packed).map_err(damaged)?.take(need).read_to_end(&mut bytes),
+    }
+    .map_err(damaged)?;
+    if (bytes.len() as u64) < need {
+        return Err(too_short(need, bytes.len() as u64));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_damaged_length_allocates_nothing() {
+        let packed = zstd::encode_all(&[7u8; 1000][..], 0).unwrap();
+        assert_eq!(unpack(Codec::Zstd, &packed, 1000).unwrap(), [7; 1000]);
+        assert_eq!(unpack(Codec::Zstd, &packed, 10).unwrap(), [7; 10]);
+        for need in [1001, 1 << 40, u64::MAX] {
+            assert!(matches!(unpack(Codec::Zstd, &packed, need), Err(Trouble::Damage(_))));
+        }
+        let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        lz4.write_all(&[7; 1000]).unwrap();
+        let packed = lz4.finish().unwrap();
+        assert_eq!(unpack(Codec::Lz4, &packed, 1000).unwrap(), [7; 1000]);
+        assert!(unpack(Codec::Lz4, &packed, u64::MAX).is_err());
+    }
+}

@@ -1,0 +1,71 @@
+//! Tables written as text: what CSV and svmlight share.
+//!
+//! A text does not say how many rows it has or where they lie, so opening one reads it once, at the speed of finding
+//! line ends, and remembers the place of every few thousandth row. From then on cursors start anywhere, several at
+//! once, as in any other format.
+
+mod places;
+mod records;
+
+pub(crate) use places::Places;
+pub(crate) use records::{BLOCK_BYTES, Place, Records, Scanner};
+
+/// Most columns of a text table. A line with more is damage, or data so sparse that dense rows are the wrong tool.
+pub(crate) const COLUMN_LIMIT: usize = 100_000;
+
+/// How text files are read. Formats that describe themselves ignore it.
+///
+/// ```
+/// use kstore::{Table, TextOptions};
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("rows.csv");
+/// std::fs::write(&path, "1,5;2\n2,5;3\n").unwrap();
+/// let table = Table::open_with(&[path], &TextOptions::default().delimiter(b';').without_header())?;
+/// assert_eq!((table.stored_rows(), table.schema().columns[1].name.as_str()), (2, "x1"));
+/// # Ok::<(), kstore::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextOptions {
+    pub(crate) delimiter: Option<u8>,
+    pub(crate) header: bool,
+    pub(crate) infer_rows: u64,
+    pub(crate) zero_based: bool,
+    pub(crate) width: Option<usize>,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        Self { delimiter: None, header: true, infer_rows: Self::INFER_ROWS, zero_based: false, width: None }
+    }
+}
+
+impl TextOptions {
+    /// Rows of a CSV file that decide what its columns hold, unless [`TextOptions::infer_rows`] says otherwise.
+    pub const INFER_ROWS: u64 = 10_000;
+
+    /// CSV: the byte between fields. Without, the one of `,` `;` tab `|` that cuts the first lines alike; in `.tsv`
+    /// files a tab.
+    pub fn delimiter(self, delimiter: u8) -> Self {
+        Self { delimiter: Some(delimiter), ..self }
+    }
+
+    /// CSV: the first line is a row too, and columns are called `x0`, `x1`, ….
+    pub fn without_header(self) -> Self {
+        Self { header: false, ..self }
+    }
+
+    /// CSV: decide by so many rows what the columns hold; by all with [`u64::MAX`].
+    pub fn infer_rows(self, rows: u64) -> Self {
+        Self { infer_rows: rows, ..self }
+    }
+
+    /// svmlight: the first feature has the index 0 and not 1.
+    pub fn zero_based(self) -> Self {
+        Self { zero_based: true, ..self }
+    }
+
+    /// svmlight: the number of features. Without, the largest index in the file.
+    pub fn width(self, features: usize) -> Self {
+        Self { width: Some(features), ..self }
+    }
+}

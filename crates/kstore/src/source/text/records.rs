@@ -1,0 +1,161 @@
+//! The rows of a text file one after the other, each whole and in memory.
+
+use crate::source::positioned::Positioned;
+use crate::{BadLine, Error, Result};
+use std::io;
+use std::path::Path;
+
+/// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+
+/// Most bytes of a row. A longer one is a quote that is never closed or a file without line ends, and would otherwise
+/// fill the memory.
+pub(crate) const RECORD_LIMIT: usize = 16 << 20;
+
+/// Where a row begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Bytes before it.
+    pub(crate) offset: u64,
+    /// Its line, counted from 1.
+    pub(crate) line: u64,
+}
+
+/// Finds the edges of rows in bytes that come piece by piece. Adds the line ends it passes to `line`.
+pub(crate) trait Scanner {
+    /// Place of the next row's first byte; `None` when no row begins in these bytes.
+    fn begin(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
+    /// Place after the last byte of the row that has begun; `None` when all these bytes belong to it.
+    fn end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
+    /// Whether the row may end with the file.
+    fn may_end(&self) -> bool;
+}
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a> {
+    /// Its text, without the line end.
+    pub(crate) bytes: &'a [u8],
+    /// Where it begins.
+    pub(crate) place: Place,
+}
+
+/// Why there is no next row.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The operating system refused.
+    Io(io::Error),
+    /// The file has become shorter.
+    Short { expected: u64, found: u64 },
+    /// The row that begins here is longer than [`RECORD_LIMIT`].
+    TooLong(Place),
+    /// The row that begins here does not end before the file does.
+    Unended(Place),
+}
+
+impl Fault {
+    /// The fault as an error about row `row` of a file.
+    pub(crate) fn error(self, path: &Path, format: &'static str, row: u64) -> Error {
+        let bad = |place: Place, expected: &str, found: &str| {
+            BadLine {
+                path: path.to_path_buf(),
+                row,
+                line: place.line,
+                column: None,
+                expected: expected.to_string(),
+                found: found.to_string(),
+                remedy: "look there for a quote that is not closed".to_string(),
+            }
+            .into()
+        };
+        match self {
+            Self::Io(source) => Error::io("read", path)(source),
+            Self::Short { expected, found } => {
+                let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
+                Error::Malformed { path: path.to_path_buf(), format, detail }
+            }
+            Self::TooLong(place) => bad(place, &format!("a row of at most {RECORD_LIMIT} bytes"), "a longer one"),
+            Self::Unended(place) => bad(place, "a closing quote", "the end of the file"),
+        }
+    }
+}
+
+/// A place in a text file. Holds a block of bytes, and more only for a row that is longer.
+#[derive(Debug)]
+pub(crate) struct Records<S> {
+    file: Positioned,
+    scanner: S,
+    line: u64,
+    buffer: Vec<u8>,
+    /// Place in the file of the buffer's first byte.
+    base: u64,
+    /// The bytes at hand: read, and not handed out.
+    start: usize,
+    end: usize,
+}
+
+impl<S: Scanner> Records<S> {
+    /// The rows from `place` on, which must lie between rows or at the first byte of one.
+    pub(crate) fn new(file: Positioned, scanner: S, place: Place) -> Self {
+        Self { file, scanner, line: place.line, buffer: Vec::new(), base: place.offset, start: 0, end: 0 }
+    }
+
+    /// The next row; `None` at the end of the file.
+    pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, Fault> {
+        loop {
+            match self.scanner.begin(&self.buffer[self.start..self.end], &mut self.line) {
+                Some(skip) => {
+                    self.start += skip;
+                    break;
+                }
+                None => {
+                    self.start = self.end;
+                    if !self.fill()? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        let place = Place { offset: self.base + self.start as u64, line: self.line };
+        let length = self.length(place)?;
+        let start = self.start;
+        self.start += length;
+        Ok(Some(Record { bytes: &self.buffer[start..start + length], place }))
+    }
+
+    /// Bytes of the row at `start`, all of which are at hand then.
+    fn length(&mut self, place: Place) -> Result<usize, Fault> {
+        let mut scanned = 0;
+        loop {
+            let rest = &self.buffer[self.start + scanned..self.end];
+            if let Some(more) = self.scanner.end(rest, &mut self.line) {
+                return Ok(scanned + more);
+            }
+            scanned += rest.len();
+            if scanned > RECORD_LIMIT {
+                return Err(Fault::TooLong(place));
+            }
+            if !self.fill()? {
+                return if self.scanner.may_end() { Ok(scanned) } else { Err(Fault::Unended(place)) };
+            }
+        }
+    }
+
+    /// Reads a block behind the bytes at hand, which move to the front; false at the end of the file.
+    fn fill(&mut self) -> Result<bool, Fault> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.base += self.start as u64;
+        (self.start, self.end) = (0, self.end - self.start);
+        let at = self.base + self.end as u64;
+        let want = BLOCK_BYTES.min(usize::try_from(self.file.length() - at).unwrap_or(usize::MAX));
+        if self.buffer.len() < self.end + want {
+            self.buffer.resize(self.end + want, 0);
+        }
+        let got = self.file.read_at(&mut self.buffer[self.end..self.end + want], at).map_err(Fault::Io)?;
+        if got < want {
+            return Err(Fault::Short { expected: self.file.length(), found: at + got as u64 });
+        }
+        self.end += got;
+        Ok(want > 0)
+    }
+}

@@ -1,0 +1,414 @@
+//! Passes that are stopped and go on: the same bits, nothing read twice, and no trust in what lies on the disk.
+
+use crate::make::*;
+use kstore::checkpoint::{Arrays, Journal, Listener, Manifest, Persist, Stored};
+use kstore::pass::{Observer, Unobserved};
+use kstore::source::Identity;
+use kstore::{
+    Error, Fold, Merge, Pass, Reading, RowBlock, RowSource, Statistics, StatisticsFold, Table, TableRows, Workers,
+};
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Remembers what it hears.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Heard {
+    fn has(&self, part: &str) -> bool {
+        self.0.lock().unwrap().iter().any(|text| text.contains(part))
+    }
+}
+
+impl Listener for Heard {
+    fn note(&self, text: String) {
+        self.0.lock().unwrap().push(format!("note: {text}"));
+    }
+    fn warn(&self, text: String) {
+        self.0.lock().unwrap().push(format!("warning: {text}"));
+    }
+}
+
+fn manifest(files: Vec<Identity>) -> Manifest {
+    let options = [("rank", "10"), ("seed", "0")].map(|(name, value)| (name.to_string(), value.to_string()));
+    Manifest { version: "1".to_string(), instruction_set: "abacus".to_string(), options: options.into(), files }
+}
+
+/// A journal that saves after every segment.
+fn journal<'a>(folder: &Path, manifest: &Manifest, resume: bool, heard: &'a Heard) -> kstore::Result<Journal<'a>> {
+    Journal::open(folder.join("checkpoint"), manifest, Duration::ZERO, resume, heard)
+}
+
+fn rows(paths: &[PathBuf]) -> TableRows<f64> {
+    Table::open(paths).unwrap().select(&usual()).unwrap().rows(Reading::default()).unwrap()
+}
+
+/// A few statistics at once: states of tuples, labels and moments.
+struct Twice(StatisticsFold);
+
+impl Fold<f64> for Twice {
+    type State = (Statistics, Statistics);
+    type Scratch = <StatisticsFold as Fold<f64>>::Scratch;
+    type Error = Error;
+    fn init(&self) -> Self::State {
+        let one = || Fold::<f64>::init(&self.0);
+        (one(), one())
+    }
+    fn scratch(&self) -> Self::Scratch {
+        Fold::<f64>::scratch(&self.0)
+    }
+    fn step(
+        &self,
+        state: &mut Self::State,
+        scratch: &mut Self::Scratch,
+        block: &RowBlock<'_, f64>,
+        workers: &Workers,
+    ) -> kstore::Result<()> {
+        self.0.step(&mut state.0, scratch, block, workers)?;
+        self.0.step(&mut state.1, scratch, block, workers)
+    }
+}
+
+fn bits(statistics: &Statistics) -> Vec<u64> {
+    let moments = statistics.features.iter().chain(&statistics.targets);
+    let numbers = moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]);
+    numbers.chain([statistics.rows]).chain(statistics.groups.sorted().into_iter().map(|(_, count)| count)).collect()
+}
+
+fn fold(rows: &TableRows<f64>) -> Twice {
+    Twice(StatisticsFold::new(rows.shape()))
+}
+
+/// Stops when it was asked so often: once for every tile that is decoded.
+struct Asked(AtomicU64, u64);
+
+impl Observer for Asked {
+    fn advance(&self, _: u64) {}
+    fn stop(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) >= self.1
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn stopped_anywhere_the_bits_are_the_same(
+        cuts in prop::collection::vec(0u64..900, 0..3),
+        segment in 30u64..300,
+        patience in 1u64..20,
+        lanes in prop::collection::vec(1usize..4, 3),
+    ) {
+        let folder = folder();
+        let rows = rows(&split(folder.path(), 900, &cuts, 100));
+        let fold = fold(&rows);
+        let pass = Pass { tile: 16, segment, lanes: 1, prefetch: 1, workers: sequential(), observer: &Unobserved, journal: None };
+        let (whole, report) = pass.fold(&rows, &fold).unwrap();
+        let manifest = manifest(rows.selected().table().identities());
+        // patience grows, so that even the longest segment is done some time
+        for run in 0u64.. {
+            let heard = Heard::default();
+            let journal = journal(folder.path(), &manifest, run > 0, &heard).unwrap();
+            let observer = Asked(AtomicU64::new(0), patience * (run + 1));
+            let lanes = lanes[run as usize % 3];
+            let pass = Pass { lanes, observer: &observer, journal: Some(&journal), ..pass };
+            let outcome = pass.resume("first", &rows, &fold).and_then(|first| Ok((first, pass.resume("second", &rows, &fold)?)));
+            match outcome {
+                Err(error) => prop_assert!(matches!(error, Error::Interrupted), "{}", error),
+                Ok((first, second)) => {
+                    for ((a, b), other) in [first, second] {
+                        prop_assert_eq!(bits(&a), bits(&whole.0));
+                        prop_assert_eq!(bits(&b), bits(&whole.1));
+                        prop_assert_eq!(a.groups.sorted(), whole.0.groups.sorted());
+                        prop_assert_eq!(other.rows, report.rows);
+                    }
+                    journal.finish();
+                    prop_assert!(!folder.path().join("checkpoint").exists());
+                    break;
+                }
+            }
+            prop_assert!(!heard.has("warning"), "{:?}", heard.0);
+        }
+    }
+}
+
+/// One complete pass and one of which the first segments are saved; the folder holds table and checkpoint.
+fn stopped(folder: &Path) -> (TableRows<f64>, Manifest) {
+    let rows = rows(&split(folder, 1000, &[], 100));
+    let manifest = manifest(rows.selected().table().identities());
+    let heard = Heard::default();
+    let journal = journal(folder, &manifest, false, &heard).unwrap();
+    // a pass asks for 63 tiles, and 16 times whether a segment is over; the second stops in its fifth segment
+    let observer = Asked(AtomicU64::new(0), 63 + 16 + 22);
+    let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };
+    pass.resume("first", &rows, &fold(&rows)).unwrap();
+    let error = pass.resume("second", &rows, &fold(&rows)).unwrap_err();
+    assert!(matches!(error, Error::Interrupted) && journal.holds_work(), "{error}");
+    assert_eq!(names_in(&folder.join("checkpoint")), ["0001.safetensors", "0002.safetensors", "manifest.json"]);
+    (rows, manifest)
+}
+
+fn pass() -> Pass<'static> {
+    Pass::new(16, 64, sequential())
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Resumes both passes, compares them with what they should find, and tells what was heard and read.
+fn resumed(folder: &Path, rows: &TableRows<f64>, manifest: &Manifest) -> (Heard, u64) {
+    let heard = Heard::default();
+    let before = rows.bytes_read();
+    let journal = journal(folder, manifest, true, &heard).unwrap();
+    let pass = Pass { journal: Some(&journal), ..pass() };
+    let (whole, _) = self::pass().fold(rows, &fold(rows)).unwrap();
+    let folding = rows.bytes_read() - before;
+    for name in ["first", "second"] {
+        let ((found, _), report) = pass.resume(name, rows, &fold(rows)).unwrap();
+        assert_eq!((bits(&found), report.rows), (bits(&whole.0), 1000));
+    }
+    let read = rows.bytes_read() - before - folding;
+    drop(journal);
+    (heard, read * 100 / folding)
+}
+
+#[test]
+fn what_is_saved_is_not_read_again() {
+    let folder = folder();
+    let (rows, manifest) = stopped(folder.path());
+    let (heard, percent) = resumed(folder.path(), &rows, &manifest);
+    assert!(heard.has("note: first: 1000 rows are in the checkpoint, whole"), "{:?}", heard.0);
+    assert!(heard.has("rows are in the checkpoint, begun"), "{:?}", heard.0);
+    // four or five of sixteen segments were done
+    assert!((60..=85).contains(&percent), "{percent} % of a pass");
+    assert_eq!(resumed(folder.path(), &rows, &manifest).1, 0);
+    // the same file under another name
+    let mut renamed = manifest.clone();
+    renamed.files[0].path = PathBuf::from("elsewhere");
+    let (heard, percent) = resumed(folder.path(), &rows, &renamed);
+    assert!(percent == 0 && !heard.has("warning"), "{percent} %: {:?}", heard.0);
+}
+
+#[test]
+fn a_damaged_entry_is_done_again() {
+    let folder = folder();
+    let (rows, manifest) = stopped(folder.path());
+    let path = folder.path().join("checkpoint/0001.safetensors");
+    let good = std::fs::read(&path).unwrap();
+    Stored::parse(&good).unwrap().verify().unwrap();
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        // a flipped bit of the padding or of a name of the header may be harmless; no other is
+        let outcome = Stored::parse(&bad).and_then(|mut entry| entry.verify());
+        let header = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
+        assert!(outcome.is_err() || at < header, "byte {at}");
+    }
+    let cut = |length: usize| good[..length].to_vec();
+    let mut flipped = good.clone();
+    *flipped.last_mut().unwrap() ^= 0x80;
+    for bad in [cut(0), cut(7), cut(20), cut(good.len() - 1), flipped, [&good[..], &[0]].concat(), vec![0xff; 100]] {
+        std::fs::write(&path, &bad).unwrap();
+        assert!(Stored::parse(&bad).and_then(|mut entry| entry.verify()).is_err());
+        let (heard, _) = resumed(folder.path(), &rows, &manifest);
+        assert!(
+            heard.has("0001.safetensors is damaged") && heard.has("the pass \"first\" is done again"),
+            "{:?}",
+            heard.0
+        );
+    }
+    // an entry of another pass
+    std::fs::copy(folder.path().join("checkpoint/0002.safetensors"), &path).unwrap();
+    let (heard, _) = resumed(folder.path(), &rows, &manifest);
+    assert!(heard.has("it is of the pass \"second\" of another run"), "{:?}", heard.0);
+    // what a killed run was writing goes
+    std::fs::write(folder.path().join("checkpoint/.kmill-abc.tmp"), "half").unwrap();
+    resumed(folder.path(), &rows, &manifest);
+    assert_eq!(names_in(&folder.path().join("checkpoint")), ["0001.safetensors", "0002.safetensors", "manifest.json"]);
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
+    let folder = folder();
+    let (rows, manifest) = stopped(folder.path());
+    let refused = |other: &Manifest, part: &str| {
+        let heard = Heard::default();
+        let error = journal(folder.path(), other, true, &heard).unwrap_err();
+        assert!(matches!(error, Error::OtherCheckpoint { .. }), "{error}");
+        assert!(error.to_string().contains(part) && error.to_string().contains("--resume"), "{error}");
+    };
+    let with = |change: &dyn Fn(&mut Manifest)| {
+        let mut other = manifest.clone();
+        change(&mut other);
+        other
+    };
+    refused(&with(&|m| m.version = "2".to_string()), "written by version 1, this is 2");
+    refused(&with(&|m| m.instruction_set = "fingers".to_string()), "written on abacus");
+    refused(&with(&|m| drop(m.options.insert("rank".to_string(), "20".to_string()))), "rank was 10, now it is 20");
+    refused(&with(&|m| drop(m.options.remove("seed"))), "seed was 0, now it is not set");
+    refused(&with(&|m| m.files.clear()), "a table of 1 files, this one has 0");
+    refused(&with(&|m| m.files[0].length += 1), "bytes and has");
+    refused(&with(&|m| m.files[0].modified += 1), "it was written to");
+    refused(&with(&|m| m.files[0].digest.push('0')), "its first or last bytes differ");
+    let path = manifest.files[0].path.display().to_string();
+    refused(&with(&|m| m.files[0].length += 1), &path);
+    let page = folder.path().join("checkpoint/manifest.json");
+    let text = std::fs::read_to_string(&page).unwrap();
+    std::fs::write(&page, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
+    refused(&manifest, "checkpoint format 9, this version writes 1");
+    // a manifest that cannot be read is no other run: the work starts afresh
+    for damaged in ["", "{}", "{\"format\": 1}", "\u{fffd}"] {
+        std::fs::write(&page, damaged).unwrap();
+        let heard = Heard::default();
+        journal(folder.path(), &manifest, true, &heard).unwrap();
+        assert!(heard.has("manifest.json is damaged") && heard.has("starting afresh"), "{damaged}: {:?}", heard.0);
+    }
+    // nothing was touched so far; a run that does not resume replaces the checkpoint when its first pass begins
+    let heard = Heard::default();
+    let journal = journal(folder.path(), &manifest, false, &heard).unwrap();
+    assert_eq!(names_in(&folder.path().join("checkpoint")).len(), 3);
+    Pass { journal: Some(&journal), ..pass() }.resume("first", &rows, &fold(&rows)).unwrap();
+    assert!(heard.has("is replaced"), "{:?}", heard.0);
+    assert_eq!(names_in(&folder.path().join("checkpoint")), ["0001.safetensors", "manifest.json"]);
+}
+
+#[test]
+fn folders_of_others_and_disks_that_refuse() {
+    let folder = folder();
+    let rows = rows(&split(folder.path(), 500, &[], 100));
+    let manifest = manifest(rows.selected().table().identities());
+    let heard = Heard::default();
+    std::fs::create_dir(folder.path().join("checkpoint")).unwrap();
+    std::fs::write(folder.path().join("checkpoint/thesis.tex"), "years of work").unwrap();
+    for resume in [false, true] {
+        let error = journal(folder.path(), &manifest, resume, &heard).unwrap_err();
+        assert!(matches!(&error, Error::NotACheckpoint { found, .. } if found.ends_with("thesis.tex")), "{error}");
+    }
+    std::fs::remove_dir_all(folder.path().join("checkpoint")).unwrap();
+    // no folder can be made below a file: the pass goes on without
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let nowhere = folder.path().join("file/checkpoint");
+    let journal = Journal::open(nowhere, &manifest, Duration::ZERO, false, &heard);
+    // some systems tell at once that a file is no folder
+    if let Ok(journal) = journal {
+        let pass = Pass { journal: Some(&journal), ..pass() };
+        assert_eq!(pass.resume("first", &rows, &fold(&rows)).unwrap().1.rows, 500);
+        assert!(heard.has("warning: the checkpoint was not saved"), "{:?}", heard.0);
+        assert!(!journal.holds_work());
+    }
+}
+
+#[test]
+fn short_runs_leave_no_trace() {
+    let folder = folder();
+    let rows = rows(&split(folder.path(), 500, &[], 100));
+    let manifest = manifest(rows.selected().table().identities());
+    let heard = Heard::default();
+    let path = folder.path().join("checkpoint");
+    let journal = Journal::open(&path, &manifest, kstore::checkpoint::EVERY, true, &heard).unwrap();
+    assert!(heard.has("there is no checkpoint"), "{:?}", heard.0);
+    let observer = Asked(AtomicU64::new(0), 40);
+    let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };
+    pass.resume("first", &rows, &fold(&rows)).unwrap();
+    pass.resume("second", &rows, &fold(&rows)).unwrap_err();
+    assert!(!journal.holds_work() && !path.exists());
+}
+
+/// Does something to a file when it sees a row.
+struct Vandal<F>(u64, Mutex<Option<F>>);
+struct Nothing;
+impl Merge for Nothing {
+    fn merge(&mut self, _: &Self) {}
+}
+impl Persist for Nothing {
+    fn save<'a>(&'a self, _: &mut Arrays<'a>) {}
+    fn load(&mut self, _: &mut Stored<'_>) -> kstore::Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: FnOnce() + Send> Fold<f64> for Vandal<F> {
+    type State = Nothing;
+    type Scratch = ();
+    type Error = Error;
+    fn init(&self) -> Nothing {
+        Nothing
+    }
+    fn scratch(&self) {}
+    fn step(&self, _: &mut Nothing, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
+        if block.rows.contains(&self.0)
+            && let Some(act) = self.1.lock().unwrap().take()
+        {
+            act();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn an_array_that_shrinks_under_the_reader_is_named() {
+    let folder = folder();
+    let path = folder.path().join("x.npy");
+    let heads = ["a", "b"].map(|name| kstore::OutputColumn::new(name, kstore::OutputKind::F64));
+    let mut out = kstore::sink::create(&path, &heads).unwrap();
+    let values: Vec<f64> = (0..50_000).map(f64::from).collect();
+    out.write(&[kstore::Output::F64(&values), kstore::Output::F64(&values)]).unwrap();
+    out.finish().unwrap();
+    let selected = Table::open(&[&path]).unwrap().select(&kstore::Selection::default()).unwrap();
+    let rows = selected.rows::<f64>(Reading::default()).unwrap();
+    let shrink = {
+        let path = path.clone();
+        move || std::fs::File::options().write(true).open(path).unwrap().set_len(200_000).unwrap()
+    };
+    let error = Pass::new(16, 5000, sequential()).fold(&rows, &Vandal(9500, Mutex::new(Some(shrink)))).map(|_| ());
+    let error = error.unwrap_err();
+    assert!(matches!(&error, Error::Changed { path: named, .. } if *named == path), "{error}");
+}
+
+#[test]
+fn a_file_that_changes_under_the_reader_is_named() {
+    for lanes in [1, 3] {
+        for (act, change) in [
+            ("truncate", "bytes and has"),
+            ("append", "bytes and has"),
+            ("rewrite", "it was written to"),
+            ("replace", ""),
+            ("remove", "it is gone"),
+        ] {
+            let folder = folder();
+            let paths = split(folder.path(), 20_000, &[9000], 500);
+            let rows = rows(&paths);
+            let path = paths.last().unwrap().clone();
+            let spare = folder.path().join("spare");
+            std::fs::copy(&path, &spare).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            let vandal = {
+                let path = path.clone();
+                Vandal(
+                    9500,
+                    Mutex::new(Some(move || match act {
+                        "truncate" => std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap(),
+                        "append" => std::fs::write(&path, [&bytes[..], b"more"].concat()).unwrap(),
+                        "rewrite" => {
+                            std::thread::sleep(Duration::from_millis(20));
+                            std::fs::write(&path, &bytes).unwrap();
+                        }
+                        "replace" => std::fs::rename(&spare, &path).unwrap(),
+                        _ => std::fs::remove_file(&path).unwrap(),
+                    })),
+                )
+            };
+            let pass = Pass { lanes, ..Pass::new(16, 1000, sequential()) };
+            let error = pass.fold(&rows, &vandal).map(|_| ()).unwrap_err();
+            let named = matches!(&error, Error::Changed { path: named, .. } if *named == path);
+            assert!(named && error.to_string().contains(change), "{lanes} lanes, {act}: {error}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! CSV: dialects, kinds, missing values, and what is wrong with a line.
+
+use crate::make::*;
+use kstore::{Error, Kind, Label, Missing, Reading, RowSource, Selection, Table, TextOptions};
+use std::path::{Path, PathBuf};
+
+fn text(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn open(path: &Path) -> Table {
+    Table::open(&[path]).unwrap()
+}
+
+fn columns(table: &Table) -> Vec<(String, String)> {
+    table.schema().columns.iter().map(|column| (column.name.clone(), column.kind.to_string())).collect()
+}
+
+fn everything(table: &Table) -> kstore::Result<Whole> {
+    let rows = table.select(&Selection { missing: Missing::Mean, ..Selection::default() })?;
+    let rows = rows.rows::<f64>(Reading::default())?;
+    read(&rows, RowSource::range(&rows), 100)
+}
+
+#[test]
+fn dialects_read_alike() {
+    let folder = folder();
+    let plain = "a,b,city\n1,0.5,Ulm\n-2,1e-3,\"Bonn, am Rhein\"\n3,.25,\"a \"\"b\"\"\nc\"\n";
+    let quoted =
+        "\"a\",\"b\",\"city\"\n\"1\",\"0.5\",\"Ulm\"\n\"-2\",\"1e-3\",\"Bonn, am Rhein\"\n3,.25,\"a \"\"b\"\"\nc\"";
+    let semicolons = plain.replace(',', ";").replace("Bonn;", "Bonn,");
+    let variants = [
+        ("plain.csv", plain.to_string()),
+        ("crlf.csv", plain.replace('\n', "\r\n").replace("\r\nc\"", "\nc\"")),
+        ("cr.csv", plain.replace('\n', "\r").replace("\rc\"", "\nc\"")),
+        ("bom.csv", format!("\u{feff}{plain}")),
+        ("quoted.csv", quoted.to_string()),
+        ("blank.csv", plain.replace("\n1,", "\n\n\r\n1,")),
+        ("semicolon.csv", semicolons.clone()),
+        ("pipe.csv", semicolons.replace(';', "|")),
+        ("tab.csv", semicolons.replace(';', "\t")),
+        ("tab.tsv", semicolons.replace(';', "\t")),
+        ("spaces.csv", plain.replace("-2,1e-3", " -2 ,\t1e-3 ")),
+    ];
+    let label = |text: &str| Label::Text(text.into());
+    for (name, variant) in variants {
+        let table = open(&text(folder.path(), name, variant));
+        let kinds = [("a", "int64"), ("b", "float64"), ("city", "text")];
+        assert_eq!(columns(&table), kinds.map(|(name, kind)| (name.to_string(), kind.to_string())), "{name}");
+        let selection = Selection { targets: names(&["city"]), class_target: true, ..Selection::default() };
+        let rows = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+        let whole = read(&rows, 0..3, 2).unwrap();
+        assert_eq!(whole.x, [1.0, 0.5, -2.0, 1e-3, 3.0, 0.25], "{name}");
+        assert_eq!(whole.classes, [label("Ulm"), label("Bonn, am Rhein"), label("a \"b\"\nc")], "{name}");
+    }
+}
+
+#[test]
+fn files_without_a_header_and_with_any_delimiter() {
+    let folder = folder();
+    let path = text(folder.path(), "a.csv", "1^2.5\n3^4.5\n");
+    let table = Table::open_with(&[&path], &TextOptions::default().delimiter(b'^').without_header()).unwrap();
+    assert_eq!(columns(&table), [("x0".into(), "int64".into()), ("x1".into(), "float64".into())]);
+    assert_eq!(everything(&table).unwrap().x, [1.0, 2.5, 3.0, 4.5]);
+    // a first row of data is not taken for names; a row of years is
+    for (first, fine) in [("1.5,2", false), ("0,0", false), ("2019,2020", true), ("a,1.5", true)] {
+        let opened = Table::open(&[text(folder.path(), "b.csv", format!("{first}\n1,2\n"))]);
+        assert_eq!(opened.is_ok(), fine, "{first}");
+        if let Err(error) = opened {
+            assert!(error.to_string().contains("add --no-header"), "{error}");
+        }
+    }
+    let unnamed = open(&text(folder.path(), "c.csv", ",a\n0,1\n"));
+    assert_eq!(unnamed.schema().columns[0].name, "column0");
+}
+
+#[test]
+fn missing_values_are_nulls_of_every_kind() {
+    let folder = folder();
+    let path =
+        text(folder.path(), "a.csv", "f,i,b,t\n1.5,1,true,a\n,,,\nNA,null,NULL,NA\nNaN,nan,None,N/A\n-7,2,false,z\n");
+    let table = open(&path);
+    let kinds: Vec<_> = columns(&table).into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(kinds, ["float64", "int64", "bool", "text"]);
+    let x = everything(&table).unwrap().x;
+    assert_eq!((&x[..3], &x[12..]), (&[1.5, 1.0, 1.0][..], &[-7.0, 2.0, 0.0][..]));
+    assert!(x[3..12].iter().all(|value| value.is_nan()));
+    let bad = |column: &str| {
+        let selection = Selection { features: names(&[column]), ..Selection::default() };
+        read_all(std::slice::from_ref(&path), &selection).unwrap_err().to_string()
+    };
+    assert!(bad("f").contains("row 1 (counted from 0), line 3, column \"f\" is missing"), "{}", bad("f"));
+    // in text, only an empty field is missing
+    let selection =
+        Selection { targets: names(&["t"]), class_target: true, missing: Missing::Drop, ..Selection::default() };
+    let selection = Selection { features: names(&["i"]), ..selection };
+    let path = text(folder.path(), "b.csv", "i,t\n1,NA\n2,\n3,z\n");
+    let whole = read_all(&[path], &selection).unwrap();
+    assert_eq!((whole.rows, whole.classes), (vec![0, 2], vec![Label::Text("NA".into()), Label::Text("z".into())]));
+}
+
+#[test]
+fn numbers_are_exact() {
+    let folder = folder();
+    let values = ["0.1", "123456789012345678", "1e-320", "1.7976931348623157e308", "2.2250738585072011e-308", "-0.0"];
+    let rows: String =
+        values.iter().map(|value| format!("{value},9223372036854775807,18446744073709551615\n")).collect();
+    let table = open(&text(folder.path(), "a.csv", format!("f,i,u\n{rows}")));
+    assert_eq!(columns(&table).into_iter().map(|(_, kind)| kind).collect::<Vec<_>>(), ["float64", "int64", "uint64"]);
+    let x = everything(&table).unwrap().x;
+    for (value, row) in values.iter().zip(x.chunks(3)) {
+        assert_eq!(row[0].to_bits(), value.parse::<f64>().unwrap().to_bits(), "{value}");
+    }
+    let filter = Some(kstore::Condition::parse("i == 9223372036854775807").unwrap());
+    let selection = Selection { filter, features: names(&["f"]), ..Selection::default() };
+    assert_eq!(
+        table
+            .select(&selection)
+            .unwrap()
+            .rows::<f64>(Reading::default())
+            .map(|rows| read(&rows, 0..6, 9).unwrap().rows.len())
+            .unwrap(),
+        6
+    );
+}
+
+/// The error of a file whose types are found from its first three rows.
+fn fault(content: &[u8]) -> String {
+    let folder = folder();
+    let path = text(folder.path(), "bad.csv", content);
+    let table = Table::open_with(&[&path], &TextOptions::default().infer_rows(3));
+    let error = table.and_then(|table| {
+        let selection = Selection { targets: names(&["t"]), class_target: true, ..Selection::default() };
+        let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
+        read(&rows, RowSource::range(&rows), 100)
+    });
+    error.unwrap_err().to_string()
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
+    let start = "a,t\n1,x\n2,\"y\ny\"\n3,z\n";
+    for (rest, part) in [
+        (
+            "4.5,w\n",
+            "bad.csv: row 3 (counted from 0), line 6, column \"a\": expected a whole number of 64 bits as in the first 3 rows, found \"4.5\"; correct it, or set --infer-rows above 3",
+        ),
+        ("4,w\n99999999999999999999,w\n", "line 7, column \"a\": expected a whole number"),
+        ("4\n", "row 3 (counted from 0), line 6: expected 2 fields, found 1 field"),
+        ("4,w,u\n", "expected 2 fields, found 3 fields; correct the line, put quotes around fields with a ','"),
+        ("4,\"w\n", "line 6: expected a closing quote, found the end of the file"),
+    ] {
+        let error = fault(format!("{start}{rest}").as_bytes());
+        assert!(error.contains(part), "{error}\nexpected: {part}");
+    }
+    let latin = [start.as_bytes(), b"4,M\xfcnchen\n"].concat();
+    assert!(fault(&latin).contains("expected text in UTF-8, found \"M\u{fffd}nchen\""), "{}", fault(&latin));
+    assert!(fault(b"").contains("it is empty"));
+    assert!(fault(b"\xff\xfea\0,\0b\0").contains("UTF-16"));
+    assert!(fault(b"PK\x03\x04\0\0\0").contains("zero bytes"));
+    assert!(fault(b"a\xff,b\n1,2\n").contains("not UTF-8"));
+    // a fold may be read for hours before the bad line: its type is found from more rows when asked
+    let folder = folder();
+    let path = text(folder.path(), "late.csv", "a\n1\n2\n3\n4\n5.5\n");
+    assert_eq!(open(&path).schema().columns[0].kind, Kind::Float { bits: 64 });
+}
+
+#[test]
+fn a_row_without_end_is_told_and_not_kept() {
+    let folder = folder();
+    let mut content = b"a,b\n1,\"".to_vec();
+    content.resize(40 << 20, b'x');
+    let path = text(folder.path(), "long.csv", content);
+    let error = Table::open(&[path]).unwrap_err();
+    assert!(matches!(&error, Error::BadLine(bad) if (bad.row, bad.line) == (0, 2)), "{error}");
+    assert!(error.to_string().contains("a row of at most 16777216 bytes"), "{error}");
+    let wide = ",".repeat(200_000);
+    let error = Table::open(&[text(folder.path(), "wide.csv", wide)]).unwrap_err().to_string();
+    assert!(error.contains("more than 100000 columns"), "{error}");
+}
+
+#[test]
+fn opening_is_counted_and_cursors_start_anywhere() {
+    let folder = folder();
+    let rows = 30_000u64;
+    let content: String =
+        (0..rows).map(|i| if i % 7 == 0 { format!("{i},\"a\n{i}\"\n") } else { format!("{i},b\n") }).collect();
+    let path = text(folder.path(), "a.csv", format!("i,t\n{content}"));
+    let table = open(&path);
+    let length = std::fs::metadata(&path).unwrap().len();
+    assert_eq!((table.stored_rows(), table.bytes_read()), (rows, length));
+    let selection = Selection { targets: names(&["t"]), class_target: true, ..Selection::default() };
+    let reading = Reading { classes: Some(std::sync::Arc::new(vec![Label::Text("b".into())])), ..Reading::default() };
+    let source = table.select(&selection).unwrap().rows::<f64>(reading).unwrap();
+    for start in [0, 1, 4095, 4096, 4097, 12_345, rows - 1] {
+        let end = (start + 5000).min(rows);
+        let mut buf = kstore::RowBuf::new(5000);
+        assert!(source.open(start..end).unwrap().next(&mut buf).unwrap());
+        assert_eq!(buf.x, (start..end).map(|i| i as f64).collect::<Vec<_>>());
+    }
+    let before = table.bytes_read();
+    let mut buf = kstore::RowBuf::new(10);
+    assert!(source.open(rows - 10..rows).unwrap().next(&mut buf).unwrap());
+    let (read, tail) = (table.bytes_read() - before, length * 4096 / rows);
+    assert!(read <= tail + 1000, "{read} bytes for ten rows, of {length}");
+}

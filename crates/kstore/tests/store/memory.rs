@@ -1,0 +1,89 @@
+//! Decoders stay within their stated footprints: wide tables and long row groups, each in a process of its own.
+
+use crate::ipc::write_ipc;
+use crate::make::*;
+use arrow::array::*;
+use arrow::ipc::CompressionType;
+use kstore::{Reading, RowBuf, RowSource, Selection, Table};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use std::path::Path;
+use std::sync::Arc;
+
+const CHILD: &str = "KSTORE_TEST_FOOTPRINT";
+const TILE: usize = 1024;
+
+/// Resident memory of this process now.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split_ascii_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// Reads a file twice and prints the growth of the peak and the plan.
+fn child(path: &Path) {
+    let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap();
+    let rows = rows.rows::<f32>(Reading::default()).unwrap();
+    let planned = RowSource::footprint(&rows).at(TILE);
+    let before = resident();
+    let mut buf = RowBuf::new(TILE);
+    for _ in 0..2 {
+        let mut cursor = rows.open(0..u64::MAX).unwrap();
+        while cursor.next(&mut buf).unwrap() {}
+    }
+    let peak = kstore::budget::peak_rss().unwrap();
+    println!("\ngrew {} planned {planned}", peak.saturating_sub(before));
+}
+
+/// Growth and plan in bytes.
+fn measure(path: &Path) -> (usize, usize) {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "memory::decoders_stay_within_their_footprint", "--nocapture"]).env(CHILD, path);
+    let done = command.output().unwrap();
+    let text = String::from_utf8_lossy(&done.stdout).to_string();
+    assert!(done.status.success(), "{text} {}", String::from_utf8_lossy(&done.stderr));
+    let line = text.lines().find(|line| line.starts_with("grew")).unwrap();
+    let numbers: Vec<usize> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+    (numbers[0], numbers[1])
+}
+
+fn table(columns: usize, rows: usize) -> RecordBatch {
+    let column = |c: usize| Float32Array::from_iter_values((0..rows).map(|i| (((i + c) % 5000) as f32).sin()));
+    let columns: Vec<(String, ArrayRef)> = (0..columns).map(|c| (format!("x{c}"), Arc::new(column(c)) as _)).collect();
+    batch(&columns.iter().map(|(name, array)| (name.as_str(), Arc::clone(array))).collect::<Vec<_>>())
+}
+
+#[test]
+fn decoders_stay_within_their_footprint() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        return child(Path::new(&path));
+    }
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = folder();
+    let properties = |codec, dictionary| {
+        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(1 << 20));
+        properties.set_compression(codec).set_dictionary_enabled(dictionary).build()
+    };
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    for (name, columns, rows) in [("wide", 800, 16_384), ("long", 6, 1_000_000)] {
+        let table = table(columns, rows);
+        let path = |kind: &str| folder.path().join(format!("{name}-{kind}"));
+        write(&path("plain.parquet"), &table, properties(Compression::UNCOMPRESSED, false));
+        write(&path("zstd.parquet"), &table, properties(zstd, false));
+        write(&path("dictionary.parquet"), &table, properties(Compression::SNAPPY, true));
+        write_ipc(&path("plain.arrow"), std::slice::from_ref(&table), None);
+        write_ipc(&path("lz4.arrow"), std::slice::from_ref(&table), Some(CompressionType::LZ4_FRAME));
+        drop(table);
+        for kind in ["plain.parquet", "zstd.parquet", "dictionary.parquet", "plain.arrow", "lz4.arrow"] {
+            let (grew, planned) = measure(&path(kind));
+            eprintln!(
+                "{name} {kind}: grew {:.1} MiB of {:.1} planned",
+                grew as f64 / 1048576.0,
+                planned as f64 / 1048576.0
+            );
+            // the allocator's own and what is allocated once, such as the file's metadata
+            assert!(grew <= planned + (8 << 20), "{name} {kind}: grew {grew}, planned {planned}");
+        }
+    }
+}
