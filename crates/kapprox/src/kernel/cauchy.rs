@@ -9,6 +9,7 @@
 //! ```
 
 use super::Profile;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use super::registry::{Family, Metric, SIGMA};
 use crate::Real;
@@ -21,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
     metric: Some(Metric::L2),
     positive_definite: true,
     example: "cauchy(sigma=2)",
-    build: |text, values| l2(text, values[0], AtZero::Smooth, Cauchy),
+    build: |text, values| l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy),
 };
 
 #[derive(Debug)]

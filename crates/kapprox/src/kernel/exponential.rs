@@ -10,6 +10,7 @@
 //! ```
 
 use super::matern::Half;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use super::registry::{Family, Metric, SIGMA};
 
@@ -21,5 +22,5 @@ pub(super) const FAMILY: Family = Family {
     metric: Some(Metric::L2),
     positive_definite: true,
     example: "exponential(sigma=3)",
-    build: |text, values| l2(text, values[0], AtZero::Cusp, Half),
+    build: |text, values| l2(text, Lengths::Same(values[0] * std::f64::consts::LN_2), AtZero::Cusp, Half),
 };

@@ -11,6 +11,7 @@
 //! ```
 
 use super::Profile;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use super::registry::{Family, Metric, SIGMA};
 use crate::Real;
@@ -23,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
     metric: Some(Metric::L2),
     positive_definite: true,
     example: "gaussian(sigma=1.5)",
-    build: |text, values| l2(text, values[0] * UNIT, AtZero::Smooth, Gaussian),
+    build: |text, values| l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian),
 };
 
 /// √(2 ln 2): in units of σ times this, the kernel is 2^(−r²).

@@ -22,15 +22,16 @@ pub(super) const FAMILY: Family = Family {
     metric: Some(Metric::L1),
     positive_definite: true,
     example: "laplacian(sigma=4)",
-    build: |text, values| l1(text, values[0], Laplacian),
+    build: |text, values| l1(text, values[0] * std::f64::consts::LN_2, Laplacian),
 };
 
+/// exp(−r); the argument is r / ln 2, so that it is a power of two.
 #[derive(Debug)]
 struct Laplacian;
 
 impl Profile for Laplacian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
-        |distance: T| (T::ZERO - distance).exponential()
+        |distance: T| distance.halvings()
     }
 }

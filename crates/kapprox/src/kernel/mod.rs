@@ -22,6 +22,7 @@ mod algebra;
 mod direct;
 mod inner;
 mod median;
+mod panel;
 mod parse;
 mod points;
 mod radial;
