@@ -4,6 +4,7 @@ use crate::Real;
 use crate::real::vectorised;
 use faer::prelude::*;
 use faer::{ColMut, MatRef};
+use pulp::{Simd, WithSimd};
 use std::ops::Deref;
 
 /// Most rows that the centre is the mean of.
@@ -130,20 +131,40 @@ impl<T: Real> Frame<T> {
     /// Rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j; 0 for the rows up to `padded` that
     /// there are not. Without features, as with one that is 0.
     pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded: usize, out: &mut Aligned<T>) {
-        let d = points.ncols();
-        let out = out.zeros(padded * d.max(1));
+        let out = out.zeros(padded * points.ncols().max(1));
+        pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
+    }
+}
+
+/// The loop of [`Frame::pack_rows`], with its vectors written out: rows are too short for what the compiler makes of it.
+struct PackRows<'a, T> {
+    frame: &'a Frame<T>,
+    points: MatRef<'a, T>,
+    out: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for PackRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (centre, scale) = (&self.frame.centre[..], &self.frame.scale[..]);
+        let (centres, scales) = (T::vectors::<S>(centre), T::vectors::<S>(scale));
+        let (least, most) = (T::splat(simd, T::ZERO - T::LARGEST), T::splat(simd, T::LARGEST));
+        let zero = T::splat(simd, T::ZERO);
+        let whole = centres.len() * size_of::<T::Vector<S>>() / size_of::<T>();
         let mut spare = Vec::new();
-        vectorised(
-            #[inline(always)]
-            || {
-                for (j, copy) in out.chunks_exact_mut(d.max(1)).enumerate().take(points.nrows()) {
-                    let features = row(points, j, &mut spare).iter().zip(&self.centre).zip(&self.scale);
-                    for (copy, ((&value, &centre), &scale)) in copy.iter_mut().zip(features) {
-                        *copy = ((value - centre) * scale).saturate();
-                    }
-                }
-            },
-        );
+        for (j, copy) in self.out.chunks_exact_mut(centre.len().max(1)).enumerate().take(self.points.nrows()) {
+            let point = row(self.points, j, &mut spare);
+            let vectors = T::vectors_mut::<S>(copy).iter_mut().zip(T::vectors::<S>(point));
+            for ((copy, &value), (&centre, &scale)) in vectors.zip(centres.iter().zip(scales)) {
+                let scaled = T::multiply_add(simd, T::minus(simd, value, centre), scale, zero);
+                *copy = T::least(simd, T::greatest(simd, scaled, least), most);
+            }
+            for k in whole..centre.len() {
+                copy[k] = (point[k] - centre[k]).mul_plus(scale[k], T::ZERO).saturate();
+            }
+        }
     }
 }
 
