@@ -26,6 +26,30 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// A value that a kernel is not defined for.
+    #[error(
+        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {value}; use --scale none if the column is right as stored, or another kernel"
+    )]
+    Domain {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The values it is defined for.
+        domain: crate::kernel::Domain,
+        /// Row, from 0.
+        row: u64,
+        /// Feature, from 0.
+        feature: usize,
+        /// What stands there.
+        value: f64,
+    },
+    /// A kernel with negative eigenvalues where the mathematics needs there to be none.
+    #[error("the kernel {kernel} is not positive definite, and {what} needs that; choose another kernel")]
+    NotPositiveDefinite {
+        /// The kernel.
+        kernel: String,
+        /// What cannot work with it.
+        what: &'static str,
+    },
     /// A number that is not finite where the mathematics says it must be.
     #[error("{what} is not finite; {remedy}")]
     NotFinite {

@@ -19,25 +19,13 @@ pub trait Lanes: Sized {
     /// `a / b`.
     fn quotient<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// `a * b + c`, rounded once.
-    fn multiply_add<S: Simd>(
-        simd: S,
-        a: Self::Vector<S>,
-        b: Self::Vector<S>,
-        c: Self::Vector<S>,
-    ) -> Self::Vector<S>;
+    fn multiply_add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
     /// |a|.
     fn absolute<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
     /// The smaller of two numbers.
     fn least<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// The larger of two numbers.
     fn greatest<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// `yes` in the lanes where `a` equals `b`, 0 elsewhere.
-    fn where_equal<S: Simd>(
-        simd: S,
-        a: Self::Vector<S>,
-        b: Self::Vector<S>,
-        yes: Self::Vector<S>,
-    ) -> Self::Vector<S>;
     /// The whole vectors at the start of a slice.
     fn vectors<S: Simd>(numbers: &[Self]) -> &[Self::Vector<S>];
     /// The same, to write to.
@@ -46,7 +34,7 @@ pub trait Lanes: Sized {
 
 macro_rules! lanes {
     ($type:ty, $vector:ident, $splat:ident, $add:ident, $sub:ident, $div:ident, $mul_add:ident, $abs:ident,
-     $min:ident, $max:ident, $equal:ident, $select:ident, $slice:ident, $slice_mut:ident) => {
+     $min:ident, $max:ident, $slice:ident, $slice_mut:ident) => {
         impl Lanes for $type {
             type Vector<S: Simd> = S::$vector;
 
@@ -83,10 +71,6 @@ macro_rules! lanes {
                 simd.$max(a, b)
             }
             #[inline(always)]
-            fn where_equal<S: Simd>(simd: S, a: S::$vector, b: S::$vector, yes: S::$vector) -> S::$vector {
-                simd.$select(simd.$equal(a, b), yes, simd.$splat(0.0))
-            }
-            #[inline(always)]
             fn vectors<S: Simd>(numbers: &[Self]) -> &[S::$vector] {
                 S::$slice(numbers).0
             }
@@ -99,10 +83,30 @@ macro_rules! lanes {
 }
 
 lanes!(
-    f32, f32s, splat_f32s, add_f32s, sub_f32s, div_f32s, mul_add_f32s, abs_f32s, min_f32s, max_f32s,
-    equal_f32s, select_f32s, as_simd_f32s, as_mut_simd_f32s
+    f32,
+    f32s,
+    splat_f32s,
+    add_f32s,
+    sub_f32s,
+    div_f32s,
+    mul_add_f32s,
+    abs_f32s,
+    min_f32s,
+    max_f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s
 );
 lanes!(
-    f64, f64s, splat_f64s, add_f64s, sub_f64s, div_f64s, mul_add_f64s, abs_f64s, min_f64s, max_f64s,
-    equal_f64s, select_f64s, as_simd_f64s, as_mut_simd_f64s
+    f64,
+    f64s,
+    splat_f64s,
+    add_f64s,
+    sub_f64s,
+    div_f64s,
+    mul_add_f64s,
+    abs_f64s,
+    min_f64s,
+    max_f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s
 );

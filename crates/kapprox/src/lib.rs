@@ -9,14 +9,14 @@
 
 mod error;
 pub mod kernel;
-mod lanes;
 pub mod landmark;
+mod lanes;
 pub mod map;
 mod real;
 
 pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, Spec};
-pub use lanes::Lanes;
 pub use landmark::{LandmarkSet, Landmarks};
+pub use lanes::Lanes;
 pub use map::{FeatureMap, Nystrom};
 pub use real::{Real, vectorised};

@@ -13,7 +13,7 @@
 use super::Profile;
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Family, Metric, SIGMA};
+use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 
 /// `gaussian(sigma=median)`.
@@ -23,6 +23,7 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
     positive_definite: true,
+    domain: Domain::Any,
     example: "gaussian(sigma=1.5)",
     build: |text, values| l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian),
 };

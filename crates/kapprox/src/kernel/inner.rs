@@ -13,16 +13,26 @@ use std::sync::Arc;
 struct Inner<P> {
     text: String,
     profile: P,
+    positive_definite: bool,
 }
 
-/// The kernel `profile(x·z)`, written `text`.
+/// The kernel `profile(x·z)`, written `text`; positive definite.
 pub(crate) fn product<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
-    Arc::new(Inner { text, profile })
+    Arc::new(Inner { text, profile, positive_definite: true })
+}
+
+/// The same where `profile(x·z)` is not positive definite.
+pub(crate) fn indefinite<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
+    Arc::new(Inner { text, profile, positive_definite: false })
 }
 
 impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
     fn spec(&self) -> String {
         self.text.clone()
+    }
+
+    fn positive_definite(&self) -> bool {
+        self.positive_definite
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {

@@ -18,7 +18,7 @@
 use super::Profile;
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Family, Metric, Parameter, Range, SIGMA, Value};
+use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -37,6 +37,7 @@ pub(super) const FAMILY: Family = Family {
     ],
     metric: Some(Metric::L2),
     positive_definite: true,
+    domain: Domain::Any,
     example: "matern(nu=1.5, sigma=2)",
     build: |text, values| {
         let length = |root: f64| Lengths::Same(values[1] * LN_2 / root);

@@ -64,6 +64,43 @@ impl Term for Magnitudes {
     }
 }
 
+/// Σ (x − z)² / (x + z), where 0/0 is 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChiSquares;
+
+impl Term for ChiSquares {
+    #[inline(always)]
+    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
+        let difference = T::minus(simd, x, z);
+        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
+        // the quotient is at most 1: nothing overflows
+        T::multiply_add(simd, difference, T::quotient(simd, difference, total), sum)
+    }
+}
+
+/// Σ 2 x z / (x + z), where 0/0 is 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HarmonicMeans;
+
+impl Term for HarmonicMeans {
+    #[inline(always)]
+    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
+        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
+        T::multiply_add(simd, T::plus(simd, x, x), T::quotient(simd, z, total), sum)
+    }
+}
+
+/// Σ min(x, z).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Minima;
+
+impl Term for Minima {
+    #[inline(always)]
+    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
+        T::plus(simd, sum, T::least(simd, x, z))
+    }
+}
+
 /// The points of a tile as the loops want them.
 #[derive(Debug)]
 pub(crate) struct Packed<T> {

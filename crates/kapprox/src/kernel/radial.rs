@@ -170,7 +170,13 @@ mod tests {
         // never near: the profile sees what the product gives
         let mut got = faer::Mat::zeros(b, m);
         let identity = |squared: T| squared;
-        panel::block::<T, Products, _>(&frame, &mut Distances::new(&frame, T::ZERO - T::ONE, identity), x, z, got.as_mut());
+        panel::block::<T, Products, _>(
+            &frame,
+            &mut Distances::new(&frame, T::ZERO - T::ONE, identity),
+            x,
+            z,
+            got.as_mut(),
+        );
         let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
         frame.pack_rows(x, b, &mut x_packed);
         frame.pack_rows(z, m, &mut z_packed);

@@ -4,8 +4,9 @@ use super::AnyKernel;
 use super::algebra::{Combined, Operation, Scaled};
 use super::median::median_distance;
 use super::parse;
-use super::registry::{Family, Metric, Value, registry};
-use crate::{Error, Result};
+use super::points::row;
+use super::registry::{Domain, Family, Metric, Value, registry};
+use crate::{Error, Real, Result};
 use faer::MatRef;
 use std::fmt;
 use std::str::FromStr;
@@ -85,7 +86,7 @@ impl Spec {
     /// Whether any parameter is `median`, so that [`resolve_median`](Self::resolve_median) must come before
     /// [`build`](Self::build).
     pub fn needs_median(&self) -> bool {
-        self.0.uses(Metric::L1) || self.0.uses(Metric::L2)
+        METRICS.iter().any(|&metric| self.0.uses(metric))
     }
 
     /// The expression with a number for each `median`: the median distance over all pairs of rows of `sample`
@@ -97,11 +98,46 @@ impl Spec {
     /// # Errors
     /// [`Error::NotFinite`] if a distance is not finite.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
-        let measure = |metric| -> Result<f64> {
-            if self.0.uses(metric) { median_distance(sample, metric) } else { Ok(f64::NAN) }
-        };
-        let (l1, l2) = (measure(Metric::L1)?, measure(Metric::L2)?);
-        Ok(Self(self.0.with_medians(l1, l2)))
+        let mut medians = [f64::NAN; METRICS.len()];
+        for (median, &metric) in medians.iter_mut().zip(METRICS) {
+            if self.0.uses(metric) {
+                *median = median_distance(sample, metric)?;
+            }
+        }
+        Ok(Self(self.0.with_medians(&medians)))
+    }
+
+    /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.
+    pub fn positive_definite(&self) -> bool {
+        let mut families = Vec::new();
+        self.0.families(&mut families);
+        families.iter().all(|family| family.positive_definite)
+    }
+
+    /// Refuses points with values that the kernel is not defined for: negative ones for chi-squared kernels, others than
+    /// 0 and 1 for kernels of sets. `first_row` is the number of the first row, for the message. Costs a look at every
+    /// value for those kernels, nothing for others.
+    ///
+    /// # Errors
+    /// [`Error::Domain`].
+    pub fn check_values<T: Real>(&self, x: MatRef<'_, T>, first_row: u64) -> Result<()> {
+        let (mut families, mut spare) = (Vec::new(), Vec::new());
+        self.0.families(&mut families);
+        for family in families.into_iter().filter(|family| family.domain != Domain::Any) {
+            for i in 0..x.nrows() {
+                let row = row(x, i, &mut spare);
+                if let Some(k) = row.iter().position(|value| !family.domain.contains(value.to_f64())) {
+                    return Err(Error::Domain {
+                        kernel: family.name,
+                        domain: family.domain,
+                        row: first_row + i as u64,
+                        feature: k,
+                        value: row[k].to_f64(),
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The kernel.
@@ -119,7 +155,19 @@ impl Spec {
     }
 }
 
+/// The distances that medians are taken of.
+const METRICS: &[Metric] = &[Metric::L1, Metric::L2, Metric::ChiSquared];
+
 impl Node {
+    /// The kernels of the registry that stand in the expression.
+    fn families(&self, found: &mut Vec<&'static Family>) {
+        match self {
+            Self::Call(family, _) => found.push(family),
+            Self::Scaled(_, node) => node.families(found),
+            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().for_each(|node| node.families(found)),
+        }
+    }
+
     fn uses(&self, metric: Metric) -> bool {
         match self {
             Self::Call(family, values) => family.metric == Some(metric) && values.contains(&Value::Median),
@@ -128,15 +176,17 @@ impl Node {
         }
     }
 
-    fn with_medians(&self, l1: f64, l2: f64) -> Self {
-        let all = |nodes: &[Self]| nodes.iter().map(|node| node.with_medians(l1, l2)).collect();
+    /// `medians` in the order of [`METRICS`].
+    fn with_medians(&self, medians: &[f64; METRICS.len()]) -> Self {
+        let all = |nodes: &[Self]| nodes.iter().map(|node| node.with_medians(medians)).collect();
         match self {
             Self::Call(family, values) => {
-                let median = if family.metric == Some(Metric::L1) { l1 } else { l2 };
+                let index = METRICS.iter().position(|&metric| family.metric == Some(metric));
+                let median = index.map_or(f64::NAN, |index| medians[index]);
                 let resolve = |&value| if value == Value::Median { Value::Number(median) } else { value };
                 Self::Call(family, values.iter().map(resolve).collect())
             }
-            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.with_medians(l1, l2))),
+            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.with_medians(medians))),
             Self::Product(nodes) => Self::Product(all(nodes)),
             Self::Sum(nodes) => Self::Sum(all(nodes)),
         }

@@ -46,6 +46,7 @@ fn block_size(m: usize) -> usize {
 
 impl<T: Real> Landmarks<T> for RpCholesky {
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        crate::kernel::require_positive_definite(&*T::kernel(kernel.clone()), "randomly pivoted Cholesky")?;
         let mut growth = Growth::new(kernel, data, m);
         let mut empty = 0;
         for round in 0.. {
