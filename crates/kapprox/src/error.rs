@@ -42,6 +42,16 @@ pub enum Error {
         /// What stands there.
         value: f64,
     },
+    /// A list in a kernel that does not fit the table.
+    #[error("the kernel {kernel} lists {listed} numbers, but the table has {features} features; give one for each")]
+    Features {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// Length of the list.
+        listed: usize,
+        /// Number of features, d.
+        features: usize,
+    },
     /// A kernel with negative eigenvalues where the mathematics needs there to be none.
     #[error("the kernel {kernel} is not positive definite, and {what} needs that; choose another kernel")]
     NotPositiveDefinite {

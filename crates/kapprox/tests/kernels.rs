@@ -5,7 +5,7 @@
 use faer::{Mat, MatMut, MatRef, Side};
 use kapprox::Error;
 use kapprox::Real;
-use kapprox::kernel::{AnyKernel, Domain, Kernel, Metric, Spec, registry};
+use kapprox::kernel::{AnyKernel, Domain, Kernel, Metric, Spec, Value, registry};
 use std::sync::Arc;
 
 type Oracle = fn(&[f64], &[f64]) -> f64;
@@ -241,6 +241,24 @@ fn blocks_are_positive_semidefinite() {
             let smallest = k.self_adjoint_eigenvalues(Side::Lower).unwrap()[0];
             assert!(smallest >= -1e-10 * trace, "{text} d={d}: {smallest:e}");
         }
+    }
+}
+
+#[test]
+fn a_length_for_each_feature() {
+    for d in [2, 7, 33] {
+        let sigmas: Vec<f64> = (0..d).map(|k| 0.7 + 0.3 * k as f64).collect();
+        let text = format!("gaussian(sigma={})", Value::Each(sigmas.clone()));
+        let (x, z) = (points::<f32>(300, d, 1, 100.0), points::<f32>(70, d, 2, 100.0));
+        let k = block(&build(&text), view(&x, d), view(&z, d));
+        for (i, x) in wide(&x).chunks(d).enumerate() {
+            for (j, z) in wide(&z).chunks(d).enumerate() {
+                let sum: f64 = (0..d).map(|k| ((x[k] - z[k]) / sigmas[k]).powi(2)).sum();
+                assert!((f64::from(k[(i, j)]) - (-sum / 2.0).exp()).abs() < 2e-5, "d={d} ({i}, {j})");
+            }
+        }
+        let same = block(&build(&text), view(&x, d), view(&x, d));
+        assert!((0..300).all(|i| same[(i, i)] == 1.0));
     }
 }
 

@@ -33,6 +33,7 @@ fn expressions_are_brought_into_a_canonical_form() {
         ("gaussian(sigma=1e-300)", "gaussian(sigma=1e-300)"),
         ("gaussian(sigma=1e20)", "gaussian(sigma=1e20)"),
         ("-0*linear", "0*linear()"),
+        ("2*gaussian( sigma=[1 ,2.50,1e20])", "2*gaussian(sigma=[1, 2.5, 1e20])"),
     ] {
         let spec = Spec::parse(text).unwrap();
         assert_eq!(spec.to_string(), canonical, "{text}");
@@ -73,6 +74,10 @@ fn errors_point_at_the_character() {
         ("linear() +", 10, "expected a kernel"),
         ("(linear()", 9, "expected ')' or an operator, got the end"),
         ("1e200*linear()*1e200", 15, "too large"),
+        ("gaussian(sigma=[1, 0])", 19, "each sigma must be > 0, got 0"),
+        ("gaussian(sigma=[1, 2)", 20, "expected ',' or ']', got ')'"),
+        ("gaussian(sigma=[])", 16, "expected a number, got ']'"),
+        ("laplacian(sigma=[1, 2])", 16, "sigma of laplacian is one number, not a list"),
         ("µ + linear()", 0, "there is no kernel 'µ'"),
         ("linear() + µ", 11, "there is no kernel 'µ'"),
     ] {
@@ -83,6 +88,14 @@ fn errors_point_at_the_character() {
     assert!(error(&"(".repeat(100_000)).1.contains("nested parentheses"));
     let caret = Spec::parse("gaussian(sigma=-1)").unwrap_err().to_string();
     assert!(caret.ends_with(&format!("\n  {}^", " ".repeat(15))), "{caret}");
+}
+
+#[test]
+fn a_list_must_have_a_number_for_each_feature() {
+    let spec = Spec::parse("linear() + 2*gaussian(sigma=[1, 2, 3])").unwrap();
+    assert!(spec.check_features(3).is_ok() && !spec.needs_median());
+    let error = spec.check_features(4).unwrap_err();
+    assert!(matches!(error, Error::Features { kernel: "gaussian", listed: 3, features: 4 }), "{error}");
 }
 
 #[test]

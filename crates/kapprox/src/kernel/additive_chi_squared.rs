@@ -24,4 +24,5 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::NotNegative,
     example: "additive_chi_squared()",
     build: |text, _| raw(text, HarmonicMeans, |x| x.iter().sum(), Linear),
+    each: None,
 };

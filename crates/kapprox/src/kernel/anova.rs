@@ -38,6 +38,7 @@ pub(super) const FAMILY: Family = Family {
     example: "anova(sigma=0.5, degree=2)",
     // in units of √(2 ln 2) σ the Gaussian is 2^−r²
     build: |text, values| swept(text, values[0] * (2.0 * LN_2).sqrt(), Anova { degree: values[1] as u32 }),
+    each: None,
 };
 
 #[derive(Debug)]

@@ -24,6 +24,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Any,
     example: "cauchy(sigma=2)",
     build: |text, values| l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy),
+    each: None,
 };
 
 #[derive(Debug)]

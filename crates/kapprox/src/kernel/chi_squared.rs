@@ -25,6 +25,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::NotNegative,
     example: "chi_squared(sigma=2)",
     build: |text, values| raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] }),
+    each: None,
 };
 
 #[derive(Debug)]

@@ -22,6 +22,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Any,
     example: "cosine()",
     build: |text, _| embedded(text, Sphere, product("linear()".into(), Linear)),
+    each: None,
 };
 
 /// x / ‖x‖, and 0 for 0.

@@ -24,6 +24,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Any,
     example: "delta()",
     build: |text, _| raw(text, Magnitudes, |_| 0.0, Delta),
+    each: None,
 };
 
 #[derive(Debug)]

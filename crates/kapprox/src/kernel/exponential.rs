@@ -24,4 +24,5 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Any,
     example: "exponential(sigma=3)",
     build: |text, values| l2(text, Lengths::Same(values[0] * std::f64::consts::LN_2), AtZero::Cusp, Half),
+    each: None,
 };

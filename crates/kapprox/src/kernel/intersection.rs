@@ -23,4 +23,5 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::NotNegative,
     example: "intersection()",
     build: |text, _| raw(text, Minima, |x| x.iter().sum(), Linear),
+    each: None,
 };

@@ -26,6 +26,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Binary,
     example: "jaccard()",
     build: |text, _| Arc::new(Jaccard { text }),
+    each: None,
 };
 
 #[derive(Debug)]

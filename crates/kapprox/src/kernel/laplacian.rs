@@ -24,6 +24,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Any,
     example: "laplacian(sigma=4)",
     build: |text, values| l1(text, values[0] * std::f64::consts::LN_2, Laplacian),
+    each: None,
 };
 
 /// exp(−r); the argument is r / ln 2, so that it is a power of two.

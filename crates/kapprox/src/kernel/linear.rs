@@ -20,6 +20,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Any,
     example: "linear()",
     build: |text, _| product(text, Linear),
+    each: None,
 };
 
 #[derive(Debug)]

@@ -47,6 +47,7 @@ pub(super) const FAMILY: Family = Family {
             _ => l2(text, length(5f64.sqrt()), AtZero::Smooth, FiveHalves),
         }
     },
+    each: None,
 };
 
 /// 2^−this is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.

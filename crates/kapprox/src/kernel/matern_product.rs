@@ -40,6 +40,7 @@ pub(super) const FAMILY: Family = Family {
         };
         swept(text, values[1] * LN_2 / root, Matern { linear, square })
     },
+    each: None,
 };
 
 #[derive(Debug)]

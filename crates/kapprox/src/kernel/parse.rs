@@ -123,7 +123,11 @@ impl Parser<'_> {
             }
             self.expect(')', "',' or ')'")?;
         }
-        let values = values.into_iter().zip(family.parameters).map(|(given, p)| given.unwrap_or(p.default)).collect();
+        let values = values
+            .into_iter()
+            .zip(family.parameters)
+            .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
+            .collect();
         Ok(Node::Call(family, values))
     }
 
@@ -156,6 +160,12 @@ impl Parser<'_> {
         self.skip_space();
         let start = self.at;
         let Parameter { name, default, range, reason } = parameter;
+        if self.take_any(&['[']) {
+            if family.each.is_none() {
+                return self.fail_at(start, format!("{name} of {} is one number, not a list", family.name));
+            }
+            return self.list(parameter).map(Value::Each);
+        }
         if self.peek().is_some_and(is_name) {
             let word = self.name();
             // only length scales have a median, and those are the parameters that default to it
@@ -170,6 +180,27 @@ impl Parser<'_> {
             return self.fail_at(start, format!("{name} must be {range}, got {}: {reason}", Value::Number(number)));
         }
         Ok(Value::Number(number + 0.0))
+    }
+
+    /// Numbers up to `]`.
+    fn list(&mut self, parameter: &Parameter) -> Result<Vec<f64>> {
+        let Parameter { name, range, reason, .. } = parameter;
+        let mut numbers = Vec::new();
+        loop {
+            self.skip_space();
+            let start = self.at;
+            let number = self.number()?;
+            if !range.contains(number) {
+                let got = Value::Number(number);
+                return self.fail_at(start, format!("each {name} must be {range}, got {got}: {reason}"));
+            }
+            numbers.push(number + 0.0);
+            if !self.take(',') {
+                break;
+            }
+        }
+        self.expect(']', "',' or ']'")?;
+        Ok(numbers)
     }
 
     /// A decimal number with an optional sign and exponent.

@@ -41,6 +41,7 @@ pub(super) const FAMILY: Family = Family {
         // 2 sin² is half of the squared chord on the unit circle: the Gaussian kernel there
         embedded(text, Circles { period: values[0] }, (gaussian::FAMILY.build)(String::new(), &values[1..]))
     },
+    each: None,
 };
 
 /// (cos, sin) of 2πx / period, for every feature.

@@ -43,6 +43,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Any,
     example: "polynomial(degree=3, gamma=0.5, c0=1)",
     build: |text, values| product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] }),
+    each: None,
 };
 
 /// [`Real::power`] goes up to here.

@@ -36,6 +36,7 @@ pub(super) const FAMILY: Family = Family {
         let length = sigma * (2.0 * alpha).sqrt();
         l2(text, Lengths::Same(length), AtZero::Smooth, RationalQuadratic { alpha })
     },
+    each: None,
 };
 
 #[derive(Debug)]

@@ -52,6 +52,8 @@ pub struct Family {
     pub example: &'static str,
     /// The kernel `text` with the parameters' values, in their order and in range.
     pub(crate) build: fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>,
+    /// The kernel whose only parameter is a list, with a number for each feature; `None` where that has no meaning.
+    pub(crate) each: Option<fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>>,
 }
 
 /// The values that features may have.
@@ -98,7 +100,7 @@ pub enum Metric {
 }
 
 /// A named number of a kernel.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
     /// The name in expressions.
     pub name: &'static str,
@@ -110,11 +112,13 @@ pub struct Parameter {
     pub reason: &'static str,
 }
 
-/// A parameter as written: a number, or the word `median`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A parameter as written: a number, a list of numbers, or the word `median`.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A finite number.
     Number(f64),
+    /// A finite number for each feature.
+    Each(Vec<f64>),
     /// The median distance between the points of a sample.
     Median,
 }

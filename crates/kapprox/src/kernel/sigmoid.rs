@@ -33,6 +33,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Any,
     example: "sigmoid(gamma=0.5, c0=-0.25)",
     build: |text, values| indefinite(text, Sigmoid { gamma: values[0], c0: values[1] }),
+    each: None,
 };
 
 #[derive(Debug)]

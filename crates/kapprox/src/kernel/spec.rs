@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// sum     = product { "+" product }
 /// product = factor { "*" factor }
 /// factor  = number | "(" sum ")" | name [ "(" [ parameter "=" value { "," … } ] ")" ]
-/// value   = number | "median"
+/// value   = number | "median" | "[" number { "," number } "]"
 /// ```
 /// Names are those of the [`registry()`]; parameters that are not given have its defaults; factors are not
 /// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
@@ -63,7 +63,7 @@ impl Default for Spec {
     /// `gaussian(sigma=median)`.
     fn default() -> Self {
         let gaussian = &registry()[0];
-        Self(Node::Call(gaussian, gaussian.parameters.iter().map(|p| p.default).collect()))
+        Self(Node::Call(gaussian, gaussian.parameters.iter().map(|p| p.default.clone()).collect()))
     }
 }
 
@@ -112,6 +112,17 @@ impl Spec {
         let mut families = Vec::new();
         self.0.families(&mut families);
         families.iter().all(|family| family.positive_definite)
+    }
+
+    /// Refuses a number of features that a list in the expression does not have.
+    ///
+    /// # Errors
+    /// [`Error::Features`].
+    pub fn check_features(&self, d: usize) -> Result<()> {
+        match self.0.list_of_other_length(d) {
+            None => Ok(()),
+            Some((kernel, listed)) => Err(Error::Features { kernel, listed, features: d }),
+        }
     }
 
     /// Refuses points with values that the kernel is not defined for: negative ones for chi-squared kernels, others than
@@ -168,6 +179,18 @@ impl Node {
         }
     }
 
+    /// A kernel with a list that has not `d` numbers, and how many it has.
+    fn list_of_other_length(&self, d: usize) -> Option<(&'static str, usize)> {
+        match self {
+            Self::Call(family, values) => values.iter().find_map(|value| match value {
+                Value::Each(list) if list.len() != d => Some((family.name, list.len())),
+                _ => None,
+            }),
+            Self::Scaled(_, node) => node.list_of_other_length(d),
+            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().find_map(|node| node.list_of_other_length(d)),
+        }
+    }
+
     fn uses(&self, metric: Metric) -> bool {
         match self {
             Self::Call(family, values) => family.metric == Some(metric) && values.contains(&Value::Median),
@@ -183,7 +206,10 @@ impl Node {
             Self::Call(family, values) => {
                 let index = METRICS.iter().position(|&metric| family.metric == Some(metric));
                 let median = index.map_or(f64::NAN, |index| medians[index]);
-                let resolve = |&value| if value == Value::Median { Value::Number(median) } else { value };
+                let resolve = |value: &Value| match value {
+                    Value::Median => Value::Number(median),
+                    given => given.clone(),
+                };
                 Self::Call(family, values.iter().map(resolve).collect())
             }
             Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.with_medians(medians))),
@@ -196,13 +222,16 @@ impl Node {
     fn build(&self) -> Arc<dyn AnyKernel> {
         let text = self.to_string();
         match self {
-            Self::Call(family, values) => {
-                let number = |value: &Value| match value {
-                    Value::Number(number) => *number,
-                    Value::Median => f64::NAN,
-                };
-                (family.build)(text, &values.iter().map(number).collect::<Vec<_>>())
-            }
+            Self::Call(family, values) => match (values.as_slice(), family.each) {
+                ([Value::Each(list)], Some(each)) => each(text, list),
+                _ => {
+                    let number = |value: &Value| match value {
+                        Value::Number(number) => *number,
+                        Value::Each(_) | Value::Median => f64::NAN,
+                    };
+                    (family.build)(text, &values.iter().map(number).collect::<Vec<_>>())
+                }
+            },
             Self::Scaled(factor, node) => Arc::new(Scaled { text, factor: *factor, kernel: node.build() }),
             Self::Product(nodes) => combined(text, Operation::Product, nodes),
             Self::Sum(nodes) => combined(text, Operation::Sum, nodes),
@@ -271,6 +300,13 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Median => f.write_str("median"),
+            Self::Each(numbers) => {
+                f.write_str("[")?;
+                for (i, number) in numbers.iter().enumerate() {
+                    write!(f, "{}{}", if i > 0 { ", " } else { "" }, Self::Number(*number))?;
+                }
+                f.write_str("]")
+            }
             Self::Number(number) if *number == 0.0 || (1e-5..1e16).contains(&number.abs()) => write!(f, "{number}"),
             Self::Number(number) => write!(f, "{number:e}"),
         }

@@ -23,6 +23,7 @@ pub(super) const FAMILY: Family = Family {
     domain: Domain::Binary,
     example: "subset()",
     build: |text, _| product(text, Subset),
+    each: None,
 };
 
 #[derive(Debug)]
