@@ -80,6 +80,16 @@ fn cases() -> Vec<(&'static str, Oracle)> {
         ("2*gaussian(sigma=3)*laplacian(sigma=9)", |x, z| {
             2.0 * (-l2(x, z).powi(2) / 18.0).exp() * (-l1(x, z) / 9.0).exp()
         }),
+        ("exp(0.3*linear())", |x, z| (0.3 * dot(x, z)).exp()),
+        ("power(linear() + 2*gaussian(sigma=3), degree=3)", |x, z| {
+            (dot(x, z) + 2.0 * (-l2(x, z).powi(2) / 18.0).exp()).powi(3)
+        }),
+        ("normalised(polynomial(degree=2, gamma=0.5, c0=1))", |x, z| {
+            let k = |x: &[f64], z: &[f64]| (0.5 * dot(x, z) + 1.0).powi(2);
+            k(x, z) / (k(x, x) * k(z, z)).sqrt()
+        }),
+        ("mean(linear(), p=1)", |x, z| 2.0 * dot(x, z) / (dot(x, x) + dot(z, z))),
+        ("mean(linear(), p=2.5)", |x, z| dot(x, z) / ((dot(x, x).powf(2.5) + dot(z, z).powf(2.5)) / 2.0).powf(0.4)),
         ("(linear() + laplacian(sigma=2))*matern(nu=0.5, sigma=5)", |x, z| {
             (dot(x, z) + (-l1(x, z) / 2.0).exp()) * (-l2(x, z) / 5.0).exp()
         }),

@@ -19,6 +19,7 @@
 //! ```
 
 mod algebra;
+mod applied;
 mod direct;
 mod embedded;
 mod inner;

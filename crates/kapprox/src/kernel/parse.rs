@@ -1,6 +1,7 @@
 //! Reads kernel expressions, by recursive descent; every error points at a character.
 
-use super::registry::{Family, Parameter, Value, registry};
+use super::applied::Function;
+use super::registry::{Family, Parameter, Range, Value, registry};
 use super::spec::Node;
 use crate::{Error, Result};
 
@@ -17,6 +18,11 @@ pub(super) fn parse(text: &str) -> Result<Node> {
         Some(other) => parser.fail(format!("expected '+', '*' or the end, got '{other}'")),
     }
 }
+
+/// A parameter of a function of kernels: name, allowed numbers, default, why no others.
+type Given = (&'static str, Range, f64, &'static str);
+const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
+const ORDER: Given = ("p", Range::Positive, 1.0, "only these means keep a kernel positive definite");
 
 struct Parser<'a> {
     text: &'a str,
@@ -108,6 +114,9 @@ impl Parser<'_> {
     fn call(&mut self) -> Result<Node> {
         let start = self.at;
         let name = self.name();
+        if let Some(node) = self.applied(&name)? {
+            return Ok(node);
+        }
         let Some(family) = registry().iter().find(|family| family.name == name) else {
             let known: Vec<_> = registry().iter().map(|family| family.name).collect();
             let message = format!("there is no kernel '{name}'{}; known: {}", nearest(&name, &known), names());
@@ -129,6 +138,47 @@ impl Parser<'_> {
             .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
             .collect();
         Ok(Node::Call(family, values))
+    }
+
+    /// A function of a kernel, if `name` is one.
+    fn applied(&mut self, name: &str) -> Result<Option<Node>> {
+        let parameter = match name {
+            "exp" | "normalised" => None,
+            "power" => Some(&DEGREE),
+            "mean" => Some(&ORDER),
+            _ => return Ok(None),
+        };
+        self.expect('(', &format!("'(' and a kernel, as in {name}(linear())"))?;
+        if self.depth == DEEPEST {
+            return self.fail(format!("more than {DEEPEST} nested parentheses"));
+        }
+        self.depth += 1;
+        let node = Box::new(self.sum()?);
+        self.depth -= 1;
+        let mut number = parameter.map_or(0.0, |parameter| parameter.2);
+        if let Some((wanted, range, _, reason)) = parameter.filter(|_| self.take(',')) {
+            self.skip_space();
+            let start = self.at;
+            if self.name() != *wanted {
+                return self.fail_at(start, format!("expected {wanted}=…, the only parameter of {name}"));
+            }
+            self.expect('=', "'='")?;
+            self.skip_space();
+            let start = self.at;
+            number = self.number()?;
+            if !range.contains(number) {
+                let got = Value::Number(number);
+                return self.fail_at(start, format!("{wanted} must be {range}, got {got}: {reason}"));
+            }
+        }
+        self.expect(')', "')' or an operator")?;
+        let function = match name {
+            "exp" => Function::Exp,
+            "normalised" => Function::Normalised,
+            "power" => Function::Power(number as u32),
+            _ => Function::Mean(number),
+        };
+        Ok(Some(Node::Applied(function, node)))
     }
 
     fn argument(&mut self, family: &Family, values: &mut [Option<Value>]) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use super::AnyKernel;
 use super::algebra::{Combined, Operation, Scaled};
+use super::applied::{Applied, Function};
 use super::median::median_distance;
 use super::parse;
 use super::points::row;
@@ -17,9 +18,12 @@ use std::sync::Arc;
 /// ```text
 /// sum     = product { "+" product }
 /// product = factor { "*" factor }
-/// factor  = number | "(" sum ")" | name [ "(" [ parameter "=" value { "," … } ] ")" ]
+/// factor  = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")" | name [ "(" [ parameter "=" value { "," … } ] ")" ]
 /// value   = number | "median" | "[" number { "," number } "]"
+/// function = "exp" | "power" | "normalised" | "mean"
 /// ```
+/// `power(k, degree=2)` is k to a whole power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and `mean(k, p=1)` is
+/// k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0.
 /// Names are those of the [`registry()`]; parameters that are not given have its defaults; factors are not
 /// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
 /// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
@@ -42,6 +46,8 @@ pub(super) enum Node {
     Call(&'static Family, Vec<Value>),
     /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
     Scaled(f64, Box<Node>),
+    /// A function of a kernel.
+    Applied(Function, Box<Node>),
     /// Two or more, none of them a `Product` or `Scaled`.
     Product(Vec<Node>),
     /// Two or more, none of them a `Sum`.
@@ -53,6 +59,7 @@ impl PartialEq for Node {
         match (self, other) {
             (Self::Call(a, x), Self::Call(b, y)) => a.name == b.name && x == y,
             (Self::Scaled(a, x), Self::Scaled(b, y)) => a == b && x == y,
+            (Self::Applied(a, x), Self::Applied(b, y)) => a == b && x == y,
             (Self::Product(x), Self::Product(y)) | (Self::Sum(x), Self::Sum(y)) => x == y,
             _ => false,
         }
@@ -81,6 +88,18 @@ impl Spec {
     /// [`Error::Spec`], which points at the character that cannot be right and says what would be.
     pub fn parse(text: &str) -> Result<Self> {
         parse::parse(text).map(Self)
+    }
+
+    /// exp(k).
+    #[must_use]
+    pub fn exp(self) -> Self {
+        Self(Node::Applied(Function::Exp, Box::new(self.0)))
+    }
+
+    /// k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
+    #[must_use]
+    pub fn normalised(self) -> Self {
+        Self(Node::Applied(Function::Normalised, Box::new(self.0)))
     }
 
     /// Whether any parameter is `median`, so that [`resolve_median`](Self::resolve_median) must come before
@@ -174,7 +193,7 @@ impl Node {
     fn families(&self, found: &mut Vec<&'static Family>) {
         match self {
             Self::Call(family, _) => found.push(family),
-            Self::Scaled(_, node) => node.families(found),
+            Self::Scaled(_, node) | Self::Applied(_, node) => node.families(found),
             Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().for_each(|node| node.families(found)),
         }
     }
@@ -186,7 +205,7 @@ impl Node {
                 Value::Each(list) if list.len() != d => Some((family.name, list.len())),
                 _ => None,
             }),
-            Self::Scaled(_, node) => node.list_of_other_length(d),
+            Self::Scaled(_, node) | Self::Applied(_, node) => node.list_of_other_length(d),
             Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().find_map(|node| node.list_of_other_length(d)),
         }
     }
@@ -194,7 +213,7 @@ impl Node {
     fn uses(&self, metric: Metric) -> bool {
         match self {
             Self::Call(family, values) => family.metric == Some(metric) && values.contains(&Value::Median),
-            Self::Scaled(_, node) => node.uses(metric),
+            Self::Scaled(_, node) | Self::Applied(_, node) => node.uses(metric),
             Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().any(|node| node.uses(metric)),
         }
     }
@@ -213,6 +232,7 @@ impl Node {
                 Self::Call(family, values.iter().map(resolve).collect())
             }
             Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.with_medians(medians))),
+            Self::Applied(function, node) => Self::Applied(*function, Box::new(node.with_medians(medians))),
             Self::Product(nodes) => Self::Product(all(nodes)),
             Self::Sum(nodes) => Self::Sum(all(nodes)),
         }
@@ -233,6 +253,7 @@ impl Node {
                 }
             },
             Self::Scaled(factor, node) => Arc::new(Scaled { text, factor: *factor, kernel: node.build() }),
+            Self::Applied(function, node) => Arc::new(Applied { text, function: *function, kernel: node.build() }),
             Self::Product(nodes) => combined(text, Operation::Product, nodes),
             Self::Sum(nodes) => combined(text, Operation::Sum, nodes),
         }
@@ -264,6 +285,10 @@ impl fmt::Display for Node {
                 write!(f, "{}*", Value::Number(*factor))?;
                 node.fmt_operand(f)
             }
+            Self::Applied(Function::Exp, node) => write!(f, "exp({node})"),
+            Self::Applied(Function::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
+            Self::Applied(Function::Normalised, node) => write!(f, "normalised({node})"),
+            Self::Applied(Function::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
             Self::Product(nodes) => join(f, nodes, "*", Self::fmt_operand),
             Self::Sum(nodes) => join(f, nodes, " + ", Self::fmt),
         }
