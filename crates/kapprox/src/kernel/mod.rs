@@ -39,6 +39,7 @@ pub mod chi_squared;
 pub mod cosine;
 pub mod delta;
 pub mod exponential;
+pub mod feature_space;
 pub mod gaussian;
 pub mod intersection;
 pub mod jaccard;
