@@ -61,6 +61,6 @@ pub fn certify<T: Real>(points: &Points<T>, landmarks: LandmarkSet<T>, spec: &st
 
 /// All points in one pass of several tiles.
 pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> Rows<'a, T> {
-    let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &Unobserved };
+    let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &Unobserved, journal: None };
     Rows { source: points, pass, count: points.len() as u64 }
 }

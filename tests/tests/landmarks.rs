@@ -189,7 +189,8 @@ fn predictive_landmarks_explain_the_targets_sooner() {
     let explained = |weight: f64| {
         let workers = kstore::Workers::new(2);
         let observer = &kstore::pass::Unobserved;
-        let pass = kstore::Pass { tile: 64, segment: 128, lanes: 2, prefetch: 1, workers: &workers, observer };
+        let pass =
+            kstore::Pass { tile: 64, segment: 128, lanes: 2, prefetch: 1, workers: &workers, observer, journal: None };
         let data = kapprox::landmark::Rows { source: &source, pass, count: 400 };
         let set = Predictive { weight }.select(&data, &kmill_tests::fit::kernel(spec), 40, 0).unwrap();
         assert_eq!(set.len(), 40);

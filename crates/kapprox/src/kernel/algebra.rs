@@ -47,6 +47,11 @@ impl<T: Real> Kernel<T> for Combined {
         self.text.clone()
     }
 
+    fn positive_definite(&self) -> bool {
+        let all = |kernel: &Arc<dyn AnyKernel>| T::kernel(kernel.clone()).positive_definite();
+        all(&self.first) && self.others.iter().all(all)
+    }
+
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
         T::kernel(self.first.clone()).block(x, z, out.rb_mut());
@@ -107,6 +112,10 @@ pub(super) struct Scaled {
 impl<T: Real> Kernel<T> for Scaled {
     fn spec(&self) -> String {
         self.text.clone()
+    }
+
+    fn positive_definite(&self) -> bool {
+        T::kernel(self.kernel.clone()).positive_definite()
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {

@@ -9,8 +9,9 @@
 //! ```
 
 use super::Profile;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Family, Metric, SIGMA};
+use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 
 /// `cauchy(sigma=median)`.
@@ -20,8 +21,10 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
     positive_definite: true,
+    domain: Domain::Any,
     example: "cauchy(sigma=2)",
-    build: |text, values| l2(text, values[0], AtZero::Smooth, Cauchy),
+    build: |text, values| l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy),
+    each: None,
 };
 
 #[derive(Debug)]

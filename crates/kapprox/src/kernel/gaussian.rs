@@ -3,6 +3,8 @@
 //! Positive definite for every σ > 0 (Schölkopf, Smola, *Learning with Kernels*, 2002, section 4.4). Also called RBF; other
 //! programs write it exp(−γ‖x − z‖²), with γ = 1 / (2σ²).
 //!
+//! `sigma=[1, 2, 0.5]` gives every feature a length of its own: exp(−Σ (x − z)² / (2σ_k²)).
+//!
 //! ```
 //! use kapprox::kernel::Spec;
 //! let spec = Spec::parse("gaussian(sigma=7)")?;
@@ -11,8 +13,9 @@
 //! ```
 
 use super::Profile;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Family, Metric, SIGMA};
+use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 
 /// `gaussian(sigma=median)`.
@@ -22,8 +25,13 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
     positive_definite: true,
+    domain: Domain::Any,
     example: "gaussian(sigma=1.5)",
-    build: |text, values| l2(text, values[0] * UNIT, AtZero::Smooth, Gaussian),
+    build: |text, values| l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian),
+    each: Some(|text, sigmas| {
+        let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
+        l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)
+    }),
 };
 
 /// √(2 ln 2): in units of σ times this, the kernel is 2^(−r²).

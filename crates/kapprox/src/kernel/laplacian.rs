@@ -11,7 +11,7 @@
 
 use super::Profile;
 use super::direct::l1;
-use super::registry::{Family, Metric, SIGMA};
+use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 
 /// `laplacian(sigma=median)`.
@@ -21,16 +21,19 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L1),
     positive_definite: true,
+    domain: Domain::Any,
     example: "laplacian(sigma=4)",
-    build: |text, values| l1(text, values[0], Laplacian),
+    build: |text, values| l1(text, values[0] * std::f64::consts::LN_2, Laplacian),
+    each: None,
 };
 
+/// exp(−r); the argument is r / ln 2, so that it is a power of two.
 #[derive(Debug)]
 struct Laplacian;
 
 impl Profile for Laplacian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
-        |distance: T| (T::ZERO - distance).exponential()
+        |distance: T| distance.halvings()
     }
 }

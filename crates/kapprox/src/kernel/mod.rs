@@ -1,4 +1,4 @@
-//! Positive-definite kernels.
+//! Kernels, positive definite unless they say otherwise.
 //!
 //! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`, read by [`Spec::parse`] and made into
 //! code by [`Spec::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a [`Profile`] and a
@@ -19,24 +19,41 @@
 //! ```
 
 mod algebra;
+mod applied;
 mod direct;
+mod embedded;
 mod inner;
 mod median;
+mod panel;
 mod parse;
 mod points;
 mod radial;
 mod registry;
 mod spec;
+mod sweep;
 
+pub mod additive_chi_squared;
+pub mod anova;
 pub mod cauchy;
+pub mod chi_squared;
+pub mod cosine;
+pub mod delta;
 pub mod exponential;
+pub mod feature_space;
 pub mod gaussian;
+pub mod intersection;
+pub mod jaccard;
 pub mod laplacian;
 pub mod linear;
 pub mod matern;
+pub mod matern_product;
+pub mod periodic;
 pub mod polynomial;
+pub mod rational_quadratic;
+pub mod sigmoid;
+pub mod subset;
 
-pub use registry::{Family, Metric, Parameter, Range, Value, registry};
+pub use registry::{Domain, Family, Metric, Parameter, Range, Value, registry};
 pub use spec::Spec;
 
 use crate::Real;
@@ -52,6 +69,10 @@ use std::fmt::Debug;
 pub trait Kernel<T: Real>: Debug + Send + Sync {
     /// The kernel as an expression that parses back to it: `gaussian(sigma=1.5)`.
     fn spec(&self) -> String;
+    /// Whether k is positive definite: no kernel matrix has a negative eigenvalue.
+    fn positive_definite(&self) -> bool {
+        true
+    }
     /// `out[i, j] = k(x_i, z_j)`.
     ///
     /// `x` is b x d and `z` is m x d, both row-major (column stride 1); `out` is b x m, column-major (row stride 1,
@@ -94,6 +115,17 @@ pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'
         (x.nrows(), z.nrows()),
         "out must have a row for each x and a column for each z"
     );
+}
+
+/// Refuses a kernel that is not positive definite; `what` says what needs it.
+///
+/// # Errors
+/// [`crate::Error::NotPositiveDefinite`].
+pub fn require_positive_definite<T: Real>(kernel: &dyn Kernel<T>, what: &'static str) -> crate::Result<()> {
+    if kernel.positive_definite() {
+        return Ok(());
+    }
+    Err(crate::Error::NotPositiveDefinite { kernel: kernel.spec(), what })
 }
 
 /// Refuses kernel values k(x, x) that `T` cannot hold. |k(x, z)| is at most the larger of k(x, x) and k(z, z), so where

@@ -100,7 +100,15 @@ mod tests {
         let members = LandmarkSet { points: x.clone(), rows: (0..n as u64).collect(), d: 2, passes: 0, evaluations: 0 };
         let dictionary = Dictionary { members, stands_for: vec![1.0; n] };
         let workers = Workers::sequential();
-        let pass = Pass { tile: 16, segment: 32, lanes: 1, prefetch: 1, workers: &workers, observer: &Unobserved };
+        let pass = Pass {
+            tile: 16,
+            segment: 32,
+            lanes: 1,
+            prefetch: 1,
+            workers: &workers,
+            observer: &Unobserved,
+            journal: None,
+        };
         let source = MemoryRows::new(x, 2).unwrap();
         let data = Rows { source: &source, pass, count: n as u64 };
         let mut found = dictionary.round(mu, &kernel, &Everything, n, &data).unwrap();

@@ -38,7 +38,7 @@ const PANEL: usize = 1024;
 impl<T: Real> Landmarks<T> for Farahat {
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
-        let mut growth = Growth::new(kernel, data.source.shape().features, m);
+        let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
         let mut columns = Columns::read(&mut growth, data, m)?;
         let floors: Vec<f64> = columns.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
         let groups = Groups::new(&columns.rows, &Stream::new(seed, Purpose::Proposals, 0));

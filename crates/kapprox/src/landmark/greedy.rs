@@ -47,7 +47,7 @@ impl Greedy {
         m: usize,
         held: bool,
     ) -> Result<LandmarkSet<T>> {
-        let mut growth = Growth::new(kernel, data.source.shape().features, m);
+        let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
         let mut largest = if held { Largest::Updated(Columns::read(&mut growth, data, m)?) } else { Largest::Anew };
         let (mut trace, mut capacity) = (None, POOL.0);
         while !growth.is_full() {
@@ -158,7 +158,15 @@ mod tests {
             .collect();
         let source = MemoryRows::new(x, 3).unwrap();
         let workers = Workers::new(2);
-        let pass = Pass { tile: 128, segment: 300, lanes: 2, prefetch: 1, workers: &workers, observer: &Unobserved };
+        let pass = Pass {
+            tile: 128,
+            segment: 300,
+            lanes: 2,
+            prefetch: 1,
+            workers: &workers,
+            observer: &Unobserved,
+            journal: None,
+        };
         let data = Rows { source: &source, pass, count: 900 };
         for spec in ["gaussian(sigma=1)", "polynomial(gamma=1, c0=1, degree=2)"] {
             let kernel = Spec::parse(spec).unwrap().build().unwrap();

@@ -9,11 +9,11 @@
 //! left of a row that earlier landmarks span is told from rounding.
 
 use super::LandmarkSet;
-use crate::Real;
 use crate::kernel::{AnyKernel, Kernel};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::Nystrom;
 use crate::map::par;
+use crate::{Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par};
@@ -33,10 +33,14 @@ pub(super) struct Growth<'a, T: Real> {
 
 impl<'a, T: Real> Growth<'a, T> {
     /// No landmark yet, room for `m` of them.
-    pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`crate::Error::NotPositiveDefinite`]: the factor has roots of residuals on its diagonal.
+    pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
         let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
         let exact = <f64 as Real>::kernel(any.clone());
-        Self { any, exact, chosen, wide: Vec::new(), lower: Mat::zeros(m, m) }
+        crate::kernel::require_positive_definite(&*exact, "pivoted Cholesky")?;
+        Ok(Self { any, exact, chosen, wide: Vec::new(), lower: Mat::zeros(m, m) })
     }
 
     pub(super) fn len(&self) -> usize {

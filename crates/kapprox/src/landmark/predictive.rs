@@ -58,7 +58,7 @@ impl<T: Real> Landmarks<T> for Predictive {
         if y.ncols() == 0 {
             return Err(Error::NoTargets { scheme: "predictive" });
         }
-        let mut growth = Growth::new(kernel, data.source.shape().features, m + LOOK_AHEAD);
+        let mut growth = Growth::new(kernel, data.source.shape().features, m + LOOK_AHEAD)?;
         let mut columns = Columns::read(&mut growth, data, m + LOOK_AHEAD)?;
         growth.chosen.passes += 1;
         let scale = Scale {

@@ -86,7 +86,7 @@ fn select<T: Real>(
     form: Form,
     block: usize,
 ) -> Result<LandmarkSet<T>> {
-    let mut growth = Growth::new(kernel, data.source.shape().features, m);
+    let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
     let mut empty = 0;
     for round in 0.. {
         let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));

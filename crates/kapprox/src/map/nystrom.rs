@@ -62,6 +62,8 @@ impl<T: Real> Nystrom<T> {
     /// # Errors
     /// [`Error::NoLandmarks`] where none is left, [`Error::NotFinite`] where the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
+        let exact = <f64 as Real>::kernel(kernel.clone());
+        crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
         let k_mm = kernel_matrix(kernel, &landmarks)?;
         let Factor { lower, kept } = factor(k_mm, PIVOT_FLOOR, par);
         if kept.is_empty() {
