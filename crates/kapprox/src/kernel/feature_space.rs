@@ -16,7 +16,8 @@
 //! Centre::new(k.as_ref()).apply(centred.as_mut());
 //! assert!((centred[(2, 2)] - 9.0).abs() < 1e-12); // (5 − 2)²
 //! let target = ideal(&[1, 1, 2]);
-//! assert!(alignment(k.as_ref(), target.as_ref()) > 0.8);
+//! // ⟨K, L⟩ = 26 = ‖K‖, and ‖L‖ = √5
+//! assert!((alignment(k.as_ref(), target.as_ref()) - 1.0 / 5f64.sqrt()).abs() < 1e-12);
 //! ```
 
 use faer::prelude::*;

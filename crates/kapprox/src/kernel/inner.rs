@@ -84,7 +84,8 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
 /// Infinite, or NaN because infinities of both signs met.
 #[inline(always)]
 fn overflowed<T: Real>(sum: T) -> bool {
-    !(sum.magnitude() <= T::LARGEST)
+    let fits = sum.magnitude() <= T::LARGEST;
+    !fits
 }
 
 /// x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow.

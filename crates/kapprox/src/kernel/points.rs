@@ -152,7 +152,7 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
         let (centres, scales) = (T::vectors::<S>(centre), T::vectors::<S>(scale));
         let (least, most) = (T::splat(simd, T::ZERO - T::LARGEST), T::splat(simd, T::LARGEST));
         let zero = T::splat(simd, T::ZERO);
-        let whole = centres.len() * size_of::<T::Vector<S>>() / size_of::<T>();
+        let whole = size_of_val(centres) / size_of::<T>();
         let mut spare = Vec::new();
         for (j, copy) in self.out.chunks_exact_mut(centre.len().max(1)).enumerate().take(self.points.nrows()) {
             let point = row(self.points, j, &mut spare);

@@ -51,10 +51,13 @@ pub struct Family {
     /// An expression with everything given.
     pub example: &'static str,
     /// The kernel `text` with the parameters' values, in their order and in range.
-    pub(crate) build: fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>,
+    pub(crate) build: Build,
     /// The kernel whose only parameter is a list, with a number for each feature; `None` where that has no meaning.
-    pub(crate) each: Option<fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>>,
+    pub(crate) each: Option<Build>,
 }
+
+/// Makes the kernel `text` of its parameters' values.
+pub(crate) type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
 
 /// The values that features may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
