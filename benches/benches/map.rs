@@ -61,7 +61,7 @@ fn run(c: &mut Criterion) {
     let table = Table::open(&[&path]).unwrap();
     let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Selection::default() }).unwrap();
     let workers = Workers::new(2);
-    let resources = Resources { memory: 4 << 30, workers: &workers, stages: &Unwatched, journal: None };
+    let resources = Resources { memory: 4 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let mut group = c.benchmark_group("run");
     group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(10));
     group.throughput(Throughput::Elements(n as u64));

@@ -57,7 +57,7 @@ fn fit(path: &PathBuf, options: &TrainOptions, threads: usize) -> (Trained<f64>,
     let table = Table::open(&[path]).unwrap();
     let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Default::default() }).unwrap();
     let workers = Workers::new(threads);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None };
+    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let trained = train::<f64>(&selected, options, &resources).unwrap();
     (trained, table.bytes_read())
 }

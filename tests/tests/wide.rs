@@ -26,7 +26,8 @@ fn fit<T: kapprox::Real + Precision>(table: &Table, sigma: f64) -> Trained<T> {
         choice: Choice::Mse,
         seed: 1,
     };
-    let resources = Resources { memory: 1 << 30, workers: &Workers::new(2), stages: &Unwatched, journal: None };
+    let resources =
+        Resources { memory: 1 << 30, workers: &Workers::new(2), stages: &Unwatched, journal: None, scratch: None };
     train::<T>(&selected, &options, &resources).unwrap()
 }
 

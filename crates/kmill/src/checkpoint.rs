@@ -1,6 +1,6 @@
 //! The checkpoint of a fit: where it lies, what it belongs to, and what is said about it.
 
-use crate::args::CheckpointArgs;
+use crate::args::DiskArgs;
 use crate::fit::FitOptions;
 use crate::pipeline::{instruction_set, target_names};
 use crate::progress::Progress;
@@ -34,7 +34,7 @@ pub(crate) fn open<'a>(
     options: &FitOptions,
     selected: &Selected,
     output: &Path,
-    args: CheckpointArgs,
+    args: &DiskArgs,
     progress: &'a Progress,
 ) -> Result<Journal<'a>> {
     let manifest = manifest(options, selected);

@@ -204,7 +204,7 @@ fn ranks(learn: &LearnArgs) -> Result<(usize, Vec<usize>)> {
 pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     let options = FitOptions::new(args.solver, &args.data, &args.learn)?;
     output::check(&args.output)?;
-    pipeline::fit(&options, run, &args.output, args.checkpoint)
+    pipeline::fit(&options, run, &args.output, &args.disk)
 }
 
 /// `kmill fit`.

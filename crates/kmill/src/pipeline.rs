@@ -2,7 +2,7 @@
 
 use crate::args::learn::{Precision, Scale, Select, Task};
 use crate::args::parse::Candidates;
-use crate::args::run::{CheckpointArgs, Run};
+use crate::args::run::{DiskArgs, Run};
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
@@ -32,7 +32,7 @@ impl Stages for Progress {
 ///
 /// # Errors
 /// Whatever stops the fit; then nothing is written.
-pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: CheckpointArgs) -> Result<FitReport> {
+pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
     match options.precision {
         Precision::F32 => fit_in::<f32>(options, run, path, args),
         Precision::F64 => fit_in::<f64>(options, run, path, args),
@@ -47,7 +47,8 @@ pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let training = training(options)?;
     let workers = Workers::new(run.threads);
-    let resources = Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None };
+    let resources =
+        Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None, scratch: None };
     match options.precision {
         Precision::F32 => forecast::<f32>(&selected, &training, &resources, Duration::ZERO),
         Precision::F64 => forecast::<f64>(&selected, &training, &resources, Duration::ZERO),
@@ -69,15 +70,21 @@ fn fit_in<T: Real + kapprox::landmark::Precision>(
     options: &FitOptions,
     run: &Run,
     path: &Path,
-    args: CheckpointArgs,
+    args: &DiskArgs,
 ) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
     let training = training(options)?;
     let workers = Workers::new(run.threads);
     let journal = checkpoint::open(options, &selected, path, args, &run.progress)?;
-    let memory = run.memory;
-    let resources = Resources { memory, workers: &workers, stages: &run.progress, journal: Some(&journal) };
+    let scratch = args.open_scratch()?;
+    let resources = Resources {
+        memory: run.memory,
+        workers: &workers,
+        stages: &run.progress,
+        journal: Some(&journal),
+        scratch: scratch.as_ref(),
+    };
     if !run.progress.is_quiet() {
         let plan = forecast::<T>(&selected, &training, &resources, CALIBRATED_FROM)?;
         // one that does not fit is refused in a moment, with what to change

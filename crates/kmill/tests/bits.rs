@@ -55,6 +55,9 @@ fn same(at: &Path, learn: &str, lanes: bool) {
     assert!(first == fit("parts --target y", "--threads 2"), "{learn}: three files");
     assert!(first == fit("rows.npy --target rows.y.npy", "--threads 2"), "{learn}: .npy");
     assert!(first == fit("rows.csv --target y", "--threads 2"), "{learn}: .csv");
+    std::fs::create_dir_all(at.join("scratch")).unwrap();
+    assert!(first == fit("rows.csv --target y", "--threads 2 --scratch scratch"), "{learn}: by way of scratch");
+    assert_eq!(std::fs::read_dir(at.join("scratch")).unwrap().count(), 0);
 }
 
 #[test]

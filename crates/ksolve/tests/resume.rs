@@ -105,7 +105,7 @@ fn run<T: kapprox::Real + Precision>(task: Task, landmarks: &str, passes: &[&str
     let selected = selected(folder.path(), task == Task::Classification);
     let options = options(task, landmarks);
     let workers = Workers::new(2);
-    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None };
+    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let whole = train::<T>(&selected, &options, &resources).unwrap();
     let manifest = Manifest {
         version: String::new(),
@@ -123,7 +123,8 @@ fn run<T: kapprox::Real + Precision>(task: Task, landmarks: &str, passes: &[&str
         let stages = Impatient { tiles: 18 * threads, asked: AtomicU64::new(0) };
         let workers = Workers::new(threads as usize);
         let memory = [1 << 30, 256 << 20][stops as usize % 2];
-        let resources = Resources { memory, workers: &workers, stages: &stages, journal: Some(&journal) };
+        let resources =
+            Resources { memory, workers: &workers, stages: &stages, journal: Some(&journal), scratch: None };
         match train::<T>(&selected, &options, &resources) {
             Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
             Ok(trained) => {

@@ -239,8 +239,8 @@ impl<T: Real> CacheWriter<T> {
     }
 }
 
-/// Bytes free on the disk of a folder.
-fn free(folder: &Path) -> Option<u64> {
+/// Bytes free on the disk of a folder; `None` where the operating system does not tell.
+pub fn free(folder: &Path) -> Option<u64> {
     #[cfg(unix)]
     {
         let disk = rustix::fs::statvfs(folder).ok()?;

@@ -10,7 +10,7 @@ pub mod run;
 
 pub use data::DataArgs;
 pub use learn::LearnArgs;
-pub use run::{CheckpointArgs, RunArgs};
+pub use run::{DiskArgs, RunArgs};
 
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -87,7 +87,7 @@ pub struct FitArgs {
     pub output: PathBuf,
     /// What is kept of a fit that is stopped.
     #[command(flatten)]
-    pub checkpoint: CheckpointArgs,
+    pub disk: DiskArgs,
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,

@@ -1,8 +1,11 @@
 //! How a run behaves; nothing here changes a result.
 
 use super::parse;
+use crate::Result;
 use crate::progress::Progress;
 use clap::Args;
+use kstore::scratch::Scratch;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Memory, threads, and what is printed.
@@ -23,16 +26,35 @@ pub struct RunArgs {
     pub quiet: bool,
 }
 
-/// What is kept of a fit that is stopped.
-#[derive(Clone, Copy, Debug, Args)]
+/// What a fit keeps on disk beside its model.
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
-pub struct CheckpointArgs {
+pub struct DiskArgs {
     /// Go on from the checkpoint in MODEL.checkpoint, where a stopped fit left one; same bits as never stopped
     #[arg(long)]
     pub resume: bool,
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
     pub checkpoint_every: Duration,
+    /// Folder on a fast disk for rows that are decoded and scaled once instead of in every pass; emptied at the end
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Most bytes there [default: half of what the disk has free]
+    #[arg(long, value_name = "SIZE", value_parser = parse::bytes, requires = "scratch")]
+    pub scratch_limit: Option<usize>,
+}
+
+impl DiskArgs {
+    /// The scratch folder, where one was named.
+    ///
+    /// # Errors
+    /// A folder that is not there.
+    pub fn open_scratch(&self) -> Result<Option<Scratch>> {
+        let Some(folder) = &self.scratch else { return Ok(None) };
+        let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);
+        let limit = self.scratch_limit.map_or_else(half, |limit| limit as u64);
+        Ok(Some(Scratch::open(folder, limit)?))
+    }
 }
 
 /// [`RunArgs`] with their defaults filled in.

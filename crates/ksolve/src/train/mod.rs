@@ -6,7 +6,10 @@
 //! | 2 | a uniform sample of candidate rows (each round of a scheme that selects among all rows is one pass more) |
 //! | 3 | Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface |
 //! | 4 | classification with folds only: the error of the held-out rows for the best cell of each rank |
+//!
+//! With a scratch folder one more pass, after the first, writes the rows there, decoded and scaled, for all that follow.
 
+mod cached;
 mod forecast;
 mod landmarks;
 mod options;

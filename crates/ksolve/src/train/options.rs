@@ -6,6 +6,7 @@ use kapprox::kernel::Spec;
 use kstore::Workers;
 use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
+use kstore::scratch::Scratch;
 
 /// What the target is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +83,8 @@ pub struct Resources<'a> {
     /// What the passes found before this run was stopped, and what they find now; `None` for runs that are begun anew
     /// when they are stopped.
     pub journal: Option<&'a Journal<'a>>,
+    /// Where rows are kept, decoded and scaled, for the passes after the first; `None` to decode them in every pass.
+    pub scratch: Option<&'a Scratch>,
 }
 
 impl std::fmt::Debug for Resources<'_> {

@@ -1,5 +1,6 @@
 //! The training run.
 
+use super::cached;
 use super::landmarks::{self, Selection};
 use super::options::{Choice, Resources, Task, TrainOptions};
 use super::plan::{Cut, Shape, cut};
@@ -144,11 +145,13 @@ pub fn train<T: Real + Precision>(
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
     let (cut, plans) = plan_for::<T>(selected, options, resources, survey.targets(), folds.count())?;
     let planned_bytes = check(plans)?;
-    let source: TableRows<T> = selected.rows(survey.reading())?;
-    let selection = landmarks::select(&source, survey.rows(), options, cut, resources)?;
+    let rows: TableRows<T> = selected.rows(survey.reading())?;
+    let cache = cached::rows(&rows, cut, resources)?;
+    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
+    let selection = landmarks::select(source, survey.rows(), options, cut, resources)?;
     warn_of_rank(&selection, &survey, options, resources);
     let targets = survey.targets_of_regression();
-    let run = Run { source: &source, targets: &targets, folds: &folds, map: &selection.map, options, cut, resources };
+    let run = Run { source, targets: &targets, folds: &folds, map: &selection.map, options, cut, resources };
     let sums = run.gram()?;
     let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
     let ridge = ridge_options(options, ranks, targets.centre());
@@ -170,7 +173,7 @@ pub fn train<T: Real + Precision>(
     let train = train_score(&sums.gram, &fit.train_mse);
     let Head { weights, intercept } = fit.head;
     let largest_rank = selection.map.rank();
-    let passes = 2 + selection.passes + passes;
+    let passes = 2 + u64::from(cache.is_some()) + selection.passes + passes;
     let certificate = certificate(rank);
     let workers = resources.workers;
     let coefficients = selection.map.dual(weights.as_ref());
@@ -229,7 +232,7 @@ fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
 
 /// What the passes of a run share.
 struct Run<'a, T: Real> {
-    source: &'a TableRows<T>,
+    source: &'a dyn RowSource<T>,
     targets: &'a Targets,
     folds: &'a Folds,
     map: &'a Nystrom<T>,

@@ -156,6 +156,8 @@ impl SvmlightFile {
                 width = width.max(1 + within.ok_or_else(|| too_wide(most, place))?);
                 Ok(())
             });
+            // a file of another kind is told by its labels here, not after an hour
+            let parsed = parsed.and_then(float);
             parsed.map_err(|wrong| self.bad_line(row, record.place.line, wrong))?;
             self.places.add(&record);
         }

@@ -8,6 +8,7 @@ mod files;
 mod ipc;
 mod make;
 mod memory;
+mod mutation;
 mod passes;
 mod reading;
 mod real_data;

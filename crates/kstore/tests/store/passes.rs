@@ -3,8 +3,8 @@
 use crate::make::*;
 use kstore::pass::{Observer, Unobserved};
 use kstore::{
-    Error, Fold, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Scaler, Statistics, StatisticsFold, Table,
-    TableRows, Workers,
+    Error, Fold, MemoryRows, Merge, Output, OutputColumn, OutputKind, Pass, Reading, RowBlock, RowSource, Scaler,
+    Selection, Statistics, StatisticsFold, Table, TableRows, TextOptions, Workers,
 };
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,6 +107,103 @@ fn statistics_skip_nan_and_know_constants() {
     let scaler = Scaler::minmax(&statistics);
     assert_eq!((scaler.apply(1, 1.0), scaler.apply(1, 299.0), scaler.apply(0, 0.1)), (0.0, 1.0, 0.0));
     assert_eq!(Scaler::identity(&statistics).apply(1, 17.5), 17.5);
+}
+
+/// Row `i` of a table that every format holds: two features and a target.
+fn plain(i: u64) -> [f64; 3] {
+    let (a, b, y, ..) = row(i);
+    [f64::from(a), b, y]
+}
+
+/// Rows of it as a file.
+fn write_plain(path: &std::path::Path, rows: std::ops::Range<u64>) {
+    if path.extension().is_some_and(|extension| extension == "svm") {
+        let line = |i| format!("{:?} 1:{:?} 2:{:?}\n", plain(i)[2], plain(i)[0], plain(i)[1]);
+        return std::fs::write(path, rows.map(line).collect::<String>()).unwrap();
+    }
+    // without names .npy calls its columns so
+    let columns = ["x0", "x1", "x2"].map(|name| OutputColumn::new(name, OutputKind::F64));
+    let mut out = kstore::sink::create(path, &columns).unwrap();
+    let column = |j: usize| rows.clone().map(|i| plain(i)[j]).collect::<Vec<_>>();
+    out.write(&[Output::F64(&column(0)), Output::F64(&column(1)), Output::F64(&column(2))]).unwrap();
+    out.finish().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_format_and_any_split_give_the_same_rows_and_the_same_bits(
+        format in prop::sample::select(vec!["parquet", "npy", "csv", "tsv", "svm"]),
+        mut cuts in prop::collection::vec(1u64..9000, 0..4),
+        tile in 1usize..900,
+        segment in 500u64..5000,
+        lanes in 1usize..4,
+    ) {
+        const N: u64 = 9000;
+        let folder = folder();
+        cuts.extend([0, N]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let paths: Vec<_> = cuts.windows(2).enumerate().map(|(i, edge)| {
+            let path = folder.path().join(format!("part-{i}.{format}"));
+            write_plain(&path, edge[0]..edge[1]);
+            path
+        }).collect();
+        let target = if format == "svm" { "y" } else { "x2" };
+        // svmlight drops the zeros at the end of a row, and other files might have fewer features
+        let options = TextOptions::default().width(2);
+        let selection = Selection { targets: names(&[target]), ..Selection::default() };
+        let parts = Table::open_with(&paths, &options).unwrap().select(&selection).unwrap();
+        let parts = parts.rows::<f64>(Reading::default()).unwrap();
+        let (x, y): (Vec<_>, Vec<_>) = (0..N).map(plain).map(|[a, b, y]| ([a, b], y)).unzip();
+        let whole = MemoryRows::new(x.concat(), 2).unwrap().with_targets(y, 1).unwrap();
+        let expected = read(&whole, 0..N, 64).unwrap();
+        let (collected, report) = pass(tile, segment, lanes).fold(&parts, &Collect).unwrap();
+        prop_assert_eq!(report.rows, N);
+        prop_assert_eq!(&collected, &expected);
+        let statistics = StatisticsFold::new(RowSource::<f64>::shape(&whole));
+        let (one, _) = pass(tile, segment, 1).fold(&whole, &statistics).unwrap();
+        let (many, _) = pass(tile, segment, lanes).fold(&parts, &statistics).unwrap();
+        prop_assert_eq!(bits(&one), bits(&many));
+    }
+}
+
+/// Cuts a file short at the first tile, when most of it is not read yet.
+struct Shrink<'a>(&'a std::path::Path);
+
+impl Fold<f64> for Shrink<'_> {
+    type State = Nothing;
+    type Scratch = ();
+    type Error = Error;
+    fn init(&self) -> Nothing {
+        Nothing
+    }
+    fn scratch(&self) {}
+    fn step(&self, _: &mut Nothing, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
+        if block.rows[0] == 0 {
+            let file = std::fs::File::options().write(true).open(self.0).unwrap();
+            file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_during_a_pass_is_an_error_that_names_it() {
+    let folder = folder();
+    for format in ["parquet", "npy", "csv", "svm"] {
+        let path = folder.path().join(format!("t.{format}"));
+        write_plain(&path, 0..200_000);
+        let target = if format == "svm" { "y" } else { "x2" };
+        let selection = Selection { targets: names(&[target]), ..Selection::default() };
+        let rows = Table::open(&[&path]).unwrap().select(&selection).unwrap();
+        let rows = rows.rows::<f64>(Reading::default()).unwrap();
+        for lanes in [1, 2] {
+            let error = pass(100, 1000, lanes).fold(&rows, &Shrink(&path)).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(&path.display().to_string()), "{format}: {error}");
+        }
+    }
 }
 
 #[test]

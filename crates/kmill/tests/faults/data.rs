@@ -1,0 +1,119 @@
+//! Files, columns and values that cannot be.
+
+use crate::make::*;
+
+#[test]
+fn files_that_are_no_tables() {
+    let folder = folder();
+    let at = folder.path();
+    let whole = std::fs::read(at.join("t.parquet")).unwrap();
+    std::fs::write(at.join("cut.parquet"), &whole[..whole.len() / 2]).unwrap();
+    std::fs::write(at.join("tiny.parquet"), &whole[..3]).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 8..whole.len() / 2].fill(0xff);
+    std::fs::write(at.join("damaged.parquet"), damaged).unwrap();
+    std::fs::write(at.join("words.parquet"), "x,y\n1,2\n".repeat(100)).unwrap();
+    std::fs::create_dir(at.join("nothing")).unwrap();
+    std::fs::create_dir(at.join("mixed")).unwrap();
+    std::fs::copy(at.join("t.parquet"), at.join("mixed/a.parquet")).unwrap();
+    std::fs::copy(at.join("narrow.parquet"), at.join("mixed/b.parquet")).unwrap();
+    std::fs::write(at.join("mixed/notes.txt"), "hello").unwrap();
+    for (data, part) in [
+        ("ordre.parquet", "no such file: ordre.parquet; did you mean order.parquet?"),
+        ("nowhere/t.parquet", "there is no folder nowhere"),
+        ("no*.parquet", "the pattern matches no file"),
+        ("cut.parquet", "cut.parquet cannot be read as Parquet: it is truncated"),
+        ("tiny.parquet", "tiny.parquet cannot be read as Parquet"),
+        ("damaged.parquet", "damaged.parquet"),
+        ("words.parquet", "it is no Parquet file"),
+        ("empty.parquet", "it has no rows"),
+        ("nothing", "the folder holds no"),
+        ("mixed", "b.parquet does not continue"),
+        ("twice.parquet", "called \"a\""),
+        ("/dev/null", "no regular file"),
+    ] {
+        fails(at, &fit(data, ""), 1, part);
+    }
+}
+
+#[test]
+fn npy_files_that_are_no_tables() {
+    let folder = folder();
+    let at = folder.path();
+    assert_eq!(run(at, "convert t.parquet --target y -o t.npy -q").code, 0);
+    assert_eq!(run(at, "convert t.parquet --rows ..9 --features y -o short.npy -q").code, 0);
+    let whole = std::fs::read(at.join("t.npy")).unwrap();
+    let header = |change: &dyn Fn(String) -> String| {
+        let text = change(String::from_utf8(whole[10..128].to_vec()).unwrap());
+        [&whole[..10], &text.as_bytes()[..118], &whole[128..]].concat()
+    };
+    std::fs::write(at.join("cut.npy"), &whole[..1000]).unwrap();
+    std::fs::write(at.join("tiny.npy"), &whole[..20]).unwrap();
+    std::fs::write(at.join("words.npy"), "hello".repeat(99)).unwrap();
+    std::fs::write(at.join("complex.npy"), header(&|text| text.replace("<f8", "<c8"))).unwrap();
+    std::fs::write(at.join("fortran.npy"), header(&|text| text.replace("False", "True "))).unwrap();
+    std::fs::write(at.join("big.npy"), header(&|text| text.replace("<f8", ">f8"))).unwrap();
+    let mut long = whole[..8].to_vec();
+    long[6] = 2;
+    long.extend(u32::MAX.to_le_bytes());
+    std::fs::write(at.join("header.npy"), long).unwrap();
+    for (data, part) in [
+        ("cut.npy", "needs 4928 bytes, the file has 1000"),
+        ("tiny.npy", "it ends inside its header"),
+        ("words.npy", "it does not start with"),
+        ("complex.npy", "values of type \"<c8\" are not read"),
+        ("fortran.npy", "it is stored column by column"),
+        ("big.npy", "big-endian"),
+        ("header.npy", "its header claims"),
+    ] {
+        fails(at, &fit(data, "--target t.y.npy"), 1, part);
+    }
+    fails(at, &fit("t.npy", "--target short.npy"), 1, "short.npy has 9 rows, t.npy has 300");
+    fails(at, &fit("t.npy", "--target t.npy"), 1, "a target file has one column");
+    fails(at, &fit("t.npy", "--target no.npy"), 1, "no such file: no.npy");
+    fails(at, &fit("t.npy", ""), 1, "has no column \"y\"");
+}
+
+#[test]
+fn columns_and_values_that_cannot_be() {
+    let folder = folder();
+    let at = folder.path();
+    for (data, options, part) in [
+        ("t.parquet", "--target Y", "did you mean \"y\"?"),
+        ("t.parquet", "--features x0,x2", "has no column \"x2\"; did you mean"),
+        ("t.parquet", "--features q*", "has no column \"q*\""),
+        ("t.parquet", "--features y", "it is the target"),
+        ("t.parquet", "--target y,y", "y is named twice"),
+        ("ü.parquet", "--target целъ", "did you mean \"цель\"?"),
+        ("labels.parquet", "--features x0,text", "column \"text\" of labels.parquet holds text"),
+        ("labels.parquet", "--target text", "for labels choose --task classification"),
+        ("labels.parquet", "--target bool,one --task classification", "one column of labels"),
+        ("labels.parquet", "--target one --task classification", "the target has 1 class;"),
+        ("labels.parquet", "--target y --task classification", "for a quantity choose --task regression"),
+        ("labels.parquet", "--folds column:nix", "has no column \"nix\""),
+        ("labels.parquet", "--folds column:one", "the column has 1 value"),
+        ("labels.parquet", "--where nix==1", "has no column \"nix\""),
+        ("labels.parquet", "--where fold==many", "compare it with a number"),
+        ("labels.parquet", "--where fold>7", "no row is left"),
+        ("labels.parquet", "--rows 1000..", "--rows 1000.. selects none of its 300 rows"),
+        (
+            "nan.parquet",
+            "",
+            "nan.parquet: row 17 (counted from 0), column \"x1\" is NaN; clean the data or choose --missing drop or",
+        ),
+        ("infinite.parquet", "", "infinite.parquet: row 17 (counted from 0), column \"x1\" is infinite"),
+        ("y_nan.parquet", "", "row 5 (counted from 0), column \"y\" is NaN; clean the data or choose --missing drop"),
+        ("y_nan.parquet", "--missing mean", "row 5 (counted from 0), column \"y\" is NaN"),
+        ("one.parquet", "", "1 training row is left"),
+        ("t.parquet", "--rows 299..", "1 training row is left"),
+        ("huge.parquet", "", "column \"x0\" reaches"),
+        ("large.parquet", "--scale none --kernel linear()", "is not finite; scale the features"),
+        ("large.parquet", "--scale none --kernel polynomial(degree=3)", "is not finite"),
+        ("zero.parquet", "--kernel linear()", "is zero on every row"),
+    ] {
+        fails(at, &fit(data, options), 1, part);
+    }
+    fails(at, "convert nan.parquet -o a.npy --missing mean", 1, "a conversion learns no means");
+    fails(at, "convert labels.parquet --target text -o a.npy", 1, "holds text");
+    fails(at, "convert empty.parquet -o a.npy", 1, "it has no rows");
+}

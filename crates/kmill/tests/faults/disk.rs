@@ -1,0 +1,117 @@
+//! Outputs that cannot be written, full disks, closed pipes, signals.
+
+use crate::make::*;
+use std::process::{Command, Stdio};
+
+#[test]
+fn outputs_that_cannot_be_written() {
+    let folder = folder();
+    let at = folder.path();
+    assert_eq!(run(at, &fit("t.parquet", "--lambda 1e-6 -q")).code, 0);
+    assert_eq!(run(at, "convert t.parquet --target y -o t.npy -q").code, 0);
+    std::fs::create_dir(at.join("sub")).unwrap();
+    let saved = std::fs::read(at.join("t.parquet")).unwrap();
+    for (line, part) in [
+        ("predict model t.parquet -o no/a.parquet", "there is no folder no"),
+        ("predict model t.parquet -o sub", "this is a folder"),
+        ("predict model t.parquet -o a.doc", "unknown kind of file"),
+        ("predict model t.parquet -o t.parquet", "this is also an input"),
+        ("predict model t.parquet -o ./sub/../t.parquet", "this is also an input"),
+        ("convert t.parquet -o t.parquet", "this is also an input"),
+        ("convert t.npy --target t.y.npy -o t.npy", "this is also an input"),
+        ("convert t.npy --target t.y.npy -o t.y.npy", "this is also an input"),
+        ("fit ridge t.parquet --target y -o t.parquet", "this is also an input"),
+        ("fit ridge t.parquet --target y -o no/model", "there is no folder no"),
+        ("generate moons --rows 100 -o no/a.parquet", "there is no folder no"),
+        ("generate moons --rows 100 -o a", "unknown kind of file"),
+    ] {
+        fails(at, line, 1, part);
+    }
+    assert!(std::fs::read(at.join("t.parquet")).unwrap() == saved);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_nothing() {
+    let folder = folder();
+    let at = folder.path();
+    let disk = at.join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mount = |args: &[&str]| Command::new("mount").args(args).arg(&disk).output().is_ok_and(|o| o.status.success());
+    if !mount(&["-t", "tmpfs", "-o", "size=64k", "tmpfs"]) {
+        eprintln!("skipped: mounting a small file system is not allowed here");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        assert_eq!(run(at, "generate friedman1 --rows 5000 -o large.parquet -q").code, 0);
+        for line in [
+            "generate friedman1 --rows 20000 -o disk/a.parquet",
+            "generate friedman1 --rows 20000 -o disk/a.npy",
+            "convert large.parquet --target y -o disk/a.npy",
+            "convert large.parquet --target y -o disk/a.parquet",
+            "fit ridge large.parquet --target y --rank 1000 --lambda 1e-6 --precision f64 -o disk/model",
+        ] {
+            fails(at, line, 1, "free some space");
+            assert_eq!(files(&disk), Vec::<String>::new(), "{line}");
+        }
+    });
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+    result.unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn closed_and_full_pipes() {
+    let folder = folder();
+    let at = folder.path();
+    assert_eq!(run(at, &fit("t.parquet", "--lambda 1e-6 -q")).code, 0);
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command(at, "evaluate model t.parquet --json -q").stdout(full()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && text.contains("cannot write to standard output"), "{text}");
+    // nobody listens on stderr: the work is done all the same, and a failure is still told by the exit code
+    let code = |line: &str| command(at, line).stderr(full()).output().unwrap().status.code();
+    assert_eq!(code("predict model t.parquet -o p.npy"), Some(0));
+    assert_eq!(code("predict model no.parquet -o q.npy"), Some(1));
+    assert!(Command::new("mkfifo").arg(at.join("pipe.parquet")).status().unwrap().success());
+    fails(at, "inspect pipe.parquet", 1, "no regular file");
+    fails(at, "evaluate pipe.parquet t.parquet", 1, "no regular file");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // no candidates limit and many ranks: each of these runs for minutes
+    assert_eq!(run(at, "generate friedman1 --rows 400000 -o t.parquet -q").code, 0);
+    assert_eq!(
+        run(
+            at,
+            "fit ridge t.parquet --rows ..4000 --target y --rank 1500 --landmarks uniform --lambda 1e-6 -o model -q"
+        )
+        .code,
+        0
+    );
+    let before = files(at);
+    for line in [
+        "fit ridge t.parquet --target y --rank 1500 -o m",
+        "predict model t.parquet -o p.parquet",
+        "convert t.parquet t.parquet -o c.npy --precision f64",
+        "generate friedman1 --rows 1e10 -o g.npy",
+    ] {
+        for signal in ["INT", "TERM"] {
+            let mut child = command(at, line).stderr(Stdio::piped()).spawn().unwrap();
+            // the first line of progress shows that the handler is in place
+            let mut reader = std::io::BufReader::new(child.stderr.take().unwrap());
+            let mut text = String::new();
+            std::io::BufRead::read_line(&mut reader, &mut text).unwrap();
+            assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+            std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+            let code = child.wait().unwrap().code();
+            assert_eq!(code, Some(1), "{line} {signal}: {text}");
+            assert!(text.ends_with("error: interrupted: nothing was written\n"), "{line} {signal}: {text}");
+            assert_eq!(files(at), before, "{line} {signal}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Rows decoded and scaled once, for all passes after the first.
+
+use super::options::Resources;
+use super::plan::Cut;
+use crate::Result;
+use kapprox::Real;
+use kstore::scratch::{Cache, CacheWriter};
+use kstore::{Error, Fold, Merge, Pass, RowBlock, RowSource, Workers};
+use std::sync::{Mutex, PoisonError};
+
+/// The rows as they come from the decoder, in the scratch folder; `None` without one.
+///
+/// One pass, one lane, so that rows arrive in their order. What is folded from the cache has the bits of what is folded
+/// from the rows. Not journaled: a run that is resumed writes its cache again.
+///
+/// # Errors
+/// Those of the source; [`Error::OverScratch`] and [`Error::ScratchFull`] where the rows do not fit.
+pub(super) fn rows<T: Real>(
+    source: &dyn RowSource<T>,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<Option<Cache<T>>> {
+    let Some(scratch) = resources.scratch else { return Ok(None) };
+    let range = source.range();
+    let observer = resources.stages.stage("rows to scratch", Some(range.end - range.start));
+    let writer = Mutex::new(scratch.cache::<T>(source.shape(), range)?);
+    let pass = Pass {
+        tile: cut.tile,
+        segment: cut.segment,
+        lanes: 1,
+        prefetch: cut.prefetch,
+        workers: resources.workers,
+        observer: &*observer,
+        journal: None,
+    };
+    pass.fold(source, &Write { writer: &writer })?;
+    Ok(Some(writer.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?))
+}
+
+/// Appends every tile to the cache.
+struct Write<'a, T> {
+    writer: &'a Mutex<CacheWriter<T>>,
+}
+
+/// The state of a fold whose result is a cache.
+struct Written;
+
+impl Merge for Written {
+    fn merge(&mut self, _later: &Self) {}
+}
+
+impl<T: Real> Fold<T> for Write<'_, T> {
+    type State = Written;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> Written {
+        Written
+    }
+    fn scratch(&self) {}
+    fn step(&self, _: &mut Written, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> kstore::Result<()> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).push(block)
+    }
+}
