@@ -41,10 +41,14 @@ fn laplacian(x: &[f64], z: &[f64]) -> f64 {
     (-x.iter().zip(z).map(|(a, b)| (a - b).abs()).sum::<f64>() / 5.0).exp()
 }
 
+fn spectrum(spec: &str) -> Spectrum {
+    use kapprox::Real;
+    f64::kernel(kernel(spec)).spectrum().expect("a shift-invariant kernel")
+}
+
 /// The spectra of the two kernels above.
 fn spectra() -> (Spectrum, Spectrum) {
-    let cauchy = |u: f64| (std::f64::consts::PI * (u - 0.5)).tan();
-    (Spectrum::radial(1.7, |_| 1.0), Spectrum::product(5.0, cauchy))
+    (spectrum("gaussian(sigma=1.7)"), spectrum("laplacian(sigma=5)"))
 }
 
 type Random = Box<dyn Fn(u64, usize) -> Box<dyn FeatureMap<f64>>>;
@@ -86,6 +90,17 @@ fn random_features_are_unbiased() {
             laplacian,
             40,
         );
+    }
+    for spec in [
+        "exponential(sigma=3)",
+        "matern(nu=1.5, sigma=2)",
+        "matern(nu=2.5, sigma=2)",
+        "cauchy(sigma=2)",
+        "rational_quadratic(alpha=0.75, sigma=2)",
+        "2.5*gaussian(sigma=[1, 2, 3, 4, 5])",
+    ] {
+        let map = fourier(spectrum(spec), d, Sampling::Orthogonal);
+        check_unbiased(spec, &map, &points, kmill_tests::kernels::kernel(spec), 40);
     }
     let sketch: Random = Box::new(move |seed, p| Box::new(TensorSketch::new(0.5, 1.0, 3, d, p, seed)));
     let cubic = |x: &[f64], z: &[f64]| (0.5 * x.iter().zip(z).map(|(a, b)| a * b).sum::<f64>() + 1.0).powi(3);

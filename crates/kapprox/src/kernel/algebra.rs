@@ -6,6 +6,7 @@
 use super::points::{fill_column, row};
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
+use crate::map::random::Spectrum;
 use crate::real::vectorised;
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
@@ -116,6 +117,11 @@ impl<T: Real> Kernel<T> for Scaled {
 
     fn positive_definite(&self) -> bool {
         T::kernel(self.kernel.clone()).positive_definite()
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        let spectrum = T::kernel(self.kernel.clone()).spectrum()?;
+        Some(Spectrum { amplitude: self.factor * spectrum.amplitude, ..spectrum })
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {

@@ -13,6 +13,8 @@ use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
+use crate::map::random::Law;
+use rand_distr::Distribution;
 
 /// `cauchy(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -34,5 +36,10 @@ impl Profile for Cauchy {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
         |squared: T| T::ONE / (T::ONE + squared)
+    }
+
+    fn law(&self) -> Option<Law> {
+        // a mixture of exp(−τ r²) with τ exponential
+        Some(Law::radial(|rng| (2.0 * Distribution::<f64>::sample(&rand_distr::Exp1, rng)).sqrt()))
     }
 }

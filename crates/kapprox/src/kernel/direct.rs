@@ -4,6 +4,7 @@ use super::panel::{self, Finish, Magnitudes, Term};
 use super::points::{Frame, Lengths};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
+use crate::map::random::Spectrum;
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -27,6 +28,10 @@ pub(crate) fn l1<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn s
 impl<T: Real, M: Term + Debug + Send + Sync, P: Profile> Kernel<T> for Direct<M, P> {
     fn spec(&self) -> String {
         self.text.clone()
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        Some(Spectrum { law: self.profile.law()?, lengths: self.lengths.to_vec(), amplitude: 1.0 })
     }
 
     /// Centring costs a rounding of each coordinate and nothing of its own: equal points stay equal.

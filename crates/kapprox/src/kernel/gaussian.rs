@@ -17,6 +17,7 @@ use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
+use crate::map::random::Law;
 
 /// `gaussian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -44,5 +45,10 @@ impl Profile for Gaussian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
         |squared: T| squared.halvings()
+    }
+
+    fn law(&self) -> Option<Law> {
+        // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2)
+        Some(Law::radial(|_| (2.0 * std::f64::consts::LN_2).sqrt()))
     }
 }

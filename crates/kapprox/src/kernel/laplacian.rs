@@ -13,6 +13,7 @@ use super::Profile;
 use super::direct::l1;
 use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
+use crate::map::random::Law;
 
 /// `laplacian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -35,5 +36,10 @@ impl Profile for Laplacian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
         |distance: T| distance.halvings()
+    }
+
+    fn law(&self) -> Option<Law> {
+        // Cauchy distributed
+        Some(Law::product(|u| (std::f64::consts::PI * (u - 0.5)).tan()))
     }
 }

@@ -20,6 +20,8 @@ use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use crate::Real;
+use crate::map::random::Law;
+use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
 /// `matern(nu=1.5, sigma=median)`.
@@ -50,6 +52,13 @@ pub(super) const FAMILY: Family = Family {
     each: None,
 };
 
+/// Student's t in every direction, with 2ν degrees of freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006,
+/// equation 4.15).
+fn student(freedom: f64) -> Option<Law> {
+    let chi_squared = rand_distr::ChiSquared::new(freedom).ok()?;
+    Some(Law::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
+}
+
 /// 2^−this is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
 const FAR: f64 = 2000.0;
 
@@ -61,6 +70,10 @@ impl Profile for Half {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
         |squared: T| squared.root().halvings()
+    }
+
+    fn law(&self) -> Option<Law> {
+        student(1.0)
     }
 }
 
@@ -77,6 +90,10 @@ impl Profile for ThreeHalves {
             a.mul_plus(unit, T::ONE) * a.halvings()
         }
     }
+
+    fn law(&self) -> Option<Law> {
+        student(3.0)
+    }
 }
 
 /// (1 + b + b²/3) exp(−b); the argument is (b / ln 2)².
@@ -91,5 +108,9 @@ impl Profile for FiveHalves {
             let b = squared.root().smaller(far);
             third.mul_plus(b, unit).mul_plus(b, T::ONE) * b.halvings()
         }
+    }
+
+    fn law(&self) -> Option<Law> {
+        student(5.0)
     }
 }

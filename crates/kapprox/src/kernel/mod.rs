@@ -57,6 +57,7 @@ pub use registry::{Domain, Family, Metric, Parameter, Range, Value, registry};
 pub use spec::Spec;
 
 use crate::Real;
+use crate::map::random::{Law, Spectrum};
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
 
@@ -72,6 +73,11 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     /// Whether k is positive definite: no kernel matrix has a negative eigenvalue.
     fn positive_definite(&self) -> bool {
         true
+    }
+    /// The law of the frequencies of a shift-invariant kernel; `None` where random Fourier features do not exist or are
+    /// not known. See [`crate::map::random`].
+    fn spectrum(&self) -> Option<Spectrum> {
+        None
     }
     /// `out[i, j] = k(x_i, z_j)`.
     ///
@@ -104,6 +110,10 @@ pub(crate) trait Profile: Debug + Send + Sync + 'static {
     /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
     /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy;
+    /// The law of the kernel's frequencies, in units of one over the length scale; see [`Kernel::spectrum`].
+    fn law(&self) -> Option<Law> {
+        None
+    }
 }
 
 /// Panics unless x is b x d, z is m x d and out is b x m.

@@ -61,6 +61,14 @@ pub(crate) enum Lengths {
 }
 
 impl Lengths {
+    /// One length for all features, or one for each.
+    pub(crate) fn to_vec(&self) -> Vec<f64> {
+        match self {
+            Self::Same(length) => vec![*length],
+            Self::Each(lengths) => lengths.clone(),
+        }
+    }
+
     /// The length of feature k.
     pub(crate) fn of(&self, k: usize) -> f64 {
         match self {

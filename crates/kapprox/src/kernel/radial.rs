@@ -8,6 +8,7 @@ use super::panel::{self, Finish, Packed, Products, Squares};
 use super::points::{Frame, Lengths, panel_norms, row, row_norms, squared_distance};
 use super::{Kernel, Profile, check_shapes, direct::Plain};
 use crate::Real;
+use crate::map::random::Spectrum;
 use crate::real::vectorised;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
@@ -59,6 +60,10 @@ pub(crate) fn l2<P: Profile>(text: String, lengths: Lengths, at_zero: AtZero, pr
 impl<T: Real, P: Profile> Kernel<T> for Radial<P> {
     fn spec(&self) -> String {
         self.text.clone()
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        Some(Spectrum { law: self.profile.law()?, lengths: self.lengths.to_vec(), amplitude: 1.0 })
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {

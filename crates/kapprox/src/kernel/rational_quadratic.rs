@@ -13,6 +13,8 @@ use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use crate::Real;
+use crate::map::random::Law;
+use rand_distr::Distribution;
 
 /// `rational_quadratic(alpha=1, sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -52,5 +54,11 @@ impl Profile for RationalQuadratic {
             let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
             (base.logarithm() * alpha).halvings()
         }
+    }
+
+    fn law(&self) -> Option<Law> {
+        // a mixture of exp(−τ r²) with τ of a gamma distribution
+        let gamma = rand_distr::Gamma::new(self.alpha, 1.0).ok()?;
+        Some(Law::radial(move |rng| (2.0 * gamma.sample(rng)).sqrt()))
     }
 }

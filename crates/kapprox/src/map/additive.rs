@@ -14,7 +14,7 @@
 
 use super::FeatureMap;
 use super::nystrom::strips;
-use super::random::{Fourier, Sampling, Spectrum};
+use super::random::{Fourier, Law, Sampling, Spectrum};
 use crate::{Real, Result};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
@@ -126,7 +126,7 @@ impl<T: Real> SkewedChi2<T> {
     /// # Errors
     /// None but those of [`Fourier::new`].
     pub fn new(skew: f64, d: usize, p: usize, seed: u64) -> Result<Self> {
-        let spectrum = Spectrum::product(1.0, hyperbolic);
+        let spectrum = Spectrum::new(Law::product(hyperbolic), 1.0);
         Ok(Self { skew, waves: Fourier::new(&spectrum, d, p, Sampling::Plain, seed)? })
     }
 }

@@ -6,7 +6,7 @@ use super::spectrum::{Law, Spectrum};
 use crate::decompose::orthonormal;
 use crate::{Error, Result};
 use faer::Mat;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
@@ -47,11 +47,15 @@ pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampl
             let rotated = orthogonal(d, count, &mut rng);
             scaled(rotated, d, |_| length(d, &mut rng) * scale(&mut rng))
         }
-        (Law::Product(quantile), Sampling::Plain) => {
-            (0..count * d).map(|_| quantile(rng.sample::<f64, _>(rand::distr::Open01))).collect()
+        (Law::Product { draw, .. }, Sampling::Plain) => (0..count * d).map(|_| draw(&mut rng)).collect(),
+        (Law::Product { quantile: Some(quantile), .. }, Sampling::Quasi) => quasi(d, count, seed, *quantile),
+        (Law::Product { quantile: None, .. }, Sampling::Quasi) => {
+            return Err(Error::NoSpectrum {
+                why: "the quantiles of its frequencies are not known".to_string(),
+                remedy: "use plain random features",
+            });
         }
-        (Law::Product(quantile), Sampling::Quasi) => quasi(d, count, seed, *quantile),
-        (Law::Product(_), Sampling::Orthogonal | Sampling::Structured) => {
+        (Law::Product { .. }, Sampling::Orthogonal | Sampling::Structured) => {
             return Err(Error::NoSpectrum {
                 why: "its frequencies have independent coordinates and cannot be rotated".to_string(),
                 remedy: "use plain or quasi random features, or a kernel of the Euclidean distance",

@@ -5,7 +5,7 @@
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
-use rand::Rng;
+use rand::{Rng, RngExt};
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,28 +29,41 @@ pub enum Law {
     /// ω = s g with g standard normal in d dimensions and s ≥ 0 drawn for itself: the kernels of ‖x − z‖₂ that are scale
     /// mixtures of Gaussians.
     Radial(Draw),
-    /// Independent coordinates; the function is the quantile of one: kernels that are products over the features.
-    Product(fn(f64) -> f64),
+    /// Independent coordinates, each with this law: kernels that are products over the features.
+    Product {
+        /// Draws a coordinate.
+        draw: Draw,
+        /// Its quantile function, where that is known: points of a sequence need it.
+        quantile: Option<fn(f64) -> f64>,
+    },
+}
+
+impl Law {
+    /// A radial law.
+    pub fn radial(scale: impl Fn(&mut dyn Rng) -> f64 + Send + Sync + 'static) -> Self {
+        Self::Radial(Arc::new(scale))
+    }
+
+    /// Independent coordinates drawn by their quantile function.
+    pub fn product(quantile: fn(f64) -> f64) -> Self {
+        let draw = move |rng: &mut dyn Rng| quantile(rng.sample::<f64, _>(rand::distr::Open01));
+        Self::Product { draw: Arc::new(draw), quantile: Some(quantile) }
+    }
 }
 
 impl fmt::Debug for Law {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Radial(_) => "Radial",
-            Self::Product(_) => "Product",
+            Self::Product { .. } => "Product",
         })
     }
 }
 
 impl Spectrum {
-    /// A radial law with one length scale.
-    pub fn radial(length: f64, scale: impl Fn(&mut dyn Rng) -> f64 + Send + Sync + 'static) -> Self {
-        Self { law: Law::Radial(Arc::new(scale)), lengths: vec![length], amplitude: 1.0 }
-    }
-
-    /// A product law with one length scale.
-    pub fn product(length: f64, quantile: fn(f64) -> f64) -> Self {
-        Self { law: Law::Product(quantile), lengths: vec![length], amplitude: 1.0 }
+    /// A law with one length scale and k(0) = 1.
+    pub fn new(law: Law, length: f64) -> Self {
+        Self { law, lengths: vec![length], amplitude: 1.0 }
     }
 
     /// The length scale of feature c.
