@@ -3,7 +3,7 @@
 
     python scripts/golden.py kernels
 
-Needs numpy and scikit-learn; their versions stand in the files. Run again only to add cases: the files are committed.
+Needs numpy, scipy and scikit-learn; their versions stand in the files. Run again only to add cases: the files are committed.
 """
 
 import argparse
@@ -11,8 +11,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+import scipy
 import sklearn
-from sklearn.gaussian_process.kernels import Matern
+from scipy.spatial.distance import cdist
+from sklearn.gaussian_process.kernels import ExpSineSquared, Matern, RationalQuadratic
 from sklearn.metrics import pairwise
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -36,10 +38,41 @@ def kernels():
     }
     for nu in (0.5, 1.5, 2.5):
         cases[f"matern(nu={nu}, sigma=3)"] = Matern(length_scale=3, nu=nu)(x, z)
+    cases |= {
+        "rational_quadratic(alpha=0.75, sigma=2)": RationalQuadratic(length_scale=2, alpha=0.75)(x, z),
+        "sigmoid(gamma=0.125, c0=-0.5)": pairwise.sigmoid_kernel(x, z, gamma=0.125, coef0=-0.5),
+        "cosine()": pairwise.cosine_similarity(x, z),
+    }
+    # scikit-learn takes the sine of the Euclidean distance: the same for one feature, and products of those for more
+    columns = [ExpSineSquared(length_scale=1.5, periodicity=3)(x[:, [k]], z[:, [k]]) for k in range(x.shape[1])]
+    cases["periodic(period=3, sigma=1.5)"] = np.prod(columns, axis=0)
+    for nu in (1.5, 2.5):
+        columns = [Matern(length_scale=3, nu=nu)(x[:, [k]], z[:, [k]]) for k in range(x.shape[1])]
+        cases[f"matern_product(nu={nu}, sigma=3)"] = np.prod(columns, axis=0)
+    columns = [pairwise.rbf_kernel(x[:, [k]], z[:, [k]], gamma=1 / 8) for k in range(x.shape[1])]
+    cases["anova(sigma=2, degree=3)"] = np.sum(columns, axis=0) ** 3
+
+    # histograms: non-negative, with features that are 0 in both
+    p, q = (np.maximum(points, 0) for points in (x, z))
+    additive = pairwise.additive_chi2_kernel(p, q)
+    histograms = {
+        "chi_squared(sigma=2)": pairwise.chi2_kernel(p, q, gamma=1 / 2),
+        "additive_chi_squared()": (p.sum(1)[:, None] + q.sum(1)[None, :] + additive) / 2,
+        "intersection()": (p.sum(1)[:, None] + q.sum(1)[None, :] - cdist(p, q, "cityblock")) / 2,
+    }
+    # sets, the last of them empty in both
+    a, b = (np.vstack([points[:-1] > 0, np.zeros((1, points.shape[1]), bool)]) for points in (x, z))
+    sets = {"jaccard()": 1 - cdist(a, b, "jaccard")}
+
+    points = {"any": (x, z), "histograms": (p, q), "sets": (a.astype(float), b.astype(float))}
+    kernels = {"any": cases, "histograms": histograms, "sets": sets}
     return {
-        "x": x.tolist(),
-        "z": z.tolist(),
-        "kernels": [{"spec": spec, "values": values.tolist()} for spec, values in cases.items()],
+        "points": {name: {"x": x.tolist(), "z": z.tolist()} for name, (x, z) in points.items()},
+        "kernels": [
+            {"spec": spec, "points": name, "values": values.tolist()}
+            for name, cases in kernels.items()
+            for spec, values in cases.items()
+        ],
     }
 
 
@@ -49,7 +82,7 @@ SECTIONS = {"kernels": kernels}
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("section", nargs="*", choices=[*SECTIONS, []], help="which files to write (default: all)")
-    versions = {"numpy": np.__version__, "scikit-learn": sklearn.__version__}
+    versions = {"numpy": np.__version__, "scipy": scipy.__version__, "scikit-learn": sklearn.__version__}
     for name in parser.parse_args().section or SECTIONS:
         path = GOLDEN / f"{name}.json"
         path.write_text(json.dumps({"versions": versions, **SECTIONS[name]()}, indent=1) + "\n")

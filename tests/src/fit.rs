@@ -58,3 +58,9 @@ pub fn certify<T: Real>(points: &Points<T>, landmarks: LandmarkSet<T>, spec: &st
     state.update(phi.as_ref(), &diag, &mut Vec::new(), &workers);
     (state.certificate(map.rank()), map.rank())
 }
+
+/// All points in one pass of several tiles.
+pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> Rows<'a, T> {
+    let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &Unobserved, journal: None };
+    Rows { source: points, pass, count: points.len() as u64 }
+}

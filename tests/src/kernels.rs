@@ -42,6 +42,35 @@ pub fn kernel(spec: &str) -> Kernel {
             Box::new(move |x, z| (gamma * dot(x, z) + c0).powf(degree))
         }
         "linear" => Box::new(dot),
+        "cosine" => Box::new(|x, z| {
+            let norms = (dot(x, x) * dot(z, z)).sqrt();
+            if norms > 0.0 { dot(x, z) / norms } else { 0.0 }
+        }),
+        "matern_product" => {
+            let nu = get("nu", f64::NAN);
+            Box::new(move |x, z| {
+                let of = |r: f64| {
+                    let a = (2.0 * nu).sqrt() * r;
+                    (1.0 + if nu > 0.5 { a } else { 0.0 } + if nu > 1.5 { a * a / 3.0 } else { 0.0 }) * (-a).exp()
+                };
+                x.iter().zip(z).map(|(x, z)| of((x - z).abs() / sigma)).product()
+            })
+        }
+        "anova" => {
+            let degree = get("degree", 2.0);
+            Box::new(move |x, z| {
+                let of = |difference: f64| (-difference * difference / (2.0 * sigma * sigma)).exp();
+                x.iter().zip(z).map(|(x, z)| of(x - z)).sum::<f64>().powf(degree)
+            })
+        }
+        "periodic" => {
+            let period = get("period", 1.0);
+            Box::new(move |x, z| {
+                let of = |difference: f64| (std::f64::consts::PI * difference / period).sin().powi(2);
+                (-2.0 * x.iter().zip(z).map(|(x, z)| of(x - z)).sum::<f64>() / (sigma * sigma)).exp()
+            })
+        }
+        "delta" => Box::new(|x, z| f64::from(u8::from(x == z))),
         "rational_quadratic" => {
             let alpha = get("alpha", 1.0);
             Box::new(move |x, z| (1.0 + l2(x, z).powi(2) / (2.0 * alpha * sigma * sigma)).powf(-alpha))

@@ -1,6 +1,6 @@
 //! The certificate against the dense matrix, for every registered kernel.
 
-use kapprox::kernel::registry;
+use kapprox::kernel::{Domain, registry};
 use kapprox::landmark::{LandmarkSet, Landmarks, RpCholesky, Uniform};
 use kmill_tests::fit::{WHOLE, certify, select};
 use kmill_tests::points::{Lcg, real};
@@ -60,7 +60,8 @@ fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn Landmarks<f64>) {
 #[test]
 fn certificate_is_the_dense_trace_error_for_every_kernel() {
     let rows = clusters(2_000, 9, 1);
-    for family in registry() {
+    // kernels of histograms and sets are not defined on these rows
+    for family in registry().iter().filter(|f| f.positive_definite && f.domain == Domain::Any) {
         for m in [40, 200] {
             check(&rows, family.example, m, &Uniform);
             check(&rows, family.example, m, &RpCholesky);

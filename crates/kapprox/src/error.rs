@@ -26,6 +26,54 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// Random features were asked of a kernel that has none of the kind.
+    #[error("the kernel has no such random features: {why}; {remedy}")]
+    NoSpectrum {
+        /// What is missing.
+        why: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A scheme that looks at targets was given rows without.
+    #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]
+    NoTargets {
+        /// Its name.
+        scheme: &'static str,
+    },
+    /// A value that a kernel is not defined for.
+    #[error(
+        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {value}; use --scale none if the column is right as stored, or another kernel"
+    )]
+    Domain {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The values it is defined for.
+        domain: crate::kernel::Domain,
+        /// Row, from 0.
+        row: u64,
+        /// Feature, from 0.
+        feature: usize,
+        /// What stands there.
+        value: f64,
+    },
+    /// A list in a kernel that does not fit the table.
+    #[error("the kernel {kernel} lists {listed} numbers, but the table has {features} features; give one for each")]
+    Features {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// Length of the list.
+        listed: usize,
+        /// Number of features, d.
+        features: usize,
+    },
+    /// A kernel with negative eigenvalues where the mathematics needs there to be none.
+    #[error("the kernel {kernel} is not positive definite, and {what} needs that; choose another kernel")]
+    NotPositiveDefinite {
+        /// The kernel.
+        kernel: String,
+        /// What cannot work with it.
+        what: &'static str,
+    },
     /// A number that is not finite where the mathematics says it must be.
     #[error("{what} is not finite; {remedy}")]
     NotFinite {

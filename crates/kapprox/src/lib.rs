@@ -7,14 +7,19 @@
 //! Points are row-major (`n x d`, a row is contiguous), as they come from storage. Kernel blocks and features are
 //! column-major (`b x m`, a column is contiguous): the triangular solve and the Gram product both run fastest so.
 
+mod decompose;
 mod error;
 pub mod kernel;
 pub mod landmark;
+mod lanes;
 pub mod map;
 mod real;
+mod turns;
 
 pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, Spec};
 pub use landmark::{LandmarkSet, Landmarks};
+pub use lanes::Lanes;
 pub use map::{FeatureMap, Nystrom};
 pub use real::{Real, vectorised};
+pub use turns::Turns;

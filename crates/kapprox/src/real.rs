@@ -4,13 +4,17 @@
 //! that made the entry. The functions here are straight-line code, marked `#[inline(always)]` so that they are compiled
 //! with the instruction set of the loop they stand in (see [`pulp::Arch::dispatch`]).
 
+use crate::Lanes;
 use crate::kernel::{AnyKernel, Kernel};
 use std::sync::Arc;
 
 /// `f32` or `f64` with the arithmetic that kernels need, written so that loops over it vectorise.
 ///
 /// The names differ from faer's (`sqrt`, `abs`, `fmax`, …), so that both can be in scope.
-pub trait Real: kstore::Real + faer::traits::RealField {
+pub trait Real: kstore::Real + faer::traits::RealField + Lanes + crate::turns::Turns {
+    /// A whole number with the order of the numbers ≥ 0.
+    type Order: Ord + Copy;
+
     /// 0.
     const ZERO: Self;
     /// 1.
@@ -29,9 +33,20 @@ pub trait Real: kstore::Real + faer::traits::RealField {
     /// (1980), chapter 6: x = n ln 2 + r with ln 2 in two parts; then a polynomial in r, fitted for the least largest
     /// relative error by Lawson's iteration (Lawson 1961; see Rice, *The Approximation of Functions* 2, 1969).
     fn exponential(self) -> Self;
-    /// 2 to the power `-self`, for `self` ≥ 0 (0 where it is infinite); as accurate as
-    /// [`exponential`](Self::exponential), and two thirds of the work: no range reduction, no overflow.
+    /// 2 to the power `-self`, for `self` ≥ 0; as accurate as [`exponential`](Self::exponential), and half of the work: no
+    /// range reduction, no overflow.
+    ///
+    /// From 127 (`f32`) or 1023 (`f64`) on it is 0, also of infinity; in the unit before, where 2 to the power is no normal
+    /// number, it falls to that 0 in a straight line.
     fn halvings(self) -> Self;
+    /// The logarithm to base 2 of a positive normal number: absolute error below 1.5e-7 (`f32`) and 4e-16 (`f64`) where it is
+    /// below 1, relative above.
+    ///
+    /// The exponent, and 2/ln 2 · artanh((m − 1)/(m + 1)) of the mantissa m between √½ and √2, by its power series.
+    fn logarithm(self) -> Self;
+    /// A whole number that orders numbers ≥ 0 as they are, with every number < 0 below them and NaN above. Comparing
+    /// those leaves the units for sums and products free, and vectorises as a minimum over NaNs does not.
+    fn order(self) -> Self::Order;
     /// Whether it is a number, be it infinite.
     fn is_number(self) -> bool;
     /// The square root, correctly rounded.
@@ -65,7 +80,8 @@ pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
 
 /// Everything but the constants of `exponential` is the same text for both types.
 macro_rules! shared {
-    ($type:ty) => {
+    ($type:ty, $order:ty) => {
+        type Order = $order;
         const ZERO: Self = 0.0;
         const ONE: Self = 1.0;
         const LARGEST: Self = <$type>::MAX;
@@ -74,6 +90,10 @@ macro_rules! shared {
         #[inline(always)]
         fn mul_plus(self, factor: Self, addend: Self) -> Self {
             <$type>::mul_add(self, factor, addend)
+        }
+        #[inline(always)]
+        fn order(self) -> $order {
+            self.to_bits().cast_signed()
         }
         #[inline(always)]
         fn is_number(self) -> bool {
@@ -112,7 +132,7 @@ macro_rules! shared {
 }
 
 impl Real for f32 {
-    shared!(f32);
+    shared!(f32, i32);
 
     #[inline(always)]
     fn exponential(self) -> Self {
@@ -142,24 +162,40 @@ impl Real for f32 {
     #[inline(always)]
     fn halvings(self) -> Self {
         const TO_WHOLE: f32 = 12_582_912.0;
-        // beyond it the result is below the smallest normal number
-        const MOST: f32 = 126.0;
+        // here 2^-r = 1 exactly, and the exponent field becomes 0
+        const MOST: f32 = 127.0;
         // 2^-r = 1 + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in -r ln 2
         const Q: [f32; 6] =
             [-std::f32::consts::LN_2, 2.402_264_8e-1, -5.550_362_5e-2, 9.618_526e-3, -1.339_017_4e-3, 1.532_113_7e-4];
 
-        let shifted = TO_WHOLE - self;
+        let x = f32::from_bits(self.order().min(MOST.order()).cast_unsigned());
+        let shifted = TO_WHOLE - x;
         let n = shifted - TO_WHOLE;
-        let r = self + n;
+        let r = x + n;
         let q = Q[5].mul_add(r, Q[4]).mul_add(r, Q[3]).mul_add(r, Q[2]).mul_add(r, Q[1]).mul_add(r, Q[0]);
         let p = q.mul_add(r, 1.0);
-        let scaled = p.to_bits().wrapping_add(shifted.to_bits() << 23);
-        f32::from_bits(if self > MOST { 0 } else { scaled })
+        f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+    }
+
+    #[inline(always)]
+    fn logarithm(self) -> Self {
+        // √½ as bits: below it the mantissa counts as one of the next exponent
+        const HALF_ROOT: i32 = std::f32::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
+        let exponent = (self.to_bits().cast_signed() - HALF_ROOT) >> 23;
+        let m = f32::from_bits((self.to_bits().cast_signed() - (exponent << 23)).cast_unsigned());
+        let s = (m - 1.0) / (m + 1.0);
+        let square = s * s;
+        // artanh(s) = s (1 + s²/3 + s⁴/5 + …), s² < 0.03
+        let mut series = 0.0;
+        for term in (0..6).rev() {
+            series = square.mul_add(series, 1.0 / f32::from(2 * term as u8 + 1));
+        }
+        (s * series).mul_add(2.0 * std::f32::consts::LOG2_E, exponent as f32)
     }
 }
 
 impl Real for f64 {
-    shared!(f64);
+    shared!(f64, i64);
 
     #[inline(always)]
     fn exponential(self) -> Self {
@@ -200,8 +236,8 @@ impl Real for f64 {
     #[inline(always)]
     fn halvings(self) -> Self {
         const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
-        // beyond it the result is below the smallest normal number
-        const MOST: f64 = 1022.0;
+        // as above
+        const MOST: f64 = 1023.0;
         // 2^-r = 1 + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in -r ln 2
         const Q: [f64; 11] = [
             -std::f64::consts::LN_2,
@@ -217,14 +253,30 @@ impl Real for f64 {
             -4.436_320_875_291_994e-10,
         ];
 
-        let shifted = TO_WHOLE - self;
+        let x = f64::from_bits(self.order().min(MOST.order()).cast_unsigned());
+        let shifted = TO_WHOLE - x;
         let n = shifted - TO_WHOLE;
-        let r = self + n;
+        let r = x + n;
         let q = Q[10].mul_add(r, Q[9]).mul_add(r, Q[8]).mul_add(r, Q[7]).mul_add(r, Q[6]).mul_add(r, Q[5]);
         let q = q.mul_add(r, Q[4]).mul_add(r, Q[3]).mul_add(r, Q[2]).mul_add(r, Q[1]).mul_add(r, Q[0]);
         let p = q.mul_add(r, 1.0);
-        let scaled = p.to_bits().wrapping_add(shifted.to_bits() << 52);
-        f64::from_bits(if self > MOST { 0 } else { scaled })
+        f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
+    }
+
+    #[inline(always)]
+    fn logarithm(self) -> Self {
+        // √½ as bits: below it the mantissa counts as one of the next exponent
+        const HALF_ROOT: i64 = std::f64::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
+        let exponent = (self.to_bits().cast_signed() - HALF_ROOT) >> 52;
+        let m = f64::from_bits((self.to_bits().cast_signed() - (exponent << 52)).cast_unsigned());
+        let s = (m - 1.0) / (m + 1.0);
+        let square = s * s;
+        // artanh(s) = s (1 + s²/3 + s⁴/5 + …), s² < 0.03
+        let mut series = 0.0;
+        for term in (0..12).rev() {
+            series = square.mul_add(series, 1.0 / f64::from(2 * term as u8 + 1));
+        }
+        (s * series).mul_add(2.0 * std::f64::consts::LOG2_E, exponent as f64)
     }
 }
 
@@ -260,6 +312,21 @@ mod tests {
     }
 
     #[test]
+    fn logarithms_are_accurate() {
+        for i in 0..=1_000_003 {
+            let x = (f64::from(i) / 1_000_003.0 * 1400.0 - 700.0).exp();
+            let error = (x.logarithm() - x.log2()).abs() / x.log2().abs().max(1.0);
+            assert!(error < 4e-16, "{x:e}: {error:e}");
+            let x = (f64::from(i) / 1_000_003.0 * 170.0 - 85.0).exp() as f32;
+            let want = f64::from(x).log2();
+            let error = (f64::from(x.logarithm()) - want).abs() / want.abs().max(1.0);
+            assert!(error < 1.5e-7, "{x:e}: {error:e}");
+        }
+        assert_eq!([1.0f32.logarithm(), 2.0f32.logarithm(), 0.25f32.logarithm()], [0.0, 1.0, -2.0]);
+        assert_eq!([1.0f64.logarithm(), 2.0f64.logarithm(), 0.25f64.logarithm()], [0.0, 1.0, -2.0]);
+    }
+
+    #[test]
     fn halvings_are_accurate_over_the_whole_range() {
         for (from, to) in [(0.0, 126.0), (0.0, 1.0), (0.0, 1e-3), (125.0, 126.0)] {
             let error = largest_error(from, to, 1_000_003, |x| {
@@ -272,8 +339,12 @@ mod tests {
             let error = largest_error(from, to, 1_000_003, |x| (x.halvings(), (-x).exp2()));
             assert!(error < 4.5e-16, "f64 on [{from}, {to}]: {error:e}");
         }
-        assert_eq!([0.0f32.halvings(), 126.0f32.halvings(), 126.01f32.halvings()], [1.0, f32::MIN_POSITIVE, 0.0]);
-        assert_eq!([0.0f64.halvings(), 1022.0f64.halvings(), 1022.01f64.halvings()], [1.0, f64::MIN_POSITIVE, 0.0]);
+        assert_eq!([0.0f32.halvings(), 126.0f32.halvings(), 127.0f32.halvings()], [1.0, f32::MIN_POSITIVE, 0.0]);
+        assert_eq!([0.0f64.halvings(), 1022.0f64.halvings(), 1023.0f64.halvings()], [1.0, f64::MIN_POSITIVE, 0.0]);
+        let steps = |i: i32| (f64::from(i) / 1000.0 + 1022.0).halvings();
+        assert!((0..1000).all(|i| steps(i) > steps(i + 1)));
+        let steps = |i: i32| (i as f32 / 1000.0 + 126.0).halvings();
+        assert!((0..1000).all(|i| steps(i) > steps(i + 1)));
         assert_eq!([1e9f32.halvings(), f32::MAX.halvings(), f32::INFINITY.halvings()], [0.0; 3]);
         assert_eq!([1e9f64.halvings(), f64::MAX.halvings(), f64::INFINITY.halvings()], [0.0; 3]);
     }

@@ -33,6 +33,10 @@ fn expressions_are_brought_into_a_canonical_form() {
         ("gaussian(sigma=1e-300)", "gaussian(sigma=1e-300)"),
         ("gaussian(sigma=1e20)", "gaussian(sigma=1e20)"),
         ("-0*linear", "0*linear()"),
+        ("2*exp( linear + gaussian(sigma=1) )", "2*exp(linear() + gaussian(sigma=1))"),
+        ("power(3*linear)*mean(linear)", "power(3*linear(), degree=2)*mean(linear(), p=1)"),
+        ("normalised((linear))", "normalised(linear())"),
+        ("2*gaussian( sigma=[1 ,2.50,1e20])", "2*gaussian(sigma=[1, 2.5, 1e20])"),
     ] {
         let spec = Spec::parse(text).unwrap();
         assert_eq!(spec.to_string(), canonical, "{text}");
@@ -73,6 +77,15 @@ fn errors_point_at_the_character() {
         ("linear() +", 10, "expected a kernel"),
         ("(linear()", 9, "expected ')' or an operator, got the end"),
         ("1e200*linear()*1e200", 15, "too large"),
+        ("gaussian(sigma=[1, 0])", 19, "each sigma must be > 0, got 0"),
+        ("gaussian(sigma=[1, 2)", 20, "expected ',' or ']', got ')'"),
+        ("gaussian(sigma=[])", 16, "expected a number, got ']'"),
+        ("laplacian(sigma=[1, 2])", 16, "sigma of laplacian is one number, not a list"),
+        ("exp linear", 4, "expected '(' and a kernel"),
+        ("power(linear, degree=0.5)", 21, "degree must be a whole number"),
+        ("mean(linear, p=-1)", 15, "p must be > 0"),
+        ("power(linear, p=2)", 14, "expected degree="),
+        ("exp(linear, p=2)", 10, "expected ')'"),
         ("µ + linear()", 0, "there is no kernel 'µ'"),
         ("linear() + µ", 11, "there is no kernel 'µ'"),
     ] {
@@ -83,6 +96,14 @@ fn errors_point_at_the_character() {
     assert!(error(&"(".repeat(100_000)).1.contains("nested parentheses"));
     let caret = Spec::parse("gaussian(sigma=-1)").unwrap_err().to_string();
     assert!(caret.ends_with(&format!("\n  {}^", " ".repeat(15))), "{caret}");
+}
+
+#[test]
+fn a_list_must_have_a_number_for_each_feature() {
+    let spec = Spec::parse("linear() + 2*gaussian(sigma=[1, 2, 3])").unwrap();
+    assert!(spec.check_features(3).is_ok() && !spec.needs_median());
+    let error = spec.check_features(4).unwrap_err();
+    assert!(matches!(error, Error::Features { kernel: "gaussian", listed: 3, features: 4 }), "{error}");
 }
 
 #[test]
@@ -110,6 +131,8 @@ fn expression() -> impl Strategy<Value = String> {
         prop_oneof![
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a} + {b}")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a})*({b})")),
+            (inner.clone(), 1..32u32).prop_map(|(a, degree)| format!("power({a}, degree={degree})")),
+            (inner.clone(), 0.1..9.0).prop_map(|(a, p)| format!("exp(normalised({a}) + mean({a}, p={p:?}))")),
             (0.0..100.0, inner).prop_map(|(factor, a)| format!("{factor:?}*({a})")),
         ]
     })

@@ -26,6 +26,8 @@ pub enum Purpose {
     Median,
     /// Generated data.
     Data,
+    /// Frequencies, hashes and signs of random features.
+    Frequencies,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

@@ -6,6 +6,7 @@
 use super::points::{fill_column, row};
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
+use crate::map::random::Spectrum;
 use crate::real::vectorised;
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
@@ -45,6 +46,11 @@ pub(super) struct Combined {
 impl<T: Real> Kernel<T> for Combined {
     fn spec(&self) -> String {
         self.text.clone()
+    }
+
+    fn positive_definite(&self) -> bool {
+        let all = |kernel: &Arc<dyn AnyKernel>| T::kernel(kernel.clone()).positive_definite();
+        all(&self.first) && self.others.iter().all(all)
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
@@ -107,6 +113,15 @@ pub(super) struct Scaled {
 impl<T: Real> Kernel<T> for Scaled {
     fn spec(&self) -> String {
         self.text.clone()
+    }
+
+    fn positive_definite(&self) -> bool {
+        T::kernel(self.kernel.clone()).positive_definite()
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        let spectrum = T::kernel(self.kernel.clone()).spectrum()?;
+        Some(Spectrum { amplitude: self.factor * spectrum.amplitude, ..spectrum })
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {

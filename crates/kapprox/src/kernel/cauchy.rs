@@ -9,9 +9,12 @@
 //! ```
 
 use super::Profile;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Family, Metric, SIGMA};
+use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
+use crate::map::random::Law;
+use rand_distr::Distribution;
 
 /// `cauchy(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -20,8 +23,10 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
     positive_definite: true,
+    domain: Domain::Any,
     example: "cauchy(sigma=2)",
-    build: |text, values| l2(text, values[0], AtZero::Smooth, Cauchy),
+    build: |text, values| l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy),
+    each: None,
 };
 
 #[derive(Debug)]
@@ -31,5 +36,10 @@ impl Profile for Cauchy {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
         |squared: T| T::ONE / (T::ONE + squared)
+    }
+
+    fn law(&self) -> Option<Law> {
+        // a mixture of exp(−τ r²) with τ exponential
+        Some(Law::radial(|rng| (2.0 * Distribution::<f64>::sample(&rand_distr::Exp1, rng)).sqrt()))
     }
 }

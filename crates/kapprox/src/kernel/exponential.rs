@@ -10,8 +10,9 @@
 //! ```
 
 use super::matern::Half;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Family, Metric, SIGMA};
+use super::registry::{Domain, Family, Metric, SIGMA};
 
 /// `exponential(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -20,6 +21,8 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
     positive_definite: true,
+    domain: Domain::Any,
     example: "exponential(sigma=3)",
-    build: |text, values| l2(text, values[0], AtZero::Cusp, Half),
+    build: |text, values| l2(text, Lengths::Same(values[0] * std::f64::consts::LN_2), AtZero::Cusp, Half),
+    each: None,
 };

@@ -3,6 +3,8 @@
 //! Positive definite for every σ > 0 (Schölkopf, Smola, *Learning with Kernels*, 2002, section 4.4). Also called RBF; other
 //! programs write it exp(−γ‖x − z‖²), with γ = 1 / (2σ²).
 //!
+//! `sigma=[1, 2, 0.5]` gives every feature a length of its own: exp(−Σ (x − z)² / (2σ_k²)).
+//!
 //! ```
 //! use kapprox::kernel::Spec;
 //! let spec = Spec::parse("gaussian(sigma=7)")?;
@@ -11,9 +13,11 @@
 //! ```
 
 use super::Profile;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Family, Metric, SIGMA};
+use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
+use crate::map::random::Law;
 
 /// `gaussian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -22,8 +26,13 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
     positive_definite: true,
+    domain: Domain::Any,
     example: "gaussian(sigma=1.5)",
-    build: |text, values| l2(text, values[0] * UNIT, AtZero::Smooth, Gaussian),
+    build: |text, values| l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian),
+    each: Some(|text, sigmas| {
+        let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
+        l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)
+    }),
 };
 
 /// √(2 ln 2): in units of σ times this, the kernel is 2^(−r²).
@@ -36,5 +45,10 @@ impl Profile for Gaussian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
         |squared: T| squared.halvings()
+    }
+
+    fn law(&self) -> Option<Law> {
+        // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2)
+        Some(Law::radial(|_| (2.0 * std::f64::consts::LN_2).sqrt()))
     }
 }

@@ -1,12 +1,11 @@
-//! Blocks of kernels of the inner product: a matrix product, and a profile while the tile is in cache.
+//! Kernels of the inner product.
 
-use super::points::{Aligned, Frame, TILE_COLUMNS, TILE_ROWS, fill_column, row, squared_norm};
+use super::panel::{self, Finish, Products};
+use super::points::{Frame, row, squared_norm};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
 use crate::real::vectorised;
-use faer::linalg::matmul::matmul;
-use faer::prelude::*;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
 /// A kernel of x·z.
@@ -14,11 +13,17 @@ use std::sync::Arc;
 struct Inner<P> {
     text: String,
     profile: P,
+    positive_definite: bool,
 }
 
-/// The kernel `profile(x·z)`, written `text`.
+/// The kernel `profile(x·z)`, written `text`; positive definite.
 pub(crate) fn product<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
-    Arc::new(Inner { text, profile })
+    Arc::new(Inner { text, profile, positive_definite: true })
+}
+
+/// The same where `profile(x·z)` is not positive definite.
+pub(crate) fn indefinite<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
+    Arc::new(Inner { text, profile, positive_definite: false })
 }
 
 impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
@@ -26,36 +31,13 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
         self.text.clone()
     }
 
-    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+    fn positive_definite(&self) -> bool {
+        self.positive_definite
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        let d = x.ncols();
-        let frame = Frame::identity(d);
-        let (mut packed, mut spare) = (Aligned::new(), Vec::new());
-        for i in (0..x.nrows()).step_by(TILE_ROWS) {
-            let rows = TILE_ROWS.min(x.nrows() - i);
-            let x = x.subrows(i, rows);
-            frame.pack_columns(x, rows, &mut packed);
-            for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
-                let columns = TILE_COLUMNS.min(z.nrows() - j);
-                let z = z.subrows(j, columns);
-                let mut tile = out.rb_mut().submatrix_mut(i, j, rows, columns);
-                matmul(
-                    tile.rb_mut(),
-                    Accum::Replace,
-                    MatRef::from_column_major_slice(&packed, rows, d),
-                    z.transpose(),
-                    T::ONE,
-                    Par::Seq,
-                );
-                for c in 0..columns {
-                    fill_column(tile.rb_mut().col_mut(c), &mut spare, |column| {
-                        if finish(column, self.profile.function()) {
-                            repair(column, self.profile.function(), x, z.subrows(c, 1));
-                        }
-                    });
-                }
-            }
-        }
+        panel::block::<T, Products, _>(&Frame::identity(x.ncols()), &mut Saturated(self.profile.function()), x, z, out);
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -72,36 +54,38 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
     }
 }
 
-/// From x·z to `profile(x·z)`, kept finite, in place; NaN where the product overflowed. Returns whether any did.
-fn finish<T: Real>(column: &mut [T], profile: impl Fn(T) -> T + Copy) -> bool {
-    let mark = T::from_f64(f64::NAN);
-    vectorised(
-        #[inline(always)]
-        || {
-            let mut any = false;
-            for value in column {
-                // not so if infinite, nor if infinities of both signs met
-                let in_range = value.magnitude() <= T::LARGEST;
-                any |= !in_range;
-                let k = profile(*value).saturate();
-                *value = if in_range { k } else { mark };
-            }
-            any
-        },
-    )
-}
+/// k(x, z) = `profile(x·z)`, kept finite, also where the product overflows.
+struct Saturated<F>(F);
 
-/// Computes the marked values of a column from points scaled to at most 1.
-#[cold]
-fn repair<T: Real>(column: &mut [T], profile: impl Fn(T) -> T + Copy, x: MatRef<'_, T>, z: MatRef<'_, T>) {
-    let (mut x_spare, mut z_spare) = (Vec::new(), Vec::new());
-    let z = row(z, 0, &mut z_spare);
-    for (i, value) in column.iter_mut().enumerate() {
-        if !value.is_number() {
-            let product = scaled_product(row(x, i, &mut x_spare), z).saturate();
-            *value = profile(T::from_f64(product).saturate()).saturate();
+impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
+    #[inline(always)]
+    fn column(&self, _: usize, sums: &[T], values: &mut [T]) -> bool {
+        let mut any = false;
+        for (value, &sum) in values.iter_mut().zip(sums) {
+            any |= overflowed(sum);
+            *value = (self.0)(sum).saturate();
+        }
+        any
+    }
+
+    /// From points scaled to at most 1.
+    fn repair(&self, _: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
+        let mut spare = Vec::new();
+        for (i, (value, _)) in values.iter_mut().zip(sums).enumerate().filter(|(_, (_, sum))| overflowed(**sum)) {
+            let product = T::from_f64(scaled_product(row(x, i, &mut spare), z).saturate()).saturate();
+            *value = vectorised(
+                #[inline(always)]
+                || (self.0)(product).saturate(),
+            );
         }
     }
+}
+
+/// Infinite, or NaN because infinities of both signs met.
+#[inline(always)]
+fn overflowed<T: Real>(sum: T) -> bool {
+    let fits = sum.magnitude() <= T::LARGEST;
+    !fits
 }
 
 /// x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow.

@@ -11,8 +11,9 @@
 
 use super::Profile;
 use super::direct::l1;
-use super::registry::{Family, Metric, SIGMA};
+use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
+use crate::map::random::Law;
 
 /// `laplacian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -21,16 +22,24 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L1),
     positive_definite: true,
+    domain: Domain::Any,
     example: "laplacian(sigma=4)",
-    build: |text, values| l1(text, values[0], Laplacian),
+    build: |text, values| l1(text, values[0] * std::f64::consts::LN_2, Laplacian),
+    each: None,
 };
 
+/// exp(−r); the argument is r / ln 2, so that it is a power of two.
 #[derive(Debug)]
 struct Laplacian;
 
 impl Profile for Laplacian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
-        |distance: T| (T::ZERO - distance).exponential()
+        |distance: T| distance.halvings()
+    }
+
+    fn law(&self) -> Option<Law> {
+        // Cauchy distributed
+        Some(Law::product(|u| (std::f64::consts::PI * (u - 0.5)).tan()))
     }
 }

@@ -7,7 +7,7 @@
 
 use super::Profile;
 use super::inner::product;
-use super::registry::Family;
+use super::registry::{Domain, Family};
 use crate::Real;
 
 /// `linear()`.
@@ -17,12 +17,14 @@ pub(super) const FAMILY: Family = Family {
     parameters: &[],
     metric: None,
     positive_definite: true,
+    domain: Domain::Any,
     example: "linear()",
     build: |text, _| product(text, Linear),
+    each: None,
 };
 
 #[derive(Debug)]
-struct Linear;
+pub(super) struct Linear;
 
 impl Profile for Linear {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {

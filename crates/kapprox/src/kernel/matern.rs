@@ -16,9 +16,13 @@
 //! ```
 
 use super::Profile;
+use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Family, Metric, Parameter, Range, SIGMA, Value};
+use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use crate::Real;
+use crate::map::random::Law;
+use rand_distr::Distribution;
+use std::f64::consts::LN_2;
 
 /// `matern(nu=1.5, sigma=median)`.
 pub(super) const FAMILY: Family = Family {
@@ -35,51 +39,78 @@ pub(super) const FAMILY: Family = Family {
     ],
     metric: Some(Metric::L2),
     positive_definite: true,
+    domain: Domain::Any,
     example: "matern(nu=1.5, sigma=2)",
-    build: |text, values| match values[0] {
-        0.5 => l2(text, values[1], AtZero::Cusp, Half),
-        1.5 => l2(text, values[1], AtZero::Smooth, ThreeHalves),
-        _ => l2(text, values[1], AtZero::Smooth, FiveHalves),
+    build: |text, values| {
+        let length = |root: f64| Lengths::Same(values[1] * LN_2 / root);
+        match values[0] {
+            0.5 => l2(text, length(1.0), AtZero::Cusp, Half),
+            1.5 => l2(text, length(3f64.sqrt()), AtZero::Smooth, ThreeHalves),
+            _ => l2(text, length(5f64.sqrt()), AtZero::Smooth, FiveHalves),
+        }
     },
+    each: None,
 };
 
-/// exp(−this) is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
-const FAR: f64 = 1000.0;
+/// Student's t in every direction, with 2ν degrees of freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006,
+/// equation 4.15).
+fn student(freedom: f64) -> Option<Law> {
+    let chi_squared = rand_distr::ChiSquared::new(freedom).ok()?;
+    Some(Law::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
+}
 
+/// 2^−this is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
+const FAR: f64 = 2000.0;
+
+/// exp(−r); the argument is (r / ln 2)², so that it is a power of two.
 #[derive(Debug)]
 pub(super) struct Half;
 
 impl Profile for Half {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
-        |squared: T| (T::ZERO - squared.root()).exponential()
+        |squared: T| squared.root().halvings()
+    }
+
+    fn law(&self) -> Option<Law> {
+        student(1.0)
     }
 }
 
+/// (1 + a) exp(−a); the argument is (a / ln 2)².
 #[derive(Debug)]
 struct ThreeHalves;
 
 impl Profile for ThreeHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let (three, far) = (T::from_f64(3.0), T::from_f64(FAR));
+        let (unit, far) = (T::from_f64(LN_2), T::from_f64(FAR));
         #[inline(always)]
         move |squared: T| {
-            let a = (squared * three).root().smaller(far);
-            (T::ONE + a) * (T::ZERO - a).exponential()
+            let a = squared.root().smaller(far);
+            a.mul_plus(unit, T::ONE) * a.halvings()
         }
+    }
+
+    fn law(&self) -> Option<Law> {
+        student(3.0)
     }
 }
 
+/// (1 + b + b²/3) exp(−b); the argument is (b / ln 2)².
 #[derive(Debug)]
 struct FiveHalves;
 
 impl Profile for FiveHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let (five, third, far) = (T::from_f64(5.0), T::from_f64(1.0 / 3.0), T::from_f64(FAR));
+        let (unit, third, far) = (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / 3.0), T::from_f64(FAR));
         #[inline(always)]
         move |squared: T| {
-            let b = (squared * five).root().smaller(far);
-            (b * third).mul_plus(b, T::ONE + b) * (T::ZERO - b).exponential()
+            let b = squared.root().smaller(far);
+            third.mul_plus(b, unit).mul_plus(b, T::ONE) * b.halvings()
         }
+    }
+
+    fn law(&self) -> Option<Law> {
+        student(5.0)
     }
 }

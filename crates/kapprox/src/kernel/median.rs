@@ -42,6 +42,10 @@ fn distance(x: &[f64], z: &[f64], metric: Metric) -> f64 {
     let differences = x.iter().zip(z).map(|(x, z)| (x - z).abs());
     match metric {
         Metric::L1 => differences.sum(),
+        Metric::ChiSquared => {
+            let shares = differences.zip(x.iter().zip(z).map(|(x, z)| x + z));
+            shares.map(|(d, total)| if d == 0.0 { 0.0 } else { d * (d / total) }).sum()
+        }
         // scaled, so that squares neither overflow nor vanish
         Metric::L2 => {
             let largest = differences.clone().fold(0.0, f64::max);

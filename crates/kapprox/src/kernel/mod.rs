@@ -1,4 +1,4 @@
-//! Positive-definite kernels.
+//! Kernels, positive definite unless they say otherwise.
 //!
 //! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`, read by [`Spec::parse`] and made into
 //! code by [`Spec::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a [`Profile`] and a
@@ -19,27 +19,45 @@
 //! ```
 
 mod algebra;
+mod applied;
 mod direct;
+mod embedded;
 mod inner;
 mod median;
+mod panel;
 mod parse;
 mod points;
 mod radial;
 mod registry;
 mod spec;
+mod sweep;
 
+pub mod additive_chi_squared;
+pub mod anova;
 pub mod cauchy;
+pub mod chi_squared;
+pub mod cosine;
+pub mod delta;
 pub mod exponential;
+pub mod feature_space;
 pub mod gaussian;
+pub mod intersection;
+pub mod jaccard;
 pub mod laplacian;
 pub mod linear;
 pub mod matern;
+pub mod matern_product;
+pub mod periodic;
 pub mod polynomial;
+pub mod rational_quadratic;
+pub mod sigmoid;
+pub mod subset;
 
-pub use registry::{Family, Metric, Parameter, Range, Value, registry};
+pub use registry::{Domain, Family, Metric, Parameter, Range, Value, registry};
 pub use spec::Spec;
 
 use crate::Real;
+use crate::map::random::{Law, Spectrum};
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
 
@@ -52,6 +70,15 @@ use std::fmt::Debug;
 pub trait Kernel<T: Real>: Debug + Send + Sync {
     /// The kernel as an expression that parses back to it: `gaussian(sigma=1.5)`.
     fn spec(&self) -> String;
+    /// Whether k is positive definite: no kernel matrix has a negative eigenvalue.
+    fn positive_definite(&self) -> bool {
+        true
+    }
+    /// The law of the frequencies of a shift-invariant kernel; `None` where random Fourier features do not exist or are
+    /// not known. See [`crate::map::random`].
+    fn spectrum(&self) -> Option<Spectrum> {
+        None
+    }
     /// `out[i, j] = k(x_i, z_j)`.
     ///
     /// `x` is b x d and `z` is m x d, both row-major (column stride 1); `out` is b x m, column-major (row stride 1,
@@ -83,6 +110,10 @@ pub(crate) trait Profile: Debug + Send + Sync + 'static {
     /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
     /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy;
+    /// The law of the kernel's frequencies, in units of one over the length scale; see [`Kernel::spectrum`].
+    fn law(&self) -> Option<Law> {
+        None
+    }
 }
 
 /// Panics unless x is b x d, z is m x d and out is b x m.
@@ -94,6 +125,17 @@ pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'
         (x.nrows(), z.nrows()),
         "out must have a row for each x and a column for each z"
     );
+}
+
+/// Refuses a kernel that is not positive definite; `what` says what needs it.
+///
+/// # Errors
+/// [`crate::Error::NotPositiveDefinite`].
+pub fn require_positive_definite<T: Real>(kernel: &dyn Kernel<T>, what: &'static str) -> crate::Result<()> {
+    if kernel.positive_definite() {
+        return Ok(());
+    }
+    Err(crate::Error::NotPositiveDefinite { kernel: kernel.spec(), what })
 }
 
 /// Refuses kernel values k(x, x) that `T` cannot hold. |k(x, z)| is at most the larger of k(x, x) and k(z, z), so where

@@ -1,6 +1,7 @@
 //! Reads kernel expressions, by recursive descent; every error points at a character.
 
-use super::registry::{Family, Parameter, Value, registry};
+use super::applied::Function;
+use super::registry::{Family, Parameter, Range, Value, registry};
 use super::spec::Node;
 use crate::{Error, Result};
 
@@ -17,6 +18,11 @@ pub(super) fn parse(text: &str) -> Result<Node> {
         Some(other) => parser.fail(format!("expected '+', '*' or the end, got '{other}'")),
     }
 }
+
+/// A parameter of a function of kernels: name, allowed numbers, default, why no others.
+type Given = (&'static str, Range, f64, &'static str);
+const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
+const ORDER: Given = ("p", Range::Positive, 1.0, "only these means keep a kernel positive definite");
 
 struct Parser<'a> {
     text: &'a str,
@@ -108,6 +114,9 @@ impl Parser<'_> {
     fn call(&mut self) -> Result<Node> {
         let start = self.at;
         let name = self.name();
+        if let Some(node) = self.applied(&name)? {
+            return Ok(node);
+        }
         let Some(family) = registry().iter().find(|family| family.name == name) else {
             let known: Vec<_> = registry().iter().map(|family| family.name).collect();
             let message = format!("there is no kernel '{name}'{}; known: {}", nearest(&name, &known), names());
@@ -123,8 +132,53 @@ impl Parser<'_> {
             }
             self.expect(')', "',' or ')'")?;
         }
-        let values = values.into_iter().zip(family.parameters).map(|(given, p)| given.unwrap_or(p.default)).collect();
+        let values = values
+            .into_iter()
+            .zip(family.parameters)
+            .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
+            .collect();
         Ok(Node::Call(family, values))
+    }
+
+    /// A function of a kernel, if `name` is one.
+    fn applied(&mut self, name: &str) -> Result<Option<Node>> {
+        let parameter = match name {
+            "exp" | "normalised" => None,
+            "power" => Some(&DEGREE),
+            "mean" => Some(&ORDER),
+            _ => return Ok(None),
+        };
+        self.expect('(', &format!("'(' and a kernel, as in {name}(linear())"))?;
+        if self.depth == DEEPEST {
+            return self.fail(format!("more than {DEEPEST} nested parentheses"));
+        }
+        self.depth += 1;
+        let node = Box::new(self.sum()?);
+        self.depth -= 1;
+        let mut number = parameter.map_or(0.0, |parameter| parameter.2);
+        if let Some((wanted, range, _, reason)) = parameter.filter(|_| self.take(',')) {
+            self.skip_space();
+            let start = self.at;
+            if self.name() != *wanted {
+                return self.fail_at(start, format!("expected {wanted}=…, the only parameter of {name}"));
+            }
+            self.expect('=', "'='")?;
+            self.skip_space();
+            let start = self.at;
+            number = self.number()?;
+            if !range.contains(number) {
+                let got = Value::Number(number);
+                return self.fail_at(start, format!("{wanted} must be {range}, got {got}: {reason}"));
+            }
+        }
+        self.expect(')', "')' or an operator")?;
+        let function = match name {
+            "exp" => Function::Exp,
+            "normalised" => Function::Normalised,
+            "power" => Function::Power(number as u32),
+            _ => Function::Mean(number),
+        };
+        Ok(Some(Node::Applied(function, node)))
     }
 
     fn argument(&mut self, family: &Family, values: &mut [Option<Value>]) -> Result<()> {
@@ -156,6 +210,12 @@ impl Parser<'_> {
         self.skip_space();
         let start = self.at;
         let Parameter { name, default, range, reason } = parameter;
+        if self.take_any(&['[']) {
+            if family.each.is_none() {
+                return self.fail_at(start, format!("{name} of {} is one number, not a list", family.name));
+            }
+            return self.list(parameter).map(Value::Each);
+        }
         if self.peek().is_some_and(is_name) {
             let word = self.name();
             // only length scales have a median, and those are the parameters that default to it
@@ -170,6 +230,27 @@ impl Parser<'_> {
             return self.fail_at(start, format!("{name} must be {range}, got {}: {reason}", Value::Number(number)));
         }
         Ok(Value::Number(number + 0.0))
+    }
+
+    /// Numbers up to `]`.
+    fn list(&mut self, parameter: &Parameter) -> Result<Vec<f64>> {
+        let Parameter { name, range, reason, .. } = parameter;
+        let mut numbers = Vec::new();
+        loop {
+            self.skip_space();
+            let start = self.at;
+            let number = self.number()?;
+            if !range.contains(number) {
+                let got = Value::Number(number);
+                return self.fail_at(start, format!("each {name} must be {range}, got {got}: {reason}"));
+            }
+            numbers.push(number + 0.0);
+            if !self.take(',') {
+                break;
+            }
+        }
+        self.expect(']', "',' or ']'")?;
+        Ok(numbers)
     }
 
     /// A decimal number with an optional sign and exponent.

@@ -3,14 +3,10 @@
 use crate::Real;
 use crate::real::vectorised;
 use faer::prelude::*;
-use faer::{ColMut, Mat, MatRef};
+use faer::{ColMut, MatRef};
+use pulp::{Simd, WithSimd};
 use std::ops::Deref;
 
-/// Rows of `x` per tile, a whole strip of the Nyström map: with 128 columns of the block, the tile is 144 KiB in `f32` and stays in the L2 cache between
-/// the product and the profile.
-pub(crate) const TILE_ROWS: usize = 288;
-/// Rows of `z` per tile.
-pub(crate) const TILE_COLUMNS: usize = 128;
 /// Most rows that the centre is the mean of.
 const CENTRE_ROWS: usize = 256;
 
@@ -31,12 +27,18 @@ impl<T: Real> Aligned<T> {
     }
 
     /// Makes it `len` zeros.
-    fn zeros(&mut self, len: usize) -> &mut [T] {
+    pub(crate) fn zeros(&mut self, len: usize) -> &mut [T] {
         let slack = Self::LINE / size_of::<T>();
         self.storage.clear();
         self.storage.resize(len + slack, T::ZERO);
         self.start = self.storage.as_ptr().align_offset(Self::LINE).min(slack);
         self.storage.truncate(self.start + len);
+        &mut self.storage[self.start..]
+    }
+}
+
+impl<T> std::ops::DerefMut for Aligned<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         &mut self.storage[self.start..]
     }
 }
@@ -49,83 +51,143 @@ impl<T> Deref for Aligned<T> {
     }
 }
 
+/// The unit of each feature.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Lengths {
+    /// One for all.
+    Same(f64),
+    /// One for each.
+    Each(Vec<f64>),
+}
+
+impl Lengths {
+    /// One length for all features, or one for each.
+    pub(crate) fn to_vec(&self) -> Vec<f64> {
+        match self {
+            Self::Same(length) => vec![*length],
+            Self::Each(lengths) => lengths.clone(),
+        }
+    }
+
+    /// The length of feature k.
+    pub(crate) fn of(&self, k: usize) -> f64 {
+        match self {
+            Self::Same(length) => *length,
+            Self::Each(lengths) => lengths[k],
+        }
+    }
+}
+
 /// The shift and scale that points go through before distances are taken; distances do not mind the shift.
 #[derive(Debug)]
 pub(crate) struct Frame<T> {
     centre: Vec<T>,
-    pub(crate) scale: T,
+    pub(crate) scale: Vec<T>,
 }
 
 impl<T: Real> Frame<T> {
     /// Centred at the mean of `z` (of at most 256 evenly spaced rows: any point amid the cloud does), in units of
-    /// `length`.
+    /// `lengths`.
     ///
     /// Products of centred points are of the size of the distances, so that their difference does not cancel.
-    pub(crate) fn new(z: MatRef<'_, T>, length: f64) -> Self {
+    pub(crate) fn new(z: MatRef<'_, T>, lengths: &Lengths) -> Self {
         let stride = z.nrows().div_ceil(CENTRE_ROWS).max(1);
         let weight = 1.0 / z.nrows().div_ceil(stride).max(1) as f64;
         let mut mean = vec![0.0; z.ncols()];
         let mut spare = Vec::new();
-        for j in (0..z.nrows()).step_by(stride) {
-            for (mean, &value) in mean.iter_mut().zip(row(z, j, &mut spare)) {
-                *mean += value.to_f64() * weight;
-            }
-        }
-        // A scale of zero or infinity would make 0 · ∞ = NaN later.
-        let scale = T::from_f64(1.0 / length).smaller(T::LARGEST).larger(T::SMALLEST);
-        Self { centre: mean.into_iter().map(|m| T::from_f64(m).saturate()).collect(), scale }
-    }
-
-    /// The points at the origin of the frame are the points at the origin of the table, in units of 1.
-    pub(crate) fn identity(d: usize) -> Self {
-        Self { centre: vec![T::ZERO; d], scale: T::ONE }
-    }
-
-    /// Rows of `points` as columns: `out[k * stride + i] = (points[i, k] − centre[k]) · scale`, for i below `stride`;
-    /// where there is no row i, 0. Norms are those of the copies.
-    pub(crate) fn pack_columns(&self, points: MatRef<'_, T>, stride: usize, out: &mut Aligned<T>) {
-        let d = points.ncols();
-        let out = out.zeros(stride * d);
-        let mut spare = Vec::new();
-        for i in 0..points.nrows() {
-            let point = row(points, i, &mut spare);
-            for ((column, &value), &centre) in out.chunks_exact_mut(stride).zip(point).zip(&self.centre) {
-                // kept finite, so that no ∞ − ∞ arises in a difference
-                column[i] = ((value - centre) * self.scale).saturate();
-            }
-        }
-    }
-
-    /// Rows of `points` as rows: `out[j * d + k] = factor (points[j, k] − centre[k]) · scale`.
-    pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, factor: T, out: &mut Aligned<T>) {
-        let d = points.ncols();
-        let out = out.zeros(points.nrows() * d);
-        let mut spare = Vec::new();
         vectorised(
             #[inline(always)]
             || {
-                for (j, copy) in out.chunks_exact_mut(d.max(1)).enumerate() {
-                    for ((copy, &value), &centre) in copy.iter_mut().zip(row(points, j, &mut spare)).zip(&self.centre) {
-                        *copy = ((value - centre) * self.scale).saturate() * factor;
+                for j in (0..z.nrows()).step_by(stride) {
+                    for (mean, &value) in mean.iter_mut().zip(row(z, j, &mut spare)) {
+                        *mean = value.to_f64().mul_add(weight, *mean);
                     }
                 }
             },
         );
+        // A scale of zero or infinity would make 0 · ∞ = NaN later.
+        let scale = |k| T::from_f64(1.0 / lengths.of(k)).smaller(T::LARGEST).larger(T::SMALLEST);
+        Self {
+            centre: mean.into_iter().map(|m| T::from_f64(m).saturate()).collect(),
+            scale: (0..z.ncols()).map(scale).collect(),
+        }
+    }
+
+    /// The points at the origin of the frame are the points at the origin of the table, in units of 1.
+    pub(crate) fn identity(d: usize) -> Self {
+        Self { centre: vec![T::ZERO; d], scale: vec![T::ONE; d] }
+    }
+
+    /// Rows of `points` in panels of `height`, each feature by feature: `out[(p d + k) height + i]` is the scaled feature
+    /// k of row `p height + i`; where there is no such row, 0. Without features, as with one that is 0.
+    pub(crate) fn pack_panels(&self, points: MatRef<'_, T>, height: usize, out: &mut Aligned<T>) {
+        let d = points.ncols();
+        let size = height * d.max(1);
+        let out = out.zeros(points.nrows().div_ceil(height) * size);
+        let mut spare = Vec::new();
+        for i in 0..points.nrows() {
+            let point = row(points, i, &mut spare);
+            let panel = &mut out[i / height * size..][..height * d];
+            let features = point.iter().zip(&self.centre).zip(&self.scale);
+            for (column, ((&value, &centre), &scale)) in panel.chunks_exact_mut(height).zip(features) {
+                // kept finite, so that no ∞ − ∞ arises in a difference
+                column[i % height] = ((value - centre) * scale).saturate();
+            }
+        }
+    }
+
+    /// Rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j; 0 for the rows up to `padded` that
+    /// there are not. Without features, as with one that is 0.
+    pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded: usize, out: &mut Aligned<T>) {
+        let out = out.zeros(padded * points.ncols().max(1));
+        pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
     }
 }
 
-/// Squared norms of the rows that [`Frame::pack_rows`] made with factor −2, before that factor. Summed in 32
-/// interleaved sums: their error is a rounding or two, far below that of the products beside them.
+/// The loop of [`Frame::pack_rows`], with its vectors written out: rows are too short for what the compiler makes of it.
+struct PackRows<'a, T> {
+    frame: &'a Frame<T>,
+    points: MatRef<'a, T>,
+    out: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for PackRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (centre, scale) = (&self.frame.centre[..], &self.frame.scale[..]);
+        let (centres, scales) = (T::vectors::<S>(centre), T::vectors::<S>(scale));
+        let (least, most) = (T::splat(simd, T::ZERO - T::LARGEST), T::splat(simd, T::LARGEST));
+        let zero = T::splat(simd, T::ZERO);
+        let whole = size_of_val(centres) / size_of::<T>();
+        let mut spare = Vec::new();
+        for (j, copy) in self.out.chunks_exact_mut(centre.len().max(1)).enumerate().take(self.points.nrows()) {
+            let point = row(self.points, j, &mut spare);
+            let vectors = T::vectors_mut::<S>(copy).iter_mut().zip(T::vectors::<S>(point));
+            for ((copy, &value), (&centre, &scale)) in vectors.zip(centres.iter().zip(scales)) {
+                let scaled = T::multiply_add(simd, T::minus(simd, value, centre), scale, zero);
+                *copy = T::least(simd, T::greatest(simd, scaled, least), most);
+            }
+            for k in whole..centre.len() {
+                copy[k] = (point[k] - centre[k]).mul_plus(scale[k], T::ZERO).saturate();
+            }
+        }
+    }
+}
+
+/// Squared norms of `rows` packed rows. Summed in 16 interleaved sums: their error is a rounding or two, far below that
+/// of the products beside them.
 pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) {
     norms.clear();
     norms.resize(rows, T::ZERO);
-    let (d, quarter) = (packed.len() / rows.max(1), T::from_f64(0.25));
+    let d = packed.len() / rows.max(1);
     vectorised(
         #[inline(always)]
         || {
             for (norm, row) in norms.iter_mut().zip(packed.chunks_exact(d.max(1))) {
-                let mut sums = [T::ZERO; 32];
-                let (chunks, rest) = row.as_chunks::<32>();
+                let mut sums = [T::ZERO; 16];
+                let (chunks, rest) = row.as_chunks::<16>();
                 for chunk in chunks {
                     for (sum, &value) in sums.iter_mut().zip(chunk) {
                         *sum = value.mul_plus(value, *sum);
@@ -134,28 +196,31 @@ pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) 
                 for (sum, &value) in sums.iter_mut().zip(rest) {
                     *sum = value.mul_plus(value, *sum);
                 }
-                *norm = pairwise(sums) * quarter;
+                *norm = pairwise(sums);
             }
         },
     );
 }
 
-/// Squared norms of the rows that [`Frame::pack_columns`] made: summed in `f64`, rounded once.
-pub(crate) fn column_norms<T: Real>(packed: &[T], stride: usize, norms: &mut Vec<T>) {
-    let mut sums = vec![0.0; stride];
-    vectorised(
-        #[inline(always)]
-        || {
-            for column in packed.chunks_exact(stride) {
-                for (sum, &value) in sums.iter_mut().zip(column) {
-                    let value = value.to_f64();
-                    *sum = value.mul_add(value, *sum);
-                }
-            }
-        },
-    );
+/// Squared norms of the rows of packed panels of `height` rows with d features each: summed in `f64`, rounded once.
+pub(crate) fn panel_norms<T: Real>(packed: &[T], height: usize, d: usize, norms: &mut Vec<T>) {
     norms.clear();
-    norms.extend(sums.into_iter().map(T::from_f64));
+    let mut sums = vec![0.0; height];
+    for panel in packed.chunks_exact(height * d.max(1)) {
+        sums.fill(0.0);
+        vectorised(
+            #[inline(always)]
+            || {
+                for column in panel.chunks_exact(height) {
+                    for (sum, &value) in sums.iter_mut().zip(column) {
+                        let value = value.to_f64();
+                        *sum = value.mul_add(value, *sum);
+                    }
+                }
+            },
+        );
+        norms.extend(sums.iter().map(|&sum| T::from_f64(sum)));
+    }
 }
 
 /// Σ v², in `f64` and in eight interleaved sums: the rounding error of `f32` values is that of the last conversion.
@@ -172,20 +237,15 @@ pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
     rest.iter().fold(pairwise(sums), |sum, value| value.to_f64().mul_add(value.to_f64(), sum))
 }
 
-/// ‖(x − z) · scale‖², by differences: no cancellation, and 0 exactly for equal points.
+/// Σ ((x − z) · scale)², by differences: no cancellation, and 0 exactly for equal points.
 #[inline(always)]
-pub(crate) fn squared_distance<T: Real>(x: &[T], z: &[T], scale: T) -> T {
+pub(crate) fn squared_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
     let mut sums = [T::ZERO; 16];
-    let ((x_chunks, x_rest), (z_chunks, z_rest)) = (x.as_chunks::<16>(), z.as_chunks::<16>());
-    for (x, z) in x_chunks.iter().zip(z_chunks) {
-        for lane in 0..16 {
-            let difference = (x[lane] - z[lane]) * scale;
-            sums[lane] = difference.mul_plus(difference, sums[lane]);
+    for ((x, z), scale) in x.chunks(16).zip(z.chunks(16)).zip(scale.chunks(16)) {
+        for (((sum, &x), &z), &scale) in sums.iter_mut().zip(x).zip(z).zip(scale) {
+            let difference = (x - z) * scale;
+            *sum = difference.mul_plus(difference, *sum);
         }
-    }
-    for (lane, (&x, &z)) in x_rest.iter().zip(z_rest).enumerate() {
-        let difference = (x - z) * scale;
-        sums[lane] = difference.mul_plus(difference, sums[lane]);
     }
     pairwise(sums)
 }
@@ -201,11 +261,6 @@ fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N
         half /= 2;
     }
     sums[0]
-}
-
-/// Room for the products of a tile of a block of this shape: aligned to vectors, and free of the block's strides.
-pub(crate) fn scratch<T: Real>(rows: usize, columns: usize) -> Mat<T> {
-    Mat::zeros(TILE_ROWS.min(rows), TILE_COLUMNS.min(columns))
 }
 
 /// Row i as a slice; copied into `spare` where it is not contiguous.

@@ -11,7 +11,7 @@
 
 use super::Profile;
 use super::inner::product;
-use super::registry::{Family, Parameter, Range, Value};
+use super::registry::{Domain, Family, Parameter, Range, Value};
 use crate::Real;
 
 /// `polynomial(degree=3, gamma=1, c0=1)`.
@@ -40,8 +40,10 @@ pub(super) const FAMILY: Family = Family {
     ],
     metric: None,
     positive_definite: true,
+    domain: Domain::Any,
     example: "polynomial(degree=3, gamma=0.5, c0=1)",
     build: |text, values| product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] }),
+    each: None,
 };
 
 /// [`Real::power`] goes up to here.

@@ -1,6 +1,9 @@
 //! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
 
-use super::{AnyKernel, cauchy, exponential, gaussian, laplacian, linear, matern, polynomial};
+use super::{
+    AnyKernel, additive_chi_squared, anova, cauchy, chi_squared, cosine, delta, exponential, gaussian, intersection,
+    jaccard, laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic, sigmoid, subset,
+};
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,9 +14,21 @@ pub fn registry() -> &'static [Family] {
         laplacian::FAMILY,
         exponential::FAMILY,
         matern::FAMILY,
+        matern_product::FAMILY,
         cauchy::FAMILY,
+        rational_quadratic::FAMILY,
+        periodic::FAMILY,
         polynomial::FAMILY,
         linear::FAMILY,
+        cosine::FAMILY,
+        sigmoid::FAMILY,
+        chi_squared::FAMILY,
+        additive_chi_squared::FAMILY,
+        intersection::FAMILY,
+        anova::FAMILY,
+        delta::FAMILY,
+        subset::FAMILY,
+        jaccard::FAMILY,
     ];
     FAMILIES
 }
@@ -31,10 +46,49 @@ pub struct Family {
     pub metric: Option<Metric>,
     /// Whether k is positive definite for every allowed parameter.
     pub positive_definite: bool,
+    /// The values its features may have.
+    pub domain: Domain,
     /// An expression with everything given.
     pub example: &'static str,
     /// The kernel `text` with the parameters' values, in their order and in range.
-    pub(crate) build: fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>,
+    pub(crate) build: Build,
+    /// The kernel whose only parameter is a list, with a number for each feature; `None` where that has no meaning.
+    pub(crate) each: Option<Build>,
+}
+
+/// Makes the kernel `text` of its parameters' values.
+pub(crate) type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
+
+/// The values that features may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Domain {
+    /// Every finite number.
+    Any,
+    /// 0 or above.
+    NotNegative,
+    /// 0 or 1.
+    Binary,
+}
+
+impl Domain {
+    /// Whether `value` lies in it.
+    pub fn contains(self, value: f64) -> bool {
+        match self {
+            Self::Any => value.is_finite(),
+            Self::NotNegative => value.is_finite() && value >= 0.0,
+            Self::Binary => value == 0.0 || value == 1.0,
+        }
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "finite",
+            Self::NotNegative => ">= 0",
+            Self::Binary => "0 or 1",
+        })
+    }
 }
 
 /// A distance between points.
@@ -44,10 +98,12 @@ pub enum Metric {
     L1,
     /// √Σ (x − z)².
     L2,
+    /// Σ (x − z)² / (x + z).
+    ChiSquared,
 }
 
 /// A named number of a kernel.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
     /// The name in expressions.
     pub name: &'static str,
@@ -59,11 +115,13 @@ pub struct Parameter {
     pub reason: &'static str,
 }
 
-/// A parameter as written: a number, or the word `median`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A parameter as written: a number, a list of numbers, or the word `median`.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A finite number.
     Number(f64),
+    /// A finite number for each feature.
+    Each(Vec<f64>),
     /// The median distance between the points of a sample.
     Median,
 }
@@ -71,6 +129,8 @@ pub enum Value {
 /// The numbers a parameter may be. All are finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Range {
+    /// Any finite number.
+    Any,
     /// Above 0.
     Positive,
     /// 0 or above.
@@ -91,6 +151,7 @@ impl Range {
     pub fn contains(self, value: f64) -> bool {
         value.is_finite()
             && match self {
+                Self::Any => true,
                 Self::Positive => value > 0.0,
                 Self::NotNegative => value >= 0.0,
                 Self::Whole { from, to } => value.fract() == 0.0 && (f64::from(from)..=f64::from(to)).contains(&value),
@@ -102,6 +163,7 @@ impl Range {
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Any => write!(f, "finite"),
             Self::Positive => write!(f, "> 0"),
             Self::NotNegative => write!(f, ">= 0"),
             Self::Whole { from, to } => write!(f, "a whole number from {from} to {to}"),

@@ -2,10 +2,12 @@
 
 use super::AnyKernel;
 use super::algebra::{Combined, Operation, Scaled};
+use super::applied::{Applied, Function};
 use super::median::median_distance;
 use super::parse;
-use super::registry::{Family, Metric, Value, registry};
-use crate::{Error, Result};
+use super::points::row;
+use super::registry::{Domain, Family, Metric, Value, registry};
+use crate::{Error, Real, Result};
 use faer::MatRef;
 use std::fmt;
 use std::str::FromStr;
@@ -16,9 +18,12 @@ use std::sync::Arc;
 /// ```text
 /// sum     = product { "+" product }
 /// product = factor { "*" factor }
-/// factor  = number | "(" sum ")" | name [ "(" [ parameter "=" value { "," … } ] ")" ]
-/// value   = number | "median"
+/// factor  = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")" | name [ "(" [ parameter "=" value { "," … } ] ")" ]
+/// value   = number | "median" | "[" number { "," number } "]"
+/// function = "exp" | "power" | "normalised" | "mean"
 /// ```
+/// `power(k, degree=2)` is k to a whole power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and `mean(k, p=1)` is
+/// k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0.
 /// Names are those of the [`registry()`]; parameters that are not given have its defaults; factors are not
 /// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
 /// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
@@ -41,6 +46,8 @@ pub(super) enum Node {
     Call(&'static Family, Vec<Value>),
     /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
     Scaled(f64, Box<Node>),
+    /// A function of a kernel.
+    Applied(Function, Box<Node>),
     /// Two or more, none of them a `Product` or `Scaled`.
     Product(Vec<Node>),
     /// Two or more, none of them a `Sum`.
@@ -52,6 +59,7 @@ impl PartialEq for Node {
         match (self, other) {
             (Self::Call(a, x), Self::Call(b, y)) => a.name == b.name && x == y,
             (Self::Scaled(a, x), Self::Scaled(b, y)) => a == b && x == y,
+            (Self::Applied(a, x), Self::Applied(b, y)) => a == b && x == y,
             (Self::Product(x), Self::Product(y)) | (Self::Sum(x), Self::Sum(y)) => x == y,
             _ => false,
         }
@@ -62,7 +70,7 @@ impl Default for Spec {
     /// `gaussian(sigma=median)`.
     fn default() -> Self {
         let gaussian = &registry()[0];
-        Self(Node::Call(gaussian, gaussian.parameters.iter().map(|p| p.default).collect()))
+        Self(Node::Call(gaussian, gaussian.parameters.iter().map(|p| p.default.clone()).collect()))
     }
 }
 
@@ -82,10 +90,22 @@ impl Spec {
         parse::parse(text).map(Self)
     }
 
+    /// exp(k).
+    #[must_use]
+    pub fn exp(self) -> Self {
+        Self(Node::Applied(Function::Exp, Box::new(self.0)))
+    }
+
+    /// k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
+    #[must_use]
+    pub fn normalised(self) -> Self {
+        Self(Node::Applied(Function::Normalised, Box::new(self.0)))
+    }
+
     /// Whether any parameter is `median`, so that [`resolve_median`](Self::resolve_median) must come before
     /// [`build`](Self::build).
     pub fn needs_median(&self) -> bool {
-        self.0.uses(Metric::L1) || self.0.uses(Metric::L2)
+        METRICS.iter().any(|&metric| self.0.uses(metric))
     }
 
     /// The expression with a number for each `median`: the median distance over all pairs of rows of `sample`
@@ -97,11 +117,57 @@ impl Spec {
     /// # Errors
     /// [`Error::NotFinite`] if a distance is not finite.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
-        let measure = |metric| -> Result<f64> {
-            if self.0.uses(metric) { median_distance(sample, metric) } else { Ok(f64::NAN) }
-        };
-        let (l1, l2) = (measure(Metric::L1)?, measure(Metric::L2)?);
-        Ok(Self(self.0.with_medians(l1, l2)))
+        let mut medians = [f64::NAN; METRICS.len()];
+        for (median, &metric) in medians.iter_mut().zip(METRICS) {
+            if self.0.uses(metric) {
+                *median = median_distance(sample, metric)?;
+            }
+        }
+        Ok(Self(self.0.with_medians(&medians)))
+    }
+
+    /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.
+    pub fn positive_definite(&self) -> bool {
+        let mut families = Vec::new();
+        self.0.families(&mut families);
+        families.iter().all(|family| family.positive_definite)
+    }
+
+    /// Refuses a number of features that a list in the expression does not have.
+    ///
+    /// # Errors
+    /// [`Error::Features`].
+    pub fn check_features(&self, d: usize) -> Result<()> {
+        match self.0.list_of_other_length(d) {
+            None => Ok(()),
+            Some((kernel, listed)) => Err(Error::Features { kernel, listed, features: d }),
+        }
+    }
+
+    /// Refuses points with values that the kernel is not defined for: negative ones for chi-squared kernels, others than
+    /// 0 and 1 for kernels of sets. `first_row` is the number of the first row, for the message. Costs a look at every
+    /// value for those kernels, nothing for others.
+    ///
+    /// # Errors
+    /// [`Error::Domain`].
+    pub fn check_values<T: Real>(&self, x: MatRef<'_, T>, first_row: u64) -> Result<()> {
+        let (mut families, mut spare) = (Vec::new(), Vec::new());
+        self.0.families(&mut families);
+        for family in families.into_iter().filter(|family| family.domain != Domain::Any) {
+            for i in 0..x.nrows() {
+                let row = row(x, i, &mut spare);
+                if let Some(k) = row.iter().position(|value| !family.domain.contains(value.to_f64())) {
+                    return Err(Error::Domain {
+                        kernel: family.name,
+                        domain: family.domain,
+                        row: first_row + i as u64,
+                        feature: k,
+                        value: row[k].to_f64(),
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The kernel.
@@ -119,24 +185,54 @@ impl Spec {
     }
 }
 
+/// The distances that medians are taken of.
+const METRICS: &[Metric] = &[Metric::L1, Metric::L2, Metric::ChiSquared];
+
 impl Node {
+    /// The kernels of the registry that stand in the expression.
+    fn families(&self, found: &mut Vec<&'static Family>) {
+        match self {
+            Self::Call(family, _) => found.push(family),
+            Self::Scaled(_, node) | Self::Applied(_, node) => node.families(found),
+            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().for_each(|node| node.families(found)),
+        }
+    }
+
+    /// A kernel with a list that has not `d` numbers, and how many it has.
+    fn list_of_other_length(&self, d: usize) -> Option<(&'static str, usize)> {
+        match self {
+            Self::Call(family, values) => values.iter().find_map(|value| match value {
+                Value::Each(list) if list.len() != d => Some((family.name, list.len())),
+                _ => None,
+            }),
+            Self::Scaled(_, node) | Self::Applied(_, node) => node.list_of_other_length(d),
+            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().find_map(|node| node.list_of_other_length(d)),
+        }
+    }
+
     fn uses(&self, metric: Metric) -> bool {
         match self {
             Self::Call(family, values) => family.metric == Some(metric) && values.contains(&Value::Median),
-            Self::Scaled(_, node) => node.uses(metric),
+            Self::Scaled(_, node) | Self::Applied(_, node) => node.uses(metric),
             Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().any(|node| node.uses(metric)),
         }
     }
 
-    fn with_medians(&self, l1: f64, l2: f64) -> Self {
-        let all = |nodes: &[Self]| nodes.iter().map(|node| node.with_medians(l1, l2)).collect();
+    /// `medians` in the order of [`METRICS`].
+    fn with_medians(&self, medians: &[f64; METRICS.len()]) -> Self {
+        let all = |nodes: &[Self]| nodes.iter().map(|node| node.with_medians(medians)).collect();
         match self {
             Self::Call(family, values) => {
-                let median = if family.metric == Some(Metric::L1) { l1 } else { l2 };
-                let resolve = |&value| if value == Value::Median { Value::Number(median) } else { value };
+                let index = METRICS.iter().position(|&metric| family.metric == Some(metric));
+                let median = index.map_or(f64::NAN, |index| medians[index]);
+                let resolve = |value: &Value| match value {
+                    Value::Median => Value::Number(median),
+                    given => given.clone(),
+                };
                 Self::Call(family, values.iter().map(resolve).collect())
             }
-            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.with_medians(l1, l2))),
+            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.with_medians(medians))),
+            Self::Applied(function, node) => Self::Applied(*function, Box::new(node.with_medians(medians))),
             Self::Product(nodes) => Self::Product(all(nodes)),
             Self::Sum(nodes) => Self::Sum(all(nodes)),
         }
@@ -146,14 +242,18 @@ impl Node {
     fn build(&self) -> Arc<dyn AnyKernel> {
         let text = self.to_string();
         match self {
-            Self::Call(family, values) => {
-                let number = |value: &Value| match value {
-                    Value::Number(number) => *number,
-                    Value::Median => f64::NAN,
-                };
-                (family.build)(text, &values.iter().map(number).collect::<Vec<_>>())
-            }
+            Self::Call(family, values) => match (values.as_slice(), family.each) {
+                ([Value::Each(list)], Some(each)) => each(text, list),
+                _ => {
+                    let number = |value: &Value| match value {
+                        Value::Number(number) => *number,
+                        Value::Each(_) | Value::Median => f64::NAN,
+                    };
+                    (family.build)(text, &values.iter().map(number).collect::<Vec<_>>())
+                }
+            },
             Self::Scaled(factor, node) => Arc::new(Scaled { text, factor: *factor, kernel: node.build() }),
+            Self::Applied(function, node) => Arc::new(Applied { text, function: *function, kernel: node.build() }),
             Self::Product(nodes) => combined(text, Operation::Product, nodes),
             Self::Sum(nodes) => combined(text, Operation::Sum, nodes),
         }
@@ -185,6 +285,10 @@ impl fmt::Display for Node {
                 write!(f, "{}*", Value::Number(*factor))?;
                 node.fmt_operand(f)
             }
+            Self::Applied(Function::Exp, node) => write!(f, "exp({node})"),
+            Self::Applied(Function::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
+            Self::Applied(Function::Normalised, node) => write!(f, "normalised({node})"),
+            Self::Applied(Function::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
             Self::Product(nodes) => join(f, nodes, "*", Self::fmt_operand),
             Self::Sum(nodes) => join(f, nodes, " + ", Self::fmt),
         }
@@ -221,6 +325,13 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Median => f.write_str("median"),
+            Self::Each(numbers) => {
+                f.write_str("[")?;
+                for (i, number) in numbers.iter().enumerate() {
+                    write!(f, "{}{}", if i > 0 { ", " } else { "" }, Self::Number(*number))?;
+                }
+                f.write_str("]")
+            }
             Self::Number(number) if *number == 0.0 || (1e-5..1e16).contains(&number.abs()) => write!(f, "{number}"),
             Self::Number(number) => write!(f, "{number:e}"),
         }

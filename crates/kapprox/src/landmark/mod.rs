@@ -6,11 +6,28 @@
 //!
 //! To add a scheme: one file here, one line in [`registry`].
 
+mod bless;
+mod columns;
+mod dictionary;
+mod farahat;
+mod greedy;
+mod growth;
+mod kmeans;
+mod leverage;
+mod predictive;
+mod round;
 mod rpcholesky;
 mod sample;
+mod targets;
 mod uniform;
 
-pub use rpcholesky::RpCholesky;
+pub use bless::Bless;
+pub use farahat::Farahat;
+pub use greedy::Greedy;
+pub use kmeans::KMeans;
+pub use leverage::Leverage;
+pub use predictive::Predictive;
+pub use rpcholesky::{BlockRpCholesky, PlainRpCholesky, RpCholesky};
 pub use sample::{Sample, uniform_sample};
 pub use uniform::Uniform;
 
@@ -32,12 +49,15 @@ pub struct Rows<'a, T: Real> {
     pub count: u64,
 }
 
+/// The row number of a landmark that is no row of the table.
+pub const NO_ROW: u64 = u64::MAX;
+
 /// Landmarks in the order they were chosen: the first r of them are the scheme's choice for rank r.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LandmarkSet<T> {
     /// m x d, row-major.
     pub points: Vec<T>,
-    /// Stored row number of each landmark.
+    /// Stored row number of each landmark, [`NO_ROW`] for points that are no rows.
     pub rows: Vec<u64>,
     /// Number of features.
     pub d: usize,
@@ -100,6 +120,22 @@ pub fn registry() -> &'static [Scheme] {
     const SCHEMES: &[Scheme] = &[
         scheme!("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", RpCholesky),
         scheme!("uniform", "every row equally likely, without replacement", Uniform),
+        scheme!("greedy", "pivoted Cholesky: the row that the earlier landmarks leave most of", Greedy),
+        scheme!("kmeans", "centroids of k-means++ and Lloyd's iterations", KMeans),
+        scheme!("leverage", "recursive ridge leverage scores", Leverage),
+        scheme!("bless", "ridge leverage scores along a path of decreasing lambda", Bless),
+        scheme!("farahat", "the row whose column explains most of the residual matrix", Farahat),
+        scheme!("predictive", "label-aware: explains the kernel matrix and the targets", Predictive),
+        scheme!(
+            "rpcholesky-block",
+            "randomly pivoted Cholesky in blocks without rejection, for comparison",
+            BlockRpCholesky
+        ),
+        scheme!(
+            "rpcholesky-plain",
+            "randomly pivoted Cholesky, a pass for each landmark, for comparison",
+            PlainRpCholesky
+        ),
     ];
     SCHEMES
 }

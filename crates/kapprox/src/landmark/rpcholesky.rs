@@ -1,29 +1,24 @@
 //! Randomly pivoted Cholesky: landmarks drawn in proportion to what the earlier ones leave of them.
 //!
-//! Plain form: pivot s with probability r_s / Σr, where r_i = k(x_i,x_i) − ‖L⁻¹k_S(x_i)‖². The accelerated form proposes
-//! a block of rows at once, independently, in proportion to the residuals r at the start of the round, and then accepts
-//! proposal s with probability (its residual now)/(its residual at the start of the round): rejection sampling, which
-//! gives the law of the plain form exactly.
+//! * **Plain**: pivot s with probability r_s / Σr, where r_i = k(x_i,x_i) − ‖L⁻¹k_S(x_i)‖²; a pass for each pivot.
+//! * **Accelerated**: proposes a block of rows at once, independently, in proportion to the residuals r at the start of
+//!   the round, and then accepts proposal s with probability (its residual now)/(its residual at the start of the
+//!   round): rejection sampling, which gives the law of the plain form exactly.
+//! * **Block**: takes every distinct proposal of the block. Cheaper by the rejected ones, and worse where a block
+//!   proposes several rows of one cluster.
 //!
 //! A round is one pass over the rows and keeps nothing per row: the residuals are computed anew from L.
 //!
 //! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
 
-use super::sample::BestRows;
+use super::growth::Growth;
+use super::round::{Draw, Residuals, Round};
 use super::{LandmarkSet, Landmarks, Rows};
-use crate::kernel::{AnyKernel, Kernel};
-use crate::map::factor::PIVOT_FLOOR;
-use crate::map::nystrom::{Nystrom, STRIP};
-use crate::map::residual::subtract_columns;
-use crate::map::{FeatureMap, par};
-use crate::{Error, Real, Result};
-use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Accum, Mat, MatRef, Par};
-use kstore::checkpoint::{Arrays, Persist, Stored};
+use crate::kernel::AnyKernel;
+use crate::{Real, Result};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Accelerated randomly pivoted Cholesky in blocks.
@@ -31,6 +26,14 @@ use std::sync::Arc;
 /// About `m / block` rounds, more where many proposals are rejected. A round with s landmarks costs n(s² + 2sd) flops.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpCholesky;
+
+/// Randomly pivoted Cholesky, one pivot at a time: m passes of n(s² + 2sd) flops. For comparison.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlainRpCholesky;
+
+/// Randomly pivoted Cholesky that takes whole blocks of proposals: `m / block` rounds. For comparison.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockRpCholesky;
 
 /// Smallest block. Below it a pass costs more than the proposals save.
 const MIN_BLOCK: usize = 40;
@@ -45,37 +48,75 @@ fn block_size(m: usize) -> usize {
     (m / 5).max(MIN_BLOCK)
 }
 
-impl<T: Real> Landmarks<T> for RpCholesky {
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        let mut growth = Growth::new(kernel, data, m);
-        let mut empty = 0;
-        for round in 0.. {
-            let residuals = growth.residuals(data, seed, round)?;
-            let Some(proposals) = residuals.propose(block_size(m), seed, round) else { break };
-            let before = growth.chosen.len();
-            let genuine = growth.accept(&proposals, m, seed, round);
-            empty = if growth.chosen.len() == before { empty + 1 } else { 0 };
-            if growth.chosen.len() == m || empty > EMPTY_ROUNDS || (empty > 0 && !genuine) {
-                break;
+/// What happens to a proposal that an earlier one of its block has made smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Accepted with the probability that keeps the plain law.
+    Accelerated,
+    /// Accepted.
+    Block,
+}
+
+macro_rules! landmarks {
+    ($type:ty, $form:expr, $block:expr) => {
+        impl<T: Real> Landmarks<T> for $type {
+            fn select(
+                &self,
+                data: &Rows<'_, T>,
+                kernel: &Arc<dyn AnyKernel>,
+                m: usize,
+                seed: u64,
+            ) -> Result<LandmarkSet<T>> {
+                select(data, kernel, m, seed, $form, $block(m))
             }
         }
-        Ok(growth.chosen)
+    };
+}
+
+landmarks!(RpCholesky, Form::Accelerated, block_size);
+landmarks!(BlockRpCholesky, Form::Block, block_size);
+// a block of one proposal is always accepted
+landmarks!(PlainRpCholesky, Form::Accelerated, |_| 1);
+
+fn select<T: Real>(
+    data: &Rows<'_, T>,
+    kernel: &Arc<dyn AnyKernel>,
+    m: usize,
+    seed: u64,
+    form: Form,
+    block: usize,
+) -> Result<LandmarkSet<T>> {
+    let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
+    let mut empty = 0;
+    for round in 0.. {
+        let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));
+        let map = growth.map(data.pass.workers);
+        let residuals = Round::new(T::kernel(kernel.clone()), map, &keys, block, data)
+            .run(&format!("residuals of {} landmarks", growth.len()), data)?;
+        growth.chosen.passes += 1;
+        growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
+        let coins = Stream::new(seed, Purpose::Acceptance, round);
+        let Some(proposals) = residuals.propose(block, &coins) else { break };
+        let before = growth.len();
+        let genuine = accept(&mut growth, proposals, &coins, form);
+        empty = if growth.len() == before { empty + 1 } else { 0 };
+        if growth.is_full() || empty > EMPTY_ROUNDS || (empty > 0 && !genuine) {
+            break;
+        }
+    }
+    Ok(growth.chosen)
+}
+
+/// Keys ln(u)/r: the largest are a sample without replacement in proportion to r, in order of drawing.
+struct Proportional(Stream);
+
+impl Draw for Proportional {
+    fn key(&self, row: u64, residual: f64) -> Option<f64> {
+        Some(self.0.uniform(row).ln() / residual)
     }
 }
 
-/// The landmarks chosen so far and their factor.
-struct Growth<'a, T: Real> {
-    any: &'a Arc<dyn AnyKernel>,
-    kernel: Arc<dyn Kernel<T>>,
-    exact: Arc<dyn Kernel<f64>>,
-    chosen: LandmarkSet<T>,
-    /// The same points in f64.
-    wide: Vec<f64>,
-    /// m x m, the leading part is L.
-    lower: Mat<f64>,
-}
-
-/// A row proposed as a landmark.
+/// Rows proposed as landmarks.
 struct Proposals {
     /// With repetitions.
     rows: Vec<u64>,
@@ -85,201 +126,29 @@ struct Proposals {
     x: Vec<f64>,
 }
 
-impl<'a, T: Real> Growth<'a, T> {
-    fn new(any: &'a Arc<dyn AnyKernel>, data: &Rows<'_, T>, m: usize) -> Self {
-        let (kernel, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any.clone()));
-        let d = data.source.shape().features;
-        let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
-        Self { any, kernel, exact, chosen, wide: Vec::new(), lower: Mat::zeros(m, m) }
-    }
-
-    /// One pass: the sum of the residuals, and the rows with the best keys.
-    fn residuals(&mut self, data: &Rows<'_, T>, seed: u64, round: u64) -> Result<Residuals<T>> {
-        let s = self.chosen.len();
-        let map = (s > 0).then(|| {
-            let lower = self.lower.submatrix(0, 0, s, s).to_owned();
-            let workers = data.pass.workers;
-            workers.install(|| Nystrom::from_factor(self.any, self.chosen.clone(), lower, par(workers)))
-        });
-        let fold = RoundFold {
-            kernel: &*self.kernel,
-            map,
-            stream: Stream::new(seed, Purpose::Proposals, round),
-            block: block_size(self.lower.nrows()),
-            d: self.chosen.d,
-            tile: data.pass.tile,
-        };
-        let (state, report) = data.pass.resume(&format!("residuals of {s} landmarks"), data.source, &fold)?;
-        self.chosen.passes += 1;
-        self.chosen.evaluations += report.rows * (s as u64 + 1);
-        Ok(state)
-    }
-
-    /// Rejection: walks through the proposals and keeps each with probability (residual now)/(residual proposed by).
-    /// Residuals of proposals are computed in f64. Returns whether any proposal had a residual above the floor.
-    fn accept(&mut self, proposals: &Proposals, m: usize, seed: u64, round: u64) -> bool {
-        let b = proposals.rows.len();
-        let s = self.chosen.len();
-        let x = MatRef::from_row_major_slice(&proposals.x, b, self.chosen.d);
-        let phi = self.project(x);
-        let mut schur = Mat::<f64>::zeros(b, b);
-        self.exact.block(x, x, schur.as_mut());
-        self.chosen.evaluations += (b * (b + s)) as u64;
-        let floors: Vec<f64> = (0..b).map(|i| PIVOT_FLOOR * schur[(i, i)]).collect();
-        matmul(schur.as_mut(), Accum::Add, phi.as_ref(), phi.transpose(), -1.0, Par::Seq);
-        let genuine = (0..b).any(|i| schur[(i, i)] > floors[i]);
-
-        let coins = Stream::new(seed, Purpose::Acceptance, round);
-        let mut accepted: Vec<usize> = Vec::new();
-        for i in 0..b {
-            if self.chosen.len() == m {
-                break;
-            }
-            let now = schur[(i, i)];
+/// Walks through the proposals and keeps each with probability (residual now)/(residual proposed by), or each that is
+/// new. Returns whether any proposal had a residual above the floor.
+fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Stream, form: Form) -> bool {
+    let Proposals { rows, weights, x } = proposals;
+    let mut pool = growth.pool(rows.clone(), x);
+    let b = pool.len();
+    let genuine = (0..b).any(|i| pool.residual(i).is_some());
+    let mut seen = HashSet::new();
+    for i in 0..b {
+        if growth.is_full() {
+            break;
+        }
+        let Some(now) = pool.residual(i) else { continue };
+        let accepted = match form {
             // the coins after 2b belong to the proposals
-            if now <= floors[i] || coins.uniform((2 * b + i) as u64) * proposals.weights[i] >= now {
-                continue;
-            }
-            self.extend(proposals, i, &phi, &schur, &accepted);
-            accepted.push(i);
-            eliminate(&mut schur, i);
-        }
-        genuine
-    }
-
-    /// Features of the proposals under the landmarks so far, in f64: b x s.
-    fn project(&mut self, x: MatRef<'_, f64>) -> Mat<f64> {
-        let s = self.chosen.len();
-        let mut phi = Mat::zeros(x.nrows(), s);
-        if s > 0 {
-            let z = MatRef::from_row_major_slice(&self.wide, s, self.chosen.d);
-            self.exact.block(x, z, phi.as_mut());
-            let lower = self.lower.submatrix(0, 0, s, s);
-            solve_lower_triangular_in_place(lower, phi.as_mut().transpose_mut(), Par::Seq);
-        }
-        phi
-    }
-
-    /// Adds proposal i: its row of L is (phi_i, its eliminated columns, root of its residual).
-    fn extend(&mut self, proposals: &Proposals, i: usize, phi: &Mat<f64>, schur: &Mat<f64>, accepted: &[usize]) {
-        let (s, d) = (self.chosen.len(), self.chosen.d);
-        for j in 0..phi.ncols() {
-            self.lower[(s, j)] = phi[(i, j)];
-        }
-        for (c, &earlier) in accepted.iter().enumerate() {
-            // `eliminate` leaves the column of the factor below the pivot
-            self.lower[(s, phi.ncols() + c)] = schur[(i, earlier)];
-        }
-        self.lower[(s, s)] = schur[(i, i)].sqrt();
-        let x = &proposals.x[i * d..(i + 1) * d];
-        self.wide.extend_from_slice(x);
-        self.chosen.points.extend(x.iter().map(|v| <T as kstore::Real>::from_f64(*v)));
-        self.chosen.rows.push(proposals.rows[i]);
-    }
-}
-
-/// One step of Cholesky in place: column i below the diagonal becomes the factor's, the rest its Schur complement.
-fn eliminate(schur: &mut Mat<f64>, i: usize) {
-    let b = schur.nrows();
-    let root = schur[(i, i)].sqrt();
-    for r in i + 1..b {
-        schur[(r, i)] /= root;
-    }
-    for c in i + 1..b {
-        let weight = schur[(c, i)];
-        for r in c..b {
-            schur[(r, c)] -= weight * schur[(r, i)];
+            Form::Accelerated => coins.uniform((2 * b + i) as u64) * weights[i] < now,
+            Form::Block => seen.insert(rows[i]),
+        };
+        if accepted {
+            growth.take(&mut pool, i);
         }
     }
-}
-
-/// One round's pass.
-struct RoundFold<'a, T: Real> {
-    kernel: &'a dyn Kernel<T>,
-    map: Option<Nystrom<T>>,
-    stream: Stream,
-    block: usize,
-    d: usize,
-    tile: usize,
-}
-
-/// The sum of the residuals and the rows with the largest keys ln(u)/r.
-struct Residuals<T> {
-    sum: f64,
-    best: BestRows<T>,
-}
-
-impl<T: Real> Merge for Residuals<T> {
-    fn merge(&mut self, later: &Self) {
-        self.sum += later.sum;
-        self.best.append(&later.best);
-    }
-}
-
-impl<T: Real> Persist for Residuals<T> {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("sum", self.sum);
-        out.within("best", |out| self.best.save(out));
-    }
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.sum = from.one("sum")?;
-        from.within("best", |from| self.best.load(from))
-    }
-}
-
-/// Buffers of one lane.
-struct RoundScratch<T: Real> {
-    phi: Mat<T>,
-    residual: Vec<f64>,
-}
-
-impl<T: Real> Fold<T> for RoundFold<'_, T> {
-    type State = Residuals<T>;
-    type Scratch = RoundScratch<T>;
-    type Error = Error;
-
-    fn init(&self) -> Self::State {
-        Residuals { sum: 0.0, best: BestRows::new(self.block, self.d) }
-    }
-
-    fn scratch(&self) -> Self::Scratch {
-        let p = self.map.as_ref().map_or(0, Nystrom::rank);
-        RoundScratch { phi: Mat::zeros(self.tile, p), residual: Vec::new() }
-    }
-
-    fn step(
-        &self,
-        state: &mut Self::State,
-        scratch: &mut Self::Scratch,
-        block: &RowBlock<'_, T>,
-        workers: &Workers,
-    ) -> Result<()> {
-        let b = block.len();
-        let x = MatRef::from_row_major_slice(block.x, b, self.d);
-        scratch.residual.resize(b, 0.0);
-        self.kernel.diag(x, &mut scratch.residual);
-        if self.map.is_none() {
-            crate::kernel::check_finite::<T>(&self.kernel.spec(), &scratch.residual)?;
-        }
-        if let Some(map) = &self.map {
-            map.apply(x, scratch.phi.as_mut().subrows_mut(0, b), workers);
-            let parts = scratch.residual.chunks_mut(STRIP).enumerate().collect();
-            let phi = scratch.phi.as_ref();
-            workers.each(parts, |(strip, residual): (usize, &mut [f64])| {
-                subtract_columns(phi.subrows(strip * STRIP, residual.len()), residual);
-            });
-        }
-        for (i, residual) in scratch.residual.iter().enumerate() {
-            // rounding can leave a residual below zero: such a row is not proposed
-            if *residual > 0.0 {
-                let row = block.rows[i];
-                state.sum += residual;
-                let key = self.stream.uniform(row).ln() / residual;
-                state.best.push(key, row, *residual, &block.x[i * self.d..(i + 1) * self.d]);
-            }
-        }
-        Ok(())
-    }
+    genuine
 }
 
 impl<T: Real> Residuals<T> {
@@ -287,12 +156,11 @@ impl<T: Real> Residuals<T> {
     ///
     /// The best keys are a sample *without* replacement in order of drawing. Each independent draw falls among the rows
     /// seen so far with probability (their residuals)/Σr, in proportion to them, and else is the next new row.
-    fn propose(mut self, b: usize, seed: u64, round: u64) -> Option<Proposals> {
+    fn propose(mut self, b: usize, coins: &Stream) -> Option<Proposals> {
         let entries = self.best.sorted();
         if entries.is_empty() || self.sum.is_nan() || self.sum <= 0.0 {
             return None;
         }
-        let coins = Stream::new(seed, Purpose::Acceptance, round);
         let mut proposals = Proposals { rows: Vec::new(), weights: Vec::new(), x: Vec::new() };
         let mut seen: Vec<f64> = Vec::new(); // running sums of the weights of the rows seen
         for draw in 0..b {

@@ -95,6 +95,10 @@ impl<T: Real> BestRows<T> {
         }
     }
 
+    pub(crate) fn features_per_row(&self) -> usize {
+        self.d
+    }
+
     pub(crate) fn features(&self, entry: &Entry) -> &[T] {
         &self.x[entry.slot * self.d..(entry.slot + 1) * self.d]
     }

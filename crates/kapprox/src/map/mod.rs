@@ -1,10 +1,20 @@
 //! Feature maps: rows in, features out.
 
+pub mod additive;
+pub mod ensemble;
 pub mod factor;
 pub mod nystrom;
+pub mod projected;
+pub mod random;
 pub mod residual;
+pub mod sketch;
 
+pub use additive::{Additive, SkewedChi2};
+pub use ensemble::Ensemble;
 pub use nystrom::Nystrom;
+pub use projected::Projected;
+pub use random::Fourier;
+pub use sketch::TensorSketch;
 
 use crate::Real;
 use faer::{MatMut, MatRef, Par};

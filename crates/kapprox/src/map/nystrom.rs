@@ -62,6 +62,8 @@ impl<T: Real> Nystrom<T> {
     /// # Errors
     /// [`Error::NoLandmarks`] where none is left, [`Error::NotFinite`] where the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
+        let exact = <f64 as Real>::kernel(kernel.clone());
+        crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
         let k_mm = kernel_matrix(kernel, &landmarks)?;
         let Factor { lower, kept } = factor(k_mm, PIVOT_FLOOR, par);
         if kept.is_empty() {
@@ -150,7 +152,7 @@ fn noise<T: Real>(lower: MatRef<'_, f64>, par: Par) -> f64 {
 }
 
 /// K_SS in f64, full.
-fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
+pub(super) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
     let m = landmarks.len();
     let wide = wide(landmarks);
     let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);

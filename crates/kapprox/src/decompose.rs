@@ -1,0 +1,99 @@
+//! Dense decompositions whose bits do not depend on the number of threads.
+//!
+//! faer's eigenvalue and QR decompositions sum one partial per thread, so they run on the calling thread here.
+
+use crate::{Error, Result};
+use faer::diag::Diag;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
+use faer::linalg::householder;
+use faer::linalg::matmul::matmul;
+use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
+use faer::{Accum, Conj, Mat, MatRef, Par};
+
+/// Eigenvalues, ascending, and orthonormal eigenvectors of a symmetric matrix; its lower triangle is read. 9m³ flops.
+///
+/// # Errors
+/// [`Error::NotFinite`] where the iteration does not converge, which finite matrices do not cause.
+pub(crate) fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
+    let m = matrix.nrows();
+    let (mut values, mut vectors) = (Diag::<f64>::zeros(m), Mat::zeros(m, m));
+    let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, Par::Seq, Default::default());
+    let mut memory = MemBuffer::new(scratch);
+    let stack = MemStack::new(&mut memory);
+    self_adjoint_evd(matrix, values.as_mut(), Some(vectors.as_mut()), Par::Seq, stack, Default::default())
+        .map_err(|_| no_convergence())?;
+    Ok((values.column_vector().iter().copied().collect(), vectors))
+}
+
+/// Eigenvalues alone, ascending. 4m³/3 flops.
+///
+/// # Errors
+/// As [`symmetric_eigen`].
+pub(crate) fn symmetric_eigenvalues(matrix: MatRef<'_, f64>) -> Result<Vec<f64>> {
+    let m = matrix.nrows();
+    let mut values = Diag::<f64>::zeros(m);
+    let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::No, Par::Seq, Default::default());
+    let mut memory = MemBuffer::new(scratch);
+    self_adjoint_evd(matrix, values.as_mut(), None, Par::Seq, MemStack::new(&mut memory), Default::default())
+        .map_err(|_| no_convergence())?;
+    Ok(values.column_vector().iter().copied().collect())
+}
+
+fn no_convergence() -> Error {
+    Error::NotFinite {
+        what: "the spectrum of a kernel matrix".to_string(),
+        remedy: "scale the features or choose another kernel".to_string(),
+    }
+}
+
+/// An orthonormal basis of the columns, the Q of A = Q R, and the signs of R's diagonal. A must not be wider than high.
+pub(crate) fn orthonormal(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
+    let (m, n) = a.shape();
+    let block = recommended_block_size::<f64>(m, n);
+    let mut coefficients = Mat::zeros(block, m.min(n));
+    let mut memory = MemBuffer::new(qr_in_place_scratch::<f64>(m, n, block, Par::Seq, Default::default()));
+    qr_in_place(a.as_mut(), coefficients.as_mut(), Par::Seq, MemStack::new(&mut memory), Default::default());
+    let mut q = Mat::identity(m, m.min(n));
+    let scratch = householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<f64>(m, block, m.min(n));
+    let mut memory = MemBuffer::new(scratch);
+    householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
+        a.as_ref(),
+        coefficients.as_ref(),
+        Conj::No,
+        q.as_mut(),
+        Par::Seq,
+        MemStack::new(&mut memory),
+    );
+    let signs = (0..m.min(n)).map(|j| if a[(j, j)] < 0.0 { -1.0 } else { 1.0 }).collect();
+    (q, signs)
+}
+
+/// A B.
+pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
+    let mut out = Mat::zeros(a.nrows(), b.ncols());
+    matmul(out.as_mut(), Accum::Replace, a, b, 1.0, Par::Seq);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decompositions_reconstruct() {
+        for m in [1, 5, 40, 130] {
+            let a = Mat::from_fn(m, m, |i, j| ((i * 31 + j * 17) as f64).sin() + ((j * 31 + i * 17) as f64).sin());
+            let (values, v) = symmetric_eigen(a.as_ref()).unwrap();
+            let scaled = Mat::from_fn(m, m, |i, j| v[(i, j)] * values[j]);
+            assert!((product(scaled.as_ref(), v.transpose()) - &a).norm_max() < 1e-12 * m as f64);
+            let alone = symmetric_eigenvalues(a.as_ref()).unwrap();
+            assert!(values.iter().zip(&alone).all(|(a, b)| (a - b).abs() < 1e-12 * m as f64));
+            let thin = a.subcols(0, m.div_ceil(2)).to_owned();
+            let (q, signs) = orthonormal(thin.clone());
+            let r = product(q.transpose(), thin.as_ref());
+            assert!((product(q.as_ref(), r.as_ref()) - &thin).norm_max() < 1e-12 * m as f64);
+            assert!((0..signs.len()).all(|j| r[(j, j)] * signs[j] >= 0.0));
+        }
+    }
+}

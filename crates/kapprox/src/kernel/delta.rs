@@ -1,0 +1,39 @@
+//! The delta kernel on categories: 1 where all features are equal, else 0.
+//!
+//! Positive definite: the inner product of indicators. Categories are numbers here, compared exactly; values that went
+//! through a scaler stay equal where they were.
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("delta()").is_ok());
+//! ```
+
+use super::Profile;
+use super::direct::raw;
+use super::panel::Magnitudes;
+use super::registry::{Domain, Family};
+use crate::Real;
+
+/// `delta()`.
+pub(super) const FAMILY: Family = Family {
+    name: "delta",
+    formula: "1 if x = z, else 0",
+    parameters: &[],
+    metric: None,
+    positive_definite: true,
+    domain: Domain::Any,
+    example: "delta()",
+    build: |text, _| raw(text, Magnitudes, |_| 0.0, Delta),
+    each: None,
+};
+
+#[derive(Debug)]
+struct Delta;
+
+impl Profile for Delta {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        // different numbers never have a difference of 0
+        #[inline(always)]
+        |distance: T| if distance == T::ZERO { T::ONE } else { T::ZERO }
+    }
+}

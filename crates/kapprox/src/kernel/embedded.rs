@@ -1,0 +1,80 @@
+//! Kernels of points that are changed first, row by row.
+
+use super::points::row;
+use super::{AnyKernel, Kernel, check_shapes};
+use crate::Real;
+use faer::prelude::*;
+use faer::{MatMut, MatRef};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Rows of x that are changed at once.
+const TILE: usize = 1152;
+
+/// A function of a point.
+pub(crate) trait Embedding: Debug + Send + Sync + 'static {
+    /// Number of features of the image of a point of d features.
+    fn features(&self, d: usize) -> usize;
+    /// Writes the image of `x`.
+    fn apply(&self, x: &[f64], image: &mut [f64]);
+}
+
+/// k(e(x), e(z)).
+#[derive(Debug)]
+struct Embedded<E> {
+    text: String,
+    embedding: E,
+    kernel: Arc<dyn AnyKernel>,
+}
+
+/// The kernel `kernel` between the images of points, written `text`.
+pub(crate) fn embedded<E: Embedding>(text: String, embedding: E, kernel: Arc<dyn AnyKernel>) -> Arc<dyn AnyKernel> {
+    Arc::new(Embedded { text, embedding, kernel })
+}
+
+impl<E: Embedding> Embedded<E> {
+    /// The images of points, computed in `f64` and rounded once: n x d', row-major.
+    fn images<T: Real>(&self, points: MatRef<'_, T>) -> Vec<T> {
+        let p = self.embedding.features(points.ncols());
+        let (mut spare, mut wide, mut image) = (Vec::new(), Vec::new(), vec![0.0; p]);
+        let mut images = Vec::with_capacity(points.nrows() * p);
+        for i in 0..points.nrows() {
+            wide.clear();
+            wide.extend(row(points, i, &mut spare).iter().map(|value| value.to_f64()));
+            self.embedding.apply(&wide, &mut image);
+            images.extend(image.iter().map(|&value| T::from_f64(value).saturate()));
+        }
+        images
+    }
+}
+
+impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn positive_definite(&self) -> bool {
+        T::kernel(self.kernel.clone()).positive_definite()
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        check_shapes(x, z, &out);
+        let (kernel, p) = (T::kernel(self.kernel.clone()), self.embedding.features(x.ncols()));
+        let z_images = self.images(z);
+        for i in (0..x.nrows()).step_by(TILE) {
+            let rows = TILE.min(x.nrows() - i);
+            let images = self.images(x.subrows(i, rows));
+            kernel.block(
+                MatRef::from_row_major_slice(&images, rows, p),
+                MatRef::from_row_major_slice(&z_images, z.nrows(), p),
+                out.rb_mut().subrows_mut(i, rows),
+            );
+        }
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        let p = self.embedding.features(x.ncols());
+        let images = self.images(x);
+        T::kernel(self.kernel.clone()).diag(MatRef::from_row_major_slice(&images, x.nrows(), p), out);
+    }
+}

@@ -1,0 +1,148 @@
+//! Geometry in the feature space of a kernel, from kernel values alone: centring, distances, variance, alignment.
+//!
+//! All on small dense matrices in `f64`, K of n points (n x n, symmetric) or of b points with those n. With H = I − 11ᵀ/n,
+//! HKH is the kernel matrix of the points minus their mean. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern
+//! Analysis*, 2004, chapter 5; Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel Eigenvalue Problem*, 1998,
+//! appendix A.)
+//!
+//! ```
+//! use faer::mat;
+//! use kapprox::kernel::feature_space::{Centre, alignment, ideal, variance};
+//!
+//! // the linear kernel of the points 0, 1 and 5
+//! let k = mat![[0.0, 0.0, 0.0], [0.0, 1.0, 5.0], [0.0, 5.0, 25.0]];
+//! assert!((variance(k.as_ref()) - 14.0 / 3.0).abs() < 1e-12);
+//! let mut centred = k.clone();
+//! Centre::new(k.as_ref()).apply(centred.as_mut());
+//! assert!((centred[(2, 2)] - 9.0).abs() < 1e-12); // (5 − 2)²
+//! let target = ideal(&[1, 1, 2]);
+//! // ⟨K, L⟩ = 26 = ‖K‖, and ‖L‖ = √5
+//! assert!((alignment(k.as_ref(), target.as_ref()) - 1.0 / 5f64.sqrt()).abs() < 1e-12);
+//! ```
+
+use faer::prelude::*;
+use faer::{Mat, MatMut, MatRef};
+
+/// The mean of n points in feature space: what centring any kernel value with them needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Centre {
+    /// The mean of each column of K.
+    columns: Vec<f64>,
+    /// The mean of K.
+    mean: f64,
+}
+
+impl Centre {
+    /// From K (n x n). Costs n² additions.
+    ///
+    /// # Panics
+    /// If K is not square, or empty.
+    pub fn new(k: MatRef<'_, f64>) -> Self {
+        assert!(k.nrows() == k.ncols() && k.nrows() > 0, "K must be square, with a row");
+        let n = k.nrows() as f64;
+        let columns: Vec<f64> = k.col_iter().map(|column| column.iter().sum::<f64>() / n).collect();
+        let mean = columns.iter().sum::<f64>() / n;
+        Self { columns, mean }
+    }
+
+    /// Centres the kernel values of any b points with the n points, in place: K itself becomes HKH, rows of other points
+    /// are centred with the mean of the n. k̃(x, z_j) = k(x, z_j) − mean_i k(x, z_i) − mean_i k(z_i, z_j) + mean K.
+    ///
+    /// # Panics
+    /// If `k` has not n columns.
+    pub fn apply(&self, k: MatMut<'_, f64>) {
+        assert_eq!(k.ncols(), self.columns.len(), "a column for each point of the mean");
+        for row in k.row_iter_mut() {
+            let shift = row.rb().iter().sum::<f64>() / self.columns.len() as f64 - self.mean;
+            for (value, column) in row.iter_mut().zip(&self.columns) {
+                *value -= shift + column;
+            }
+        }
+    }
+
+    /// ‖φ(x) − mean‖² of any b points, never negative: from `own` = k(x, x) and their kernel values with the n points
+    /// (b x n, not centred).
+    ///
+    /// # Panics
+    /// If the shapes do not agree.
+    pub fn squared_distances(&self, own: &[f64], k: MatRef<'_, f64>) -> Vec<f64> {
+        assert_eq!((own.len(), self.columns.len()), (k.nrows(), k.ncols()), "k must be b x n");
+        let with_mean = |i: usize| k.row(i).iter().sum::<f64>() / self.columns.len() as f64;
+        own.iter().enumerate().map(|(i, own)| (own - 2.0 * with_mean(i) + self.mean).max(0.0)).collect()
+    }
+}
+
+/// ‖φ(x_i) − φ(z_j)‖² = k(x_i, x_i) + k(z_j, z_j) − 2 k(x_i, z_j), never negative.
+///
+/// # Panics
+/// If the diagonals are not as long as `k` has rows and columns.
+pub fn squared_distances(k: MatRef<'_, f64>, x: &[f64], z: &[f64]) -> Mat<f64> {
+    assert_eq!((x.len(), z.len()), (k.nrows(), k.ncols()), "a diagonal for the rows and one for the columns");
+    Mat::from_fn(x.len(), z.len(), |i, j| (x[i] + z[j] - 2.0 * k[(i, j)]).max(0.0))
+}
+
+/// The coordinates of b points along the direction Σ α_j φ(z_j) / ‖Σ α_j φ(z_j)‖: `k` α / √(αᵀKα), with `k` b x n and
+/// `k_zz` = K. All 0 where that vector vanishes.
+///
+/// # Panics
+/// If the shapes do not agree.
+pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> Vec<f64> {
+    assert_eq!((k.ncols(), k_zz.nrows(), k_zz.ncols()), (alpha.len(), alpha.len(), alpha.len()), "k is b x n, K n x n");
+    let weigh = |row: faer::RowRef<'_, f64>| row.iter().zip(alpha).map(|(k, alpha)| k * alpha).sum::<f64>();
+    let squared: f64 = k_zz.row_iter().zip(alpha).map(|(row, alpha)| weigh(row) * alpha).sum();
+    let scale = if squared > 0.0 { squared.sqrt().recip() } else { 0.0 };
+    k.row_iter().map(|row| weigh(row) * scale).collect()
+}
+
+/// The mean squared distance of the points from their mean: tr K / n − mean K.
+///
+/// # Panics
+/// If K is not square, or empty.
+pub fn variance(k: MatRef<'_, f64>) -> f64 {
+    let centre = Centre::new(k);
+    ((0..k.nrows()).map(|i| k[(i, i)]).sum::<f64>() / k.nrows() as f64 - centre.mean).max(0.0)
+}
+
+/// ⟨K, L⟩ / (‖K‖ ‖L‖) in the Frobenius norm, between −1 and 1; 0 where one of them vanishes. (Cristianini, Shawe-Taylor,
+/// Elisseeff, Kandola, *On Kernel-Target Alignment*, NIPS 2001.)
+///
+/// # Panics
+/// If the shapes do not agree.
+pub fn alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
+    assert_eq!(k.shape(), l.shape(), "two matrices of the same points");
+    let inner = k.col_iter().zip(l.col_iter()).map(|(k, l)| k.iter().zip(l.iter()).map(|(k, l)| k * l).sum::<f64>());
+    let (inner, norms) = (inner.sum::<f64>(), (k.norm_l2(), l.norm_l2()));
+    if norms.0 > 0.0 && norms.1 > 0.0 { (inner / norms.0 / norms.1).clamp(-1.0, 1.0) } else { 0.0 }
+}
+
+/// [`alignment`] of HKH and HLH, which does not reward a constant in the kernel. (Cortes, Mohri, Rostamizadeh, *Algorithms
+/// for Learning Kernels Based on Centered Alignment*, JMLR 13, 2012.)
+///
+/// # Panics
+/// If the matrices are not square, of the same size, and not empty.
+pub fn centred_alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
+    let centred = |k: MatRef<'_, f64>| {
+        let mut copy = k.to_owned();
+        Centre::new(k).apply(copy.as_mut());
+        copy
+    };
+    alignment(centred(k).as_ref(), centred(l).as_ref())
+}
+
+/// The ideal kernel of classes: 1 where two points have the same, else 0. (Kwok, Tsang, *Learning with Idealized Kernels*,
+/// ICML 2003.)
+pub fn ideal<C: PartialEq>(classes: &[C]) -> Mat<f64> {
+    let same = |i: usize, j: usize| f64::from(u8::from(classes[i] == classes[j]));
+    Mat::from_fn(classes.len(), classes.len(), same)
+}
+
+/// −½ HDH, the kernel matrix of centred points with the squared distances D; positive semi-definite if and only if such
+/// points exist. (Schoenberg 1935; classical scaling, Torgerson 1952.)
+///
+/// # Panics
+/// If D is not square, or empty.
+pub fn from_squared_distances(d: MatRef<'_, f64>) -> Mat<f64> {
+    let mut k = d.to_owned();
+    Centre::new(d).apply(k.as_mut());
+    k * faer::Scale(-0.5)
+}

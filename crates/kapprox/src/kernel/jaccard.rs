@@ -1,0 +1,81 @@
+//! The Jaccard (Tanimoto) kernel on 0/1 features, |A∩B| / |A∪B| = x·z / (‖x‖² + ‖z‖² − x·z); 1 for two empty sets.
+//!
+//! One minus SciPy's `jaccard` distance. Positive definite (Gower, *A General Coefficient of Similarity and Some of Its
+//! Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo, Baldi, *Graph Kernels for Chemical Informatics*, 2005).
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("jaccard()").is_ok());
+//! ```
+
+use super::panel::{self, Finish, Packed, Products};
+use super::points::{Frame, panel_norms, row_norms};
+use super::registry::{Domain, Family};
+use super::{Kernel, check_shapes};
+use crate::Real;
+use faer::{MatMut, MatRef};
+use std::sync::Arc;
+
+/// `jaccard()`.
+pub(super) const FAMILY: Family = Family {
+    name: "jaccard",
+    formula: "x.z / (x.x + z.z - x.z)",
+    parameters: &[],
+    metric: None,
+    positive_definite: true,
+    domain: Domain::Binary,
+    example: "jaccard()",
+    build: |text, _| Arc::new(Jaccard { text }),
+    each: None,
+};
+
+#[derive(Debug)]
+struct Jaccard {
+    text: String,
+}
+
+impl<T: Real> Kernel<T> for Jaccard {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
+        check_shapes(x, z, &out);
+        let d = x.ncols();
+        let finish = &mut Union { d, x_norms: Vec::new(), z_norms: Vec::new() };
+        panel::block::<T, Products, _>(&Frame::identity(d), finish, x, z, out);
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
+        out.fill(1.0);
+    }
+}
+
+/// From |A∩B|, |A| and |B| to |A∩B| / |A∪B|.
+struct Union<T> {
+    d: usize,
+    x_norms: Vec<T>,
+    z_norms: Vec<T>,
+}
+
+impl<T: Real> Finish<T> for Union<T> {
+    fn rows(&mut self, packed: &mut Packed<T>) {
+        panel_norms(&packed.x, packed.height, self.d, &mut self.x_norms);
+    }
+
+    fn columns(&mut self, packed: &Packed<T>) {
+        row_norms(&packed.z, packed.z.len() / self.d.max(1), &mut self.z_norms);
+    }
+
+    #[inline(always)]
+    fn column(&self, j: usize, sums: &[T], values: &mut [T]) -> bool {
+        let z_norm = self.z_norms[j];
+        for ((value, &shared), &x_norm) in values.iter_mut().zip(sums).zip(&self.x_norms) {
+            let union = x_norm + z_norm - shared;
+            // whole numbers: below 1 is 0
+            *value = if union > T::ZERO { (shared / union).saturate() } else { T::ONE };
+        }
+        false
+    }
+}

@@ -1,0 +1,71 @@
+//! Products of one-dimensional Matérn kernels of smoothness ν = 1/2, 3/2 and 5/2: Π M_ν(|x − z| / σ) over the features.
+//!
+//! Rougher along diagonals than [`matern`](super::matern), which takes the Euclidean distance; at ν = 1/2 it is the
+//! [`laplacian`](super::laplacian). Positive definite as a product of kernels (Rasmussen, Williams, *Gaussian Processes for
+//! Machine Learning*, 2006, section 4.2.4). Costs an exponential for each feature of each pair.
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
+//! ```
+
+use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
+use super::sweep::{Features, swept};
+use crate::Real;
+use std::f64::consts::LN_2;
+
+/// `matern_product(nu=1.5, sigma=median)`, where the median is that of the Euclidean distance.
+pub(super) const FAMILY: Family = Family {
+    name: "matern_product",
+    formula: "product of the features' matern(nu, sigma)",
+    parameters: &[
+        Parameter {
+            name: "nu",
+            default: Value::Number(1.5),
+            range: Range::OneOf(&[0.5, 1.5, 2.5]),
+            reason: "other values need Bessel functions",
+        },
+        SIGMA,
+    ],
+    metric: Some(Metric::L2),
+    positive_definite: true,
+    domain: Domain::Any,
+    example: "matern_product(nu=1.5, sigma=4)",
+    build: |text, values| {
+        // M(a) = (1 + linear a + square a²) 2^−a, in units that make it a power of two
+        let (root, linear, square) = match values[0] {
+            0.5 => (1.0, 0.0, 0.0),
+            1.5 => (3f64.sqrt(), LN_2, 0.0),
+            _ => (5f64.sqrt(), LN_2, LN_2 * LN_2 / 3.0),
+        };
+        swept(text, values[1] * LN_2 / root, Matern { linear, square })
+    },
+    each: None,
+};
+
+#[derive(Debug)]
+struct Matern {
+    linear: f64,
+    square: f64,
+}
+
+/// 2^−this is 0 in both types; beyond it (1 + a) 2^−a would become ∞ · 0.
+const FAR: f64 = 2000.0;
+
+impl Features for Matern {
+    const START: f64 = 1.0;
+
+    fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(FAR));
+        #[inline(always)]
+        move |value: T, difference: T| {
+            let a = difference.magnitude().smaller(far);
+            value * (square.mul_plus(a, linear).mul_plus(a, T::ONE) * a.halvings())
+        }
+    }
+
+    fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        #[inline(always)]
+        |value: T| value
+    }
+}

@@ -1,0 +1,57 @@
+//! The sigmoid kernel, tanh(γ x·z + c₀). **Not positive definite.**
+//!
+//! scikit-learn's `sigmoid_kernel`. It has negative eigenvalues for most parameters and data (Lin, Lin, *A Study on Sigmoid
+//! Kernels for SVM and the Training of non-PSD Kernels by SMO-type Methods*, 2003), so maps that factor the landmarks'
+//! matrix refuse it. Values near 0 have the absolute error of values near 1, a few roundings.
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(!Spec::parse("sigmoid(gamma=0.1, c0=0)")?.positive_definite());
+//! # Ok::<(), kapprox::Error>(())
+//! ```
+
+use super::Profile;
+use super::inner::indefinite;
+use super::registry::{Domain, Family, Parameter, Range, Value};
+use crate::Real;
+
+/// `sigmoid(gamma=1, c0=1)`.
+pub(super) const FAMILY: Family = Family {
+    name: "sigmoid",
+    formula: "tanh(gamma x.z + c0)",
+    parameters: &[
+        Parameter {
+            name: "gamma",
+            default: Value::Number(1.0),
+            range: Range::Positive,
+            reason: "a negative slope has even more negative eigenvalues, and 0 leaves a constant",
+        },
+        Parameter { name: "c0", default: Value::Number(1.0), range: Range::Any, reason: "it is a number" },
+    ],
+    metric: None,
+    positive_definite: false,
+    domain: Domain::Any,
+    example: "sigmoid(gamma=0.5, c0=-0.25)",
+    build: |text, values| indefinite(text, Sigmoid { gamma: values[0], c0: values[1] }),
+    each: None,
+};
+
+#[derive(Debug)]
+struct Sigmoid {
+    gamma: f64,
+    c0: f64,
+}
+
+impl Profile for Sigmoid {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
+        let twice = T::from_f64(2.0 * std::f64::consts::LOG2_E);
+        #[inline(always)]
+        move |product: T| {
+            let u = product.mul_plus(gamma, c0);
+            let power = (u.magnitude() * twice).halvings();
+            let positive = (T::ONE - power) / (T::ONE + power);
+            if u < T::ZERO { T::ZERO - positive } else { positive }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! BLESS: ridge leverage scores along a path of decreasing ridges.
+//!
+//! At a large ridge few rows suffice, and any do. Each level halves the ridge μ, draws R uniform rows, estimates their
+//! scores with the dictionary of the level before, and draws from them, in proportion to the scores, a dictionary of
+//! twice the estimated effective dimension. The path ends where that dictionary would have as many members as there are
+//! landmarks wanted; these are then drawn without replacement.
+//!
+//! Two simplifications of the paper, both stated: the bound κ² on k(x,x) is the mean of k(x,x), and a dictionary is
+//! drawn without replacement.
+//!
+//! Reference: Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal learning", NeurIPS
+//! 2018, Algorithm 1.
+
+use super::leverage::{ByScore, rounding, take};
+use super::round::{Draw, Round};
+use super::{LandmarkSet, Landmarks, Rows};
+use crate::kernel::AnyKernel;
+use crate::{Real, Result};
+use kstore::key::{Purpose, Stream};
+use std::sync::Arc;
+
+/// Landmarks by bottom-up leverage score sampling.
+///
+/// About log₂ of the effective dimension passes, which compute on R = min(n, 2 tr K / μ) rows each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bless;
+
+/// The ridge shrinks by this factor from level to level.
+const STEP: f64 = 2.0;
+/// Uniform rows per tr K / μ, and members per unit of effective dimension; q₁ and q₂ of the paper.
+const OVERSAMPLING: f64 = 2.0;
+/// tr K / μ of the first level.
+const FIRST: f64 = 16.0;
+
+impl<T: Real> Landmarks<T> for Bless {
+    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        crate::kernel::require_positive_definite(&*T::kernel(kernel.clone()), "leverage scores")?;
+        let n = data.count as f64;
+        let stream = |purpose, level| Stream::new(seed, purpose, level);
+        let uniform = |level| Uniform {
+            share: 1.0,
+            part: stream(Purpose::Candidates, level),
+            score: None,
+            keys: stream(Purpose::Proposals, level),
+        };
+        let first = (OVERSAMPLING * FIRST).ceil() as usize;
+        let found =
+            Round::new(T::kernel(kernel.clone()), None, &uniform(0), first, data).run("a uniform sample", data)?;
+        let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
+        let share = n / first as f64;
+        let mut dictionary = take(found, first, |_| share);
+        let mut mu = trace / FIRST;
+        let floor = <T as kstore::Real>::EPSILON * trace / n;
+        let mut chosen = dictionary.members.clone();
+        for level in 1.. {
+            mu /= STEP;
+            let rows = (OVERSAMPLING * trace / mu).min(n);
+            let keys = ByScore { keys: stream(Purpose::Proposals, level), mu, least: rounding::<T>(trace / n) };
+            let draw = Uniform { share: rows / n, score: Some(keys), ..uniform(level) };
+            let found = dictionary.round(mu, kernel, &draw, m, data)?;
+            (passes, evaluations) = (passes + 1, evaluations + found.rows * (dictionary.members.len() as u64 + 1));
+            let (drawn, sum) = (found.rows as f64, found.sum / mu);
+            let dimension = sum * n / drawn.max(1.0);
+            let members = ((OVERSAMPLING * dimension).ceil() as usize).clamp(1, m);
+            // member j stands for n/(R M p_j) rows, p_j its share of the scores
+            let next = take(found, members, |residual| n / (drawn * members as f64 * (residual / mu) / sum));
+            if next.members.is_empty() {
+                break;
+            }
+            chosen = next.members.clone();
+            let exhausted = mu <= floor || (drawn >= n && chosen.len() as f64 >= n);
+            if members == m || exhausted {
+                break;
+            }
+            dictionary = next;
+        }
+        Ok(LandmarkSet { passes, evaluations, ..chosen })
+    }
+}
+
+/// A share of the rows takes part; of these the keys are kept that the scores make largest.
+struct Uniform {
+    share: f64,
+    part: Stream,
+    /// `None` for equal chances.
+    score: Option<ByScore>,
+    keys: Stream,
+}
+
+impl Draw for Uniform {
+    fn least(&self) -> f64 {
+        self.score.as_ref().map_or(0.0, Draw::least)
+    }
+    fn takes_part(&self, row: u64) -> bool {
+        self.share >= 1.0 || self.part.uniform(row) < self.share
+    }
+    fn key(&self, row: u64, residual: f64) -> Option<f64> {
+        match &self.score {
+            Some(score) => score.key(row, residual),
+            None => Some(self.keys.uniform(row)),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A weighted sample of rows that estimates how much every row matters: ridge leverage scores.
+//!
+//! The score of row i is l_i(μ) = [K (K + μI)⁻¹]_ii, between 0 and 1; their sum is the effective dimension. A dictionary
+//! S with weights w (member j stands for w_j² rows) estimates it by
+//!
+//! ```text
+//! l̃(x) = (k(x,x) − k_S(x)ᵀ (K_SS + μ diag(w)⁻²)⁻¹ k_S(x)) / μ
+//! ```
+//!
+//! which is a residual as [`super::round`] computes it, with the Cholesky factor of the regularised matrix for L.
+
+use super::round::{Draw, Residuals, Round};
+use super::{LandmarkSet, Rows};
+use crate::decompose::symmetric_eigenvalues;
+use crate::kernel::AnyKernel;
+use crate::map::factor::factor;
+use crate::map::nystrom::Nystrom;
+use crate::map::par;
+use crate::{Real, Result};
+use faer::{Mat, MatRef};
+use std::sync::Arc;
+
+/// Rows and weights.
+#[derive(Clone, Debug)]
+pub(super) struct Dictionary<T> {
+    /// Rows, in the order they were drawn.
+    pub(super) members: LandmarkSet<T>,
+    /// w_j²: the number of rows that member j stands for.
+    pub(super) stands_for: Vec<f64>,
+}
+
+impl<T: Real> Dictionary<T> {
+    /// K_SS in f64.
+    pub(super) fn kernel_matrix(&self, kernel: &Arc<dyn AnyKernel>) -> Mat<f64> {
+        let wide: Vec<f64> = self.members.points.iter().map(|v| kstore::Real::to_f64(*v)).collect();
+        let z = MatRef::from_row_major_slice(&wide, self.members.len(), self.members.d);
+        let mut k = Mat::zeros(z.nrows(), z.nrows());
+        <f64 as Real>::kernel(kernel.clone()).block(z, z, k.as_mut());
+        k
+    }
+
+    /// The eigenvalues, descending, of the weighted kernel matrix W K_SS W: they estimate those of K.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotFinite`] where the decomposition does not converge.
+    pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Result<Vec<f64>> {
+        let k = self.kernel_matrix(kernel);
+        let w = &self.stands_for;
+        let weighted = Mat::from_fn(w.len(), w.len(), |i, j| k[(i, j)] * (w[i] * w[j]).sqrt());
+        let mut values = symmetric_eigenvalues(weighted.as_ref())?;
+        values.reverse();
+        Ok(values)
+    }
+
+    /// One round over the rows with l̃(x)·μ for residuals: `capacity` rows with the largest keys of `draw`.
+    pub(super) fn round<D: Draw>(
+        &self,
+        mu: f64,
+        kernel: &Arc<dyn AnyKernel>,
+        draw: &D,
+        capacity: usize,
+        data: &Rows<'_, T>,
+    ) -> Result<Residuals<T>> {
+        let mut regularised = self.kernel_matrix(kernel);
+        for (j, stands_for) in self.stands_for.iter().enumerate() {
+            regularised[(j, j)] += mu / stands_for;
+        }
+        let workers = data.pass.workers;
+        // μ makes the matrix definite: no row is left out
+        let map = workers.install(|| {
+            let f = factor(regularised, 0.0, par(workers));
+            Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, par(workers))
+        });
+        Round::new(T::kernel(kernel.clone()), Some(map), draw, capacity, data).run("leverage scores", data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Spec;
+    use faer::prelude::*;
+    use kstore::pass::Unobserved;
+    use kstore::{MemoryRows, Pass, Workers};
+
+    struct Everything;
+
+    impl Draw for Everything {
+        fn key(&self, row: u64, _: f64) -> Option<f64> {
+            Some(-(row as f64))
+        }
+    }
+
+    /// With every row in the dictionary the scores are those of the definition, [K (K + μI)⁻¹]_ii.
+    #[test]
+    fn the_dictionary_of_all_rows_gives_exact_scores() {
+        let (n, mu) = (60, 0.3);
+        let x: Vec<f64> = (0..2 * n).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
+        let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
+        let members = LandmarkSet { points: x.clone(), rows: (0..n as u64).collect(), d: 2, passes: 0, evaluations: 0 };
+        let dictionary = Dictionary { members, stands_for: vec![1.0; n] };
+        let workers = Workers::sequential();
+        let pass = Pass {
+            tile: 16,
+            segment: 32,
+            lanes: 1,
+            prefetch: 1,
+            workers: &workers,
+            observer: &Unobserved,
+            journal: None,
+        };
+        let source = MemoryRows::new(x, 2).unwrap();
+        let data = Rows { source: &source, pass, count: n as u64 };
+        let mut found = dictionary.round(mu, &kernel, &Everything, n, &data).unwrap();
+        let k = dictionary.kernel_matrix(&kernel);
+        let mut ridged = k.clone();
+        (0..n).for_each(|i| ridged[(i, i)] += mu);
+        let exact = ridged.partial_piv_lu().solve(&k);
+        for (i, entry) in found.best.sorted().iter().enumerate() {
+            assert!(
+                (entry.weight / mu - exact[(i, i)]).abs() < 1e-10,
+                "row {i}: {} {}",
+                entry.weight / mu,
+                exact[(i, i)]
+            );
+        }
+        let spectrum = dictionary.spectrum(&kernel).unwrap();
+        let dimension: f64 = spectrum.iter().map(|value| value / (value + mu)).sum();
+        assert!((found.sum / mu - dimension).abs() < 1e-9);
+    }
+}

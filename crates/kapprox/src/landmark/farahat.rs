@@ -1,0 +1,144 @@
+//! Farahat's greedy selection: the next landmark is the row whose column explains most of the residual matrix.
+//!
+//! With E = K − K̂ the criterion of row i is ‖E e_i‖² / E_ii, the decrease of the squared Frobenius norm of E^½ that
+//! choosing i brings; greedy pivoting looks at E_ii alone and so runs after outliers, which have columns of zeros.
+//! The columns of E are never formed: their norms are taken on a sketch S = E Ω of c columns, where each row belongs to
+//! one of c random groups with a random sign, so that ‖S_i‖² estimates ‖E e_i‖² without bias. Choosing a landmark with
+//! factor column ω takes ω(ωᵀΩ) from S.
+//!
+//! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS 2011, sections 4
+//! (criterion, recursion) and 5 (random partitions; signs are added here, they make the estimate unbiased).
+
+use super::columns::Columns;
+use super::growth::Growth;
+use super::{LandmarkSet, Landmarks, Rows};
+use crate::kernel::AnyKernel;
+use crate::map::factor::PIVOT_FLOOR;
+use crate::map::nystrom::STRIP;
+use crate::{Real, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use kstore::Workers;
+use kstore::key::{Purpose, Stream};
+use std::sync::Arc;
+
+/// Greedy selection by the residual matrix.
+///
+/// One pass; n² kernel evaluations for the sketch, then n(m² + 3mc) flops. Holds n(m + 2c) numbers in f64. Meant for
+/// candidates that fit in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Farahat;
+
+/// Groups of the sketch. The norm of a column is then known to about √(2/c) = 12 %; a greedy choice needs no more.
+const GROUPS: usize = 128;
+
+/// Columns of K that are formed at a time for the sketch.
+const PANEL: usize = 1024;
+
+impl<T: Real> Landmarks<T> for Farahat {
+    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        let workers = data.pass.workers;
+        let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
+        let mut columns = Columns::read(&mut growth, data, m)?;
+        let floors: Vec<f64> = columns.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
+        let groups = Groups::new(&columns.rows, &Stream::new(seed, Purpose::Proposals, 0));
+        let mut sketch = groups.sketch(&columns, &growth, workers);
+        growth.chosen.evaluations += (columns.len() as u64).pow(2);
+        while !growth.is_full() {
+            let scores = sketch.norms(workers);
+            let criterion = |i: usize| scores[i] / columns.residual[i];
+            let left = (0..columns.len()).filter(|i| columns.residual[*i] > floors[*i]);
+            let Some(best) = left.max_by(|i, j| criterion(*i).total_cmp(&criterion(*j)).then(j.cmp(i))) else { break };
+            let before = growth.len();
+            let mut pool = columns.pool(&mut growth, &[best]);
+            if pool.residual(0).is_none() {
+                // spanned up to rounding: never again
+                columns.residual[best] = 0.0;
+                continue;
+            }
+            growth.take(&mut pool, 0);
+            columns.extend(&mut growth, before, workers);
+            columns.residual[best] = 0.0;
+            sketch.deflate(columns.factor(growth.len()).subcols(before, 1), &groups, workers);
+        }
+        Ok(growth.chosen)
+    }
+}
+
+/// Ω: the group and sign of each row.
+struct Groups {
+    group: Vec<usize>,
+    sign: Vec<f64>,
+}
+
+/// S = E Ω, n x c, stored by rows: c x n, column-major.
+struct Sketch(Mat<f64>);
+
+impl Groups {
+    fn new(rows: &[u64], keys: &Stream) -> Self {
+        let word = |row: &u64| keys.word(*row);
+        let group = rows.iter().map(|row| (word(row) >> 1) as usize % GROUPS).collect();
+        let sign = rows.iter().map(|row| if word(row) & 1 == 1 { 1.0 } else { -1.0 }).collect();
+        Self { group, sign }
+    }
+
+    /// K Ω, panel of columns by panel: 2n²d flops and as many exponentials as K has entries.
+    fn sketch<T: Real>(&self, columns: &Columns, growth: &Growth<'_, T>, workers: &Workers) -> Sketch {
+        let (n, x) = (columns.len(), columns.points());
+        let mut sketch = Mat::zeros(GROUPS, n);
+        workers.each(strips(sketch.as_mut()), |(start, mut strip)| {
+            let mine = x.subrows(start, strip.ncols());
+            let mut k = Mat::zeros(strip.ncols(), PANEL.min(n));
+            for first in (0..n).step_by(PANEL) {
+                let width = PANEL.min(n - first);
+                let mut k = k.as_mut().subcols_mut(0, width);
+                growth.exact().block(mine, x.subrows(first, width), k.as_mut());
+                for c in 0..width {
+                    let (group, sign) = (self.group[first + c], self.sign[first + c]);
+                    for (i, value) in k.as_ref().col(c).iter().enumerate() {
+                        strip[(group, i)] += sign * value;
+                    }
+                }
+            }
+        });
+        Sketch(sketch)
+    }
+}
+
+impl Sketch {
+    /// ‖S_i‖² of every row.
+    fn norms(&self, workers: &Workers) -> Vec<f64> {
+        let mut norms = vec![0.0; self.0.ncols()];
+        let parts = norms.chunks_mut(STRIP).enumerate().collect();
+        workers.each(parts, |(strip, norms): (usize, &mut [f64])| {
+            for (i, norm) in norms.iter_mut().enumerate() {
+                *norm = self.0.col(strip * STRIP + i).squared_norm_l2();
+            }
+        });
+        norms
+    }
+
+    /// S −= ω (ωᵀ Ω).
+    fn deflate(&mut self, omega: MatRef<'_, f64>, groups: &Groups, workers: &Workers) {
+        let mut sums = Mat::<f64>::zeros(GROUPS, 1);
+        for (i, value) in omega.col(0).iter().enumerate() {
+            sums[(groups.group[i], 0)] += groups.sign[i] * value;
+        }
+        workers.each(strips(self.0.as_mut()), |(start, strip)| {
+            let omega = omega.subrows(start, strip.ncols());
+            matmul(strip, Accum::Add, sums.as_ref(), omega.transpose(), -1.0, Par::Seq);
+        });
+    }
+}
+
+/// Columns of the sketch, [`STRIP`] at a time, with the place of the first.
+fn strips(sketch: MatMut<'_, f64>) -> Vec<(usize, MatMut<'_, f64>)> {
+    let (mut parts, mut rest, mut start) = (Vec::new(), sketch, 0);
+    while rest.ncols() > STRIP {
+        let (head, tail) = rest.split_at_col_mut(STRIP);
+        parts.push((start, head));
+        (rest, start) = (tail, start + STRIP);
+    }
+    parts.push((start, rest));
+    parts
+}

@@ -1,0 +1,184 @@
+//! Landmarks that are chosen one after the other, and the Cholesky factor that grows with them.
+//!
+//! ```text
+//! residuals of all rows ─▶ a pool of promising rows ─▶ landmarks, their factor ─▶ residuals …
+//!      (round.rs)                  (here, in f64)
+//! ```
+//!
+//! Whatever proposes rows, the decision about each is taken in f64 on the pool's own Schur complement, so that what is
+//! left of a row that earlier landmarks span is told from rounding.
+
+use super::LandmarkSet;
+use crate::kernel::{AnyKernel, Kernel};
+use crate::map::factor::PIVOT_FLOOR;
+use crate::map::nystrom::Nystrom;
+use crate::map::par;
+use crate::{Real, Result};
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
+use faer::{Accum, Mat, MatRef, Par};
+use kstore::Workers;
+use std::sync::Arc;
+
+/// The landmarks chosen so far and their factor.
+pub(super) struct Growth<'a, T: Real> {
+    any: &'a Arc<dyn AnyKernel>,
+    exact: Arc<dyn Kernel<f64>>,
+    pub(super) chosen: LandmarkSet<T>,
+    /// The same points in f64.
+    wide: Vec<f64>,
+    /// m x m, the leading part is L.
+    lower: Mat<f64>,
+}
+
+impl<'a, T: Real> Growth<'a, T> {
+    /// No landmark yet, room for `m` of them.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotPositiveDefinite`]: the factor has roots of residuals on its diagonal.
+    pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
+        let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
+        let exact = <f64 as Real>::kernel(any.clone());
+        crate::kernel::require_positive_definite(&*exact, "pivoted Cholesky")?;
+        Ok(Self { any, exact, chosen, wide: Vec::new(), lower: Mat::zeros(m, m) })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.chosen.len()
+    }
+
+    /// True once there are as many landmarks as were asked for.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() == self.lower.nrows()
+    }
+
+    /// Forgets all but the first `s` landmarks.
+    pub(super) fn truncate(&mut self, s: usize) {
+        self.chosen.rows.truncate(s);
+        self.chosen.points.truncate(s * self.chosen.d);
+        self.wide.truncate(s * self.chosen.d);
+    }
+
+    /// The kernel.
+    pub(super) fn any(&self) -> &'a Arc<dyn AnyKernel> {
+        self.any
+    }
+
+    /// The kernel in f64.
+    pub(super) fn exact(&self) -> &dyn Kernel<f64> {
+        &*self.exact
+    }
+
+    /// L of the landmarks so far.
+    pub(super) fn lower(&self) -> MatRef<'_, f64> {
+        self.lower.submatrix(0, 0, self.len(), self.len())
+    }
+
+    /// The landmarks in f64, row-major.
+    pub(super) fn wide(&self) -> &[f64] {
+        &self.wide
+    }
+
+    /// The map of the landmarks so far; `None` without landmarks.
+    pub(super) fn map(&self, workers: &Workers) -> Option<Nystrom<T>> {
+        let lower = self.lower().to_owned();
+        let map = || Nystrom::from_factor(self.any, self.chosen.clone(), lower, par(workers));
+        (self.len() > 0).then(|| workers.install(map))
+    }
+
+    /// Features of points under the landmarks so far, in f64: b x s. Costs 2bsd + bs² flops.
+    fn project(&self, x: MatRef<'_, f64>) -> Mat<f64> {
+        let s = self.len();
+        let mut phi = Mat::zeros(x.nrows(), s);
+        if s > 0 {
+            let z = MatRef::from_row_major_slice(&self.wide, s, self.chosen.d);
+            self.exact.block(x, z, phi.as_mut());
+            solve_lower_triangular_in_place(self.lower(), phi.as_mut().transpose_mut(), Par::Seq);
+        }
+        phi
+    }
+
+    /// What the landmarks leave of some rows, which may repeat.
+    pub(super) fn pool(&mut self, rows: Vec<u64>, x: Vec<f64>) -> Pool {
+        let phi = self.project(MatRef::from_row_major_slice(&x, rows.len(), self.chosen.d));
+        self.chosen.evaluations += (phi.nrows() * phi.ncols()) as u64;
+        self.pool_of(rows, x, phi)
+    }
+
+    /// The same for rows whose features under the landmarks, `phi`, are known.
+    pub(super) fn pool_of(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> Pool {
+        let b = rows.len();
+        let points = MatRef::from_row_major_slice(&x, b, self.chosen.d);
+        let mut schur = Mat::<f64>::zeros(b, b);
+        self.exact.block(points, points, schur.as_mut());
+        self.chosen.evaluations += (b * b) as u64;
+        let floors = (0..b).map(|i| PIVOT_FLOOR * schur[(i, i)]).collect();
+        matmul(schur.as_mut(), Accum::Add, phi.as_ref(), phi.transpose(), -1.0, Par::Seq);
+        Pool { rows, x, phi, schur, floors, eliminated: Vec::new() }
+    }
+
+    /// Makes row i of the pool a landmark: its row of L is (phi_i, its eliminated columns, root of its residual).
+    pub(super) fn take(&mut self, pool: &mut Pool, i: usize) {
+        let (s, d) = (self.len(), self.chosen.d);
+        let before = pool.phi.ncols();
+        for j in 0..before {
+            self.lower[(s, j)] = pool.phi[(i, j)];
+        }
+        for (c, column) in pool.eliminated.iter().enumerate() {
+            self.lower[(s, before + c)] = column[i];
+        }
+        self.lower[(s, s)] = pool.schur[(i, i)].sqrt();
+        let x = &pool.x[i * d..(i + 1) * d];
+        self.wide.extend_from_slice(x);
+        self.chosen.points.extend(x.iter().map(|v| <T as kstore::Real>::from_f64(*v)));
+        self.chosen.rows.push(pool.rows[i]);
+        pool.eliminate(i);
+    }
+}
+
+/// Rows that may become landmarks, with what the landmarks leave of them: S = K_BB − Φ_B Φ_Bᵀ.
+pub(super) struct Pool {
+    rows: Vec<u64>,
+    /// Features in f64, row-major.
+    x: Vec<f64>,
+    /// Features under the landmarks at the start of the round, b x s.
+    phi: Mat<f64>,
+    /// b x b.
+    schur: Mat<f64>,
+    /// What rounding may leave of each row.
+    floors: Vec<f64>,
+    /// Columns of the factor that this pool's landmarks have added, b numbers each.
+    eliminated: Vec<Vec<f64>>,
+}
+
+impl Pool {
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// What is left of row i now; `None` where that is rounding.
+    pub(super) fn residual(&self, i: usize) -> Option<f64> {
+        let residual = self.schur[(i, i)];
+        (residual > self.floors[i]).then_some(residual)
+    }
+
+    /// The row with the largest residual and the residual, the earliest row where several are equal; `None` where
+    /// nothing but rounding is left.
+    pub(super) fn largest(&self) -> Option<(usize, f64)> {
+        let left = (0..self.len()).filter_map(|i| Some((i, self.residual(i)?)));
+        left.max_by(|(i, a), (j, b)| a.total_cmp(b).then(self.rows[*j].cmp(&self.rows[*i])))
+    }
+
+    /// One step of Cholesky: S −= c cᵀ with c = S e_i / √S_ii.
+    fn eliminate(&mut self, i: usize) {
+        let root = self.schur[(i, i)].sqrt();
+        let column: Vec<f64> = self.schur.col(i).iter().map(|value| value / root).collect();
+        for (j, weight) in column.iter().enumerate() {
+            let values = self.schur.col_mut(j).iter_mut().zip(&column);
+            values.for_each(|(value, c)| *value -= weight * c);
+        }
+        // exactly nothing: the row is spanned by itself
+        self.schur[(i, i)] = 0.0;
+        self.eliminated.push(column);
+    }
+}

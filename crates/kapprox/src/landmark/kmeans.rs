@@ -1,0 +1,250 @@
+//! Landmarks by k-means: centroids, which are no rows of the table.
+//!
+//! Minimises Σ_i min_j ‖x_i − z_j‖², a bound on the trace error of kernels that are Lipschitz in the distance. Seeding
+//! by k-means++ on a sample, then Lloyd's iterations, one pass each. A cluster that loses all its rows restarts at a
+//! row that is far from every centroid. The order of the centroids is that of their size: large clusters first.
+//!
+//! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii, "k-means++", SODA
+//! 2007; Lloyd, "Least squares quantization in PCM", 1982.
+
+use super::sample::BestRows;
+use super::{LandmarkSet, Landmarks, NO_ROW, Rows, uniform_sample};
+use crate::kernel::AnyKernel;
+use crate::map::nystrom::STRIP;
+use crate::{Error, Real, Result, vectorised};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
+use kstore::key::{Purpose, Stream};
+use kstore::{Fold, Merge, RowBlock, Workers};
+use std::sync::Arc;
+
+/// K-means landmarks.
+///
+/// One pass for the sample and one for each of at most 10 iterations, each of 2nmd flops.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KMeans;
+
+/// Iterations of Lloyd's algorithm. The trace error changes in the third digit from the fifth on; Zhang and Kwok stop
+/// after five.
+const ITERATIONS: usize = 10;
+
+/// Stop once an iteration lowers the sum of squares by less than this share.
+const GAIN: f64 = 1e-3;
+
+/// Rows of the sample for each centroid that is seeded.
+const SAMPLE: usize = 10;
+
+impl<T: Real> Landmarks<T> for KMeans {
+    fn select(&self, data: &Rows<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        let d = data.source.shape().features;
+        let sample = uniform_sample(data, SAMPLE.saturating_mul(m), Purpose::Landmarks, seed)?;
+        let mut centroids = plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));
+        let mut passes = 1;
+        let (mut sizes, mut before) = (vec![0; centroids.len() / d.max(1)], f64::INFINITY);
+        for _ in 0..ITERATIONS {
+            let assigned = data.pass.fold(data.source, &Assign::new(&centroids, d, data.pass.tile))?.0;
+            passes += 1;
+            let squares = assigned.squares;
+            (centroids, sizes) = assigned.means(&centroids, d);
+            if squares >= before * (1.0 - GAIN) {
+                break;
+            }
+            before = squares;
+        }
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.sort_by_key(|j| std::cmp::Reverse(sizes[*j]));
+        let points = order.iter().flat_map(|j| &centroids[j * d..(j + 1) * d]).copied().collect();
+        Ok(LandmarkSet { points, rows: vec![NO_ROW; sizes.len()], d, passes, evaluations: 0 })
+    }
+}
+
+/// k-means++: each seed is a row of the sample with probability proportional to its squared distance from the seeds
+/// before. Fewer than `m` where the sample has fewer distinct rows. Costs 3 |sample| m d flops.
+fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
+    let rows: Vec<&[T]> = x.chunks_exact(d.max(1)).collect();
+    let mut distance = vec![f64::INFINITY; rows.len()];
+    let mut seeds: Vec<T> = Vec::with_capacity(m * d);
+    for draw in 0..m.min(rows.len()) {
+        let pick = if draw == 0 {
+            // the sample is in random order
+            0
+        } else {
+            let total: f64 = distance.iter().sum();
+            let mut left = coins.uniform(draw as u64) * total;
+            let pick = distance.iter().position(|distance| {
+                left -= distance;
+                left < 0.0
+            });
+            // rounding may leave a little: the last row that has a distance
+            match pick.or_else(|| distance.iter().rposition(|distance| *distance > 0.0)) {
+                Some(pick) if distance[pick] > 0.0 => pick,
+                _ => break,
+            }
+        };
+        let seed = rows[pick];
+        seeds.extend_from_slice(seed);
+        for (distance, row) in distance.iter_mut().zip(&rows) {
+            *distance = distance.min(squared_distance(row, seed));
+        }
+    }
+    seeds
+}
+
+/// ‖x − z‖², summed in f64.
+fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
+    vectorised(
+        #[inline(always)]
+        || {
+            x.iter().zip(z).fold(0.0, |sum, (x, z)| {
+                let difference = kstore::Real::to_f64(*x) - kstore::Real::to_f64(*z);
+                sum + difference * difference
+            })
+        },
+    )
+}
+
+/// One iteration: each row goes to the nearest centroid.
+struct Assign<'a, T> {
+    /// z_j, m x d.
+    centroids: MatRef<'a, T>,
+    /// z_j − c with the centroids' mean c: the nearest centroid has the largest x·(z_j − c) − offset_j, and centred
+    /// points cancel less.
+    centred: Vec<T>,
+    /// c·(z_j − c) + ‖z_j − c‖²/2.
+    offsets: Vec<T>,
+    tile: usize,
+}
+
+/// Sums over the rows of each cluster.
+struct Clusters<T> {
+    /// m x d, row-major.
+    sums: Vec<f64>,
+    sizes: Vec<u64>,
+    /// Σ_i min_j ‖x_i − z_j‖².
+    squares: f64,
+    /// Rows that are far from every centroid, for clusters without rows.
+    far: BestRows<T>,
+}
+
+/// Buffers of one lane.
+struct AssignScratch<T> {
+    products: Mat<T>,
+    nearest: Vec<u32>,
+}
+
+impl<'a, T: Real> Assign<'a, T> {
+    fn new(centroids: &'a [T], d: usize, tile: usize) -> Self {
+        let m = centroids.len() / d;
+        let wide = |j: usize, c: usize| kstore::Real::to_f64(centroids[j * d + c]);
+        let centre: Vec<f64> = (0..d).map(|c| (0..m).map(|j| wide(j, c)).sum::<f64>() / m as f64).collect();
+        let (mut centred, mut offsets) = (Vec::with_capacity(m * d), Vec::with_capacity(m));
+        for j in 0..m {
+            let away = |c: usize| wide(j, c) - centre[c];
+            centred.extend((0..d).map(|c| <T as kstore::Real>::from_f64(away(c))));
+            let offset: f64 = (0..d).map(|c| away(c) * (centre[c] + away(c) / 2.0)).sum();
+            offsets.push(<T as kstore::Real>::from_f64(offset));
+        }
+        Self { centroids: MatRef::from_row_major_slice(centroids, m, d), centred, offsets, tile }
+    }
+}
+
+impl<T: Real> Merge for Clusters<T> {
+    fn merge(&mut self, later: &Self) {
+        self.sums.iter_mut().zip(&later.sums).for_each(|(a, b)| *a += b);
+        self.sizes.iter_mut().zip(&later.sizes).for_each(|(a, b)| *a += b);
+        self.squares += later.squares;
+        self.far.append(&later.far);
+    }
+}
+
+impl<T: Real> Clusters<T> {
+    /// The means, and the number of rows of each; a cluster without rows takes the farthest row that is left.
+    fn means(mut self, centroids: &[T], d: usize) -> (Vec<T>, Vec<u64>) {
+        let far = self.far.sorted();
+        let mut far = far.iter().map(|entry| self.far.features(entry));
+        let mut means = Vec::with_capacity(centroids.len());
+        for (j, size) in self.sizes.iter().enumerate() {
+            let old = &centroids[j * d..(j + 1) * d];
+            match *size {
+                0 => means.extend_from_slice(far.next().unwrap_or(old)),
+                size => means.extend(
+                    self.sums[j * d..(j + 1) * d].iter().map(|sum| <T as kstore::Real>::from_f64(sum / size as f64)),
+                ),
+            }
+        }
+        (means, self.sizes)
+    }
+}
+
+impl<T: Real> Fold<T> for Assign<'_, T> {
+    type State = Clusters<T>;
+    type Scratch = AssignScratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> Self::State {
+        let (m, d) = self.centroids.shape();
+        // more empty clusters than these are rare, and wait for the next iteration
+        let far = BestRows::new(m.min(64), d);
+        Clusters { sums: vec![0.0; m * d], sizes: vec![0; m], squares: 0.0, far }
+    }
+
+    fn scratch(&self) -> Self::Scratch {
+        AssignScratch { products: Mat::zeros(self.tile, self.centroids.nrows()), nearest: Vec::new() }
+    }
+
+    fn step(
+        &self,
+        state: &mut Self::State,
+        scratch: &mut Self::Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let (b, d) = (block.len(), block.d);
+        scratch.nearest.resize(b, 0);
+        let mut parts = Vec::new();
+        let x = MatRef::from_row_major_slice(block.x, b, d);
+        let mut products = scratch.products.as_mut().subrows_mut(0, b);
+        for (strip, nearest) in scratch.nearest.chunks_mut(STRIP).enumerate() {
+            let (head, tail) = products.split_at_row_mut(nearest.len());
+            parts.push((x.subrows(strip * STRIP, nearest.len()), head, nearest));
+            products = tail;
+        }
+        workers.each(parts, |(x, mut products, nearest)| {
+            let z = MatRef::from_row_major_slice(&self.centred, self.offsets.len(), d);
+            matmul(products.as_mut(), Accum::Replace, x, z.transpose(), T::ONE, Par::Seq);
+            find_nearest(products.as_ref(), &self.offsets, nearest);
+        });
+        for (i, j) in scratch.nearest.iter().enumerate() {
+            let (x, j) = (&block.x[i * d..(i + 1) * d], *j as usize);
+            let z = self.centroids.row(j).try_as_row_major().map(|z| z.as_slice());
+            let distance = squared_distance(x, z.expect("centroids are row-major"));
+            state.squares += distance;
+            state.sizes[j] += 1;
+            let sums = state.sums[j * d..(j + 1) * d].iter_mut();
+            sums.zip(x).for_each(|(sum, x)| *sum += kstore::Real::to_f64(*x));
+            if distance > 0.0 {
+                state.far.push(distance, block.rows[i], distance, x);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// argmax_j products_ij − offset_j, the first of equals: the nearest centroid.
+fn find_nearest<T: Real>(products: MatRef<'_, T>, offsets: &[T], nearest: &mut [u32]) {
+    let mut best = vec![T::ZERO - T::LARGEST; nearest.len()];
+    for (j, offset) in offsets.iter().enumerate() {
+        let column = products.col(j).try_as_col_major().expect("products are column-major").as_slice();
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((best, nearest), product) in best.iter_mut().zip(nearest.iter_mut()).zip(column) {
+                    let score = *product - *offset;
+                    let better = score > *best;
+                    *best = if better { score } else { *best };
+                    *nearest = if better { j as u32 } else { *nearest };
+                }
+            },
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! One pass that measures what a map leaves of every row, and carries out the rows with the best keys.
+
+use super::Rows;
+use super::sample::BestRows;
+use crate::kernel::Kernel;
+use crate::map::FeatureMap;
+use crate::map::nystrom::{Nystrom, STRIP};
+use crate::map::residual::subtract_columns;
+use crate::{Error, Real, Result};
+use faer::{Mat, MatRef};
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::{Fold, Merge, RowBlock, Workers};
+use std::sync::Arc;
+
+/// What decides which rows are carried out of a round.
+pub(super) trait Draw: Sync {
+    /// False for rows that have no part in this round: nothing is computed for them.
+    fn takes_part(&self, _row: u64) -> bool {
+        true
+    }
+    /// What a residual counts for at least: rounding may leave less of rows that matter. 0 leaves out spanned rows.
+    fn least(&self) -> f64 {
+        0.0
+    }
+    /// The key of a row with a positive residual; the rows with the largest keys are kept. `None` to leave the row out.
+    fn key(&self, row: u64, residual: f64) -> Option<f64>;
+}
+
+/// One round: `capacity` rows are kept.
+pub(super) struct Round<'a, T: Real, D> {
+    kernel: Arc<dyn Kernel<T>>,
+    map: Option<Nystrom<T>>,
+    draw: &'a D,
+    capacity: usize,
+    d: usize,
+    tile: usize,
+}
+
+impl<'a, T: Real, D: Draw> Round<'a, T, D> {
+    /// A round over residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖²; without a map, over the diagonal.
+    pub(super) fn new(
+        kernel: Arc<dyn Kernel<T>>,
+        map: Option<Nystrom<T>>,
+        draw: &'a D,
+        capacity: usize,
+        data: &Rows<'_, T>,
+    ) -> Self {
+        Self { kernel, map, draw, capacity, d: data.source.shape().features, tile: data.pass.tile }
+    }
+
+    /// Does the pass, which a stopped run finds under its `name`. With s landmarks it costs n(s² + 2sd) flops.
+    pub(super) fn run(&self, name: &str, data: &Rows<'_, T>) -> Result<Residuals<T>> {
+        Ok(data.pass.resume(name, data.source, self)?.0)
+    }
+}
+
+/// What a round found.
+pub(super) struct Residuals<T> {
+    /// Rows that took part.
+    pub(super) rows: u64,
+    /// Sum of their residuals; negative ones, which are rounding, count as zero.
+    pub(super) sum: f64,
+    /// The rows with the largest keys; their weights are the residuals.
+    pub(super) best: BestRows<T>,
+}
+
+impl<T: Real> Merge for Residuals<T> {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        self.sum += later.sum;
+        self.best.append(&later.best);
+    }
+}
+
+impl<T: Real> Persist for Residuals<T> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("rows", self.rows);
+        out.one("sum", self.sum);
+        out.within("best", |out| self.best.save(out));
+    }
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.rows = from.one("rows")?;
+        self.sum = from.one("sum")?;
+        from.within("best", |from| self.best.load(from))
+    }
+}
+
+/// Buffers of one lane.
+pub(super) struct RoundScratch<T: Real> {
+    phi: Mat<T>,
+    residual: Vec<f64>,
+    /// Rows of the tile that take part, where not all do, and their features.
+    part: Vec<usize>,
+    x: Vec<T>,
+}
+
+impl<T: Real, D: Draw> Fold<T> for Round<'_, T, D> {
+    type State = Residuals<T>;
+    type Scratch = RoundScratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> Self::State {
+        Residuals { rows: 0, sum: 0.0, best: BestRows::new(self.capacity, self.d) }
+    }
+
+    fn scratch(&self) -> Self::Scratch {
+        let p = self.map.as_ref().map_or(0, Nystrom::rank);
+        RoundScratch { phi: Mat::zeros(self.tile, p), residual: Vec::new(), part: Vec::new(), x: Vec::new() }
+    }
+
+    fn step(
+        &self,
+        state: &mut Self::State,
+        scratch: &mut Self::Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let RoundScratch { phi, residual, part, x } = scratch;
+        part.clear();
+        part.extend((0..block.len()).filter(|i| self.draw.takes_part(block.rows[*i])));
+        let features = |i: usize| &block.x[i * self.d..(i + 1) * self.d];
+        let all = part.len() == block.len();
+        if !all {
+            x.clear();
+            part.iter().for_each(|i| x.extend_from_slice(features(*i)));
+        }
+        let x = MatRef::from_row_major_slice(if all { block.x } else { x }, part.len(), self.d);
+        self.residuals(x, phi, residual, workers)?;
+        state.rows += part.len() as u64;
+        for (&i, &residual) in part.iter().zip(&*residual) {
+            // rounding can leave a residual below zero
+            let residual = residual.max(self.draw.least());
+            if residual > 0.0 {
+                state.sum += residual;
+                if let Some(key) = self.draw.key(block.rows[i], residual) {
+                    state.best.push(key, block.rows[i], residual, features(i));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real, D: Draw> Round<'_, T, D> {
+    fn residuals(&self, x: MatRef<'_, T>, phi: &mut Mat<T>, residual: &mut Vec<f64>, workers: &Workers) -> Result<()> {
+        let b = x.nrows();
+        residual.resize(b, 0.0);
+        self.kernel.diag(x, residual);
+        let Some(map) = &self.map else {
+            return crate::kernel::check_finite::<T>(&self.kernel.spec(), residual);
+        };
+        map.apply(x, phi.as_mut().subrows_mut(0, b), workers);
+        let parts = residual.chunks_mut(STRIP).enumerate().collect();
+        let phi = phi.as_ref();
+        workers.each(parts, |(strip, residual): (usize, &mut [f64])| {
+            subtract_columns(phi.subrows(strip * STRIP, residual.len()), residual);
+        });
+        Ok(())
+    }
+}

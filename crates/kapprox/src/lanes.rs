@@ -1,0 +1,112 @@
+//! Vectors of numbers, for the few loops that no compiler vectorises by itself.
+
+use pulp::Simd;
+
+/// A number with vectors of it, as wide as the instruction set `S` has them.
+///
+/// Loops over slices vectorise by themselves (see [`vectorised`](crate::vectorised)). Two dozen sums that must stay in
+/// registers do not: spelt as arrays of numbers, the compiler unrolls them into scalars, thirty times slower (measured).
+pub trait Lanes: Sized {
+    /// As many numbers as a register of `S` holds.
+    type Vector<S: Simd>: Copy;
+
+    /// `value` in every lane.
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+    /// `a + b`.
+    fn plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// `a - b`.
+    fn minus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// `a / b`.
+    fn quotient<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// `a * b + c`, rounded once.
+    fn multiply_add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
+    /// |a|.
+    fn absolute<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
+    /// The smaller of two numbers.
+    fn least<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// The larger of two numbers.
+    fn greatest<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// The whole vectors at the start of a slice.
+    fn vectors<S: Simd>(numbers: &[Self]) -> &[Self::Vector<S>];
+    /// The same, to write to.
+    fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [Self::Vector<S>];
+}
+
+macro_rules! lanes {
+    ($type:ty, $vector:ident, $splat:ident, $add:ident, $sub:ident, $div:ident, $mul_add:ident, $abs:ident,
+     $min:ident, $max:ident, $slice:ident, $slice_mut:ident) => {
+        impl Lanes for $type {
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
+                simd.$splat(value)
+            }
+            #[inline(always)]
+            fn plus<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
+            }
+            #[inline(always)]
+            fn minus<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn quotient<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$div(a, b)
+            }
+            #[inline(always)]
+            fn multiply_add<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                simd.$mul_add(a, b, c)
+            }
+            #[inline(always)]
+            fn absolute<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+                simd.$abs(a)
+            }
+            #[inline(always)]
+            fn least<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$min(a, b)
+            }
+            #[inline(always)]
+            fn greatest<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$max(a, b)
+            }
+            #[inline(always)]
+            fn vectors<S: Simd>(numbers: &[Self]) -> &[S::$vector] {
+                S::$slice(numbers).0
+            }
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [S::$vector] {
+                S::$slice_mut(numbers).0
+            }
+        }
+    };
+}
+
+lanes!(
+    f32,
+    f32s,
+    splat_f32s,
+    add_f32s,
+    sub_f32s,
+    div_f32s,
+    mul_add_f32s,
+    abs_f32s,
+    min_f32s,
+    max_f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s
+);
+lanes!(
+    f64,
+    f64s,
+    splat_f64s,
+    add_f64s,
+    sub_f64s,
+    div_f64s,
+    mul_add_f64s,
+    abs_f64s,
+    min_f64s,
+    max_f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s
+);

@@ -1,0 +1,283 @@
+//! Nyström maps that project onto a part of the landmarks' span: `phi(x) = Wᵀ k_S(x)`.
+//!
+//! Any m x r matrix Q spans r functions of the form Σ_i q_i k(z_i, ·). Projecting on them gives
+//!
+//! ```text
+//! phi(x) = C⁻ᵀ Qᵀ k_S(x)   with   Qᵀ K_SS Q = Cᵀ C,   so W = Q C⁻¹
+//! ```
+//!
+//! and K̂ ≼ K whatever Q: the certificate holds. The variants of the literature differ in Q alone.
+//!
+//! | constructor | Q | source |
+//! |---|---|---|
+//! | [`Projected::eigen`] | the leading eigenvectors of K_SS | Williams, Seeger 2000; Kwak 2013 |
+//! | [`Projected::randomised`] | the same, by a randomised decomposition, m²r instead of m³ | Li, Kwok, Lu 2010 |
+//! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
+//! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
+
+use super::nystrom::{Nystrom, strips};
+use super::{FeatureMap, par};
+use crate::decompose::{orthonormal, product, symmetric_eigen};
+use crate::kernel::{AnyKernel, Kernel};
+use crate::landmark::{LandmarkSet, Rows};
+use crate::{Error, Real, Result};
+use faer::linalg::matmul::matmul;
+use faer::prelude::*;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use kstore::{Fold, Footprint, Merge, RowBlock, Workers};
+use std::sync::Arc;
+
+/// Directions whose eigenvalue is below this share of the largest are noise: they are left out, not divided by.
+///
+/// An eigenvalue of an m x m matrix in f64 is known to about m ε‖K‖; a thousand times ε holds for a few hundred landmarks
+/// and costs directions that matter at 1e-13 of the largest.
+const NOISE: f64 = 1e3 * f64::EPSILON;
+
+/// A Nyström map in coordinates of r directions in the span of m landmarks.
+///
+/// Holds m(d + r) numbers, and W in f64 beside; mapping n rows costs 2nmd + 2nmr flops. Not nested in the landmarks, but
+/// in the directions: the leading columns are the map of fewer directions.
+#[derive(Debug)]
+pub struct Projected<T: Real> {
+    kernel: Arc<dyn Kernel<T>>,
+    landmarks: LandmarkSet<T>,
+    /// W in f64, m x r.
+    weights: Mat<f64>,
+    /// W in `T`.
+    narrow: Mat<T>,
+    /// Eigenvalues of K_SS along the directions, where they are eigenvectors.
+    eigenvalues: Vec<f64>,
+}
+
+impl<T: Real> Projected<T> {
+    /// The map with weights W, which must make K̂ ≼ K.
+    fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
+        let narrow =
+            Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| <T as kstore::Real>::from_f64(weights[(i, j)]));
+        Self { kernel: T::kernel(kernel.clone()), landmarks, weights, narrow, eigenvalues }
+    }
+
+    /// Eigen-coordinates, the nonlinear projection `y = Λ^(−1/2) Uᵀ k_S(x)` on the `r` leading eigenvectors of
+    /// K_SS = U Λ Uᵀ; fewer where eigenvalues are noise. Signs: the largest entry of each eigenvector is positive.
+    ///
+    /// With all rows as landmarks the rows of the map are Λ^(1/2)Uᵀ, exact coordinates of the rows in feature space, and
+    /// √(k(x,x) − yᵀy) is the coordinate of a new row outside their span (Kwak, "Nonlinear projection trick in kernel
+    /// methods", IEEE TNNLS 24, 2013). Cost 9m³ flops.
+    ///
+    /// # Errors
+    /// [`Error::NoLandmarks`], and [`Error::NotFinite`] where the kernel is.
+    pub fn eigen(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, r: usize) -> Result<Self> {
+        let k_mm = super::nystrom::kernel_matrix(kernel, &landmarks)?;
+        let (values, vectors) = eigen(k_mm.as_ref(), r)?;
+        let weights = Mat::from_fn(vectors.nrows(), values.len(), |i, j| vectors[(i, j)] / values[j].sqrt());
+        Ok(Self::new(kernel, landmarks, weights, values))
+    }
+
+    /// Eigen-coordinates by a randomised decomposition of K_SS: a Gaussian sketch of r + 10 columns, two power steps, the
+    /// eigenvectors of the small matrix. Cost 6m²r flops.
+    ///
+    /// Reference: Li, Kwok, Lu, "Making large-scale Nyström approximation possible", ICML 2010; Halko, Martinsson, Tropp,
+    /// "Finding structure with randomness", SIAM Review 53, 2011.
+    ///
+    /// # Errors
+    /// As [`Projected::eigen`].
+    pub fn randomised(
+        kernel: &Arc<dyn AnyKernel>,
+        landmarks: LandmarkSet<T>,
+        r: usize,
+        seed: u64,
+        workers: &Workers,
+    ) -> Result<Self> {
+        use rand::SeedableRng;
+        use rand_distr::{Distribution, StandardNormal};
+        let k_mm = super::nystrom::kernel_matrix(kernel, &landmarks)?;
+        let m = k_mm.nrows();
+        let width = (r + 10).min(m);
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+        let mut basis = Mat::from_fn(m, width, |_, _| StandardNormal.sample(&mut rng));
+        for _ in 0..3 {
+            let mut images = Mat::zeros(m, width);
+            workers.install(|| {
+                matmul(images.as_mut(), Accum::Replace, k_mm.as_ref(), basis.as_ref(), 1.0, par(workers));
+            });
+            basis = orthonormal(images).0;
+        }
+        Self::onto(kernel, landmarks, k_mm.as_ref(), basis, r)
+    }
+
+    /// Eigenvectors of K_SS approximated from every `ratio`-th landmark, by Nyström's formula: the doubly approximated
+    /// map, m²s + s³ flops for s = m/ratio instead of m³.
+    ///
+    /// Reference: Lim, Kim, Park, Jung, "Double Nyström method", ICML 2015.
+    ///
+    /// # Errors
+    /// As [`Projected::eigen`].
+    pub fn double(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, r: usize, ratio: usize) -> Result<Self> {
+        let k_mm = super::nystrom::kernel_matrix(kernel, &landmarks)?;
+        let inner: Vec<usize> = (0..landmarks.len()).step_by(ratio.max(1)).collect();
+        let s = inner.len();
+        let k_ss = Mat::from_fn(s, s, |i, j| k_mm[(inner[i], inner[j])]);
+        let (values, vectors) = eigen(k_ss.as_ref(), r)?;
+        // U ≈ K_m,s U_s Λ_s⁻¹; the projection orthogonalises what the extension leaves oblique
+        let extension = Mat::from_fn(s, values.len(), |i, j| vectors[(i, j)] / values[j]);
+        let columns = Mat::from_fn(k_mm.nrows(), s, |i, j| k_mm[(i, inner[j])]);
+        Self::onto(kernel, landmarks, k_mm.as_ref(), product(columns.as_ref(), extension.as_ref()), r)
+    }
+
+    /// The best rank-`r` approximation of K̂ itself: the leading eigenvectors of ΦᵀΦ over all rows, where truncating K_SS
+    /// would look at the landmarks alone. One pass and nm² + 9m³ flops; m² numbers.
+    ///
+    /// Reference: Pourkamali-Anaraki, Becker, "Randomized clustered Nyström for large-scale kernel machines", AAAI 2018.
+    ///
+    /// # Errors
+    /// Those of the source, and of the decomposition.
+    pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Rows<'_, T>) -> Result<Self> {
+        let fold = InnerFold { map, tile: data.pass.tile };
+        let inner = data.pass.fold(data.source, &fold)?.0.0;
+        let (_, directions) = eigen(inner.as_ref(), r)?;
+        // phi = L⁻¹ k_S, so W = L⁻ᵀ V
+        let weights = map.dual(directions.as_ref());
+        Ok(Self::new(kernel, map.landmarks().clone(), weights, Vec::new()))
+    }
+
+    /// The projection on the span of Q (m x any), in the coordinates of its `r` leading eigenvectors.
+    fn onto(
+        kernel: &Arc<dyn AnyKernel>,
+        landmarks: LandmarkSet<T>,
+        k_mm: MatRef<'_, f64>,
+        q: Mat<f64>,
+        r: usize,
+    ) -> Result<Self> {
+        // an orthonormal basis first: QᵀKQ then has the scale of K
+        let q = orthonormal(q).0;
+        let small = product(q.transpose(), product(k_mm, q.as_ref()).as_ref());
+        let (values, vectors) = eigen(small.as_ref(), r)?;
+        let scaled = Mat::from_fn(vectors.nrows(), values.len(), |i, j| vectors[(i, j)] / values[j].sqrt());
+        Ok(Self::new(kernel, landmarks, product(q.as_ref(), scaled.as_ref()), values))
+    }
+
+    /// W, m x r: phi(x) = Wᵀ k_S(x).
+    pub fn weights(&self) -> MatRef<'_, f64> {
+        self.weights.as_ref()
+    }
+
+    /// The landmarks.
+    pub fn landmarks(&self) -> &LandmarkSet<T> {
+        &self.landmarks
+    }
+
+    /// Eigenvalues λ of K_SS along the directions, descending; empty for [`Projected::truncated`].
+    ///
+    /// λ_j / m estimates the j-th eigenvalue of the integral operator of the kernel, and √(m/λ_j) phi_j(x) the value of
+    /// its eigenfunction at x, of mean square 1 over the landmarks (Williams, Seeger 2000; Bengio et al., "Out-of-sample
+    /// extensions", NIPS 2003).
+    pub fn eigenvalues(&self) -> &[f64] {
+        &self.eigenvalues
+    }
+
+    /// Turns features into values of the eigenfunctions, in place: column j times √(m/λ_j).
+    pub fn to_eigenfunctions(&self, mut phi: MatMut<'_, T>) {
+        let m = self.landmarks.len() as f64;
+        for (j, value) in self.eigenvalues.iter().enumerate() {
+            let factor = <T as kstore::Real>::from_f64((m / value).sqrt());
+            phi.rb_mut().col_mut(j).iter_mut().for_each(|phi| *phi = *phi * factor);
+        }
+    }
+}
+
+/// The `r` leading eigenpairs above the noise floor, descending; the largest entry of each vector is positive.
+fn eigen(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
+    let (all, vectors) = symmetric_eigen(matrix)?;
+    let m = all.len();
+    let floor = NOISE * all[m - 1].max(0.0);
+    let kept: Vec<usize> = (0..m).rev().take_while(|j| all[*j] > floor).take(r).collect();
+    if kept.is_empty() {
+        return Err(Error::NoLandmarks {
+            why: "the kernel is zero at every landmark; choose another kernel".to_string(),
+        });
+    }
+    let sign = |j: usize| {
+        let largest = vectors.col(j).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
+        if largest < 0.0 { -1.0 } else { 1.0 }
+    };
+    let signs: Vec<f64> = kept.iter().map(|j| sign(*j)).collect();
+    let vectors = Mat::from_fn(m, kept.len(), |i, j| signs[j] * vectors[(i, kept[j])]);
+    Ok((kept.iter().map(|j| all[*j]).collect(), vectors))
+}
+
+impl<T: Real> FeatureMap<T> for Projected<T> {
+    fn dims(&self) -> (usize, usize) {
+        (self.landmarks.d, self.weights.ncols())
+    }
+
+    fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
+        let z = self.landmarks.as_mat();
+        workers.each(strips(x, out), |(x, out)| {
+            let mut k = Mat::zeros(x.nrows(), z.nrows());
+            self.kernel.block(x, z, k.as_mut());
+            matmul(out, Accum::Replace, k.as_ref(), self.narrow.as_ref(), T::ONE, Par::Seq);
+        });
+    }
+
+    fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
+        self.kernel.diag(x, out);
+        Some(())
+    }
+
+    fn footprint(&self) -> Footprint {
+        let (m, r) = self.weights.shape();
+        let numbers = m * self.landmarks.d + m * r;
+        Footprint { fixed: numbers * size_of::<T>() + m * r * size_of::<f64>(), per_row: m * size_of::<T>() }
+    }
+}
+
+/// ΦᵀΦ, summed in f64 over tiles.
+struct InnerFold<'a, T: Real> {
+    map: &'a Nystrom<T>,
+    tile: usize,
+}
+
+struct Inner(Mat<f64>);
+
+impl Merge for Inner {
+    fn merge(&mut self, later: &Self) {
+        self.0 += &later.0;
+    }
+}
+
+impl<T: Real> Fold<T> for InnerFold<'_, T> {
+    type State = Inner;
+    type Scratch = (Mat<T>, Mat<T>);
+    type Error = Error;
+
+    fn init(&self) -> Inner {
+        Inner(Mat::zeros(self.map.rank(), self.map.rank()))
+    }
+
+    fn scratch(&self) -> Self::Scratch {
+        let p = self.map.rank();
+        (Mat::zeros(self.tile, p), Mat::zeros(p, p))
+    }
+
+    fn step(
+        &self,
+        state: &mut Inner,
+        (phi, product): &mut Self::Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
+        let mut phi = phi.as_mut().subrows_mut(0, block.len());
+        self.map.apply(x, phi.rb_mut(), workers);
+        let phi = phi.as_ref();
+        workers.install(|| {
+            matmul(product.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
+        });
+        for j in 0..product.ncols() {
+            for i in 0..product.nrows() {
+                state.0[(i, j)] += kstore::Real::to_f64(product[(i, j)]);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Ways to choose frequencies.
+
+use super::halton::Halton;
+use super::quantile;
+use super::spectrum::{Law, Spectrum};
+use crate::decompose::orthonormal;
+use crate::{Error, Result};
+use faer::Mat;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{ChiSquared, Distribution, StandardNormal};
+
+/// How frequencies are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// Independently.
+    Plain,
+    /// In blocks of d at right angles to each other, with the lengths of independent ones: for radial laws.
+    ///
+    /// Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016.
+    Orthogonal,
+    /// As orthogonal, the rotation being a product of three random signs and Hadamard transforms: q log d instead of q d
+    /// multiplications for a row, q + d numbers instead of q d. For radial laws.
+    Structured,
+    /// By a randomised Halton sequence, which leaves no gaps.
+    ///
+    /// Avron, Sindhwani, Yang, Mahoney, "Quasi-Monte Carlo feature maps for shift-invariant kernels", JMLR 17, 2016.
+    Quasi,
+}
+
+/// `count` frequencies in turns (divided by 2π) per unit of each feature: count x d, row-major.
+///
+/// # Errors
+/// [`Error::NoSpectrum`] for an orthogonal choice from a law that is not radial.
+pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampling, seed: u64) -> Result<Vec<f64>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut omega = match (&spectrum.law, sampling) {
+        (Law::Radial(scale), Sampling::Plain) => {
+            let gaussian: Vec<f64> = (0..count * d).map(|_| StandardNormal.sample(&mut rng)).collect();
+            scaled(gaussian, d, |_| scale(&mut rng))
+        }
+        (Law::Radial(scale), Sampling::Quasi) => {
+            let points = quasi(d, count, seed, quantile::normal);
+            scaled(points, d, |_| scale(&mut rng))
+        }
+        (Law::Radial(scale), Sampling::Orthogonal | Sampling::Structured) => {
+            let rotated = orthogonal(d, count, &mut rng);
+            scaled(rotated, d, |_| length(d, &mut rng) * scale(&mut rng))
+        }
+        (Law::Product { draw, .. }, Sampling::Plain) => (0..count * d).map(|_| draw(&mut rng)).collect(),
+        (Law::Product { quantile: Some(quantile), .. }, Sampling::Quasi) => quasi(d, count, seed, *quantile),
+        (Law::Product { quantile: None, .. }, Sampling::Quasi) => {
+            return Err(Error::NoSpectrum {
+                why: "the quantiles of its frequencies are not known".to_string(),
+                remedy: "use plain random features",
+            });
+        }
+        (Law::Product { .. }, Sampling::Orthogonal | Sampling::Structured) => {
+            return Err(Error::NoSpectrum {
+                why: "its frequencies have independent coordinates and cannot be rotated".to_string(),
+                remedy: "use plain or quasi random features, or a kernel of the Euclidean distance",
+            });
+        }
+    };
+    for row in omega.chunks_exact_mut(d) {
+        for (c, value) in row.iter_mut().enumerate() {
+            *value /= std::f64::consts::TAU * spectrum.length(c);
+        }
+    }
+    Ok(omega)
+}
+
+/// Row j times `factor(j)`.
+fn scaled(mut rows: Vec<f64>, d: usize, mut factor: impl FnMut(usize) -> f64) -> Vec<f64> {
+    for (j, row) in rows.chunks_exact_mut(d).enumerate() {
+        let factor = factor(j);
+        row.iter_mut().for_each(|value| *value *= factor);
+    }
+    rows
+}
+
+/// The length of a standard normal vector in d dimensions.
+pub(super) fn length(d: usize, rng: &mut dyn Rng) -> f64 {
+    ChiSquared::new(d as f64).map_or(0.0, |chi| chi.sample(rng)).sqrt()
+}
+
+fn quasi(d: usize, count: usize, seed: u64, quantile: impl Fn(f64) -> f64) -> Vec<f64> {
+    let halton = Halton::new(d, seed);
+    let mut points = vec![0.0; count * d];
+    for c in 0..d {
+        for (i, u) in halton.coordinate(c, count).into_iter().enumerate() {
+            points[i * d + c] = quantile(u);
+        }
+    }
+    points
+}
+
+/// Unit vectors, each block of d of them an orthonormal basis, uniformly distributed: the Q of a Gaussian matrix, its
+/// signs made those of a positive diagonal of R.
+fn orthogonal(d: usize, count: usize, rng: &mut dyn Rng) -> Vec<f64> {
+    let mut rows = Vec::with_capacity(count.div_ceil(d) * d * d);
+    while rows.len() < count * d {
+        let gaussian: Mat<f64> = Mat::from_fn(d, d, |_, _| StandardNormal.sample(rng));
+        let (q, signs) = orthonormal(gaussian);
+        for (j, sign) in signs.iter().enumerate() {
+            rows.extend(q.col(j).iter().map(|value| sign * value));
+        }
+    }
+    rows.truncate(count * d);
+    rows
+}

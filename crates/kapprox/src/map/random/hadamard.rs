@@ -1,0 +1,115 @@
+//! Structured rotations: products of random signs and Hadamard transforms.
+//!
+//! A block turns d features, padded with zeros to n = 2^k, by H D₃ H D₂ H D₁ / n^{3/2}, orthogonal and nearly uniform
+//! for what features see of it. Row j of the result, times the length of a normal vector, is a frequency's product.
+//!
+//! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5 (there all lengths are √n; drawing them
+//! keeps the law of the plain frequencies).
+
+use super::frequencies::length;
+use crate::{Real, vectorised};
+use faer::{MatMut, MatRef};
+use rand::{Rng, RngExt};
+
+/// Blocks of n frequencies each.
+#[derive(Debug)]
+pub(super) struct Structured<T> {
+    /// n, a power of two.
+    width: usize,
+    /// For each block three times n signs.
+    signs: Vec<T>,
+    /// What the rows of all blocks are multiplied by: count of them.
+    lengths: Vec<T>,
+    /// What features are multiplied by.
+    scale: Vec<T>,
+}
+
+impl<T: Real> Structured<T> {
+    /// `count` frequencies in turns; `mixture` draws the scale of a radial law, `scale` is 1/(2π length) per feature.
+    pub(super) fn new(count: usize, scale: &[f64], mixture: &dyn Fn(&mut dyn Rng) -> f64, rng: &mut dyn Rng) -> Self {
+        let width = scale.len().next_power_of_two();
+        let blocks = count.div_ceil(width);
+        let number = <T as kstore::Real>::from_f64;
+        let signs = (0..3 * blocks * width).map(|_| if rng.random::<bool>() { T::ONE } else { T::ZERO - T::ONE });
+        let signs = signs.collect();
+        // each transform of length n multiplies lengths by √n
+        let norm = (width as f64).powf(-1.5);
+        let lengths = (0..count).map(|_| number(length(width, rng) * mixture(rng) * norm)).collect();
+        Self { width, signs, lengths, scale: scale.iter().map(|v| number(*v)).collect() }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        (self.signs.len() + self.lengths.len() + self.scale.len()) * size_of::<T>()
+    }
+
+    /// `out[i, j]` = the turns of frequency j at x_i: out is b x count, column-major. Columns of a strip are transformed
+    /// together, so that each butterfly is a loop over rows.
+    pub(super) fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        let (b, n) = (x.nrows(), self.width);
+        let mut work = vec![T::ZERO; n * b];
+        for (block, first) in (0..self.lengths.len()).step_by(n).enumerate() {
+            work.fill(T::ZERO);
+            for (c, scale) in self.scale.iter().enumerate() {
+                for (i, value) in work[c * b..(c + 1) * b].iter_mut().enumerate() {
+                    *value = x[(i, c)] * *scale;
+                }
+            }
+            for turn in 0..3 {
+                let signs = &self.signs[(3 * block + turn) * n..(3 * block + turn + 1) * n];
+                work.chunks_exact_mut(b).zip(signs).for_each(|(column, sign)| multiply(column, *sign));
+                transform(&mut work, b);
+            }
+            let last = (first + n).min(self.lengths.len());
+            for (column, j) in work.chunks_exact(b).zip(first..last) {
+                let length = self.lengths[j];
+                out.as_mut().col_mut(j).iter_mut().zip(column).for_each(|(out, value)| *out = *value * length);
+            }
+        }
+    }
+}
+
+fn multiply<T: Real>(column: &mut [T], factor: T) {
+    vectorised(
+        #[inline(always)]
+        || column.iter_mut().for_each(|value| *value = *value * factor),
+    );
+}
+
+/// The Walsh–Hadamard transform of columns of b numbers, their count a power of two, not normalised.
+fn transform<T: Real>(columns: &mut [T], b: usize) {
+    let mut half = b;
+    while half < columns.len() {
+        for pair in columns.chunks_exact_mut(2 * half) {
+            let (left, right) = pair.split_at_mut(half);
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (left, right) in left.iter_mut().zip(right) {
+                        (*left, *right) = (*left + *right, *left - *right);
+                    }
+                },
+            );
+        }
+        half *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_transform_is_the_product_with_hadamards_matrix() {
+        let (n, b) = (16, 3);
+        let x: Vec<f64> = (0..n * b).map(|i| (i as f64 * 0.7).sin()).collect();
+        let mut y = x.clone();
+        transform(&mut y, b);
+        for i in 0..b {
+            for j in 0..n {
+                let sign = |c: usize| if (c & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
+                let expected: f64 = (0..n).map(|c| sign(c) * x[c * b + i]).sum();
+                assert!((y[j * b + i] - expected).abs() < 1e-13);
+            }
+        }
+    }
+}

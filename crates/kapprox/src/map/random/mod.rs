@@ -1,0 +1,142 @@
+//! Random Fourier features: a shift-invariant kernel as an average of plane waves.
+//!
+//! ```text
+//! k(x − z) = k(0) E cos ω·(x − z) ≈ phi(x)·phi(z),   phi(x) = √(k(0)/q) (cos ω_j·x, sin ω_j·x)_{j = 1..q}
+//! ```
+//!
+//! The features do not look at the rows, need no landmarks and no triangular solve, and converge as 1/√q whatever the
+//! spectrum of K: landmarks do better wherever it decays. ‖phi(x)‖² = k(0) always, so that the trace error of a
+//! projection says nothing here; see [`crate::quality`] for errors that do.
+//!
+//! Sine and cosine are paired, which errs less than cosines with random phases (Sutherland, Schneider, "On the error of
+//! random Fourier features", UAI 2015). Columns 2j and 2j + 1 belong to frequency j.
+//!
+//! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
+
+mod frequencies;
+mod hadamard;
+mod halton;
+mod quantile;
+mod spectrum;
+
+pub use frequencies::Sampling;
+pub use spectrum::{Draw, Law, Spectrum};
+
+use super::FeatureMap;
+use super::nystrom::strips;
+use crate::turns::cosine_sine;
+use crate::{Real, Result, vectorised};
+use faer::linalg::matmul::matmul;
+use faer::prelude::*;
+use faer::{Accum, MatMut, MatRef, Par};
+use hadamard::Structured;
+use kstore::{Footprint, Workers};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+/// Random Fourier features of a kernel.
+///
+/// Holds q·d numbers (structured: 4q); mapping n rows costs 2nqd flops (structured: 6nq log₂ d) and nq sines and
+/// cosines.
+#[derive(Debug)]
+pub struct Fourier<T> {
+    d: usize,
+    /// q.
+    count: usize,
+    /// √(k(0)/q).
+    amplitude: T,
+    frequencies: Frequencies<T>,
+}
+
+#[derive(Debug)]
+enum Frequencies<T> {
+    /// q x d, row-major, in turns.
+    Dense(Vec<T>),
+    Structured(Structured<T>),
+}
+
+impl<T: Real> Fourier<T> {
+    /// `p` features, p/2 frequencies, for rows of `d` features.
+    ///
+    /// # Errors
+    /// [`Error::NoSpectrum`] where the choice of frequencies does not fit the law.
+    pub fn new(spectrum: &Spectrum, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
+        let count = (p / 2).max(1);
+        let number = <T as kstore::Real>::from_f64;
+        let frequencies = match (&spectrum.law, sampling) {
+            (Law::Radial(mixture), Sampling::Structured) => {
+                let scale: Vec<f64> = (0..d).map(|c| 1.0 / (std::f64::consts::TAU * spectrum.length(c))).collect();
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                Frequencies::Structured(Structured::new(count, &scale, &**mixture, &mut rng))
+            }
+            _ => {
+                let omega = frequencies::dense(spectrum, d, count, sampling, seed)?;
+                Frequencies::Dense(omega.into_iter().map(number).collect())
+            }
+        };
+        let amplitude = number((spectrum.amplitude / count as f64).max(0.0).sqrt());
+        Ok(Self { d, count, amplitude, frequencies })
+    }
+
+    /// The features of a strip; `out` is b x 2q.
+    fn strip(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        let mut turns = faer::Mat::<T>::zeros(x.nrows(), self.count);
+        match &self.frequencies {
+            Frequencies::Dense(omega) => {
+                let omega = MatRef::from_row_major_slice(omega, self.count, self.d);
+                matmul(turns.as_mut(), Accum::Replace, x, omega.transpose(), T::ONE, Par::Seq);
+            }
+            Frequencies::Structured(structured) => structured.apply(x, turns.as_mut()),
+        }
+        for j in 0..self.count {
+            let (left, right) = out.rb_mut().split_at_col_mut(2 * j + 1);
+            let turns = contiguous(turns.as_ref().col(j));
+            let (cosine, sine) = (left.col_mut(2 * j), right.col_mut(0));
+            waves(turns, contiguous_mut(cosine), contiguous_mut(sine), self.amplitude);
+        }
+    }
+}
+
+fn contiguous<T>(column: faer::ColRef<'_, T>) -> &[T] {
+    column.try_as_col_major().expect("features are column-major").as_slice()
+}
+
+fn contiguous_mut<T>(column: faer::ColMut<'_, T>) -> &mut [T] {
+    column.try_as_col_major_mut().expect("features are column-major").as_slice_mut()
+}
+
+/// `amplitude` times cosine and sine of angles in turns.
+fn waves<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {
+                let (c, s) = cosine_sine(*turns);
+                (*cosine, *sine) = (amplitude * c, amplitude * s);
+            }
+        },
+    );
+}
+
+impl<T: Real> FeatureMap<T> for Fourier<T> {
+    fn dims(&self) -> (usize, usize) {
+        (self.d, 2 * self.count)
+    }
+
+    fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
+        workers.each(strips(x, out), |(x, out)| self.strip(x, out));
+    }
+
+    /// None: ‖phi(x)‖² = k(x, x) whatever the approximation is worth.
+    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
+        None
+    }
+
+    fn footprint(&self) -> Footprint {
+        let fixed = match &self.frequencies {
+            Frequencies::Dense(omega) => omega.len() * size_of::<T>(),
+            Frequencies::Structured(structured) => structured.bytes(),
+        };
+        Footprint { fixed, per_row: self.count * size_of::<T>() }
+    }
+}

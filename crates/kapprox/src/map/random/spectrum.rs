@@ -1,0 +1,73 @@
+//! Frequencies of shift-invariant kernels.
+//!
+//! A continuous kernel k(x − z) is positive definite exactly if it is the characteristic function of a finite measure
+//! (Bochner): k(x − z) = k(0) E cos ω·(x − z). Drawing ω gives random features.
+//!
+//! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
+
+use rand::{Rng, RngExt};
+use std::fmt;
+use std::sync::Arc;
+
+/// A random positive number.
+pub type Draw = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;
+
+/// The law of the frequencies of a kernel.
+#[derive(Clone, Debug)]
+pub struct Spectrum {
+    /// How frequencies of unit length scale are drawn.
+    pub law: Law,
+    /// What coordinate c of a frequency is divided by: the length scale of feature c, or one for all.
+    pub lengths: Vec<f64>,
+    /// k(0).
+    pub amplitude: f64,
+}
+
+/// A law of frequencies in d dimensions.
+#[derive(Clone)]
+pub enum Law {
+    /// ω = s g with g standard normal in d dimensions and s ≥ 0 drawn for itself: the kernels of ‖x − z‖₂ that are scale
+    /// mixtures of Gaussians.
+    Radial(Draw),
+    /// Independent coordinates, each with this law: kernels that are products over the features.
+    Product {
+        /// Draws a coordinate.
+        draw: Draw,
+        /// Its quantile function, where that is known: points of a sequence need it.
+        quantile: Option<fn(f64) -> f64>,
+    },
+}
+
+impl Law {
+    /// A radial law.
+    pub fn radial(scale: impl Fn(&mut dyn Rng) -> f64 + Send + Sync + 'static) -> Self {
+        Self::Radial(Arc::new(scale))
+    }
+
+    /// Independent coordinates drawn by their quantile function.
+    pub fn product(quantile: fn(f64) -> f64) -> Self {
+        let draw = move |rng: &mut dyn Rng| quantile(rng.sample::<f64, _>(rand::distr::Open01));
+        Self::Product { draw: Arc::new(draw), quantile: Some(quantile) }
+    }
+}
+
+impl fmt::Debug for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Radial(_) => "Radial",
+            Self::Product { .. } => "Product",
+        })
+    }
+}
+
+impl Spectrum {
+    /// A law with one length scale and k(0) = 1.
+    pub fn new(law: Law, length: f64) -> Self {
+        Self { law, lengths: vec![length], amplitude: 1.0 }
+    }
+
+    /// The length scale of feature c.
+    pub(super) fn length(&self, c: usize) -> f64 {
+        self.lengths[c.min(self.lengths.len() - 1)]
+    }
+}

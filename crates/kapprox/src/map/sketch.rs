@@ -1,0 +1,116 @@
+//! TensorSketch: random features of polynomial kernels.
+//!
+//! (γ x·z + c₀)^q is the inner product of the q-fold tensor powers of x̃ = (√γ x, √c₀). A count sketch of a tensor power
+//! is the circular convolution of count sketches of x̃, a product after Fourier transforms: p log p instead of d^q
+//! numbers. The features are an unbiased estimate, no projection: there is no certificate.
+//!
+//! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD 2013.
+
+use super::FeatureMap;
+use super::nystrom::strips;
+use crate::Real;
+use faer::{MatMut, MatRef};
+use kstore::key::{Purpose, Stream};
+use kstore::{Footprint, Workers};
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftPlanner};
+use std::fmt;
+use std::sync::Arc;
+
+/// Random features of (γ x·z + c₀)^degree.
+///
+/// Holds 2q(d + 1) numbers; a row costs q(d + p log p) flops, in f64.
+#[derive(Clone)]
+pub struct TensorSketch {
+    d: usize,
+    p: usize,
+    /// √γ and √c₀.
+    roots: (f64, f64),
+    /// For each factor and each entry of x̃: bucket and sign.
+    hashes: Vec<Vec<(usize, f64)>>,
+    forward: Arc<dyn Fft<f64>>,
+    inverse: Arc<dyn Fft<f64>>,
+}
+
+impl fmt::Debug for TensorSketch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorSketch")
+            .field("d", &self.d)
+            .field("p", &self.p)
+            .field("degree", &self.hashes.len())
+            .finish()
+    }
+}
+
+impl TensorSketch {
+    /// `p` features for rows of `d` values; γ and c₀ must not be negative, the degree is at least 1.
+    pub fn new(gamma: f64, c0: f64, degree: u32, d: usize, p: usize, seed: u64) -> Self {
+        let hash = |factor: u32| {
+            let keys = Stream::new(seed, Purpose::Frequencies, u64::from(factor));
+            let entry =
+                |c: u64| (keys.below(2 * c, p as u64) as usize, if keys.below(2 * c + 1, 2) == 0 { 1.0 } else { -1.0 });
+            (0..=d as u64).map(entry).collect()
+        };
+        let mut planner = FftPlanner::new();
+        Self {
+            d,
+            p,
+            roots: (gamma.max(0.0).sqrt(), c0.max(0.0).sqrt()),
+            hashes: (0..degree.max(1)).map(hash).collect(),
+            forward: planner.plan_fft_forward(p),
+            inverse: planner.plan_fft_inverse(p),
+        }
+    }
+
+    /// The sketch of one row; `work` and `product` hold p numbers each.
+    fn row<T: Real>(
+        &self,
+        x: impl Fn(usize) -> T,
+        work: &mut [Complex<f64>],
+        product: &mut [Complex<f64>],
+        scratch: &mut [Complex<f64>],
+    ) {
+        product.fill(Complex::new(1.0, 0.0));
+        for hashes in &self.hashes {
+            work.fill(Complex::default());
+            for (c, (bucket, sign)) in hashes.iter().enumerate() {
+                let value = if c < self.d { self.roots.0 * kstore::Real::to_f64(x(c)) } else { self.roots.1 };
+                work[*bucket].re += sign * value;
+            }
+            self.forward.process_with_scratch(work, scratch);
+            product.iter_mut().zip(&*work).for_each(|(product, value)| *product *= value);
+        }
+        self.inverse.process_with_scratch(product, scratch);
+    }
+}
+
+impl<T: Real> FeatureMap<T> for TensorSketch {
+    fn dims(&self) -> (usize, usize) {
+        (self.d, self.p)
+    }
+
+    fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
+        let scratch = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
+        // transforms are not normalised: there and back multiplies by p
+        let norm = 1.0 / self.p as f64;
+        workers.each(strips(x, out), |(x, mut out)| {
+            let zero = Complex::<f64>::default();
+            let (mut work, mut product, mut scratch) = (vec![zero; self.p], vec![zero; self.p], vec![zero; scratch]);
+            for i in 0..x.nrows() {
+                self.row(|c| x[(i, c)], &mut work, &mut product, &mut scratch);
+                for (j, value) in product.iter().enumerate() {
+                    out[(i, j)] = <T as kstore::Real>::from_f64(value.re * norm);
+                }
+            }
+        });
+    }
+
+    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
+        None
+    }
+
+    fn footprint(&self) -> Footprint {
+        let hashes = self.hashes.len() * (self.d + 1) * size_of::<(usize, f64)>();
+        Footprint { fixed: hashes, per_row: 0 }
+    }
+}

@@ -1,0 +1,285 @@
+//! Feature maps against the kernels they approximate.
+
+use faer::{Mat, MatRef};
+use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
+use kapprox::map::additive::Homogeneous;
+use kapprox::map::random::{Sampling, Spectrum};
+use kapprox::map::{Additive, Ensemble, Projected, SkewedChi2, TensorSketch};
+use kapprox::{FeatureMap, Fourier, Nystrom};
+use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
+use kmill_tests::points::{Lcg, smile};
+use kmill_tests::source::Points;
+use kstore::Workers;
+
+/// phi of all points, n x p.
+fn features(map: &dyn FeatureMap<f64>, points: &Points<f64>) -> Mat<f64> {
+    let n = points.len();
+    let mut phi = Mat::zeros(n, map.dims().1);
+    map.apply(MatRef::from_row_major_slice(&points.x, n, points.d), phi.as_mut(), &Workers::new(2));
+    phi
+}
+
+fn approximation(map: &dyn FeatureMap<f64>, points: &Points<f64>) -> Mat<f64> {
+    let phi = features(map, points);
+    &phi * phi.transpose()
+}
+
+fn exact(points: &Points<f64>, k: impl Fn(&[f64], &[f64]) -> f64) -> Mat<f64> {
+    let row = |i: usize| &points.x[i * points.d..(i + 1) * points.d];
+    Mat::from_fn(points.len(), points.len(), |i, j| k(row(i), row(j)))
+}
+
+fn squared(x: &[f64], z: &[f64]) -> f64 {
+    x.iter().zip(z).map(|(a, b)| (a - b).powi(2)).sum()
+}
+
+fn gaussian(x: &[f64], z: &[f64]) -> f64 {
+    (-squared(x, z) / (2.0 * 1.7f64.powi(2))).exp()
+}
+
+fn laplacian(x: &[f64], z: &[f64]) -> f64 {
+    (-x.iter().zip(z).map(|(a, b)| (a - b).abs()).sum::<f64>() / 5.0).exp()
+}
+
+fn spectrum(spec: &str) -> Spectrum {
+    use kapprox::Real;
+    f64::kernel(kernel(spec)).spectrum().expect("a shift-invariant kernel")
+}
+
+/// The spectra of the two kernels above.
+fn spectra() -> (Spectrum, Spectrum) {
+    (spectrum("gaussian(sigma=1.7)"), spectrum("laplacian(sigma=5)"))
+}
+
+type Random = Box<dyn Fn(u64, usize) -> Box<dyn FeatureMap<f64>>>;
+
+fn fourier(spectrum: Spectrum, d: usize, sampling: Sampling) -> Random {
+    Box::new(move |seed, p| Box::new(Fourier::<f64>::new(&spectrum, d, p, sampling, seed).unwrap()))
+}
+
+/// Mean of K̂_ij over seeds within four standard errors of K_ij, for nearly all of the pairs of twelve points.
+fn check_unbiased(name: &str, map: &Random, points: &Points<f64>, k: impl Fn(&[f64], &[f64]) -> f64, p: usize) {
+    let (n, seeds) = (points.len(), 400);
+    let k = exact(points, k);
+    let estimates: Vec<Mat<f64>> = (0..seeds).map(|seed| approximation(&*map(seed, p), points)).collect();
+    let mut worst = 0.0f64;
+    for i in 0..n {
+        for j in 0..i {
+            let mean = estimates.iter().map(|e| e[(i, j)]).sum::<f64>() / seeds as f64;
+            let variance = estimates.iter().map(|e| (e[(i, j)] - mean).powi(2)).sum::<f64>() / (seeds - 1) as f64;
+            worst = worst.max((mean - k[(i, j)]).abs() / (variance / seeds as f64).sqrt().max(1e-12));
+        }
+    }
+    eprintln!("{name}: largest deviation {worst:.2} standard errors");
+    assert!(worst < 4.0, "{name}: {worst}");
+}
+
+#[test]
+fn random_features_are_unbiased() {
+    let d = 5;
+    let points = Points::<f64>::new(&Lcg(1).normals(12, d));
+    let (radial, product) = spectra();
+    for sampling in [Sampling::Plain, Sampling::Orthogonal, Sampling::Structured, Sampling::Quasi] {
+        check_unbiased(&format!("gaussian {sampling:?}"), &fourier(radial.clone(), d, sampling), &points, gaussian, 40);
+    }
+    for sampling in [Sampling::Plain, Sampling::Quasi] {
+        check_unbiased(
+            &format!("laplacian {sampling:?}"),
+            &fourier(product.clone(), d, sampling),
+            &points,
+            laplacian,
+            40,
+        );
+    }
+    for spec in [
+        "exponential(sigma=3)",
+        "matern(nu=1.5, sigma=2)",
+        "matern(nu=2.5, sigma=2)",
+        "cauchy(sigma=2)",
+        "rational_quadratic(alpha=0.75, sigma=2)",
+        "2.5*gaussian(sigma=[1, 2, 3, 4, 5])",
+    ] {
+        let map = fourier(spectrum(spec), d, Sampling::Orthogonal);
+        check_unbiased(spec, &map, &points, kmill_tests::kernels::kernel(spec), 40);
+    }
+    let sketch: Random = Box::new(move |seed, p| Box::new(TensorSketch::new(0.5, 1.0, 3, d, p, seed)));
+    let cubic = |x: &[f64], z: &[f64]| (0.5 * x.iter().zip(z).map(|(a, b)| a * b).sum::<f64>() + 1.0).powi(3);
+    check_unbiased("tensor sketch", &sketch, &points, cubic, 64);
+    let mut histograms = Lcg(2).normals(12, d);
+    histograms.iter_mut().flatten().for_each(|v| *v = v.abs());
+    let skewed: Random = Box::new(move |seed, p| Box::new(SkewedChi2::<f64>::new(0.3, d, p, seed).unwrap()));
+    let skewed_chi2 = |x: &[f64], z: &[f64]| {
+        x.iter().zip(z).map(|(a, b)| 2.0 * ((a + 0.3) * (b + 0.3)).sqrt() / (a + b + 0.6)).product::<f64>()
+    };
+    check_unbiased("skewed chi-squared", &skewed, &Points::new(&histograms), skewed_chi2, 40);
+}
+
+/// Root mean squared error of the entries over seeds.
+fn rms(map: &Random, points: &Points<f64>, k: &Mat<f64>, p: usize, seeds: u64) -> f64 {
+    let n = points.len();
+    let sum: f64 = (0..seeds).map(|seed| (approximation(&*map(seed, p), points) - k).squared_norm_l2()).sum();
+    (sum / (seeds as f64 * (n * n) as f64)).sqrt()
+}
+
+#[test]
+fn errors_fall_with_the_root_of_the_number_and_rotations_lower_them() {
+    let d = 16;
+    let points = Points::<f64>::new(
+        &Lcg(3).normals(40, d).iter().map(|r| r.iter().map(|v| v * 0.4).collect()).collect::<Vec<_>>(),
+    );
+    let k = exact(&points, gaussian);
+    let (radial, _) = spectra();
+    let map = |sampling| fourier(radial.clone(), d, sampling);
+    let sizes = [32, 128, 512, 2048];
+    let table: Vec<(Sampling, Vec<f64>)> =
+        [Sampling::Plain, Sampling::Orthogonal, Sampling::Structured, Sampling::Quasi]
+            .into_iter()
+            .map(|sampling| (sampling, sizes.iter().map(|p| rms(&map(sampling), &points, &k, *p, 20)).collect()))
+            .collect();
+    for (sampling, errors) in &table {
+        eprintln!("{sampling:?}: {}", errors.iter().map(|e| format!("{e:.2e}")).collect::<Vec<_>>().join("  "));
+    }
+    let plain = &table[0].1;
+    // each step takes four times as many: half the error, within the noise of 20 seeds
+    assert!(plain.windows(2).all(|e| (1.6..2.5).contains(&(e[0] / e[1]))), "{plain:?}");
+    for (sampling, errors) in &table[1..3] {
+        assert!(
+            errors.iter().zip(plain).all(|(error, plain)| error < &(0.8 * plain)),
+            "{sampling:?}: {errors:?} {plain:?}"
+        );
+    }
+    assert!(table[3].1[3] < plain[3], "quasi: {:?} {plain:?}", table[3].1);
+}
+
+#[test]
+fn additive_features_come_near_their_kernels() {
+    let mut histograms = Lcg(5).normals(30, 6);
+    histograms.iter_mut().flatten().for_each(|v| *v = v.abs() + 0.05);
+    let points = Points::<f64>::new(&histograms);
+    let chi2 = |x: &[f64], z: &[f64]| x.iter().zip(z).map(|(a, b)| 2.0 * a * b / (a + b)).sum::<f64>();
+    let intersection = |x: &[f64], z: &[f64]| x.iter().zip(z).map(|(a, b)| a.min(*b)).sum::<f64>();
+    let error = |kernel, steps, interval, k: &dyn Fn(&[f64], &[f64]) -> f64| {
+        let k = exact(&points, k);
+        (approximation(&Additive::new(kernel, 6, steps, interval), &points) - &k).norm_l2() / k.norm_l2()
+    };
+    let coarse = error(Homogeneous::ChiSquared, 1, 0.8, &chi2);
+    let fine = error(Homogeneous::ChiSquared, 3, 0.4, &chi2);
+    let (rough, many) = (
+        error(Homogeneous::Intersection, 3, 0.4, &intersection),
+        error(Homogeneous::Intersection, 20, 0.1, &intersection),
+    );
+    eprintln!("chi-squared {coarse:.4} {fine:.4}, intersection {rough:.4} {many:.4}");
+    assert!(coarse < 0.1 && fine < 0.02 && fine < coarse / 3.0);
+    assert!(many < 0.03 && many < rough);
+}
+
+/// Landmark maps never exceed the kernel: K − K̂ is positive semi-definite up to rounding.
+#[test]
+fn landmark_maps_stay_below_the_kernel_and_order_as_they_should() {
+    let points = Points::<f64>::new(&smile(300, &mut Lcg(2)));
+    let spec = "gaussian(sigma=2)";
+    let any = kernel(spec);
+    let k = exact(&points, kmill_tests::kernels::kernel(spec));
+    let set = select(&points, &RpCholesky, spec, 40, 1, WHOLE);
+    let workers = Workers::new(2);
+    let nystrom = Nystrom::new(&any, set.clone(), faer::Par::Seq).unwrap();
+    let r = 20;
+    let data = rows_of(&points, &workers);
+    let quarter =
+        |q: usize| Nystrom::new(&any, set.keep(&(q * 10..(q + 1) * 10).collect::<Vec<_>>()), faer::Par::Seq).unwrap();
+    let maps: Vec<(&str, Box<dyn FeatureMap<f64>>)> = vec![
+        ("eigen", Box::new(Projected::eigen(&any, set.clone(), r).unwrap())),
+        ("randomised", Box::new(Projected::randomised(&any, set.clone(), r, 3, &workers).unwrap())),
+        ("double", Box::new(Projected::double(&any, set.clone(), r, 2).unwrap())),
+        ("truncated", Box::new(Projected::truncated(&nystrom, &any, r, &data).unwrap())),
+        ("ensemble", Box::new(Ensemble::new((0..4).map(quarter).collect()).unwrap())),
+        ("nystrom", Box::new(nystrom)),
+    ];
+    let mut errors = std::collections::HashMap::new();
+    for (name, map) in &maps {
+        let left = &k - approximation(&**map, &points);
+        let smallest = left.self_adjoint_eigenvalues(faer::Side::Lower).unwrap()[0];
+        let error: f64 = (0..300).map(|i| left[(i, i)]).sum::<f64>() / 300.0;
+        eprintln!("{name}: rank {}, trace error {error:.3e}, smallest eigenvalue {smallest:.1e}", map.dims().1);
+        assert!(smallest > -1e-8, "{name}: {smallest}");
+        errors.insert(*name, error);
+    }
+    // of all maps of r directions in this span none is better than the truncation over all rows
+    for name in ["eigen", "randomised", "double"] {
+        assert!(errors["truncated"] <= errors[name] + 1e-12, "{name}: {errors:?}");
+    }
+    assert!((errors["randomised"] / errors["eigen"] - 1.0).abs() < 0.05, "{errors:?}");
+    assert!(errors["nystrom"] < errors["truncated"] && errors["nystrom"] < errors["ensemble"], "{errors:?}");
+}
+
+#[test]
+fn the_truncation_is_the_best_of_its_rank() {
+    // eigenvalues of the approximation, from the features' inner products
+    let points = Points::<f64>::new(&Lcg(4).normals(200, 3));
+    let spec = "laplacian(sigma=3)";
+    let any = kernel(spec);
+    let map = Nystrom::new(&any, select(&points, &Uniform, spec, 30, 0, WHOLE), faer::Par::Seq).unwrap();
+    let whole = approximation(&map, &points);
+    let values = whole.self_adjoint_eigenvalues(faer::Side::Lower).unwrap();
+    let best: f64 = values.iter().rev().take(10).sum();
+    let truncated = Projected::truncated(&map, &any, 10, &rows_of(&points, &Workers::new(2))).unwrap();
+    let kept = features(&truncated, &points).squared_norm_l2();
+    assert!((kept / best - 1.0).abs() < 1e-9, "{kept} {best}");
+}
+
+/// All rows as landmarks: the maps reproduce K.
+#[test]
+fn the_exact_map_reproduces_the_kernel_matrix() {
+    let rows = Lcg(6).normals(150, 4);
+    let points = Points::<f64>::new(&rows);
+    for spec in ["gaussian(sigma=1.5)", "laplacian(sigma=2)", "matern(nu=1.5, sigma=2)"] {
+        let any = kernel(spec);
+        let k = exact(&points, kmill_tests::kernels::kernel(spec));
+        let all = LandmarkSet { points: points.x.clone(), rows: (0..150).collect(), d: 4, passes: 0, evaluations: 0 };
+        let cholesky = Nystrom::new(&any, all.clone(), faer::Par::Seq).unwrap();
+        assert!((approximation(&cholesky, &points) - &k).norm_max() < 1e-10, "{spec}");
+        let eigen = Projected::eigen(&any, all, 150).unwrap();
+        let y = features(&eigen, &points);
+        let error = (&y * y.transpose() - &k).norm_max();
+        assert!(error < 1e-10, "{spec}: {error:e}");
+        // the coordinates are principal: orthogonal columns, of squared length λ
+        let inner = y.transpose() * &y;
+        for (j, value) in eigen.eigenvalues().iter().enumerate() {
+            assert!((inner[(j, j)] / value - 1.0).abs() < 1e-6, "{spec}: direction {j}");
+        }
+        let mut functions = y.clone();
+        eigen.to_eigenfunctions(functions.as_mut());
+        let mean_square = functions.col(0).squared_norm_l2() / 150.0;
+        assert!((mean_square - 1.0).abs() < 1e-9, "{spec}: {mean_square}");
+    }
+}
+
+#[test]
+fn maps_do_not_depend_on_threads_and_agree_in_single_precision() {
+    let rows = Lcg(7).normals(700, 6);
+    let (wide, narrow) = (Points::<f64>::new(&rows), Points::<f32>::new(&rows));
+    let (radial, _) = spectra();
+    for sampling in [Sampling::Plain, Sampling::Structured] {
+        let map = Fourier::<f32>::new(&radial, 6, 64, sampling, 1).unwrap();
+        let apply = |threads: usize| {
+            let mut phi = Mat::<f32>::zeros(700, 64);
+            map.apply(MatRef::from_row_major_slice(&narrow.x, 700, 6), phi.as_mut(), &Workers::new(threads));
+            phi
+        };
+        let one = apply(1);
+        assert!(one == apply(2) && one == apply(3));
+        let exact = features(&Fourier::<f64>::new(&radial, 6, 64, sampling, 1).unwrap(), &wide);
+        let worst = (0..64)
+            .flat_map(|j| (0..700).map(move |i| (i, j)))
+            .fold(0.0f64, |worst, (i, j)| worst.max((f64::from(one[(i, j)]) - exact[(i, j)]).abs()));
+        assert!(worst < 2e-6, "{sampling:?}: {worst}");
+    }
+    let set = select(&wide, &Greedy::default(), "gaussian(sigma=2)", 30, 0, WHOLE);
+    let map = Projected::eigen(&kernel("gaussian(sigma=2)"), set, 20).unwrap();
+    let apply = |threads: usize| {
+        let mut phi = Mat::<f64>::zeros(700, 20);
+        map.apply(MatRef::from_row_major_slice(&wide.x, 700, 6), phi.as_mut(), &Workers::new(threads));
+        phi
+    };
+    assert!(apply(1) == apply(3));
+}
