@@ -144,6 +144,13 @@ impl Spec {
         }
     }
 
+    /// The values that every kernel of the expression is defined for.
+    pub fn domain(&self) -> Domain {
+        let mut families = Vec::new();
+        self.0.families(&mut families);
+        families.into_iter().map(|family| family.domain).max().unwrap_or(Domain::Any)
+    }
+
     /// Refuses points with values that the kernel is not defined for: negative ones for chi-squared kernels, others than
     /// 0 and 1 for kernels of sets. `first_row` is the number of the first row, for the message. Costs a look at every
     /// value for those kernels, nothing for others.

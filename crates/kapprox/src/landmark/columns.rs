@@ -30,6 +30,11 @@ pub(super) struct Columns {
     pub(super) residual: Vec<f64>,
 }
 
+/// Bytes of `n` rows of `d` features with room for `m` columns.
+pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX).saturating_mul((2 * d + m + 2) * size_of::<f64>())
+}
+
 impl Columns {
     /// Reads all rows: one pass.
     pub(super) fn read<T: Real>(growth: &mut Growth<'_, T>, data: &Rows<'_, T>, m: usize) -> Result<Self> {

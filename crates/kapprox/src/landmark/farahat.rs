@@ -9,7 +9,7 @@
 //! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS 2011, sections 4
 //! (criterion, recursion) and 5 (random partitions; signs are added here, they make the estimate unbiased).
 
-use super::columns::Columns;
+use super::columns::{self, Columns};
 use super::growth::Growth;
 use super::{LandmarkSet, Landmarks, Rows};
 use crate::kernel::AnyKernel;
@@ -36,6 +36,10 @@ const GROUPS: usize = 128;
 const PANEL: usize = 1024;
 
 impl<T: Real> Landmarks<T> for Farahat {
+    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
+        columns::bytes(n, d, m + 2 * GROUPS)
+    }
+
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;

@@ -11,7 +11,7 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2, 2001; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::columns::{Columns, LARGEST};
+use super::columns::{self, Columns, LARGEST};
 use super::growth::{Growth, Pool};
 use super::round::{Draw, Round};
 use super::{LandmarkSet, Landmarks, Rows};
@@ -34,9 +34,18 @@ pub struct Greedy {
 const POOL: (usize, usize) = (32, 512);
 
 impl<T: Real> Landmarks<T> for Greedy {
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
-        self.grow(data, kernel, m, data.count.saturating_mul(m as u64) <= LARGEST)
+    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
+        if held(n, m) { columns::bytes(n, d, m) } else { 0 }
     }
+
+    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+        self.grow(data, kernel, m, held(data.count, m))
+    }
+}
+
+/// Whether residuals are updated rather than computed anew.
+fn held(n: u64, m: usize) -> bool {
+    n.saturating_mul(m as u64) <= LARGEST
 }
 
 impl Greedy {

@@ -35,6 +35,12 @@ const GAIN: f64 = 1e-3;
 const SAMPLE: usize = 10;
 
 impl<T: Real> Landmarks<T> for KMeans {
+    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
+        let sample = usize::try_from(n).unwrap_or(usize::MAX).min(SAMPLE * m);
+        // the sample while it is drawn, and sums, centroids and centred centroids
+        3 * sample * (d * size_of::<T>() + 40) + m * d * (2 * size_of::<f64>() + 4 * size_of::<T>())
+    }
+
     fn select(&self, data: &Rows<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let d = data.source.shape().features;
         let sample = uniform_sample(data, SAMPLE.saturating_mul(m), Purpose::Landmarks, seed)?;

@@ -90,6 +90,10 @@ impl<T: Real> LandmarkSet<T> {
 
 /// A rule that chooses landmarks.
 pub trait Landmarks<T: Real>: Debug + Send + Sync {
+    /// Bytes held beside the rows and the factor of the landmarks, for n rows of d features.
+    fn bytes(&self, _n: u64, _d: usize, _m: usize) -> usize {
+        0
+    }
     /// Chooses at most `m` landmarks; fewer where the rows span no more at the precision of `T`.
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
 }
@@ -103,6 +107,18 @@ pub struct Scheme {
     pub about: &'static str,
     single: fn() -> Box<dyn Landmarks<f32>>,
     double: fn() -> Box<dyn Landmarks<f64>>,
+}
+
+impl Scheme {
+    /// [`Landmarks::bytes`] for elements of `element` bytes.
+    pub fn bytes(&self, element: usize, n: u64, d: usize, m: usize) -> usize {
+        if element == size_of::<f32>() { (self.single)().bytes(n, d, m) } else { (self.double)().bytes(n, d, m) }
+    }
+}
+
+/// The scheme of a name.
+pub fn by_name(name: &str) -> Option<&'static Scheme> {
+    registry().iter().find(|scheme| scheme.name == name)
 }
 
 macro_rules! scheme {
@@ -125,7 +141,6 @@ pub fn registry() -> &'static [Scheme] {
         scheme!("leverage", "recursive ridge leverage scores", Leverage),
         scheme!("bless", "ridge leverage scores along a path of decreasing lambda", Bless),
         scheme!("farahat", "the row whose column explains most of the residual matrix", Farahat),
-        scheme!("predictive", "label-aware: explains the kernel matrix and the targets", Predictive),
         scheme!(
             "rpcholesky-block",
             "randomly pivoted Cholesky in blocks without rejection, for comparison",

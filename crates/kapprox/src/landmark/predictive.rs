@@ -14,7 +14,7 @@
 //! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. There the look-ahead is
 //! updated with each pivot; here it is computed anew for each block, which costs as much and needs no downdating.
 
-use super::columns::Columns;
+use super::columns::{self, Columns};
 use super::growth::Growth;
 use super::targets::targets;
 use super::{LandmarkSet, Landmarks, Rows};
@@ -52,6 +52,10 @@ const LOOK_AHEAD: usize = 64;
 const BLOCK: usize = 16;
 
 impl<T: Real> Landmarks<T> for Predictive {
+    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
+        columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD)
+    }
+
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let y = targets(data)?;

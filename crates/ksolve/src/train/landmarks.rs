@@ -3,12 +3,12 @@
 use super::options::{Resources, TrainOptions};
 use super::plan::Cut;
 use crate::{Error, Result, strips};
-use kapprox::kernel::Spec;
+use kapprox::kernel::{Domain, Spec};
 use kapprox::landmark::{self, Precision, Rows, Sample, uniform_sample};
 use kapprox::{Nystrom, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
-use kstore::{MemoryRows, Pass, RowSource};
+use kstore::{Fold, MemoryRows, Merge, Pass, RowBlock, RowSource, Workers};
 
 /// Rows the median distance is taken over: half a million pairs, which places the median within 1 %.
 const MEDIAN_ROWS: usize = 1000;
@@ -32,15 +32,13 @@ pub(super) fn select<T: Real + Precision>(
     cut: Cut,
     resources: &Resources<'_>,
 ) -> Result<Selection<T>> {
-    let scheme = landmark::registry()
-        .iter()
-        .find(|scheme| scheme.name == options.landmarks)
-        .ok_or_else(|| unknown_scheme(&options.landmarks))?;
+    let scheme = landmark::by_name(&options.landmarks).ok_or_else(|| unknown_scheme(&options.landmarks))?;
     let range = source.range();
     let stored = Some(range.end - range.start);
+    options.kernel.check_features(source.shape().features)?;
+    let mut passes = check_values(source, n, options, cut, resources)?;
     // a sample of all rows when rows are few, of the candidates' size otherwise; the median needs one in any case
     let size = options.candidates.unwrap_or(MEDIAN_ROWS);
-    let mut passes = 0;
     let mut sample = Sample::default();
     if options.candidates.is_some() || options.kernel.needs_median() {
         let observer = resources.stages.stage("sampling candidates", stored);
@@ -91,6 +89,55 @@ fn scan<'a>(cut: Cut, resources: &'a Resources<'_>, observer: &'a dyn Observer) 
         workers: resources.workers,
         observer,
         journal: resources.journal,
+    }
+}
+
+/// One pass for kernels that are not defined for every number, and how many passes it took.
+///
+/// # Errors
+/// [`kapprox::Error::Domain`] for the first value outside.
+fn check_values<T: Real>(
+    source: &dyn RowSource<T>,
+    n: u64,
+    options: &TrainOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<u64> {
+    if options.kernel.domain() == Domain::Any {
+        return Ok(0);
+    }
+    let observer = resources.stages.stage("values the kernel is defined for", Some(n));
+    scan(cut, resources, &*observer).fold(source, &Check(&options.kernel))?;
+    Ok(1)
+}
+
+/// Refuses values outside the kernel's domain.
+struct Check<'a>(&'a Spec);
+
+/// The state of a fold that finds nothing or fails.
+struct Checked;
+
+impl Merge for Checked {
+    fn merge(&mut self, _later: &Self) {}
+}
+
+impl<T: Real> Fold<T> for Check<'_> {
+    type State = Checked;
+    type Scratch = ();
+    type Error = kapprox::Error;
+
+    fn init(&self) -> Checked {
+        Checked
+    }
+    fn scratch(&self) {}
+    fn step(&self, _: &mut Checked, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> kapprox::Result<()> {
+        let x = faer::MatRef::from_row_major_slice(block.x, block.len(), block.d);
+        self.0.check_values(x, 0).map_err(|error| match error {
+            kapprox::Error::Domain { kernel, domain, row, feature, value } => {
+                kapprox::Error::Domain { kernel, domain, row: block.rows[row as usize], feature, value }
+            }
+            other => other,
+        })
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Shape {
     pub element: usize,
     /// Rows that landmarks are chosen among; `None` for all, by passes.
     pub candidates: Option<usize>,
+    /// Bytes that the landmark scheme holds beside them.
+    pub scheme: usize,
     /// Bytes per open cursor.
     pub cursor: Footprint,
     /// Threads.
@@ -142,6 +144,10 @@ fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         // twice while the best keys compete, once more while they are put in row order
         Some(n) => plan.term("candidate rows", 3 * n.min(shape.n as usize) * row, "lower --candidates"),
         None => rows(plan, shape, cut, cut.scan_lanes, e),
+    };
+    let plan = match shape.scheme {
+        0 => plan,
+        bytes => plan.term("columns of the landmark scheme", bytes, "lower --candidates"),
     };
     plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK)
         .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)

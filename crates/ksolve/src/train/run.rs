@@ -1,7 +1,7 @@
 //! The training run.
 
 use super::cached;
-use super::landmarks::{self, Selection};
+use super::landmarks::Selection;
 use super::options::{Choice, Resources, Task, TrainOptions};
 use super::plan::{Cut, Shape, cut};
 use super::survey::{Survey, survey};
@@ -13,7 +13,7 @@ use crate::{
 };
 use faer::Mat;
 use kapprox::kernel::Spec;
-use kapprox::landmark::{LandmarkSet, Precision};
+use kapprox::landmark::{self, LandmarkSet, Precision};
 use kapprox::{FeatureMap, Nystrom, Real};
 use kstore::{Pass, Plan, Reading, RowSource, Scaler, Selected, TableRows};
 use std::sync::Arc;
@@ -93,14 +93,18 @@ fn plan_for<T: Real>(
     let source = selected.rows::<T>(Reading::default())?;
     let range = selected.range();
     let n = range.end - range.start;
+    let (d, m) = (selected.shape().features, options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)));
+    let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
+    let scheme = landmark::by_name(&options.landmarks).map_or(0, |scheme| scheme.bytes(size_of::<T>(), rows, d, m));
     let shape = Shape {
         n,
-        d: selected.shape().features,
+        d,
         t,
-        m: options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)),
+        m,
         folds,
         element: size_of::<T>(),
         candidates: options.candidates,
+        scheme,
         cursor: source.footprint(),
         threads: resources.workers.threads(),
     };
@@ -148,7 +152,7 @@ pub fn train<T: Real + Precision>(
     let rows: TableRows<T> = selected.rows(survey.reading())?;
     let cache = cached::rows(&rows, cut, resources)?;
     let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let selection = landmarks::select(source, survey.rows(), options, cut, resources)?;
+    let selection = super::landmarks::select(source, survey.rows(), options, cut, resources)?;
     warn_of_rank(&selection, &survey, options, resources);
     let targets = survey.targets_of_regression();
     let run = Run { source, targets: &targets, folds: &folds, map: &selection.map, options, cut, resources };
