@@ -79,7 +79,13 @@ fn random_features_are_unbiased() {
     let d = 5;
     let points = Points::<f64>::new(&Lcg(1).normals(12, d));
     let (radial, product) = spectra();
-    for sampling in [Sampling::Plain, Sampling::Orthogonal, Sampling::Structured, Sampling::Quasi] {
+    // the product of three signed transforms is uniform only nearly, the more so the wider it is: at 5 features, padded to
+    // 8, the bias is as large as the standard error of 400 seeds
+    let wide = Points::<f64>::new(
+        &Lcg(9).normals(12, 24).iter().map(|x| x.iter().map(|v| v * 0.5).collect()).collect::<Vec<_>>(),
+    );
+    check_unbiased("gaussian Structured", &fourier(radial.clone(), 24, Sampling::Structured), &wide, gaussian, 64);
+    for sampling in [Sampling::Plain, Sampling::Orthogonal, Sampling::Quasi] {
         check_unbiased(&format!("gaussian {sampling:?}"), &fourier(radial.clone(), d, sampling), &points, gaussian, 40);
     }
     for sampling in [Sampling::Plain, Sampling::Quasi] {
@@ -164,13 +170,16 @@ fn additive_features_come_near_their_kernels() {
     };
     let coarse = error(Homogeneous::ChiSquared, 1, 0.8, &chi2);
     let fine = error(Homogeneous::ChiSquared, 3, 0.4, &chi2);
-    let (rough, many) = (
-        error(Homogeneous::Intersection, 3, 0.4, &intersection),
-        error(Homogeneous::Intersection, 20, 0.1, &intersection),
-    );
-    eprintln!("chi-squared {coarse:.4} {fine:.4}, intersection {rough:.4} {many:.4}");
     assert!(coarse < 0.1 && fine < 0.02 && fine < coarse / 3.0);
-    assert!(many < 0.03 && many < rough);
+    // what lies beyond the last frequency is missing: of the intersection kernel's density a share 1 − (2/π) atan 2λ
+    let mut before = f64::INFINITY;
+    for (steps, interval) in [(3, 0.4), (20, 0.1), (200, 0.05)] {
+        let error = error(Homogeneous::Intersection, steps, interval, &intersection);
+        let beyond = 1.0 - (2.0 * steps as f64 * interval).atan() * 2.0 / std::f64::consts::PI;
+        eprintln!("chi-squared {coarse:.4} {fine:.4}, intersection {steps} steps {error:.4}, beyond {beyond:.4}");
+        assert!(error < beyond && error < before, "{error} {beyond} {before}");
+        before = error;
+    }
 }
 
 /// Landmark maps never exceed the kernel: K − K̂ is positive semi-definite up to rounding.
