@@ -53,6 +53,7 @@ fn manifest(options: &FitOptions, selected: &Selected) -> Manifest {
     };
     named.push(("features".to_string(), selected.feature_names().into()));
     named.push(("target".to_string(), target_names(selected).into()));
+    named.push(("reading of text files".to_string(), format!("{:?}", options.text).into()));
     Manifest {
         version: env!("CARGO_PKG_VERSION").to_string(),
         instruction_set: instruction_set(),

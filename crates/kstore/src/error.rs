@@ -100,7 +100,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// A list that is not as long as the lists of the other rows.
-    #[error("{path}: row {row}, list column {column:?} has {got} instead of {expected} values; {remedy}", path = path.display())]
+    #[error("{path}: row {row} (counted from 0), list column {column:?} has {got} instead of {expected} values; {remedy}", path = path.display())]
     ListLength {
         /// The file.
         path: PathBuf,

@@ -48,7 +48,7 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
             let mut own = out.rb_mut().subcols_mut(first, part.rank());
             part.apply(x, own.rb_mut(), workers);
             for column in own.col_iter_mut() {
-                column.iter_mut().for_each(|value| *value = *value * share);
+                column.iter_mut().for_each(|value| *value *= share);
             }
             first += part.rank();
         }

@@ -180,7 +180,7 @@ impl<T: Real> Projected<T> {
         let m = self.landmarks.len() as f64;
         for (j, value) in self.eigenvalues.iter().enumerate() {
             let factor = <T as kstore::Real>::from_f64((m / value).sqrt());
-            phi.rb_mut().col_mut(j).iter_mut().for_each(|phi| *phi = *phi * factor);
+            phi.rb_mut().col_mut(j).iter_mut().for_each(|phi| *phi *= factor);
         }
     }
 }

@@ -71,7 +71,7 @@ impl<T: Real> Structured<T> {
 fn multiply<T: Real>(column: &mut [T], factor: T) {
     vectorised(
         #[inline(always)]
-        || column.iter_mut().for_each(|value| *value = *value * factor),
+        || column.iter_mut().for_each(|value| *value *= factor),
     );
 }
 
