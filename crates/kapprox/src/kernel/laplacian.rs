@@ -39,7 +39,7 @@ impl Profile for Laplacian {
     }
 
     fn law(&self) -> Option<Law> {
-        // Cauchy distributed
-        Some(Law::product(|u| (std::f64::consts::PI * (u - 0.5)).tan()))
+        // 2^(−r) has Cauchy distributed frequencies of scale ln 2
+        Some(Law::product(|u| std::f64::consts::LN_2 * (std::f64::consts::PI * (u - 0.5)).tan()))
     }
 }
