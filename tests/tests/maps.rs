@@ -103,11 +103,16 @@ fn random_features_are_unbiased() {
         "matern(nu=2.5, sigma=2)",
         "cauchy(sigma=2)",
         "rational_quadratic(alpha=0.75, sigma=2)",
-        "2.5*gaussian(sigma=[1, 2, 3, 4, 5])",
     ] {
         let map = fourier(spectrum(spec), d, Sampling::Orthogonal);
         check_unbiased(spec, &map, &points, kmill_tests::kernels::kernel(spec), 40);
     }
+    let lengths = "2.5*gaussian(sigma=[1, 2, 3, 4, 5])";
+    let scaled = |x: &[f64], z: &[f64]| {
+        let sum: f64 = x.iter().zip(z).enumerate().map(|(c, (a, b))| ((a - b) / (c as f64 + 1.0)).powi(2)).sum();
+        2.5 * (-sum / 2.0).exp()
+    };
+    check_unbiased(lengths, &fourier(spectrum(lengths), d, Sampling::Plain), &points, scaled, 40);
     let sketch: Random = Box::new(move |seed, p| Box::new(TensorSketch::new(0.5, 1.0, 3, d, p, seed)));
     let cubic = |x: &[f64], z: &[f64]| (0.5 * x.iter().zip(z).map(|(a, b)| a * b).sum::<f64>() + 1.0).powi(3);
     check_unbiased("tensor sketch", &sketch, &points, cubic, 64);
