@@ -71,6 +71,9 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     if size.and_then(|size| size.checked_add(data as u64)).is_none_or(|end| end > i64::MAX as u64) {
         return Err(format!("a shape of {rows} x {columns} is larger than any file"));
     }
+    if columns == 0 || columns > MOST_COLUMNS {
+        return Err(format!("it has {columns} columns; a table has from 1 to {MOST_COLUMNS}"));
+    }
     Ok(header)
 }
 
@@ -140,6 +143,9 @@ fn element(descr: &str) -> Result<(Element, bool), String> {
         _ => Err(format!("a type is written like '<f4', not {descr:?}")),
     }
 }
+
+/// A header may claim any width with 0 rows, and a schema would be made of it.
+const MOST_COLUMNS: usize = 1 << 20;
 
 /// Rows and columns of `(3, 2)` or `(3,)`.
 fn shape(text: &str) -> Result<(u64, usize), String> {
@@ -384,6 +390,12 @@ mod tests {
         let with = |from: &str, to: &str| parse_header(&bytes(1, &PLAIN.replace(from, to))).unwrap_err();
         assert!(with("<f4", ">f4").contains("big-endian"));
         assert!(with("<f4", "<c8").contains("c8"));
+        assert!(
+            parse_header(&bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0)}"))
+                .unwrap_err()
+                .contains("0 columns")
+        );
+        assert!(parse_header(&bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4000000000)}")).is_err());
         assert!(parse_header(&bytes(1, &PLAIN.replace("False", "True"))).unwrap().by_column);
         assert!(with("False", "Perhaps").contains("fortran_order"));
         assert!(with("(3, 2)", "(3, 2, 1)").contains("3 dimensions"));
