@@ -7,6 +7,7 @@ use crate::schema::Kind;
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
 use crate::{Error, OutputColumn, Real, Result};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// What to do with rows that have a missing, NaN or infinite value.
@@ -99,9 +100,11 @@ impl Table {
     /// Models know columns by name, so a name must mean one column, and a target is wanted once.
     fn unambiguous<'a>(&self, used: impl Iterator<Item = &'a usize>) -> Result<()> {
         let columns = &self.schema().columns;
+        let mut times = HashMap::<&str, usize>::new();
+        columns.iter().for_each(|column| *times.entry(&column.name).or_default() += 1);
         for column in used {
             let name = &columns[*column].name;
-            if columns.iter().filter(|column| column.name == *name).count() > 1 {
+            if times[name.as_str()] > 1 {
                 let detail = format!("several of its columns are called {name:?}; give each a name of its own");
                 return Err(Error::Malformed { path: self.first_path(), format: "one table", detail });
             }
