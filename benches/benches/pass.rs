@@ -5,53 +5,20 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion's macros; a bench that cannot go on fails")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use kstore::key::{Purpose, Stream};
+use kmill_benches::{ColumnSums, FEATURES};
 use kstore::pass::Unobserved;
-use kstore::{
-    Error, Fold, Merge, Output, OutputColumn, OutputKind, Pass, Reading, RowBlock, Scaler, Selection, Table, Workers,
-    sink,
-};
+use kstore::{Output, OutputColumn, OutputKind, Pass, Reading, Scaler, Selection, Table, Workers, sink};
 use std::path::Path;
 use std::sync::Arc;
 
 const ROWS: usize = 1 << 19;
-const FEATURES: usize = 32;
 const BATCH: usize = 1 << 14;
-
-struct Sums(Vec<f64>);
-
-impl Merge for Sums {
-    fn merge(&mut self, later: &Self) {
-        self.0.iter_mut().zip(&later.0).for_each(|(sum, more)| *sum += more);
-    }
-}
-
-struct ColumnSums;
-
-impl Fold<f32> for ColumnSums {
-    type State = Sums;
-    type Scratch = ();
-    type Error = Error;
-    fn init(&self) -> Sums {
-        Sums(vec![0.0; FEATURES])
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut Sums, (): &mut (), block: &RowBlock<'_, f32>, _: &Workers) -> kstore::Result<()> {
-        for row in block.x.chunks_exact(FEATURES) {
-            state.0.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
-        }
-        Ok(())
-    }
-}
 
 fn generate(path: &Path) {
     let columns: Vec<_> = (0..FEATURES).map(|i| OutputColumn::new(format!("x{i}"), OutputKind::F32)).collect();
-    let random = Stream::new(0, Purpose::Data, 0);
     let mut out = sink::create(path, &columns).unwrap();
     for start in (0..ROWS).step_by(BATCH) {
-        let value = |row: usize, column: usize| random.uniform((row * FEATURES + column) as u64) as f32;
-        let columns: Vec<Vec<f32>> =
-            (0..FEATURES).map(|c| (start..start + BATCH).map(|row| value(row, c)).collect()).collect();
+        let columns = kmill_benches::columns(start..start + BATCH);
         out.write(&columns.iter().map(|column| Output::F32(column)).collect::<Vec<_>>()).unwrap();
     }
     out.finish().unwrap();

@@ -11,13 +11,10 @@
 use arrow::array::{ArrayRef, AsArray, FixedSizeListArray, Float32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Float32Type, Schema};
 use arrow::ipc::writer::FileWriter;
-use kstore::key::{Purpose, Stream};
+use kmill_benches::{ColumnSums, FEATURES, STRIP_ROWS, add_rows, columns};
 use kstore::pass::Unobserved;
 use kstore::source::{ipc::IpcFile, npy::NpyFile};
-use kstore::{
-    Error, Fold, Merge, Output, OutputColumn, OutputKind, Pass, Reading, RowBlock, Selection, Table, TableRows,
-    Workers, sink,
-};
+use kstore::{Output, OutputColumn, OutputKind, Pass, Reading, Selection, Table, TableRows, Workers, sink};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
@@ -27,49 +24,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-const FEATURES: usize = 32;
 const BATCH: usize = 1 << 16;
 const ROUNDS: usize = 9;
-/// Rows that stay in the first-level cache while their columns are summed.
-const STRIP_ROWS: usize = 128;
-
-struct Sums(Vec<f64>);
-
-impl Merge for Sums {
-    fn merge(&mut self, later: &Self) {
-        self.0.iter_mut().zip(&later.0).for_each(|(sum, more)| *sum += more);
-    }
-}
-
-struct ColumnSums;
-
-impl Fold<f32> for ColumnSums {
-    type State = Sums;
-    type Scratch = ();
-    type Error = Error;
-    fn init(&self) -> Sums {
-        Sums(vec![0.0; FEATURES])
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut Sums, (): &mut (), block: &RowBlock<'_, f32>, _: &Workers) -> kstore::Result<()> {
-        block.x.chunks(STRIP_ROWS * FEATURES).for_each(|rows| add_rows(rows, &mut state.0));
-        Ok(())
-    }
-}
-
-/// Adds rows to the sums; sixteen columns at once stay in registers.
-fn add_rows(x: &[f32], sums: &mut [f64]) {
-    const STRIP: usize = 16;
-    let (strips, _) = sums.as_chunks_mut::<STRIP>();
-    for (i, sums) in strips.iter_mut().enumerate() {
-        let mut local = *sums;
-        for row in x.chunks_exact(FEATURES) {
-            let (row, _) = row[i * STRIP..].as_chunks::<STRIP>();
-            local.iter_mut().zip(&row[0]).for_each(|(sum, value)| *sum += f64::from(*value));
-        }
-        *sums = local;
-    }
-}
 
 fn add_column(column: &[f32]) -> f64 {
     let (chunks, rest) = column.as_chunks::<16>();
@@ -80,17 +36,11 @@ fn add_column(column: &[f32]) -> f64 {
     sums.iter().sum::<f64>() + rest.iter().map(|v| f64::from(*v)).sum::<f64>()
 }
 
-fn columns(start: usize) -> Vec<Vec<f32>> {
-    let random = Stream::new(0, Purpose::Data, 0);
-    let value = |row: usize, column: usize| random.uniform((row * FEATURES + column) as u64) as f32;
-    (0..FEATURES).map(|c| (start..start + BATCH).map(|row| value(row, c)).collect()).collect()
-}
-
 fn npy(path: &Path, rows: usize) {
     let names: Vec<_> = (0..FEATURES).map(|i| OutputColumn::new(format!("x{i}"), OutputKind::F32)).collect();
     let mut out = sink::create(path, &names).unwrap();
     for start in (0..rows).step_by(BATCH) {
-        out.write(&columns(start).iter().map(|column| Output::F32(column)).collect::<Vec<_>>()).unwrap();
+        out.write(&columns(start..start + BATCH).iter().map(|column| Output::F32(column)).collect::<Vec<_>>()).unwrap();
     }
     out.finish().unwrap();
 }
@@ -101,7 +51,7 @@ fn ipc(path: &Path, rows: usize) {
     let schema = Arc::new(Schema::new(vec![Field::new("x", list, false)]));
     let mut out = FileWriter::try_new(File::create(path).unwrap(), &schema).unwrap();
     for start in (0..rows).step_by(BATCH) {
-        let columns = columns(start);
+        let columns = columns(start..start + BATCH);
         let values = (0..BATCH).flat_map(|row| columns.iter().map(move |column| column[row]));
         let values: ArrayRef = Arc::new(Float32Array::from_iter_values(values));
         let list = FixedSizeListArray::new(Arc::clone(&item), FEATURES as i32, values, None);
@@ -120,7 +70,8 @@ fn parquet(path: &Path, rows: usize, compression: Compression) {
         .build();
     let mut out = ArrowWriter::try_new(File::create(path).unwrap(), Arc::clone(&schema), Some(properties)).unwrap();
     for start in (0..rows).step_by(BATCH) {
-        let arrays = columns(start).into_iter().map(|column| Arc::new(Float32Array::from(column)) as ArrayRef);
+        let arrays =
+            columns(start..start + BATCH).into_iter().map(|column| Arc::new(Float32Array::from(column)) as ArrayRef);
         out.write(&RecordBatch::try_new(Arc::clone(&schema), arrays.collect()).unwrap()).unwrap();
     }
     out.close().unwrap();

@@ -284,7 +284,7 @@ fn every_scheme_obeys_the_laws() {
     }
     let few = Points::<f32>::new(&few);
     let same = Points::<f32>::new(&vec![vec![1.0, 2.0]; 40]);
-    for scheme in registry().iter().filter(|scheme| scheme.name != "predictive") {
+    for scheme in registry() {
         let object = f32::landmarks(scheme);
         let run = |points: &Points<f32>, m, seed, cut| select(points, &*object, "gaussian(sigma=400)", m, seed, cut);
         let one = run(&spiral, 30, 1, (2048, 1 << 16, 1));

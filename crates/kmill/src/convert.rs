@@ -68,7 +68,8 @@ struct Columns {
 impl Columns {
     fn new(selected: &Selected, features: usize, path: &Path, precision: Option<Precision>) -> Self {
         let schema = selected.table().schema();
-        let kind = |column: &OutputColumn| schema.position(&column.name).map(|at| &schema.columns[at].kind);
+        let places = schema.places();
+        let kind = |column: &OutputColumn| places.get(column.name.as_str()).map(|at| &schema.columns[*at].kind);
         let mut columns = selected.kept_columns();
         let (features_of, targets_of) = columns.split_at_mut(features);
         let npy = writer::is_npy(path);
@@ -157,13 +158,14 @@ impl Rewrite<'_> {
 fn select(args: &ConvertArgs, run: &Run) -> Result<(Selected, usize)> {
     let select = &args.data.select;
     let (table, targets) = open(&select.paths, &select.text.options(), &args.data.target)?;
+    let (columns, places) = (&table.schema().columns, table.schema().places());
+    let is = |name: &String, fits: &dyn Fn(&Kind) -> bool| {
+        places.get(name.as_str()).is_some_and(|at| fits(&columns[*at].kind))
+    };
     let mut features = table.columns_like(&args.data.features)?;
     features.retain(|name| !targets.contains(name));
     if args.data.features.is_empty() && writer::is_npy(&args.output) {
-        let text = |name: &String| {
-            let schema = table.schema();
-            schema.position(name).is_some_and(|at| schema.columns[at].kind == Kind::Text)
-        };
+        let text = |name: &String| is(name, &|kind| *kind == Kind::Text);
         let (left_out, kept): (Vec<_>, Vec<_>) = features.into_iter().partition(text);
         features = kept;
         if !left_out.is_empty() {
@@ -172,8 +174,7 @@ fn select(args: &ConvertArgs, run: &Run) -> Result<(Selected, usize)> {
     }
     let keep = [&features[..], &targets].concat();
     // numbers are also looked at as numbers, so that a missing one stops the run or drops its row
-    let numeric =
-        |name: &&String| table.schema().position(name).is_some_and(|at| table.schema().columns[at].kind.is_numeric());
+    let numeric = |name: &&String| is(name, &Kind::is_numeric);
     let checked = match select.missing {
         Missing::Keep => Vec::new(),
         _ => keep.iter().filter(numeric).cloned().collect(),

@@ -1,5 +1,6 @@
 //! Names and kinds of the columns of a table.
 
+use std::collections::HashMap;
 use std::fmt;
 
 /// What a column holds.
@@ -70,6 +71,13 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// The place of every name; the first, where several columns share it. For many lookups: one costs a look at every
+    /// column with [`Schema::position`].
+    pub fn places(&self) -> HashMap<&str, usize> {
+        let columns = self.columns.iter().enumerate().rev();
+        columns.map(|(place, column)| (column.name.as_str(), place)).collect()
+    }
+
     /// Place of the column called `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)

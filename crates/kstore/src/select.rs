@@ -7,7 +7,7 @@ use crate::schema::Kind;
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
 use crate::{Error, OutputColumn, Real, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// What to do with rows that have a missing, NaN or infinite value.
@@ -149,9 +149,10 @@ impl Table {
         if patterns.is_empty() {
             return Ok(readable().map(|column| column.name.clone()).collect());
         }
-        let mut names = Vec::<String>::new();
+        let places = self.schema().places();
+        let (mut names, mut known) = (Vec::new(), HashSet::new());
         for text in patterns {
-            let found: Vec<&str> = match self.schema().position(text) {
+            let found: Vec<&str> = match places.get(text.as_str()) {
                 Some(_) => vec![text],
                 None => {
                     let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column(text))?;
@@ -161,17 +162,15 @@ impl Table {
             if found.is_empty() {
                 return Err(self.no_such_column(text));
             }
-            for name in found {
-                if !names.iter().any(|known| known == name) {
-                    names.push(name.to_string());
-                }
-            }
+            names.extend(found.into_iter().filter(|name| known.insert(*name)).map(str::to_string));
         }
         Ok(names)
     }
 
     fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
-        let columns = names.iter().map(|name| self.column(name)).collect::<Result<Vec<_>>>()?;
+        let places = self.schema().places();
+        let place = |name: &String| places.get(name.as_str()).copied().ok_or_else(|| self.no_such_column(name));
+        let columns = names.iter().map(place).collect::<Result<Vec<_>>>()?;
         for column in &columns {
             if let Kind::Other(_) = self.schema().columns[*column].kind {
                 return Err(self.wrong_type(*column, "only numbers, truth values and text can be carried along"));
@@ -209,10 +208,10 @@ impl Table {
         roles: &[usize],
         targets: impl Iterator<Item = usize>,
     ) -> Result<Vec<usize>> {
-        let targets: Vec<usize> = targets.collect();
+        let (targets, places): (Vec<usize>, _) = (targets.collect(), self.schema().places());
         let (mut features, mut taken) = (Vec::new(), vec![false; self.schema().columns.len()]);
         for name in names {
-            let columns = match self.schema().position(name) {
+            let columns = match places.get(name.as_str()).copied() {
                 Some(column) if targets.contains(&column) => {
                     let expected = "it is the target; a model that is given its target learns nothing".to_string();
                     return Err(Error::Syntax { what: "--features", text: name.clone(), expected });

@@ -24,19 +24,19 @@ use crate::map::random::Law;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
+/// The smoothness.
+pub(super) const NU: Parameter = Parameter {
+    name: "nu",
+    default: Value::Number(1.5),
+    range: Range::OneOf(&[0.5, 1.5, 2.5]),
+    reason: "other values need Bessel functions",
+};
+
 /// `matern(nu=1.5, sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     name: "matern",
     formula: "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
-    parameters: &[
-        Parameter {
-            name: "nu",
-            default: Value::Number(1.5),
-            range: Range::OneOf(&[0.5, 1.5, 2.5]),
-            reason: "other values need Bessel functions",
-        },
-        SIGMA,
-    ],
+    parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
     positive_definite: true,
     domain: Domain::Any,

@@ -9,7 +9,8 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
-use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
+use super::matern::NU;
+use super::registry::{Domain, Family, Metric, SIGMA};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
@@ -18,15 +19,7 @@ use std::f64::consts::LN_2;
 pub(super) const FAMILY: Family = Family {
     name: "matern_product",
     formula: "product of the features' matern(nu, sigma)",
-    parameters: &[
-        Parameter {
-            name: "nu",
-            default: Value::Number(1.5),
-            range: Range::OneOf(&[0.5, 1.5, 2.5]),
-            reason: "other values need Bessel functions",
-        },
-        SIGMA,
-    ],
+    parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
     positive_definite: true,
     domain: Domain::Any,
