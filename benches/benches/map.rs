@@ -4,9 +4,9 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use faer::{Mat, MatRef, Par};
-use kapprox::kernel::Spec;
-use kapprox::{FeatureMap, LandmarkSet, Nystrom, Real};
-use ksolve::train::{Choice, Resources, Scaling, Task, TrainOptions, Unwatched, train};
+use kapprox::Spec;
+use kapprox::{FeatureMap, LandmarkSet, MapSpec, Nystrom, Real};
+use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, Task, TrainOptions, Unwatched, train};
 use ksolve::{FoldSpec, Intercept};
 use kstore::key::{Purpose, Stream};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
@@ -70,7 +70,8 @@ fn run(c: &mut Criterion) {
             task: Task::Regression,
             scaling: Scaling::Standard,
             kernel: Spec::parse("gaussian(sigma=4)").unwrap(),
-            landmarks: landmarks.to_string(),
+            map: MapSpec::default(),
+            landmarks: LandmarkSource::Scheme(landmarks.to_string()),
             candidates: Some(50_000),
             rank,
             tolerance: None,

@@ -1,9 +1,9 @@
 //! The rank x lambda x fold surface from one pass against refitting every cell by dense linear algebra.
 
-use kapprox::kernel::Spec;
+use kapprox::{MapSpec, Spec};
 use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels};
-use ksolve::train::{Choice, Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{FoldSpec, Folds, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selection, Table, Workers};
@@ -40,7 +40,8 @@ fn options(kernel: &str, intercept: Intercept, folds: &str) -> TrainOptions {
         task: Task::Regression,
         scaling: Scaling::Standard,
         kernel: Spec::parse(kernel).unwrap(),
-        landmarks: "uniform".to_string(),
+        map: MapSpec::default(),
+        landmarks: LandmarkSource::Scheme("uniform".to_string()),
         candidates: Some(10_000),
         rank: 40,
         tolerance: None,
@@ -130,7 +131,7 @@ fn check(name: &str, (x, y): (Vec<Vec<f64>>, Vec<f64>), kernel: &str, intercept:
     let options = options(kernel, intercept, folds);
     // the largest rank alone gives all landmarks; landmarks do not depend on the surface
     let all = TrainOptions { ranks: vec![40], lambdas: vec![1e-5], folds: FoldSpec::None, ..options.clone() };
-    let landmarks = fit(&path, &all, 1).0.landmarks;
+    let basis = fit(&path, &all, 1).0.basis;
     let (trained, _) = fit(&path, &options, 2);
     assert_eq!(trained.passes, 3, "statistics, candidates, and one pass for the whole surface");
 
@@ -138,7 +139,7 @@ fn check(name: &str, (x, y): (Vec<Vec<f64>>, Vec<f64>), kernel: &str, intercept:
         .iter()
         .map(|row| (0..row.len()).map(|j| (row[j] - trained.scaler.centre[j]) / trained.scaler.scale[j]).collect())
         .collect();
-    let points: Vec<Vec<f64>> = landmarks.points.chunks(landmarks.d).map(<[f64]>::to_vec).collect();
+    let points: Vec<Vec<f64>> = basis.landmarks().unwrap().0.chunks(x[0].len()).map(<[f64]>::to_vec).collect();
     let phi = features(&scaled, &points, kernel);
     let cut = Folds::new(&options.folds, options.seed, 0..y.len() as u64, &[]).unwrap();
     let fold: Vec<usize> = (0..y.len()).map(|i| cut.fold_of(i as u64, 0).unwrap()).collect();

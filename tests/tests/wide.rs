@@ -1,21 +1,21 @@
 //! Kernels so smooth that f32 cannot resolve the landmarks: the library notices, and the result is that of f64.
 
-use kapprox::kernel::Spec;
-use kapprox::landmark::Precision;
+use kapprox::{MapSpec, Spec};
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
-use ksolve::train::{Choice, Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{FoldSpec, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selection, Table, Workers};
 
-fn fit<T: kapprox::Real + Precision>(table: &Table, sigma: f64) -> Trained<T> {
+fn fit<T: kapprox::Real>(table: &Table, sigma: f64) -> Trained<T> {
     let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Default::default() }).unwrap();
     let options = TrainOptions {
         task: Task::Regression,
         scaling: Scaling::None,
         kernel: Spec::parse(&format!("gaussian(sigma={sigma})")).unwrap(),
-        landmarks: "rpcholesky".to_string(),
+        map: MapSpec::default(),
+        landmarks: LandmarkSource::default(),
         candidates: Some(10_000),
         rank: 150,
         tolerance: None,
@@ -35,9 +35,11 @@ fn fit<T: kapprox::Real + Precision>(table: &Table, sigma: f64) -> Trained<T> {
 fn error<T: kapprox::Real>(trained: &Trained<T>, x: &[Vec<f64>], y: &[f64], sigma: f64) -> f64 {
     let k = kernels::kernel(&format!("gaussian(sigma={sigma})"));
     let points: Vec<Vec<f64>> = trained
-        .landmarks
-        .points
-        .chunks(trained.landmarks.d)
+        .basis
+        .landmarks()
+        .unwrap()
+        .0
+        .chunks(x[0].len())
         .map(|z| z.iter().map(|v| kstore::Real::to_f64(*v)).collect())
         .collect();
     let f = |x: &Vec<f64>| {

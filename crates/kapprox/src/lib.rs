@@ -20,6 +20,6 @@ pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, Spec};
 pub use landmark::{LandmarkSet, Landmarks};
 pub use lanes::Lanes;
-pub use map::{FeatureMap, Fourier, Nystrom};
+pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
 pub use real::{Real, vectorised};
 pub use turns::Turns;

@@ -11,7 +11,9 @@ use std::sync::Arc;
 /// `f32` or `f64` with the arithmetic that kernels need, written so that loops over it vectorise.
 ///
 /// The names differ from faer's (`sqrt`, `abs`, `fmax`, …), so that both can be in scope.
-pub trait Real: kstore::Real + faer::traits::RealField + Lanes + crate::turns::Turns {
+pub trait Real:
+    kstore::Real + faer::traits::RealField + Lanes + crate::turns::Turns + crate::landmark::Precision
+{
     /// A whole number with the order of the numbers ≥ 0.
     type Order: Ord + Copy;
 

@@ -33,16 +33,17 @@ fn folder(output: &Path) -> PathBuf {
 pub(crate) fn open<'a>(
     options: &FitOptions,
     selected: &Selected,
+    landmarks: Option<&Selected>,
     output: &Path,
     args: &DiskArgs,
     progress: &'a Progress,
 ) -> Result<Journal<'a>> {
-    let manifest = manifest(options, selected);
+    let manifest = manifest(options, selected, landmarks);
     Ok(Journal::open(folder(output), &manifest, args.checkpoint_every, args.resume, progress)?)
 }
 
 /// What defines the passes: the options of the model file, and the columns, which that holds elsewhere.
-fn manifest(options: &FitOptions, selected: &Selected) -> Manifest {
+fn manifest(options: &FitOptions, selected: &Selected, landmarks: Option<&Selected>) -> Manifest {
     let text = |value: Value| match value {
         Value::String(text) => text,
         other => other.to_string(),
@@ -54,11 +55,15 @@ fn manifest(options: &FitOptions, selected: &Selected) -> Manifest {
     named.push(("features".to_string(), selected.feature_names().into()));
     named.push(("target".to_string(), target_names(selected).into()));
     named.push(("reading of text files".to_string(), format!("{:?}", options.text).into()));
+    let mut files = selected.table().identities();
+    if let Some(landmarks) = landmarks {
+        files.extend(landmarks.table().identities());
+    }
     Manifest {
         version: env!("CARGO_PKG_VERSION").to_string(),
         instruction_set: instruction_set(),
         options: named.into_iter().map(|(name, value)| (name, text(value))).collect(),
-        files: selected.table().identities(),
+        files,
     }
 }
 

@@ -1,18 +1,19 @@
 //! `kmill fit`: from what was typed to plain options, and from the pipeline's report to the terminal.
 
 use crate::args::data::Missing;
-use crate::args::learn::{Intercept, Map, Precision, Scale, Select, Task};
-use crate::args::parse::Candidates;
+use crate::args::learn::{Intercept, Precision, Scale, Select, Task};
+use crate::args::parse::{Candidates, Landmarks};
 use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs, Solver};
 use crate::report::FitReport;
 use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
+use kapprox::map::MapSpec;
 use ksolve::FoldSpec;
-use kstore::TextOptions;
 use kstore::condition::Condition;
+use kstore::{Selection, TextOptions};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Rank where neither `--rank` nor `--ranks` nor `--tolerance` says otherwise.
 const RANK: usize = 1000;
@@ -53,15 +54,15 @@ pub struct FitOptions {
     /// Kernel expression; `sigma=median` still open.
     pub kernel: Spec,
     /// Feature map.
-    pub map: Map,
-    /// Number of landmarks to choose: the largest rank, or the cap of the tolerance.
+    pub map: MapSpec,
+    /// Number of features: the largest rank, or the cap of the tolerance.
     pub rank: usize,
     /// Take the smallest rank with a relative trace error below this.
     pub tolerance: Option<f64>,
     /// Ranks of the surface, ascending; the last is `rank`.
     pub ranks: Vec<usize>,
-    /// How landmarks are chosen: a name of [`kapprox::landmark::registry`].
-    pub landmarks: String,
+    /// Where landmarks come from.
+    pub landmarks: Landmarks,
     /// Rows they are chosen among.
     pub candidates: Candidates,
     /// Penalties of the surface, ascending, positive.
@@ -85,7 +86,7 @@ impl FitOptions {
     /// [`Error::Option`] or [`ksolve::Error::Option`] for options that contradict each other or make no sense.
     pub fn new(solver: Solver, data: &DataArgs, learn: &LearnArgs) -> Result<Self> {
         let lambdas = ksolve::grid::lambdas(learn.lambda.as_deref().unwrap_or(LAMBDAS))?;
-        let (rank, ranks) = ranks(learn)?;
+        let (rank, ranks) = ranks(learn, &data.select.text.options())?;
         let folds = match &learn.folds {
             Some(folds) => folds.clone(),
             None if ranks.len() * lambdas.len() == 1 => FoldSpec::None,
@@ -114,7 +115,7 @@ impl FitOptions {
             task: learn.task,
             scale: learn.scale,
             kernel: learn.kernel.clone(),
-            map: learn.map,
+            map: learn.map.clone(),
             rank,
             tolerance: learn.tolerance,
             ranks,
@@ -140,8 +141,8 @@ impl FitOptions {
             "intercept": self.intercept,
             "kernel": self.kernel.to_string(),
             "lambdas": self.lambdas,
-            "landmarks": self.landmarks,
-            "map": self.map,
+            "landmarks": self.landmarks.to_string(),
+            "map": self.map.to_string(),
             "missing": self.missing,
             "precision": self.precision,
             "rank": self.rank,
@@ -164,8 +165,15 @@ fn rows_text(rows: &Range<u64>) -> String {
     format!("{}..{end}", rows.start)
 }
 
-/// The number of landmarks and the ranks of the surface.
-fn ranks(learn: &LearnArgs) -> Result<(usize, Vec<usize>)> {
+/// Rows of a table of landmarks.
+fn rows_of(path: &Path, text: &TextOptions) -> Result<usize> {
+    let (table, _) = convert::open(&[path.to_path_buf()], text, &[])?;
+    let range = table.select(&Selection::default())?.range();
+    Ok(usize::try_from(range.end - range.start).unwrap_or(usize::MAX).max(1))
+}
+
+/// The number of features and the ranks of the surface.
+fn ranks(learn: &LearnArgs, text: &TextOptions) -> Result<(usize, Vec<usize>)> {
     if let Some(tolerance) = learn.tolerance {
         if !(tolerance > 0.0 && tolerance < 1.0) {
             let why = "a relative trace error lies between 0 and 1";
@@ -179,7 +187,11 @@ fn ranks(learn: &LearnArgs) -> Result<(usize, Vec<usize>)> {
         return Ok((cap, vec![cap]));
     }
     let Some(ranks) = &learn.ranks else {
-        let rank = learn.rank.unwrap_or(RANK);
+        let rank = match (learn.rank, &learn.landmarks) {
+            (Some(rank), _) => rank,
+            (None, Landmarks::File(path)) => rows_of(path, text)?,
+            (None, Landmarks::Scheme(_)) => RANK,
+        };
         return Ok((rank, vec![rank]));
     };
     let mut ranks = ksolve::grid::ranks(ranks)?;

@@ -198,7 +198,10 @@ impl fmt::Display for ModelReport {
         writeln!(f, "{}: {} model for {}, {size}\n", self.model.display(), card.solver, card.task)?;
         let mut facts = Listing::facts();
         facts.fact("kernel", card.kernel.as_str());
-        facts.fact("landmarks", format!("{} by {}", count(card.rank as u64), card.landmarks));
+        facts.fact("map", format!("{}, {} features", card.map, count(card.rank as u64)));
+        if let Some(landmarks) = &card.landmarks {
+            facts.fact("landmarks", format!("by {landmarks}"));
+        }
         if let Some(c) = &card.certificate {
             let (error, floor) = (number(c.trace_error, 3), number(c.floor, 2));
             facts.fact("certificate", format!("relative trace error {error} (rounding floor {floor})"));

@@ -1,7 +1,7 @@
 //! From the options of a fit to the library's training run, and from what it found to the model file and the report.
 
 use crate::args::learn::{Precision, Scale, Select, Task};
-use crate::args::parse::Candidates;
+use crate::args::parse::{Candidates, Landmarks};
 use crate::args::run::{DiskArgs, Run};
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
@@ -9,7 +9,8 @@ use crate::progress::Progress;
 use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, Train};
 use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
-use ksolve::train::{self, Choice, Resources, Scaling, Stages, TrainOptions, Trained};
+use kapprox::map::MapSpec;
+use ksolve::train::{self, Choice, LandmarkSource, Resources, Scaling, Stages, TrainOptions, Trained};
 use ksolve::{Card, FoldSpec, Model};
 use kstore::pass::Observer;
 use kstore::{Selected, Selection, Table, Workers};
@@ -45,7 +46,7 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Res
 /// Files and columns that are not there, bad values among the rows that are tried.
 pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
-    let training = training(options)?;
+    let training = training(options, &selected)?;
     let workers = Workers::new(run.threads);
     let resources =
         Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None, scratch: None };
@@ -66,17 +67,12 @@ fn forecast<T: Real>(
     Ok(PlanReport { forecast, budget: resources.memory, threads: resources.workers.threads() })
 }
 
-fn fit_in<T: Real + kapprox::landmark::Precision>(
-    options: &FitOptions,
-    run: &Run,
-    path: &Path,
-    args: &DiskArgs,
-) -> Result<FitReport> {
+fn fit_in<T: Real>(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
-    let training = training(options)?;
+    let training = training(options, &selected)?;
     let workers = Workers::new(run.threads);
-    let journal = checkpoint::open(options, &selected, path, args, &run.progress)?;
+    let journal = checkpoint::open(options, &selected, training.landmarks.table(), path, args, &run.progress)?;
     let scratch = args.open_scratch()?;
     let resources = Resources {
         memory: run.memory,
@@ -161,8 +157,14 @@ fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group
     }
 }
 
+/// The columns of the features in a table of landmarks.
+fn landmark_rows(options: &FitOptions, path: &Path, selected: &Selected) -> Result<Selected> {
+    let (table, _) = convert::open(&[path.to_path_buf()], &options.text, &[])?;
+    Ok(table.select(&Selection { features: selected.feature_names(), ..Selection::default() })?)
+}
+
 /// The same options in the words of the library.
-fn training(options: &FitOptions) -> Result<TrainOptions> {
+fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
     Ok(TrainOptions {
         task: match options.task {
             Task::Regression => train::Task::Regression,
@@ -174,7 +176,11 @@ fn training(options: &FitOptions) -> Result<TrainOptions> {
             Scale::None => Scaling::None,
         },
         kernel: options.kernel.clone(),
-        landmarks: options.landmarks.clone(),
+        map: options.map.clone(),
+        landmarks: match &options.landmarks {
+            Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),
+            Landmarks::File(path) => LandmarkSource::Rows(landmark_rows(options, path, selected)?),
+        },
         candidates: match options.candidates {
             Candidates::All => None,
             Candidates::Rows(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
@@ -207,6 +213,7 @@ fn model<T: Real>(options: &FitOptions, selected: &Selected, trained: &Trained<T
             task: if trained.classes.is_some() { "classification" } else { "regression" }.to_string(),
             solver: "ridge".to_string(),
             kernel: trained.kernel.to_string(),
+            map: options.map.to_string(),
             precision: <T as kstore::Real>::NAME.to_string(),
             rank: trained.rank,
             lambda: trained.lambda,
@@ -217,11 +224,10 @@ fn model<T: Real>(options: &FitOptions, selected: &Selected, trained: &Trained<T
             certificate: trained.certificate,
             rows: trained.rows,
             seed: options.seed,
-            landmarks: options.landmarks.clone(),
+            landmarks: trained.landmarks.map(|_| options.landmarks.to_string()),
             options: options.canonical(),
         },
-        landmarks: trained.landmarks.points.clone(),
-        landmark_rows: trained.landmarks.rows.clone(),
+        basis: trained.basis.clone(),
         coefficients: trained.coefficients.clone(),
         intercept: trained.intercept.clone(),
         centre: trained.scaler.centre.clone(),
@@ -253,11 +259,12 @@ fn report<T: Real>(
         targets: names.len(),
         target_names: names,
         classes: trained.classes.as_ref().map(|classes| classes.labels().to_vec()),
-        map: "nystrom".to_string(),
-        landmarks: Some(LandmarkReport {
-            scheme: options.landmarks.clone(),
-            count: trained.largest_rank,
-            candidates: trained.candidates,
+        map: options.map.to_string(),
+        landmarks: trained.landmarks.map(|(count, candidates)| LandmarkReport {
+            scheme: options.landmarks.to_string(),
+            // those that depend on others were left out
+            count: count.min(if options.map == MapSpec::default() { trained.largest_rank } else { count }),
+            candidates,
         }),
         kernel: trained.kernel.to_string(),
         rank: trained.rank,

@@ -5,17 +5,17 @@ use crate::args::run::Run;
 use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
 use faer::MatMut;
-use kapprox::{Kernel, Real, Spec};
+use kapprox::{FeatureMap, Real};
 use ksolve::{Card, Classes, Model};
 use kstore::{Coded, Fold, KeptColumn, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A model with its kernel, and the rows it is to be used on.
+/// A model with the functions of its basis, and the rows it is to be used on.
 #[derive(Debug)]
 pub struct Predictor<T: Real> {
     model: Model<T>,
-    kernel: Arc<dyn Kernel<T>>,
+    functions: Box<dyn FeatureMap<T>>,
     selected: Selected,
 }
 
@@ -74,10 +74,10 @@ impl<T: Real> Predictor<T> {
     /// A model for the rows of `selected`.
     ///
     /// # Errors
-    /// A kernel that this version does not know.
+    /// A kernel or a map that this version does not know.
     pub fn new(model: Model<T>, selected: Selected) -> Result<Self> {
-        let kernel = T::kernel(Spec::parse(&model.card.kernel)?.build()?);
-        Ok(Self { model, kernel, selected })
+        let functions = model.functions()?;
+        Ok(Self { model, functions, selected })
     }
 
     /// Number of outputs, t.
@@ -156,7 +156,7 @@ impl<T: Real> Fold<T> for Predictor<T> {
         scratch.0.resize(b * t, 0.0);
         let x = faer::MatRef::from_row_major_slice(block.x, b, block.d);
         let out = MatMut::from_column_major_slice_mut(&mut scratch.0[..b * t], b, t);
-        self.model.predict(&*self.kernel, x, out, workers)?;
+        self.model.predict(&*self.functions, x, out, workers)?;
         state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scratch.0[j * b + i]));
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use faer::Mat;
+use ksolve::model::Basis;
 use ksolve::{Card, Model};
 use kstore::Label;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
@@ -15,6 +16,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         solver: "ridge".to_string(),
         kernel: "gaussian(sigma=1)".to_string(),
         precision: "f64".to_string(),
+        map: "nystrom".to_string(),
         rank: 1,
         lambda: 1e-6,
         intercept: ksolve::Intercept::Free,
@@ -24,7 +26,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         certificate: None,
         rows: 10,
         seed: 0,
-        landmarks: "uniform".to_string(),
+        landmarks: Some("uniform".to_string()),
         options: serde_json::json!({"scale": "standard"}),
     }
 }
@@ -32,8 +34,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
 fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
     let model = Model::<f64> {
         card,
-        landmarks: vec![0.0, 0.0],
-        landmark_rows: vec![0],
+        basis: Basis::Landmarks { points: vec![0.0, 0.0], rows: vec![0] },
         coefficients: Mat::from_fn(1, weights.len(), |_, j| weights[j]),
         intercept: intercept.to_vec(),
         centre: vec![1.0, 2.0],

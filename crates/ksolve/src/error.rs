@@ -81,6 +81,14 @@ pub enum Error {
         /// Precision of the features.
         precision: &'static str,
     },
+    /// The features of a model that cannot be made again.
+    #[error("the map {map} of the model cannot be made again: {why}; fit the model anew")]
+    Features {
+        /// The map.
+        map: String,
+        /// Why.
+        why: &'static str,
+    },
     /// A rank that the features do not have.
     #[error("rank {rank} was asked for, but the feature map has {features} features")]
     Rank {

@@ -126,6 +126,16 @@ impl Spec {
         Ok(Self(self.0.with_medians(&medians)))
     }
 
+    /// Name and numbers of an expression that is a single kernel of the registry, without lists or medians.
+    pub fn call(&self) -> Option<(&'static str, Vec<f64>)> {
+        let Node::Call(family, values) = &self.0 else { return None };
+        let number = |value: &Value| match value {
+            Value::Number(number) => Some(*number),
+            Value::Each(_) | Value::Median => None,
+        };
+        Some((family.name, values.iter().map(number).collect::<Option<_>>()?))
+    }
+
     /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.
     pub fn positive_definite(&self) -> bool {
         let mut families = Vec::new();

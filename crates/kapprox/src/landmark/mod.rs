@@ -32,6 +32,7 @@ pub use sample::{Sample, uniform_sample};
 pub use uniform::Uniform;
 
 use crate::kernel::AnyKernel;
+use crate::map::registry::{Build, Making};
 use crate::{Real, Result};
 use faer::MatRef;
 use kstore::{Pass, RowSource};
@@ -82,6 +83,13 @@ impl<T: Real> LandmarkSet<T> {
         let points = kept.iter().flat_map(|i| &self.points[i * self.d..(i + 1) * self.d]).copied().collect();
         Self { points, rows: kept.iter().map(|i| self.rows[*i]).collect(), ..*self }
     }
+    /// These, then `more` of them.
+    #[must_use]
+    pub fn followed_by(mut self, more: Self) -> Self {
+        self.points.extend(more.points);
+        self.rows.extend(more.rows);
+        Self { passes: self.passes + more.passes, evaluations: self.evaluations + more.evaluations, ..self }
+    }
     /// The points, m x d, row-major.
     pub fn as_mat(&self) -> MatRef<'_, T> {
         MatRef::from_row_major_slice(&self.points, self.len(), self.d)
@@ -93,6 +101,10 @@ pub trait Landmarks<T: Real>: Debug + Send + Sync {
     /// Bytes held beside the rows and the factor of the landmarks, for n rows of d features.
     fn bytes(&self, _n: u64, _d: usize, _m: usize) -> usize {
         0
+    }
+    /// True for a scheme that looks at the targets of the rows.
+    fn needs_targets(&self) -> bool {
+        false
     }
     /// Chooses at most `m` landmarks; fewer where the rows span no more at the precision of `T`.
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
@@ -141,6 +153,7 @@ pub fn registry() -> &'static [Scheme] {
         scheme!("leverage", "recursive ridge leverage scores", Leverage),
         scheme!("bless", "ridge leverage scores along a path of decreasing lambda", Bless),
         scheme!("farahat", "the row whose column explains most of the residual matrix", Farahat),
+        scheme!("predictive", "explains the kernel matrix and the targets alike", Predictive),
         scheme!(
             "rpcholesky-block",
             "randomly pivoted Cholesky in blocks without rejection, for comparison",
@@ -155,22 +168,30 @@ pub fn registry() -> &'static [Scheme] {
     SCHEMES
 }
 
-/// Precision-dependent choice of a scheme's object; implemented by [`Real`] types only.
+/// Which of the two entries of a registry a precision takes; implemented by [`Real`] types only.
 pub trait Precision: Sized {
     /// The scheme's object for this precision.
     fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>>
     where
         Self: Real;
+    /// How a map is made in this precision.
+    #[doc(hidden)]
+    fn making(build: &Build) -> Making<Self>
+    where
+        Self: Real;
 }
 
-impl Precision for f32 {
-    fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>> {
-        (scheme.single)()
-    }
+macro_rules! precision {
+    ($type:ty, $field:ident, $index:tt) => {
+        impl Precision for $type {
+            fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>> {
+                (scheme.$field)()
+            }
+            fn making(build: &Build) -> Making<Self> {
+                build.$index
+            }
+        }
+    };
 }
-
-impl Precision for f64 {
-    fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>> {
-        (scheme.double)()
-    }
-}
+precision!(f32, single, 0);
+precision!(f64, double, 1);

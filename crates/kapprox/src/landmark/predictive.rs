@@ -56,6 +56,10 @@ impl<T: Real> Landmarks<T> for Predictive {
         columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD)
     }
 
+    fn needs_targets(&self) -> bool {
+        true
+    }
+
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let y = targets(data)?;

@@ -15,7 +15,9 @@
 use super::FeatureMap;
 use super::nystrom::strips;
 use super::random::{Fourier, Law, Sampling, Spectrum};
-use crate::{Real, Result};
+use super::registry::{Build, Built, Family, Parameter, Shape, WithoutRows};
+use crate::kernel::Range;
+use crate::{Error, Real, Result};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};
@@ -38,6 +40,49 @@ impl Homogeneous {
             Self::Intersection => 2.0 / (PI * (1.0 + 4.0 * lambda * lambda)),
         }
     }
+}
+
+/// `additive(steps=2, interval=0.4)`.
+pub(super) const FAMILY: Family = Family {
+    name: "additive",
+    about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
+    parameters: &[
+        Parameter {
+            name: "steps",
+            default: 2.0,
+            range: Range::Whole { from: 0, to: 50 },
+            reason: "it is the number of frequencies beside 0",
+        },
+        Parameter {
+            name: "interval",
+            default: 0.4,
+            range: Range::Positive,
+            reason: "it is the distance between frequencies",
+        },
+    ],
+    build: Build::without_rows(build, build),
+    nested: false,
+    passes: 0,
+    shape: |spec, ask| {
+        let p = ask.d * (2 * spec.value("steps") as usize + 1);
+        Shape { p, landmarks: None, footprint: Footprint::default(), making: 0 }
+    },
+};
+
+fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+    let call = given.kernel.call();
+    let kernel = match call.as_ref().map(|(name, values)| (*name, &values[..])) {
+        Some(("additive_chi_squared", [])) => Homogeneous::ChiSquared,
+        Some(("intersection", [])) => Homogeneous::Intersection,
+        _ => {
+            return Err(Error::NoSpectrum {
+                why: format!("{} is no additive homogeneous kernel", given.kernel),
+                remedy: "use --kernel 'additive_chi_squared()' or 'intersection()', or another --map",
+            });
+        }
+    };
+    let (steps, interval) = (given.spec.value("steps") as usize, given.spec.value("interval"));
+    Ok(Box::new(Additive::new(kernel, given.d, steps, interval)))
 }
 
 /// Features of an additive homogeneous kernel: 2n + 1 for each coordinate.

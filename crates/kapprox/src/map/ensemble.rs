@@ -2,11 +2,46 @@
 //!
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012, with equal weights.
 
-use super::{FeatureMap, Nystrom};
+use super::registry::{Ask, Build, Built, Family, OnLandmarks, Parameter, Shape};
+use super::{Expansion, FeatureMap, Nystrom, nystrom};
+use crate::kernel::Range;
+use crate::landmark::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::{Mat, MatMut, MatRef};
 use kstore::{Footprint, Workers};
+
+/// `ensemble(parts=4)`.
+pub(super) const FAMILY: Family = Family {
+    name: "ensemble",
+    about: "the mean of several Nyström approximations, each on a part of the landmarks",
+    parameters: &[Parameter {
+        name: "parts",
+        default: 4.0,
+        range: Range::Whole { from: 1, to: 1000 },
+        reason: "landmarks are dealt to so many maps",
+    }],
+    build: Build::on_landmarks(build, build),
+    nested: false,
+    passes: 0,
+    shape: |spec, ask| {
+        let parts = (spec.value("parts") as usize).clamp(1, ask.rank);
+        let part = (nystrom::FAMILY.shape)(spec, Ask { rank: ask.rank.div_ceil(parts), ..ask });
+        let (fixed, making) = (parts * part.footprint.fixed, parts * part.making);
+        Shape { p: ask.rank, landmarks: Some(ask.rank), footprint: Footprint { fixed, per_row: 0 }, making }
+    },
+};
+
+/// Landmark i goes to part i mod e: every part gets early and late ones.
+fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+    let OnLandmarks { spec, kernel, landmarks, workers, .. } = given;
+    let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
+    let part = |first: usize| {
+        let dealt: Vec<usize> = (first..landmarks.len()).step_by(count).collect();
+        workers.install(|| Nystrom::new(kernel, landmarks.keep(&dealt), super::par(workers)))
+    };
+    Ok(Box::new(Ensemble::new((0..count).map(part).collect::<Result<_>>()?)?))
+}
 
 /// The features of e maps side by side, each divided by √e: phi(x)·phi(z) is the mean of their kernels.
 ///
@@ -56,6 +91,30 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
 
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
         self.parts.first()?.kernel_diag(x, out)
+    }
+
+    /// α = L_j⁻ᵀ w_j / √e for each part, on the landmarks of all parts.
+    fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
+        let (share, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
+        let p = FeatureMap::<T>::dims(self).1;
+        let mut union: Option<LandmarkSet<T>> = None;
+        let (mut coefficients, mut any_wide, mut first) = (Mat::zeros(p, t), false, 0);
+        for part in &self.parts {
+            let own = weights.subrows(first, part.rank());
+            if let Expansion::Landmarks { landmarks, coefficients: dual, wide } = part.expand(own, workers) {
+                coefficients.as_mut().subrows_mut(first, part.rank()).copy_from(&dual * faer::Scale(share));
+                any_wide |= wide;
+                union = Some(match union {
+                    Some(union) => union.followed_by(landmarks),
+                    None => landmarks,
+                });
+            }
+            first += part.rank();
+        }
+        match union {
+            Some(landmarks) => Expansion::Landmarks { landmarks, coefficients, wide: any_wide },
+            None => Expansion::Features { coefficients },
+        }
     }
 
     fn footprint(&self) -> Footprint {

@@ -1,20 +1,28 @@
 //! Feature maps: rows in, features out.
 
 pub mod additive;
+pub mod columns;
 pub mod ensemble;
+mod expansion;
 pub mod factor;
 pub mod nystrom;
 pub mod projected;
 pub mod random;
+pub mod registry;
 pub mod residual;
 pub mod sketch;
+mod spec;
 
 pub use additive::{Additive, SkewedChi2};
+pub use columns::Columns;
 pub use ensemble::Ensemble;
+pub use expansion::Expansion;
 pub use nystrom::Nystrom;
 pub use projected::Projected;
 pub use random::Fourier;
+pub use registry::{Family, registry};
 pub use sketch::TensorSketch;
+pub use spec::MapSpec;
 
 use crate::Real;
 use faer::{MatMut, MatRef, Par};
@@ -38,6 +46,11 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// `out[i] = k(x_i, x_i)` of the kernel that is approximated, for the certificate; `None` where the map is no
     /// projection (random features), so that a trace error would say nothing.
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()>;
+    /// The functions wᵀphi(x) in the form that is evaluated with the fewest operations; `weights` (r x t) are those of the
+    /// leading r features.
+    fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {
+        Expansion::Features { coefficients: weights.to_owned() }
+    }
     /// Bytes the map holds, and scratch per row of a tile beside its output.
     fn footprint(&self) -> Footprint;
 }

@@ -8,16 +8,44 @@
 //!
 //! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
 
-use super::FeatureMap;
 use super::factor::{Factor, PIVOT_FLOOR, factor};
+use super::registry::{Build, Built, Family, OnLandmarks, Shape};
+use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::landmark::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
+use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
+
+/// `nystrom`.
+pub(super) const FAMILY: Family = Family {
+    name: "nystrom",
+    about: "projection on the kernel functions of landmarks, in Cholesky coordinates; nested in the rank",
+    parameters: &[],
+    build: Build::on_landmarks(build, build),
+    nested: true,
+    passes: 0,
+    shape: |_, ask| {
+        let footprint = Footprint { fixed: bytes(ask.rank, ask.d, ask.element), per_row: 0 };
+        // the kernel matrix, and the landmarks copied and in f64
+        let making = ask.rank * (8 * ask.rank + ask.d * (2 * ask.element + 8));
+        Shape { p: ask.rank, landmarks: Some(ask.rank), footprint, making }
+    },
+};
+
+fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+    let OnLandmarks { kernel, landmarks, workers, .. } = given;
+    Ok(Box::new(workers.install(|| Nystrom::new(kernel, landmarks, super::par(workers)))?))
+}
+
+/// Bytes of a map of `m` landmarks with `d` features.
+fn bytes(m: usize, d: usize, element: usize) -> usize {
+    (m * d + m * m) * (element + size_of::<f64>())
+}
 
 /// Rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about the size of a second-level cache.
 /// 288 is a multiple of the heights of the product's register tiles (96 and 48 rows with AVX-512, 24 and 12 with AVX2);
@@ -28,7 +56,7 @@ pub const STRIP: usize = 288;
 ///
 /// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on `tests/certificate.rs` at
 /// noises from 5e-8 to 3e-4), so by 3e-6 at this limit. Beyond it the map is computed in f64 and narrowed at the end.
-const NOISE: f64 = 3e-7;
+pub(super) const NOISE: f64 = 3e-7;
 
 /// The Nyström map of a kernel and m landmarks.
 ///
@@ -45,10 +73,10 @@ pub struct Nystrom<T: Real> {
     arithmetic: Arithmetic<T>,
 }
 
-/// What blocks and solve are computed in.
+/// What blocks and features are computed in.
 #[derive(Debug)]
-enum Arithmetic<T> {
-    /// In `T`, with L narrowed to it.
+pub(super) enum Arithmetic<T> {
+    /// In `T`, with L (or W) narrowed to it.
     Own(Mat<T>),
     /// In f64, with the landmarks widened to it.
     Wide(Vec<f64>),
@@ -86,7 +114,7 @@ impl<T: Real> Nystrom<T> {
         let arithmetic = if own {
             Arithmetic::Own(Mat::from_fn(r, r, |i, j| <T as kstore::Real>::from_f64(lower[(i, j)])))
         } else {
-            Arithmetic::Wide(wide(&landmarks))
+            Arithmetic::Wide(widened(&landmarks))
         };
         let (exact, kernel) = (<f64 as Real>::kernel(kernel.clone()), T::kernel(kernel.clone()));
         Self { kernel, exact, landmarks, lower, arithmetic }
@@ -124,13 +152,12 @@ impl<T: Real> Nystrom<T> {
 
     /// Bytes of a map of `m` landmarks with `d` features.
     pub fn bytes(m: usize, d: usize) -> usize {
-        let t = size_of::<T>();
-        m * d * (t + size_of::<f64>()) + m * m * (t + size_of::<f64>())
+        bytes(m, d, size_of::<T>())
     }
 }
 
 /// The landmarks in f64.
-fn wide<T: Real>(landmarks: &LandmarkSet<T>) -> Vec<f64> {
+pub(super) fn widened<T: Real>(landmarks: &LandmarkSet<T>) -> Vec<f64> {
     landmarks.points.iter().map(|v| kstore::Real::to_f64(*v)).collect()
 }
 
@@ -154,7 +181,7 @@ fn noise<T: Real>(lower: MatRef<'_, f64>, par: Par) -> f64 {
 /// K_SS in f64, full.
 pub(super) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
     let m = landmarks.len();
-    let wide = wide(landmarks);
+    let wide = widened(landmarks);
     let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
     let mut k = Mat::<f64>::zeros(m, m);
     <f64 as Real>::kernel(kernel.clone()).block(z, z, k.as_mut());
@@ -179,7 +206,10 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
                 self.kernel.block(x, z, out.rb_mut());
                 solve_lower_triangular_in_place(lower.as_ref(), out.transpose_mut(), Par::Seq);
             }
-            Arithmetic::Wide(z) => self.apply_wide(x, z, out),
+            Arithmetic::Wide(z) => narrowed(x, out, |x, mut phi| {
+                self.exact.block(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
+                solve_lower_triangular_in_place(self.lower.as_ref(), phi.transpose_mut(), Par::Seq);
+            }),
         });
     }
 
@@ -188,26 +218,31 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
         Some(())
     }
 
+    fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
+        let r = weights.nrows();
+        let wide = workers.install(|| self.needs_wide(r, super::par(workers)));
+        let leading: Vec<usize> = (0..r).collect();
+        Expansion::Landmarks { landmarks: self.landmarks.keep(&leading), coefficients: self.dual(weights), wide }
+    }
+
     fn footprint(&self) -> Footprint {
         Footprint { fixed: Self::bytes(self.rank(), self.landmarks.d), per_row: 0 }
     }
 }
 
-use faer::prelude::ReborrowMut;
-
-impl<T: Real> Nystrom<T> {
-    /// A strip in f64, narrowed at the end.
-    fn apply_wide(&self, x: MatRef<'_, T>, z: &[f64], mut out: MatMut<'_, T>) {
-        let (b, d, r) = (x.nrows(), x.ncols(), self.rank());
-        let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| kstore::Real::to_f64(*v))).collect();
-        let x = MatRef::from_row_major_slice(&x, b, d);
-        let mut phi = Mat::<f64>::zeros(b, r);
-        self.exact.block(x, MatRef::from_row_major_slice(z, r, d), phi.as_mut());
-        solve_lower_triangular_in_place(self.lower.as_ref(), phi.as_mut().transpose_mut(), Par::Seq);
-        for j in 0..r {
-            for (to, from) in out.rb_mut().col_mut(j).iter_mut().zip(phi.col(j).iter()) {
-                *to = <T as kstore::Real>::from_f64(*from);
-            }
+/// The features of a strip computed in f64 and narrowed at the end.
+pub(super) fn narrowed<T: Real>(
+    x: MatRef<'_, T>,
+    mut out: MatMut<'_, T>,
+    features: impl Fn(MatRef<'_, f64>, MatMut<'_, f64>),
+) {
+    let (b, d) = (x.nrows(), x.ncols());
+    let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| kstore::Real::to_f64(*v))).collect();
+    let mut phi = Mat::<f64>::zeros(b, out.ncols());
+    features(MatRef::from_row_major_slice(&x, b, d), phi.as_mut());
+    for j in 0..out.ncols() {
+        for (to, from) in out.rb_mut().col_mut(j).iter_mut().zip(phi.col(j).iter()) {
+            *to = <T as kstore::Real>::from_f64(*from);
         }
     }
 }

@@ -15,10 +15,11 @@
 //! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
-use super::nystrom::{Nystrom, strips};
-use super::{FeatureMap, par};
+use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, widened};
+use super::registry::{Ask, Build, Built, Family, OnLandmarks, Parameter, Shape};
+use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
-use crate::kernel::{AnyKernel, Kernel};
+use crate::kernel::{AnyKernel, Kernel, Range};
 use crate::landmark::{LandmarkSet, Rows};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
@@ -31,20 +32,106 @@ use std::sync::Arc;
 ///
 /// An eigenvalue of an m x m matrix in f64 is known to about m ε‖K‖; a thousand times ε holds for a few hundred landmarks
 /// and costs directions that matter at 1e-13 of the largest.
-const NOISE: f64 = 1e3 * f64::EPSILON;
+const SMALLEST: f64 = 1e3 * f64::EPSILON;
+
+/// Landmarks for each feature.
+const OVERSAMPLING: Parameter = Parameter {
+    name: "oversampling",
+    default: 2.0,
+    range: Range::Whole { from: 1, to: 100 },
+    reason: "it is the number of landmarks for each feature",
+};
+
+/// `eigen(oversampling=2)`.
+pub(super) const EIGEN: Family = Family {
+    name: "eigen",
+    about: "projection on the leading eigenvectors of the landmarks' kernel matrix",
+    parameters: &[OVERSAMPLING],
+    build: Build::on_landmarks(eigen_map, eigen_map),
+    nested: true,
+    passes: 0,
+    shape,
+};
+
+/// `randomised(oversampling=2)`.
+pub(super) const RANDOMISED: Family = Family {
+    name: "randomised",
+    about: "the same eigenvectors by a randomised decomposition",
+    build: Build::on_landmarks(randomised_map, randomised_map),
+    ..EIGEN
+};
+
+/// `double(oversampling=2, ratio=4)`.
+pub(super) const DOUBLE: Family = Family {
+    name: "double",
+    about: "eigenvectors approximated from a part of the landmarks",
+    parameters: &[
+        OVERSAMPLING,
+        Parameter {
+            name: "ratio",
+            default: 2.0,
+            range: Range::Whole { from: 1, to: 100 },
+            reason: "one landmark in so many goes into the decomposition",
+        },
+    ],
+    build: Build::on_landmarks(double_map, double_map),
+    nested: true,
+    passes: 0,
+    shape,
+};
+
+/// `truncated(oversampling=2)`.
+pub(super) const TRUNCATED: Family = Family {
+    name: "truncated",
+    about: "the leading directions of the features of all rows; one pass more",
+    build: Build::on_landmarks(truncated_map, truncated_map),
+    passes: 1,
+    ..EIGEN
+};
+
+fn shape(spec: &MapSpec, ask: Ask) -> Shape {
+    let m = ask.rank * spec.value("oversampling") as usize;
+    let (landmarks, weights) = (m * ask.d * (ask.element + size_of::<f64>()), m * ask.rank);
+    let fixed = landmarks + weights * (ask.element + size_of::<f64>());
+    // the kernel matrix, its decomposition and what that works on
+    let making = m * (48 * m + ask.d * (2 * ask.element + 8));
+    Shape { p: ask.rank, landmarks: Some(m), footprint: Footprint { fixed, per_row: m * ask.element }, making }
+}
+
+fn eigen_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+    Ok(Box::new(Projected::eigen(given.kernel, given.landmarks, given.rank)?))
+}
+
+fn randomised_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+    let OnLandmarks { kernel, landmarks, rank, seed, workers, .. } = given;
+    Ok(Box::new(Projected::randomised(kernel, landmarks, rank, seed, workers)?))
+}
+
+fn double_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+    let ratio = given.spec.value("ratio") as usize;
+    Ok(Box::new(Projected::double(given.kernel, given.landmarks, given.rank, ratio)?))
+}
+
+fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+    let OnLandmarks { kernel, landmarks, rank, workers, .. } = given;
+    let whole = workers.install(|| Nystrom::new(kernel, landmarks, par(workers)))?;
+    Ok(Box::new(Projected::truncated(&whole, kernel, rank, given.data)?))
+}
 
 /// A Nyström map in coordinates of r directions in the span of m landmarks.
 ///
 /// Holds m(d + r) numbers, and W in f64 beside; mapping n rows costs 2nmd + 2nmr flops. Not nested in the landmarks, but
-/// in the directions: the leading columns are the map of fewer directions.
+/// in the directions: the leading columns are the map of fewer directions. Directions of small eigenvalues amplify the
+/// rounding of `T`; then blocks and product run in f64, as in [`Nystrom`].
 #[derive(Debug)]
 pub struct Projected<T: Real> {
     kernel: Arc<dyn Kernel<T>>,
+    exact: Arc<dyn Kernel<f64>>,
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
-    /// W in `T`.
-    narrow: Mat<T>,
+    /// What blocks and product are computed in: W in `T`, or the landmarks in f64.
+    arithmetic: Arithmetic<T>,
     /// Eigenvalues of K_SS along the directions, where they are eigenvectors.
     eigenvalues: Vec<f64>,
 }
@@ -52,9 +139,14 @@ pub struct Projected<T: Real> {
 impl<T: Real> Projected<T> {
     /// The map with weights W, which must make K̂ ≼ K.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
-        let narrow =
-            Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| <T as kstore::Real>::from_f64(weights[(i, j)]));
-        Self { kernel: T::kernel(kernel.clone()), landmarks, weights, narrow, eigenvalues }
+        let exact = <f64 as Real>::kernel(kernel.clone());
+        let narrow = |i, j| <T as kstore::Real>::from_f64(weights[(i, j)]);
+        let own = size_of::<T>() == size_of::<f64>() || noise::<T>(&*exact, &landmarks, weights.as_ref()) <= NOISE;
+        let arithmetic = match own {
+            true => Arithmetic::Own(Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
+            false => Arithmetic::Wide(widened(&landmarks)),
+        };
+        Self { kernel: T::kernel(kernel.clone()), exact, landmarks, weights, arithmetic, eigenvalues }
     }
 
     /// Eigen-coordinates, the nonlinear projection `y = Λ^(−1/2) Uᵀ k_S(x)` on the `r` leading eigenvectors of
@@ -185,11 +277,20 @@ impl<T: Real> Projected<T> {
     }
 }
 
+/// The share of the trace that rounding in `T` takes off or adds: ε² Σ_j k_jj ‖W_j‖², W_j the coefficients of landmark j in
+/// all directions; see [`super::nystrom`].
+fn noise<T: Real>(kernel: &dyn Kernel<f64>, landmarks: &LandmarkSet<T>, weights: MatRef<'_, f64>) -> f64 {
+    let (wide, mut diagonal) = (widened(landmarks), vec![0.0; landmarks.len()]);
+    kernel.diag(MatRef::from_row_major_slice(&wide, landmarks.len(), landmarks.d), &mut diagonal);
+    let sum: f64 = diagonal.iter().enumerate().map(|(j, k_jj)| k_jj * weights.row(j).squared_norm_l2()).sum();
+    (<T as kstore::Real>::EPSILON / 2.0).powi(2) * sum
+}
+
 /// The `r` leading eigenpairs above the noise floor, descending; the largest entry of each vector is positive.
 fn eigen(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (all, vectors) = symmetric_eigen(matrix)?;
     let m = all.len();
-    let floor = NOISE * all[m - 1].max(0.0);
+    let floor = SMALLEST * all[m - 1].max(0.0);
     let kept: Vec<usize> = (0..m).rev().take_while(|j| all[*j] > floor).take(r).collect();
     if kept.is_empty() {
         return Err(Error::NoLandmarks {
@@ -212,10 +313,17 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let z = self.landmarks.as_mat();
-        workers.each(strips(x, out), |(x, out)| {
-            let mut k = Mat::zeros(x.nrows(), z.nrows());
-            self.kernel.block(x, z, k.as_mut());
-            matmul(out, Accum::Replace, k.as_ref(), self.narrow.as_ref(), T::ONE, Par::Seq);
+        workers.each(strips(x, out), |(x, out)| match &self.arithmetic {
+            Arithmetic::Own(narrow) => {
+                let mut k = Mat::zeros(x.nrows(), z.nrows());
+                self.kernel.block(x, z, k.as_mut());
+                matmul(out, Accum::Replace, k.as_ref(), narrow.as_ref(), T::ONE, Par::Seq);
+            }
+            Arithmetic::Wide(z) => narrowed(x, out, |x, phi| {
+                let mut k = Mat::zeros(x.nrows(), self.landmarks.len());
+                self.exact.block(x, MatRef::from_row_major_slice(z, self.landmarks.len(), x.ncols()), k.as_mut());
+                matmul(phi, Accum::Replace, k.as_ref(), self.weights.as_ref(), 1.0, Par::Seq);
+            }),
         });
     }
 
@@ -224,10 +332,19 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
         Some(())
     }
 
+    fn expand(&self, weights: MatRef<'_, f64>, _: &Workers) -> Expansion<T> {
+        let coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
+        let wide = matches!(self.arithmetic, Arithmetic::Wide(_));
+        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide }
+    }
+
     fn footprint(&self) -> Footprint {
         let (m, r) = self.weights.shape();
-        let numbers = m * self.landmarks.d + m * r;
-        Footprint { fixed: numbers * size_of::<T>() + m * r * size_of::<f64>(), per_row: m * size_of::<T>() }
+        let fixed = match self.arithmetic {
+            Arithmetic::Own(_) => (m * self.landmarks.d + m * r) * size_of::<T>(),
+            Arithmetic::Wide(_) => m * self.landmarks.d * (size_of::<T>() + size_of::<f64>()),
+        };
+        Footprint { fixed: fixed + m * r * size_of::<f64>(), per_row: m * size_of::<T>() }
     }
 }
 

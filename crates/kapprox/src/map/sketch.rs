@@ -8,7 +8,8 @@
 
 use super::FeatureMap;
 use super::nystrom::strips;
-use crate::Real;
+use super::registry::{Build, Built, Family, Shape, WithoutRows};
+use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kstore::key::{Purpose, Stream};
 use kstore::{Footprint, Workers};
@@ -16,6 +17,32 @@ use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 use std::fmt;
 use std::sync::Arc;
+
+/// `sketch`.
+pub(super) const FAMILY: Family = Family {
+    name: "sketch",
+    about: "TensorSketch: random features of a polynomial kernel",
+    parameters: &[],
+    build: Build::without_rows(build, build),
+    nested: false,
+    passes: 0,
+    shape: |_, ask| {
+        // buckets and signs of a cubic kernel's three factors; others hold in proportion
+        let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>();
+        Shape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: 0 }, making: 0 }
+    },
+};
+
+fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+    let call = given.kernel.call();
+    let Some(("polynomial", [degree, gamma, c0])) = call.as_ref().map(|(name, values)| (*name, &values[..])) else {
+        return Err(Error::NoSpectrum {
+            why: format!("{} is no polynomial kernel", given.kernel),
+            remedy: "use --kernel 'polynomial(degree=2)', or another --map",
+        });
+    };
+    Ok(Box::new(TensorSketch::new(*gamma, *c0, *degree as u32, given.d, given.rank, given.seed)))
+}
 
 /// Random features of (γ x·z + c₀)^degree.
 ///

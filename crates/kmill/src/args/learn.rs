@@ -1,10 +1,10 @@
 //! What to learn: kernel, map, penalties, folds.
 
-use super::parse::{self, Candidates};
-use clap::builder::PossibleValuesParser;
+use super::parse::{self, Candidates, Landmarks};
 use clap::{Args, ValueEnum};
 use kapprox::Spec;
 use kapprox::kernel::registry;
+use kapprox::map::MapSpec;
 use ksolve::FoldSpec;
 
 /// What the target is.
@@ -29,15 +29,6 @@ pub enum Scale {
     Minmax,
     /// As they are
     None,
-}
-
-/// How rows become features.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Map {
-    /// Projection onto the kernel functions of landmark rows
-    #[default]
-    Nystrom,
 }
 
 /// The constant term.
@@ -98,12 +89,14 @@ fn kernel_help() -> String {
 fn landmarks_help() -> String {
     let scheme = |scheme: &kapprox::landmark::Scheme| format!("{} ({})", scheme.name, scheme.about);
     let schemes: Vec<String> = kapprox::landmark::registry().iter().map(scheme).collect();
-    format!("How landmarks are chosen: {}", schemes.join("; "))
+    format!("How landmarks are chosen: {}; or the rows of a table, FILE", schemes.join("; "))
 }
 
-/// The names after `--landmarks`.
-fn schemes() -> PossibleValuesParser {
-    PossibleValuesParser::new(kapprox::landmark::registry().iter().map(|scheme| scheme.name))
+/// The registry's maps, each with its line.
+fn map_help() -> String {
+    let maps: Vec<String> =
+        kapprox::map::registry().iter().map(|family| format!("{} ({})", family.name, family.about)).collect();
+    format!("How rows become features: {}", maps.join("; "))
 }
 
 /// The options that define the result of a fit, beside the table.
@@ -119,10 +112,10 @@ pub struct LearnArgs {
     /// The kernel.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
     pub kernel: Spec,
-    /// How rows become features: nystrom
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "MAP")]
-    pub map: Map,
-    /// Number of landmarks [default: 1000]
+    /// How rows become features.
+    #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
+    pub map: MapSpec,
+    /// Number of features: for nystrom of landmarks [default: 1000, or the rows of --landmarks FILE]
     #[arg(long, value_name = "M", value_parser = parse::rank)]
     pub rank: Option<usize>,
     /// Take the smallest rank, up to --rank (then 4000 by default), with a relative trace error below this
@@ -132,9 +125,9 @@ pub struct LearnArgs {
     #[arg(long, value_name = "LIST", value_parser = parse::ranks)]
     pub ranks: Option<String>,
     /// How landmarks are chosen.
-    #[arg(long, help = landmarks_help(), value_parser = schemes(), default_value = "rpcholesky",
-        hide_possible_values = true, value_name = "SCHEME")]
-    pub landmarks: String,
+    #[arg(long, help = landmarks_help(), value_parser = parse::landmarks, default_value = "rpcholesky",
+        value_name = "SCHEME|FILE")]
+    pub landmarks: Landmarks,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
     pub candidates: Option<Candidates>,

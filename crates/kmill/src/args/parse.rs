@@ -1,10 +1,12 @@
 //! From the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
 use kapprox::Spec;
+use kapprox::map::MapSpec;
 use ksolve::FoldSpec;
 use kstore::condition::Condition;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -28,6 +30,42 @@ impl std::fmt::Display for Candidates {
             Self::Rows(n) => write!(f, "{n}"),
         }
     }
+}
+
+/// Where landmarks come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Landmarks {
+    /// A scheme of [`kapprox::landmark::registry`].
+    Scheme(String),
+    /// The rows of a table.
+    File(PathBuf),
+}
+
+impl std::fmt::Display for Landmarks {
+    /// Of a table no path: the landmarks are in the model.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Scheme(name) => f.write_str(name),
+            Self::File(_) => f.write_str("a table"),
+        }
+    }
+}
+
+/// `--landmarks`: a name of the registry; what has a dot or a slash is a file.
+pub fn landmarks(text: &str) -> Result<Landmarks, String> {
+    if kapprox::landmark::by_name(text).is_some() {
+        return Ok(Landmarks::Scheme(text.to_string()));
+    }
+    if text.contains(['.', '/']) {
+        return Ok(Landmarks::File(text.into()));
+    }
+    let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
+    Err(format!("expected one of {}, or a file such as landmarks.parquet", known.join(", ")))
+}
+
+/// `--map`.
+pub fn map(text: &str) -> Result<MapSpec, String> {
+    text.parse().map_err(|error: kapprox::Error| error.to_string())
 }
 
 /// `100000`, `100_000` or `1e5`.

@@ -2,8 +2,9 @@
 //!
 //! | tensor | type | shape |
 //! |---|---|---|
-//! | `landmarks` | F32 or F64 | m x d |
-//! | `landmark_rows` | U64 | m |
+//! | `landmarks` | F32 or F64 | m x d, for a basis of landmarks |
+//! | `landmark_rows` | U64 | m, for a basis of landmarks |
+//! | `probe` | F64 | m, for a basis of features |
 //! | `coefficients` | F64 | m x t |
 //! | `intercept` | F64 | t |
 //! | `scaler.centre`, `scaler.scale`, `scaler.mean` | F64 | d |
@@ -11,7 +12,7 @@
 //! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. One entry, because safetensors writes
 //! several in random order; with that, the same model is the same bytes.
 
-use super::{AnyModel, Card, Model};
+use super::{AnyModel, Basis, Card, Model};
 use crate::{Error, Result};
 use faer::Mat;
 use kapprox::Real;
@@ -67,7 +68,13 @@ impl<T: Real> Model<T> {
         let (_, _, t) = self.dims();
         let coefficients = (0..t).all(|j| finite(self.coefficients.col_as_slice(j)));
         let parts = [
-            ("a landmark", self.landmarks.iter().all(|v| v.to_f64().is_finite())),
+            (
+                "a function of the basis",
+                match &self.basis {
+                    Basis::Landmarks { points, .. } => points.iter().all(|v| v.to_f64().is_finite()),
+                    Basis::Features { probe } => finite(probe),
+                },
+            ),
             ("a coefficient of the model", coefficients),
             ("the intercept of the model", finite(&self.intercept)),
             ("the scaler of the model", finite(&self.centre) && finite(&self.scale) && finite(&self.mean)),
@@ -88,12 +95,17 @@ impl<T: Real> Model<T> {
         let mut tensors = vec![
             ("coefficients", Dtype::F64, vec![m, t], Data::Wide(coefficients)),
             ("intercept", Dtype::F64, vec![t], Data::Wide(self.intercept.clone())),
-            ("landmark_rows", Dtype::U64, vec![m], Data::Rows(&self.landmark_rows)),
-            ("landmarks", dtype::<T>(), vec![m, d], Data::Real(&self.landmarks)),
             ("scaler.centre", Dtype::F64, vec![d], Data::Wide(self.centre.clone())),
             ("scaler.mean", Dtype::F64, vec![d], Data::Wide(self.mean.clone())),
             ("scaler.scale", Dtype::F64, vec![d], Data::Wide(self.scale.clone())),
         ];
+        match &self.basis {
+            Basis::Landmarks { points, rows } => tensors.extend([
+                ("landmark_rows", Dtype::U64, vec![m], Data::Rows(rows)),
+                ("landmarks", dtype::<T>(), vec![m, d], Data::Real(points)),
+            ]),
+            Basis::Features { probe } => tensors.push(("probe", Dtype::F64, vec![m], Data::Wide(probe.clone()))),
+        }
         tensors.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         tensors
     }
@@ -256,23 +268,28 @@ impl Reader<'_> {
             _ => return Err(self.damaged("tensor coefficients is missing or no matrix")),
         };
         let d = card.features.len();
-        let expected: [(&str, Dtype, &[usize]); 7] = [
+        let mut basis = match header.info("probe") {
+            Some(_) => Basis::Features { probe: Vec::new() },
+            None => Basis::Landmarks { points: Vec::new(), rows: Vec::new() },
+        };
+        let of_basis: &[(&str, Dtype, &[usize])] = match basis {
+            Basis::Features { .. } => &[("probe", Dtype::F64, &[m])],
+            Basis::Landmarks { .. } => &[("landmark_rows", Dtype::U64, &[m]), ("landmarks", dtype::<T>(), &[m, d])],
+        };
+        let others: [(&str, Dtype, &[usize]); 5] = [
             ("coefficients", Dtype::F64, &[m, t]),
             ("intercept", Dtype::F64, &[t]),
-            ("landmark_rows", Dtype::U64, &[m]),
-            ("landmarks", dtype::<T>(), &[m, d]),
             ("scaler.centre", Dtype::F64, &[d]),
             ("scaler.mean", Dtype::F64, &[d]),
             ("scaler.scale", Dtype::F64, &[d]),
         ];
-        for (name, dtype, shape) in expected {
+        for &(name, dtype, shape) in others.iter().chain(of_basis) {
             self.check_tensor(header, name, dtype, shape)?;
         }
-        self.check_card(&card, m, t)?;
+        self.check_card(&card, &basis, m, t)?;
         let mut model = Model {
             card,
-            landmarks: Vec::new(),
-            landmark_rows: Vec::new(),
+            basis: Basis::Features { probe: Vec::new() },
             coefficients: Mat::new(),
             intercept: Vec::new(),
             centre: Vec::new(),
@@ -282,17 +299,18 @@ impl Reader<'_> {
         for name in header.offset_keys() {
             let Some(info) = header.info(&name) else { continue };
             let count: usize = info.shape.iter().product();
-            match name.as_str() {
-                "landmarks" => model.landmarks = self.reals(&name, info.dtype, count)?,
-                "landmark_rows" => model.landmark_rows = self.numbers(count, u64::from_le_bytes)?,
-                "coefficients" => {
+            match (name.as_str(), &mut basis) {
+                ("landmarks", Basis::Landmarks { points, .. }) => *points = self.reals(&name, info.dtype, count)?,
+                ("landmark_rows", Basis::Landmarks { rows, .. }) => *rows = self.numbers(count, u64::from_le_bytes)?,
+                ("probe", Basis::Features { probe }) => *probe = self.reals(&name, info.dtype, count)?,
+                ("coefficients", _) => {
                     let values: Vec<f64> = self.reals(&name, info.dtype, count)?;
                     model.coefficients = Mat::from_fn(m, t, |i, j| values[i * t + j]);
                 }
-                "intercept" => model.intercept = self.reals(&name, info.dtype, count)?,
-                "scaler.centre" => model.centre = self.reals(&name, info.dtype, count)?,
-                "scaler.mean" => model.mean = self.reals(&name, info.dtype, count)?,
-                "scaler.scale" => model.scale = self.reals(&name, info.dtype, count)?,
+                ("intercept", _) => model.intercept = self.reals(&name, info.dtype, count)?,
+                ("scaler.centre", _) => model.centre = self.reals(&name, info.dtype, count)?,
+                ("scaler.mean", _) => model.mean = self.reals(&name, info.dtype, count)?,
+                ("scaler.scale", _) => model.scale = self.reals(&name, info.dtype, count)?,
                 _ => {
                     // what a later kmill added without changing the meaning of the rest
                     let bytes = (info.data_offsets.1 - info.data_offsets.0) as i64;
@@ -300,7 +318,7 @@ impl Reader<'_> {
                 }
             }
         }
-        Ok(model)
+        Ok(Model { basis, ..model })
     }
 
     fn check_tensor(&self, header: &Metadata, name: &str, dtype: Dtype, shape: &[usize]) -> Result<()> {
@@ -312,7 +330,7 @@ impl Reader<'_> {
         Err(self.damaged(format!("tensor {name} is {got:?} {got_shape:?}, the rest of it says {dtype:?} {shape:?}")))
     }
 
-    fn check_card(&self, card: &Card, m: usize, t: usize) -> Result<()> {
+    fn check_card<T>(&self, card: &Card, basis: &Basis<T>, m: usize, t: usize) -> Result<()> {
         let outputs = match card.classes.len() {
             0 => card.targets.len(),
             2 => 1,
@@ -321,8 +339,9 @@ impl Reader<'_> {
         if outputs != t {
             return Err(self.damaged(format!("it has {t} outputs for {outputs} targets or classes")));
         }
-        if card.rank != m {
-            return Err(self.damaged(format!("it has {m} landmarks, its rank is {}", card.rank)));
+        let all = matches!(basis, Basis::Features { .. });
+        if card.rank > m || (all && card.rank < m) {
+            return Err(self.damaged(format!("it has {m} functions, its rank is {}", card.rank)));
         }
         Ok(())
     }

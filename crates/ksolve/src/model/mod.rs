@@ -1,14 +1,18 @@
-//! A trained model: landmarks, coefficients and everything that defines the result, in one safetensors file.
+//! A trained model: functions, coefficients and everything that defines the result, in one safetensors file.
 //!
-//! f(x) = k_S(x)·α + c, with k_S(x) the kernel of x with the m landmarks, α = L⁻ᵀw (m x t) the dual coefficients and c
-//! the intercepts. See [`file`] for the format.
+//! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, α (m x t) their coefficients and c the intercepts.
+//! Maps in the span of landmarks are stored as kernel functions of those: predicting then needs no factor. See [`file`]
+//! for the format.
 
+mod basis;
 pub mod file;
+
+pub use basis::Basis;
 
 use crate::strips::Pool;
 use crate::{Certificate, Error, Intercept, Result, gram};
 use faer::{Mat, MatMut, MatRef};
-use kapprox::{Kernel, Real};
+use kapprox::{FeatureMap, Real};
 use kstore::{Label, Workers};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 /// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
 const STRIP: usize = 256;
 
-/// Landmarks whose kernel values are widened to f64 at once: 256 x 128 in f64 is 256 KiB, within L2.
+/// Basis functions whose values are widened to f64 at once: 256 x 128 in f64 is 256 KiB, within L2.
 const PANEL: usize = 128;
 
 /// What defines a model beside its numbers: options that change the result, and names. No path, thread, memory size,
@@ -31,7 +35,9 @@ pub struct Card {
     pub kernel: String,
     /// `f32` or `f64`: what predictions are computed in. A fit in f32 whose landmarks need it predicts in f64.
     pub precision: String,
-    /// Landmarks used.
+    /// The feature map as an expression that parses back to it.
+    pub map: String,
+    /// Features used.
     pub rank: usize,
     /// Regularisation strength: (1/n)Σloss + lambda‖w‖².
     pub lambda: f64,
@@ -49,8 +55,8 @@ pub struct Card {
     pub rows: u64,
     /// Seed of every random choice.
     pub seed: u64,
-    /// How landmarks were chosen: `rpcholesky`.
-    pub landmarks: String,
+    /// How landmarks were chosen: `rpcholesky`; `None` for a map without.
+    pub landmarks: Option<String>,
     /// The other options that define the result, as the caller names them.
     pub options: serde_json::Value,
 }
@@ -60,10 +66,8 @@ pub struct Card {
 pub struct Model<T> {
     /// What defines it.
     pub card: Card,
-    /// Landmarks, m x d row-major, scaled as the rows are.
-    pub landmarks: Vec<T>,
-    /// Stored row number of each landmark.
-    pub landmark_rows: Vec<u64>,
+    /// The functions that the coefficients multiply.
+    pub basis: Basis<T>,
     /// α, m x t.
     pub coefficients: Mat<f64>,
     /// c, t.
@@ -96,9 +100,9 @@ impl AnyModel {
 }
 
 impl<T: Real> Model<T> {
-    /// Number of landmarks m, features d and outputs t.
+    /// Number of basis functions m, features d and outputs t.
     pub fn dims(&self) -> (usize, usize, usize) {
-        (self.landmark_rows.len(), self.centre.len(), self.intercept.len())
+        (self.coefficients.nrows(), self.centre.len(), self.intercept.len())
     }
 
     /// The same model predicting in f64: for landmarks so close to each other that the coefficients, large and of both
@@ -107,20 +111,13 @@ impl<T: Real> Model<T> {
     pub fn widen(self) -> Model<f64> {
         Model {
             card: Card { precision: "f64".to_string(), ..self.card },
-            landmarks: self.landmarks.into_iter().map(kstore::Real::to_f64).collect(),
-            landmark_rows: self.landmark_rows,
+            basis: self.basis.widen(),
             coefficients: self.coefficients,
             intercept: self.intercept,
             centre: self.centre,
             scale: self.scale,
             mean: self.mean,
         }
-    }
-
-    /// The landmarks as a row-major m x d matrix.
-    pub fn points(&self) -> MatRef<'_, T> {
-        let (m, d, _) = self.dims();
-        MatRef::from_row_major_slice(&self.landmarks, m, d)
     }
 
     /// Bytes the model holds.
@@ -135,17 +132,17 @@ impl<T: Real> Model<T> {
         STRIP * (size_of::<T>() * m + 8 * PANEL + 8 * t) * threads.max(1)
     }
 
-    /// `out` (b x t) = k(x, landmarks)·α + c for the rows of `x` (b x d row-major, scaled).
+    /// `out` (b x t) = b(x)·α + c for the rows of `x` (b x d row-major, scaled); `basis` is that of [`Model::functions`].
     ///
-    /// The kernel block is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
+    /// The basis is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
     /// large and cancel. Strips of 256 rows go to the workers, so bits do not depend on their number; given a row's
-    /// kernel values, its prediction does not depend on its neighbours either. *Cost*: the kernel, and 2·m·t flops a row.
+    /// basis values, its prediction does not depend on its neighbours either. *Cost*: the basis, and 2·m·t flops a row.
     ///
     /// # Errors
     /// [`Error::Shape`] where `x` or `out` do not fit the model.
     pub fn predict(
         &self,
-        kernel: &dyn Kernel<T>,
+        basis: &dyn FeatureMap<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         workers: &Workers,
@@ -153,6 +150,7 @@ impl<T: Real> Model<T> {
         let (m, d, t) = self.dims();
         for (what, expected, got) in [
             ("columns of the rows to predict", d, x.ncols()),
+            ("functions of the basis", m, basis.dims().1),
             ("rows of the predictions", x.nrows(), out.nrows()),
             ("columns of the predictions", t, out.ncols()),
         ] {
@@ -172,10 +170,10 @@ impl<T: Real> Model<T> {
             let mut out = strips[i].lock().unwrap_or_else(PoisonError::into_inner);
             let rows = out.nrows();
             buffers.with(Buffers::default, |buffers: &mut Buffers<T>| {
-                buffers.kernel.resize(STRIP * m, T::default());
-                let block = &mut buffers.kernel[..rows * m];
-                let k = MatMut::from_column_major_slice_mut(&mut *block, rows, m);
-                kernel.block(x.subrows(i * STRIP, rows), self.points(), k);
+                buffers.basis.resize(STRIP * m, T::default());
+                let block = &mut buffers.basis[..rows * m];
+                let values = MatMut::from_column_major_slice_mut(&mut *block, rows, m);
+                basis.apply(x.subrows(i * STRIP, rows), values, &Workers::sequential());
                 let k = MatRef::from_column_major_slice(&*block, rows, m);
                 self.head(k, &mut buffers.wide, &mut buffers.scores);
                 for j in 0..t {
@@ -186,9 +184,9 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// `scores` (b x t column-major) = k·α + c for a kernel block `k` (b x m), landmark after landmark.
+    /// `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function after function.
     ///
-    /// The loop runs along rows, so every row is summed in the order of the landmarks whatever its neighbours; a
+    /// The loop runs along rows, so every row is summed in the order of the functions whatever its neighbours; a
     /// matrix product picks its kernel, and with it the order, by the number of rows.
     fn head(&self, k: MatRef<'_, T>, wide: &mut Vec<f64>, scores: &mut Vec<f64>) {
         let (rows, m) = (k.nrows(), k.ncols());
@@ -221,13 +219,13 @@ fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
 /// Scratch of one thread.
 #[derive(Debug)]
 struct Buffers<T> {
-    kernel: Vec<T>,
+    basis: Vec<T>,
     wide: Vec<f64>,
     scores: Vec<f64>,
 }
 
 impl<T> Default for Buffers<T> {
     fn default() -> Self {
-        Self { kernel: Vec::new(), wide: Vec::new(), scores: Vec::new() }
+        Self { basis: Vec::new(), wide: Vec::new(), scores: Vec::new() }
     }
 }

@@ -12,12 +12,13 @@
 //! and beside the rows there are m³ for the landmarks' factor, m³/3 and a product for every fold and lambda. Each part is
 //! timed at no more than 1,000 landmarks with the code that the run will use, and scaled up by its power.
 
-use super::options::{Resources, Task, TrainOptions};
+use super::options::{LandmarkSource, Resources, Task, TrainOptions};
 use super::plan::Cut;
 use super::rates::Rates;
 use crate::train::plan;
 use crate::{FoldSpec, Result};
 use kapprox::Real;
+use kapprox::map::MapSpec;
 use kstore::{Plan, Selected};
 use std::time::Duration;
 
@@ -97,7 +98,9 @@ pub fn forecast<T: Real>(
     let rows = range.end - range.start;
     let run = Work::new(selected, options, rows);
     let threads = resources.workers.threads();
-    let long = run.flops() / (MODEST * threads as f64) >= worth.as_secs_f64();
+    // what is timed is the default map
+    let timed = options.map == MapSpec::default();
+    let long = timed && run.flops() / (MODEST * threads as f64) >= worth.as_secs_f64();
     let fits = plans.iter().all(|plan| plan.bytes() <= plan.budget);
     // what does not fit is not tried either
     let rates = if long && fits { Rates::measure::<T>(selected, options, cut, resources)? } else { None };
@@ -120,6 +123,8 @@ struct Work {
     samples: bool,
     /// Passes of the scheme, and their sum in landmarks and in their squares.
     rounds: (u64, f64, f64),
+    /// Passes of the map.
+    making: u64,
     /// Systems solved: one for every fold and lambda, and the last.
     systems: f64,
     /// Columns of scores of a further pass, 0 without.
@@ -134,15 +139,24 @@ impl Work {
             // the labels of a column are not known before the first pass
             FoldSpec::Column(_) => 5,
         };
+        let scheme = match &options.landmarks {
+            LandmarkSource::Scheme(name) if !options.map.is_without_rows() => Some(name.as_str()),
+            _ => None,
+        };
         let crossed = folds > 1 && options.task == Task::Classification;
         Self {
             rows: rows as f64,
             d: selected.shape().features,
             m: options.rank.min(usize::try_from(rows).unwrap_or(usize::MAX)).max(1),
             candidates: options.candidates.map(|n| n.min(rows as usize) as f64),
-            samples: options.candidates.is_some() || options.kernel.needs_median(),
+            samples: (options.candidates.is_some() && scheme.is_some()) || options.kernel.needs_median(),
             // schemes without a line of their own cost what the default costs
-            rounds: if options.landmarks == "uniform" { (1, 0.0, 0.0) } else { ROUNDS },
+            rounds: match scheme {
+                None => (0, 0.0, 0.0),
+                Some("uniform") => (1, 0.0, 0.0),
+                Some(_) => ROUNDS,
+            },
+            making: options.map.passes(),
             systems: if folds > 1 { (folds * options.lambdas.len()) as f64 } else { 0.0 } + 1.0,
             scored: if crossed { (options.ranks.len() * super::run::CLASSES_ASSUMED) as f64 } else { 0.0 },
         }
@@ -187,7 +201,7 @@ impl Work {
                 self.systems * cubed * rates.system + score,
             ]
         });
-        let passes = [1, choosing, 0, 1, scoring];
+        let passes = [1, choosing, self.making, 1, scoring];
         std::array::from_fn(|i| (passes[i], times.map(|times| times[i])))
     }
 }

@@ -1,114 +1,237 @@
-//! From rows to the feature map: candidates, the kernel's length scale, landmarks, factor.
+//! From rows to the feature map: candidates, the kernel's length scale, landmarks, map.
 
-use super::options::{Resources, TrainOptions};
+use super::candidates;
+use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
-use crate::{Error, Result, strips};
-use kapprox::kernel::{Domain, Spec};
-use kapprox::landmark::{self, Precision, Rows, Sample, uniform_sample};
-use kapprox::{Nystrom, Real};
+use crate::{Error, Result};
+use faer::MatRef;
+use kapprox::kernel::{AnyKernel, Domain, Spec};
+use kapprox::landmark::{self, LandmarkSet, NO_ROW, Rows, Sample, uniform_sample};
+use kapprox::map::registry::{Ask, Making, OnLandmarks, WithoutRows};
+use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
-use kstore::{Fold, MemoryRows, Merge, Pass, RowBlock, RowSource, Workers};
+use kstore::{Fold, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
+use std::sync::Arc;
 
 /// Rows the median distance is taken over: half a million pairs, which places the median within 1 %.
 const MEDIAN_ROWS: usize = 1000;
 
 /// A map and what it took to find it.
 #[derive(Debug)]
-pub(super) struct Selection<T: Real> {
-    pub(super) map: Nystrom<T>,
+pub(super) struct Mapped<T: Real> {
+    pub(super) map: Box<dyn FeatureMap<T>>,
     pub(super) kernel: Spec,
-    /// Rows that landmarks were chosen among.
-    pub(super) candidates: u64,
+    /// Landmarks, and the rows they were chosen among; `None` for a map without.
+    pub(super) landmarks: Option<(usize, u64)>,
     /// Passes over the table.
     pub(super) passes: u64,
 }
 
-/// Draws candidates, settles the kernel, chooses landmarks and factors them.
-pub(super) fn select<T: Real + Precision>(
+/// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map.
+pub(super) fn map<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
+    reading: &Reading,
     options: &TrainOptions,
     cut: Cut,
     resources: &Resources<'_>,
-) -> Result<Selection<T>> {
-    let scheme = landmark::by_name(&options.landmarks).ok_or_else(|| unknown_scheme(&options.landmarks))?;
-    let range = source.range();
-    let stored = Some(range.end - range.start);
-    options.kernel.check_features(source.shape().features)?;
-    let mut passes = check_values(source, n, options, cut, resources)?;
+) -> Result<Mapped<T>> {
+    let run = Run { source, n, reading, options, cut, resources };
+    let d = source.shape().features;
+    options.kernel.check_features(d)?;
+    let mut passes = run.check_values()?;
     // a sample of all rows when rows are few, of the candidates' size otherwise; the median needs one in any case
-    let size = options.candidates.unwrap_or(MEDIAN_ROWS);
+    let among = options.candidates.filter(|_| run.chooses());
     let mut sample = Sample::default();
-    if options.candidates.is_some() || options.kernel.needs_median() {
-        let observer = resources.stages.stage("sampling candidates", stored);
-        let data = Rows { source, pass: scan(cut, resources, &*observer), count: n };
-        sample = uniform_sample(&data, size, Purpose::Candidates, options.seed)?;
+    if among.is_some() || options.kernel.needs_median() {
+        let range = source.range();
+        let observer = resources.stages.stage("sampling candidates", Some(range.end - range.start));
+        let data = run.rows(source, run.scan(&*observer), n);
+        sample = uniform_sample(&data, among.unwrap_or(MEDIAN_ROWS), Purpose::Candidates, options.seed)?;
         passes += 1;
     }
     let kernel = settle(&options.kernel, &sample, options.seed)?;
     let any = kernel.build()?;
-    let chooser = T::landmarks(scheme);
-    let observer = resources.stages.stage(&format!("landmarks ({})", scheme.name), None);
-    let (set, candidates) = match options.candidates {
-        Some(_) => {
-            let candidates = in_row_order(sample)?;
-            let count = candidates.len() as u64;
-            let watch = Stop(&*observer);
-            let mut memory = scan(cut, resources, &watch);
-            // rows in memory cost nothing to read: all threads go into the products, as in the Gram pass
-            memory.lanes = 1;
-            // and to do again: they are the same rows in every run
-            memory.journal = None;
-            let data = Rows { source: &candidates, pass: memory, count };
-            (chooser.select(&data, &any, options.rank, options.seed)?, count)
-        }
-        None => {
-            let data = Rows { source, pass: scan(cut, resources, &*observer), count: n };
-            let set = chooser.select(&data, &any, options.rank, options.seed)?;
-            passes += set.passes;
-            (set, n)
+    let make = match options.map.making::<T>() {
+        Making::OnLandmarks(make) => make,
+        Making::WithoutRows(make) => {
+            let (spec, rank, seed) = (&options.map, options.rank, options.seed);
+            let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
+            return Ok(Mapped { map, kernel, landmarks: None, passes });
         }
     };
+    let Chosen { set, among, passes: choosing } = run.choose(&any, among.map(|_| sample))?;
     if set.is_empty() {
         return Err(Error::from(kapprox::Error::NoLandmarks {
             why: format!("the kernel {kernel} is zero on every row; choose another kernel or scale the features"),
         }));
     }
-    let map = resources.workers.install(|| Nystrom::new(&any, set, strips::par(resources.workers)))?;
-    Ok(Selection { map, kernel, candidates, passes })
+    let count = set.len();
+    let range = source.range();
+    let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
+    let data = run.rows(source, run.scan(&*observer), n);
+    let (rank, seed, workers) = (options.rank, options.seed, resources.workers);
+    let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
+    passes += choosing + options.map.passes();
+    Ok(Mapped { map: make(given)?, kernel, landmarks: Some((count, among)), passes })
 }
 
-/// A pass with a small state.
-fn scan<'a>(cut: Cut, resources: &'a Resources<'_>, observer: &'a dyn Observer) -> Pass<'a> {
-    Pass {
-        tile: cut.tile,
-        segment: cut.segment,
-        lanes: cut.scan_lanes,
-        prefetch: cut.prefetch,
-        workers: resources.workers,
-        observer,
-        journal: resources.journal,
-    }
+/// Landmarks, how many rows they were chosen among, and the passes over the table that it took.
+struct Chosen<T> {
+    set: LandmarkSet<T>,
+    among: u64,
+    passes: u64,
 }
 
-/// One pass for kernels that are not defined for every number, and how many passes it took.
-///
-/// # Errors
-/// [`kapprox::Error::Domain`] for the first value outside.
-fn check_values<T: Real>(
-    source: &dyn RowSource<T>,
+/// What the steps share.
+struct Run<'a, T: Real> {
+    source: &'a dyn RowSource<T>,
     n: u64,
-    options: &TrainOptions,
+    reading: &'a Reading,
+    options: &'a TrainOptions,
     cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<u64> {
-    if options.kernel.domain() == Domain::Any {
-        return Ok(0);
+    resources: &'a Resources<'a>,
+}
+
+impl<T: Real> Run<'_, T> {
+    /// True where a scheme chooses landmarks.
+    fn chooses(&self) -> bool {
+        !self.options.map.is_without_rows() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
     }
-    let observer = resources.stages.stage("values the kernel is defined for", Some(n));
-    scan(cut, resources, &*observer).fold(source, &Check(&options.kernel))?;
-    Ok(1)
+
+    /// A pass with a small state.
+    fn scan<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
+        Pass {
+            tile: self.cut.tile,
+            segment: self.cut.segment,
+            lanes: self.cut.scan_lanes,
+            prefetch: self.cut.prefetch,
+            workers: self.resources.workers,
+            observer,
+            journal: self.resources.journal,
+        }
+    }
+
+    fn rows<'o>(&self, source: &'o dyn RowSource<T>, pass: Pass<'o>, count: u64) -> Rows<'o, T> {
+        Rows { source, pass, count }
+    }
+
+    /// As many landmarks as the map wants.
+    fn choose(&self, kernel: &Arc<dyn AnyKernel>, sample: Option<Sample<T>>) -> Result<Chosen<T>> {
+        let ask = Ask { d: self.source.shape().features, rank: self.options.rank, element: size_of::<T>() };
+        let wanted = self.options.map.shape(ask).landmarks.unwrap_or(self.options.rank);
+        match &self.options.landmarks {
+            LandmarkSource::Scheme(name) => self.choose_by(name, kernel, sample, wanted),
+            LandmarkSource::Rows(table) => self.read(table, wanted),
+        }
+    }
+
+    /// Landmarks chosen by a scheme, among the sample or by passes over the table.
+    fn choose_by(
+        &self,
+        name: &str,
+        kernel: &Arc<dyn AnyKernel>,
+        sample: Option<Sample<T>>,
+        wanted: usize,
+    ) -> Result<Chosen<T>> {
+        let scheme = landmark::by_name(name).ok_or_else(|| unknown_scheme(name))?;
+        let chooser = T::landmarks(scheme);
+        let observer = self.resources.stages.stage(&format!("landmarks ({})", scheme.name), None);
+        let Some(sample) = sample else {
+            let data = self.rows(self.source, self.scan(&*observer), self.n);
+            let set = chooser.select(&data, kernel, wanted, self.options.seed)?;
+            return Ok(Chosen { among: self.n, passes: set.passes, set });
+        };
+        let (mut candidates, mut passes) = (candidates::in_row_order(sample)?, 0);
+        if chooser.needs_targets() {
+            candidates = candidates::with_targets(candidates, self.source, self.scan(&*observer))?;
+            passes = 1;
+        }
+        let count = candidates.len() as u64;
+        let watch = Stop(&*observer);
+        // rows in memory cost nothing to read: all threads go into the products, as in the Gram pass; and nothing to do
+        // again: they are the same rows in every run
+        let memory = Pass { lanes: 1, journal: None, ..self.scan(&watch) };
+        let data = self.rows(&candidates, memory, count);
+        let set = chooser.select(&data, kernel, wanted, self.options.seed)?;
+        Ok(Chosen { set, among: count, passes })
+    }
+
+    /// The rows of a table of landmarks, scaled as the training rows are: the first `wanted` of them.
+    fn read(&self, table: &Selected, wanted: usize) -> Result<Chosen<T>> {
+        let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
+        let range = source.range();
+        let observer = self.resources.stages.stage("landmarks (table)", Some(range.end - range.start));
+        let pass = Pass { journal: None, ..self.scan(&*observer) };
+        // never more rows than are wanted, whatever the table holds
+        let found = pass.fold(&source, &Leading { wanted })?.0;
+        let (d, count) = (source.shape().features, found.rows.len() as u64);
+        if count == 0 {
+            let why = "the table of landmarks has no row".to_string();
+            return Err(kstore::Error::Empty { what: "--landmarks".to_string(), why }.into());
+        }
+        let points = MatRef::from_row_major_slice(&found.x, found.rows.len(), d);
+        self.options.kernel.check_values(points, 0)?;
+        let rows = vec![NO_ROW; found.rows.len()];
+        let set = LandmarkSet { points: found.x, rows, d, passes: 1, evaluations: 0 };
+        Ok(Chosen { set, among: count, passes: 0 })
+    }
+
+    /// One pass for kernels that are not defined for every number, and how many passes it took.
+    ///
+    /// # Errors
+    /// [`kapprox::Error::Domain`] for the first value outside.
+    fn check_values(&self) -> Result<u64> {
+        if self.options.kernel.domain() == Domain::Any {
+            return Ok(0);
+        }
+        let observer = self.resources.stages.stage("values the kernel is defined for", Some(self.n));
+        self.scan(&*observer).fold(self.source, &Check(&self.options.kernel))?;
+        Ok(1)
+    }
+}
+
+/// The first rows of a table.
+struct Leading {
+    wanted: usize,
+}
+
+struct Points<T> {
+    wanted: usize,
+    d: usize,
+    rows: Vec<u64>,
+    x: Vec<T>,
+}
+
+impl<T: Real> Points<T> {
+    fn extend(&mut self, rows: &[u64], x: &[T], d: usize) {
+        let more = rows.len().min(self.wanted - self.rows.len());
+        self.rows.extend_from_slice(&rows[..more]);
+        self.x.extend_from_slice(&x[..more * d]);
+        self.d = d;
+    }
+}
+
+impl<T: Real> Merge for Points<T> {
+    fn merge(&mut self, later: &Self) {
+        self.extend(&later.rows, &later.x, later.d);
+    }
+}
+
+impl<T: Real> Fold<T> for Leading {
+    type State = Points<T>;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> Points<T> {
+        Points { wanted: self.wanted, d: 0, rows: Vec::new(), x: Vec::new() }
+    }
+    fn scratch(&self) {}
+    fn step(&self, state: &mut Points<T>, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+        state.extend(block.rows, block.x, block.d);
+        Ok(())
+    }
 }
 
 /// Refuses values outside the kernel's domain.
@@ -131,7 +254,7 @@ impl<T: Real> Fold<T> for Check<'_> {
     }
     fn scratch(&self) {}
     fn step(&self, _: &mut Checked, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> kapprox::Result<()> {
-        let x = faer::MatRef::from_row_major_slice(block.x, block.len(), block.d);
+        let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
         self.0.check_values(x, 0).map_err(|error| match error {
             kapprox::Error::Domain { kernel, domain, row, feature, value } => {
                 kapprox::Error::Domain { kernel, domain, row: block.rows[row as usize], feature, value }
@@ -153,17 +276,7 @@ fn settle<T: Real>(kernel: &Spec, sample: &Sample<T>, seed: u64) -> Result<Spec>
     let d = sample.d;
     let wide: Vec<f64> =
         order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Real::to_f64(*v)).collect();
-    Ok(kernel.resolve_median(faer::MatRef::from_row_major_slice(&wide, order.len(), d))?)
-}
-
-/// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
-fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> {
-    let mut order: Vec<usize> = (0..sample.len()).collect();
-    order.sort_unstable_by_key(|i| sample.rows[*i]);
-    let d = sample.d;
-    let x = order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).copied().collect();
-    let rows = order.iter().map(|i| sample.rows[*i]).collect();
-    Ok(MemoryRows::new(x, d)?.numbered(rows)?)
+    Ok(kernel.resolve_median(MatRef::from_row_major_slice(&wide, order.len(), d))?)
 }
 
 /// Lets a selection in memory be interrupted, and counts nothing: its rows were counted when they were sampled.

@@ -10,6 +10,7 @@
 //! With a scratch folder one more pass, after the first, writes the rows there, decoded and scaled, for all that follow.
 
 mod cached;
+mod candidates;
 mod forecast;
 mod landmarks;
 mod options;
@@ -19,6 +20,6 @@ mod run;
 mod survey;
 
 pub use forecast::{Forecast, Step, forecast};
-pub use options::{Choice, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
+pub use options::{Choice, LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
 pub use plan::{Cut, Shape, tile_rows};
 pub use run::{Trained, plan, train};

@@ -2,11 +2,13 @@
 
 use crate::folds::FoldSpec;
 use crate::ridge::Intercept;
+use crate::{Error, Result};
 use kapprox::kernel::Spec;
-use kstore::Workers;
+use kapprox::map::MapSpec;
 use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
 use kstore::scratch::Scratch;
+use kstore::{Selected, Workers};
 
 /// What the target is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,32 @@ pub enum Choice {
     Error,
 }
 
+/// Where landmarks come from.
+#[derive(Clone, Debug)]
+pub enum LandmarkSource {
+    /// Chosen among the training rows by the scheme of this name, from [`kapprox::landmark::registry`].
+    Scheme(String),
+    /// The first rows of a table that has the features of the training table, in its units.
+    Rows(Selected),
+}
+
+impl LandmarkSource {
+    /// The table they are read from, where they are.
+    pub fn table(&self) -> Option<&Selected> {
+        match self {
+            Self::Scheme(_) => None,
+            Self::Rows(table) => Some(table),
+        }
+    }
+}
+
+impl Default for LandmarkSource {
+    /// Randomly pivoted Cholesky.
+    fn default() -> Self {
+        Self::Scheme("rpcholesky".to_string())
+    }
+}
+
 /// Everything that defines the result of a training run beside the rows.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
@@ -49,11 +77,13 @@ pub struct TrainOptions {
     pub scaling: Scaling,
     /// The kernel; a median still to be taken is taken on a sample.
     pub kernel: Spec,
-    /// Name of the landmark scheme, from [`kapprox::landmark::registry`].
-    pub landmarks: String,
+    /// How rows become features.
+    pub map: MapSpec,
+    /// Where the landmarks come from, for maps that have some.
+    pub landmarks: LandmarkSource,
     /// Rows landmarks are chosen among: a uniform sample of this size, or all rows in `None`.
     pub candidates: Option<usize>,
-    /// Landmarks to choose: the largest rank.
+    /// Features of the map: the largest rank.
     pub rank: usize,
     /// Take the smallest rank whose relative trace error is at most this, and no other.
     pub tolerance: Option<f64>,
@@ -69,6 +99,25 @@ pub struct TrainOptions {
     pub choice: Choice,
     /// Seed of every random choice.
     pub seed: u64,
+}
+
+impl TrainOptions {
+    /// Refuses options that the map cannot follow.
+    ///
+    /// # Errors
+    /// [`Error::Option`].
+    pub(super) fn check(&self) -> Result<()> {
+        let name = self.map.family().name;
+        if self.tolerance.is_some() && self.map.is_without_rows() {
+            let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
+            return Err(Error::option("--tolerance", "a tolerance", remedy));
+        }
+        if self.ranks.len() > 1 && !self.map.family().nested {
+            let remedy = format!("the features of the map {name} are not nested; give one --rank");
+            return Err(Error::option("--ranks", format!("{} ranks", self.ranks.len()), remedy));
+        }
+        Ok(())
+    }
 }
 
 /// What a training run may use. Nothing here changes a bit of the result.

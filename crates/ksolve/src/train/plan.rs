@@ -6,8 +6,8 @@
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::ridge::RidgeOptions;
+use kapprox::Real;
 use kapprox::map::nystrom::STRIP;
-use kapprox::{Nystrom, Real};
 use kstore::{Footprint, Plan};
 
 /// Code, stacks, allocator, open files and footers: what the process holds before it holds rows. Measured peak of a
@@ -41,8 +41,8 @@ pub struct Shape {
     pub d: usize,
     /// Targets of the regression.
     pub t: usize,
-    /// Landmarks.
-    pub m: usize,
+    /// The feature map.
+    pub map: kapprox::map::registry::Shape,
     /// Folds.
     pub folds: usize,
     /// Bytes of an element.
@@ -81,8 +81,8 @@ pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
 /// The cut that fits the budget with the most lanes, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
 pub(super) fn cut<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> (Cut, Vec<Plan>) {
-    let tile = tile_rows(shape.d, shape.m, shape.element);
-    let (gram_lanes, tiles) = match shape.m <= LANE_FEATURES {
+    let tile = tile_rows(shape.d, shape.map.p, shape.element);
+    let (gram_lanes, tiles) = match shape.map.p <= LANE_FEATURES {
         true => (shape.threads, TILES_PER_SEGMENT),
         false => (1, TILES_PER_LARGE_SEGMENT),
     };
@@ -103,9 +103,9 @@ fn plans<T: Real>(shape: &Shape, ridge: &RidgeOptions, cut: Cut, budget: usize) 
     vec![
         scan(shape, cut, budget),
         landmarks(shape, cut, budget),
-        map::<T>(shape, budget),
+        map(shape, budget),
         gram::<T>(shape, cut, budget),
-        solve::<T>(shape, ridge, budget),
+        solve(shape, ridge, budget),
     ]
 }
 
@@ -128,7 +128,11 @@ fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Pl
 
 /// Strips of features in f64, where the landmarks need them.
 fn strips(shape: &Shape) -> usize {
-    if shape.element == 8 { 0 } else { shape.threads * STRIP * (shape.m + shape.d) * 8 }
+    if shape.element == 8 {
+        0
+    } else {
+        shape.threads * STRIP * (shape.map.p.max(shape.map.landmarks.unwrap_or(0)) + shape.d) * 8
+    }
 }
 
 fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
@@ -136,10 +140,11 @@ fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
 }
 
 fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
-    let (m, e) = (shape.m, shape.element);
+    let plan = base("landmark selection", budget);
+    let e = shape.element;
+    let Some(m) = shape.map.landmarks else { return plan };
     let row = shape.d * e + 40;
     let block = m / 5 + 40;
-    let plan = base("landmark selection", budget);
     let plan = match shape.candidates {
         // twice while the best keys compete, once more while they are put in row order
         Some(n) => plan.term("candidate rows", 3 * n.min(shape.n as usize) * row, "lower --candidates"),
@@ -154,27 +159,27 @@ fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         .term("proposals", block * (block * 8 + m * 8 + 3 * shape.d * 8) + 2 * block * row, RANK)
 }
 
-fn map<T: Real>(shape: &Shape, budget: usize) -> Plan {
-    let m = shape.m;
-    base("factor of the landmarks", budget).term("kernel matrix of the landmarks and factor", m * m * 16, RANK).term(
-        "landmarks",
-        3 * Nystrom::<T>::bytes(m, shape.d) - 3 * m * m * (size_of::<T>() + 8) + m * shape.d * 8,
+fn map(shape: &Shape, budget: usize) -> Plan {
+    base("feature map", budget).term("the map", shape.map.footprint.fixed, RANK).term(
+        "matrices it is made of",
+        shape.map.making,
         RANK,
     )
 }
 
 fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
-    let (m, t, lanes) = (shape.m, shape.t, cut.gram_lanes);
+    let (m, t, lanes) = (shape.map.p, shape.t, cut.gram_lanes);
     let segments = shape.n.div_ceil(cut.segment).max(1);
     let states = (lanes as u64 + 1).min(segments) as usize;
     let state = GramState::bytes(m, t, shape.folds) + CertificateState::bytes(m);
     let bin = cut.tile * (shape.d * shape.element + t * 8);
+    let features = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed + cut.tile * (m * shape.element + 8);
     let plan = rows(base("Gram matrix", budget), shape, cut, lanes, shape.element);
     let copies = if states == 1 { "one lane".to_string() } else { format!("{} lanes and a sum", states - 1) };
     let (name, remedy) = gram_term(shape.folds, &copies);
     plan.term(name, states * state, remedy)
-        .term("landmarks and their factor", Nystrom::<T>::bytes(m, shape.d), RANK)
-        .term("features of a tile", lanes * cut.tile * (m * shape.element + 8) + strips(shape), RANK)
+        .term("feature map", shape.map.footprint.fixed, RANK)
+        .term("features of a tile", lanes * features + strips(shape), RANK)
         .term("rows waiting by fold", lanes * shape.folds * bin, "lower --folds")
         .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
@@ -188,10 +193,10 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
     }
 }
 
-fn solve<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> Plan {
+fn solve(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
     base("solve", budget)
-        .term(name, GramState::bytes(shape.m, shape.t, shape.folds), remedy)
-        .term("landmarks and their factor", Nystrom::<T>::bytes(shape.m, shape.d), RANK)
-        .term("system and its factor", ridge.solve_bytes(shape.m), RANK)
+        .term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy)
+        .term("feature map", shape.map.footprint.fixed, RANK)
+        .term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
 }

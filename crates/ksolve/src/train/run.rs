@@ -1,20 +1,21 @@
 //! The training run.
 
 use super::cached;
-use super::landmarks::Selection;
-use super::options::{Choice, Resources, Task, TrainOptions};
+use super::landmarks::Mapped;
+use super::options::{Choice, LandmarkSource, Resources, Task, TrainOptions};
 use super::plan::{Cut, Shape, cut};
 use super::survey::{Survey, survey};
 use crate::certificate::CertificateState;
 use crate::surface::{FoldCoefficients, Surface};
 use crate::{
     Certificate, Classes, CvErrorFold, Error, FoldSpec, Folds, GramState, Head, Result, RidgeFold, RidgeOptions,
-    RidgeState, Targets, ridge, strips,
+    RidgeState, Targets, model::Basis, ridge,
 };
 use faer::Mat;
 use kapprox::kernel::Spec;
-use kapprox::landmark::{self, LandmarkSet, Precision};
-use kapprox::{FeatureMap, Nystrom, Real};
+use kapprox::landmark;
+use kapprox::map::registry::Ask;
+use kapprox::{FeatureMap, Real};
 use kstore::{Pass, Plan, Reading, RowSource, Scaler, Selected, TableRows};
 use std::sync::Arc;
 
@@ -32,14 +33,14 @@ pub struct Trained<T: Real> {
     pub classes: Option<Classes>,
     /// The kernel, every parameter a number.
     pub kernel: Spec,
-    /// The landmarks of the chosen rank.
-    pub landmarks: LandmarkSet<T>,
-    /// Coefficients on k_S(x), rank x t, in f64: f(x) = k_S(x)·coefficients + intercept.
+    /// The functions that were learned with.
+    pub basis: Basis<T>,
+    /// Their coefficients, m x t, in f64: f(x) = basis(x)·coefficients + intercept.
     pub coefficients: Mat<f64>,
+    /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::Nystrom::needs_wide`].
+    pub wide: bool,
     /// The constant of each target.
     pub intercept: Vec<f64>,
-    /// True where predictions need kernel values in f64 though the rows are f32: see [`Nystrom::needs_wide`].
-    pub wide: bool,
     /// The chosen rank.
     pub rank: usize,
     /// The chosen lambda.
@@ -52,10 +53,10 @@ pub struct Trained<T: Real> {
     pub surface: Surface,
     /// Training mean squared error and r2 over all targets; r2 is `None` where the targets are constant.
     pub train: (f64, Option<f64>),
-    /// Landmarks kept at the largest rank.
+    /// Features of the map: its largest rank.
     pub largest_rank: usize,
-    /// Rows the landmarks were chosen among.
-    pub candidates: u64,
+    /// Landmarks of the map and the rows they were chosen among; `None` for a map without.
+    pub landmarks: Option<(usize, u64)>,
     /// Passes over the table.
     pub passes: u64,
     /// Largest sum of the plan.
@@ -95,12 +96,18 @@ fn plan_for<T: Real>(
     let n = range.end - range.start;
     let (d, m) = (selected.shape().features, options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)));
     let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
-    let scheme = landmark::by_name(&options.landmarks).map_or(0, |scheme| scheme.bytes(size_of::<T>(), rows, d, m));
+    let map = options.map.shape(Ask { d, rank: m, element: size_of::<T>() });
+    let scheme = match (&options.landmarks, map.landmarks) {
+        (LandmarkSource::Scheme(name), Some(count)) => {
+            landmark::by_name(name).map_or(0, |scheme| scheme.bytes(size_of::<T>(), rows, d, count))
+        }
+        _ => 0,
+    };
     let shape = Shape {
         n,
         d,
         t,
-        m,
+        map,
         folds,
         element: size_of::<T>(),
         candidates: options.candidates,
@@ -128,7 +135,7 @@ fn check(plans: Vec<Plan>) -> Result<usize> {
     Ok(largest)
 }
 
-/// Learns ridge regression on a certified Nyström map.
+/// Learns ridge regression on a feature map.
 ///
 /// Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖² at the rank and lambda with the smallest cross-validated error.
 ///
@@ -138,11 +145,8 @@ fn check(plans: Vec<Plan>) -> Result<usize> {
 /// # Errors
 /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; fewer than two
 /// rows or classes; a kernel that is zero or not finite; a system that rounding made indefinite.
-pub fn train<T: Real + Precision>(
-    selected: &Selected,
-    options: &TrainOptions,
-    resources: &Resources<'_>,
-) -> Result<Trained<T>> {
+pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &Resources<'_>) -> Result<Trained<T>> {
+    options.check()?;
     let (cut, plans) = plan::<T>(selected, options, resources)?;
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
@@ -152,10 +156,10 @@ pub fn train<T: Real + Precision>(
     let rows: TableRows<T> = selected.rows(survey.reading())?;
     let cache = cached::rows(&rows, cut, resources)?;
     let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let selection = super::landmarks::select(source, survey.rows(), options, cut, resources)?;
-    warn_of_rank(&selection, &survey, options, resources);
+    let mapped = super::landmarks::map(source, survey.rows(), &survey.reading(), options, cut, resources)?;
+    warn_of_rank(&mapped, &survey, options, resources);
     let targets = survey.targets_of_regression();
-    let run = Run { source, targets: &targets, folds: &folds, map: &selection.map, options, cut, resources };
+    let run = Run { source, targets: &targets, folds: &folds, map: &*mapped.map, options, cut, resources };
     let sums = run.gram()?;
     let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
     let ridge = ridge_options(options, ranks, targets.centre());
@@ -176,19 +180,17 @@ pub fn train<T: Real + Precision>(
     let certificates = ridge.ranks.iter().filter_map(|rank| certificate(*rank).map(|c| (*rank, c))).collect();
     let train = train_score(&sums.gram, &fit.train_mse);
     let Head { weights, intercept } = fit.head;
-    let largest_rank = selection.map.rank();
-    let passes = 2 + u64::from(cache.is_some()) + selection.passes + passes;
+    let passes = 2 + u64::from(cache.is_some()) + mapped.passes + passes;
     let certificate = certificate(rank);
-    let workers = resources.workers;
-    let coefficients = selection.map.dual(weights.as_ref());
-    let wide = workers.install(|| selection.map.needs_wide(rank, strips::par(workers)));
-    let kept: Vec<usize> = (0..rank).collect();
+    let expansion = mapped.map.expand(weights.as_ref(), resources.workers);
+    let wide = expansion.is_wide();
+    let (basis, coefficients) = Basis::of(expansion, &*mapped.map);
     Ok(Trained {
-        wide,
         rows: survey.rows(),
-        kernel: selection.kernel,
-        landmarks: selection.map.landmarks().keep(&kept),
+        kernel: mapped.kernel,
+        basis,
         coefficients,
+        wide,
         intercept,
         rank,
         lambda,
@@ -196,8 +198,8 @@ pub fn train<T: Real + Precision>(
         certificates,
         surface,
         train,
-        largest_rank,
-        candidates: selection.candidates,
+        largest_rank: mapped.map.dims().1,
+        landmarks: mapped.landmarks,
         passes,
         planned_bytes,
         scaler: survey.scaler,
@@ -205,16 +207,19 @@ pub fn train<T: Real + Precision>(
     })
 }
 
-fn warn_of_rank<T: Real>(selection: &Selection<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
-    let (asked, got) = (options.rank, selection.map.rank());
+/// Fewer features than were asked for, of a map that has as many as its landmarks span.
+fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
+    let (asked, got) = (options.rank, mapped.map.dims().1);
+    let Some((_, candidates)) = mapped.landmarks else { return };
     if got == asked || options.tolerance.is_some() {
         return;
     }
     let precision = <T as kstore::Real>::NAME;
     let why = if (asked as u64) > survey.rows() && got as u64 == survey.rows() {
         format!("there are only {} rows", survey.rows())
-    } else if (asked as u64) > selection.candidates && got as u64 == selection.candidates {
-        format!("there are only {} candidates", selection.candidates)
+    } else if (asked as u64) > candidates && got as u64 == candidates {
+        let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
+        format!("there are only {candidates} {what}")
     } else {
         format!("the kernel matrix has no more independent rows in {precision}")
     };
@@ -239,7 +244,7 @@ struct Run<'a, T: Real> {
     source: &'a dyn RowSource<T>,
     targets: &'a Targets,
     folds: &'a Folds,
-    map: &'a Nystrom<T>,
+    map: &'a dyn FeatureMap<T>,
     options: &'a TrainOptions,
     cut: Cut,
     resources: &'a Resources<'a>,
@@ -276,6 +281,9 @@ impl<T: Real> Run<'_, T> {
         if let Some(tolerance) = self.options.tolerance {
             let found = certificate.and_then(|state| state.rank_within(tolerance));
             return (vec![found.unwrap_or(largest)], found.is_some());
+        }
+        if !self.options.map.family().nested {
+            return (vec![largest], true);
         }
         let mut ranks: Vec<usize> = self.options.ranks.iter().map(|rank| *rank.min(&largest)).collect();
         ranks.dedup();

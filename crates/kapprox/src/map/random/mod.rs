@@ -22,10 +22,11 @@ mod spectrum;
 pub use frequencies::Sampling;
 pub use spectrum::{Draw, Law, Spectrum};
 
-use super::FeatureMap;
 use super::nystrom::strips;
+use super::registry::{Ask, Build, Built, Family, Shape, WithoutRows};
+use super::{FeatureMap, MapSpec};
 use crate::turns::cosine_sine;
-use crate::{Real, Result, vectorised};
+use crate::{Error, Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::prelude::*;
 use faer::{Accum, MatMut, MatRef, Par};
@@ -33,6 +34,73 @@ use hadamard::Structured;
 use kstore::{Footprint, Workers};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+
+/// `fourier`.
+pub(super) const FOURIER: Family = Family {
+    name: "fourier",
+    about: "random Fourier features of a shift-invariant kernel",
+    parameters: &[],
+    build: Build::without_rows(plain, plain),
+    nested: false,
+    passes: 0,
+    shape,
+};
+
+/// `orthogonal`.
+pub(super) const ORTHOGONAL: Family = Family {
+    name: "orthogonal",
+    about: "random Fourier features, frequencies at right angles",
+    build: Build::without_rows(orthogonal, orthogonal),
+    ..FOURIER
+};
+
+/// `structured`.
+pub(super) const STRUCTURED: Family = Family {
+    name: "structured",
+    about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
+    build: Build::without_rows(structured, structured),
+    ..FOURIER
+};
+
+/// `quasi`.
+pub(super) const QUASI: Family = Family {
+    name: "quasi",
+    about: "Fourier features at the points of a randomised Halton sequence",
+    build: Build::without_rows(quasi, quasi),
+    ..FOURIER
+};
+
+fn shape(_: &MapSpec, ask: Ask) -> Shape {
+    let count = (ask.rank / 2).max(1);
+    let footprint = Footprint { fixed: count * ask.d * ask.element, per_row: count * ask.element };
+    // drawn in f64
+    let making = count * ask.d * size_of::<f64>();
+    Shape { p: 2 * count, landmarks: None, footprint, making }
+}
+
+fn plain<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+    waves_of(given, Sampling::Plain)
+}
+
+fn orthogonal<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+    waves_of(given, Sampling::Orthogonal)
+}
+
+fn structured<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+    waves_of(given, Sampling::Structured)
+}
+
+fn quasi<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+    waves_of(given, Sampling::Quasi)
+}
+
+fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
+    let spectrum = T::kernel(given.kernel.build()?).spectrum().ok_or_else(|| Error::NoSpectrum {
+        why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
+        remedy: "use --map nystrom, or a kernel such as gaussian, laplacian or matern",
+    })?;
+    Ok(Box::new(Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?))
+}
 
 /// Random Fourier features of a kernel.
 ///

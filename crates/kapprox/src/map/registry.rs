@@ -1,0 +1,180 @@
+//! Every map by name: what `--map` takes and a model file keeps.
+//!
+//! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
+
+use super::{FeatureMap, MapSpec, additive, ensemble, nystrom, projected, random, sketch};
+use crate::kernel::{AnyKernel, Range, Spec};
+use crate::landmark::{LandmarkSet, Rows};
+use crate::{Real, Result};
+use kstore::{Footprint, Workers};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A kind of map.
+#[derive(Debug)]
+pub struct Family {
+    /// The name after `--map`.
+    pub name: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// Its numbers.
+    pub parameters: &'static [Parameter],
+    /// What it is made of.
+    pub(crate) build: Build,
+    /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
+    pub nested: bool,
+    /// Passes over the rows that making it takes, beside those of the landmarks.
+    pub passes: u64,
+    /// What it will be, before it is made.
+    pub(crate) shape: fn(&MapSpec, Ask) -> Shape,
+}
+
+/// A number of a map.
+#[derive(Debug)]
+pub struct Parameter {
+    /// The name in expressions.
+    pub name: &'static str,
+    /// What is taken when the expression does not say.
+    pub default: f64,
+    /// Which numbers are allowed.
+    pub range: Range,
+    /// Why no others.
+    pub reason: &'static str,
+}
+
+/// A map that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// Features of a row.
+    pub d: usize,
+    /// Features wanted.
+    pub rank: usize,
+    /// Bytes of an element.
+    pub element: usize,
+}
+
+/// A map to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Its features, at most.
+    pub p: usize,
+    /// Landmarks to choose; `None` for maps that look at no rows.
+    pub landmarks: Option<usize>,
+    /// What it holds.
+    pub footprint: Footprint,
+    /// Bytes beside that while it is made.
+    pub making: usize,
+}
+
+/// What a map in the span of landmarks is made of.
+#[derive(Debug)]
+pub struct OnLandmarks<'a, T: Real> {
+    /// The map.
+    pub spec: &'a MapSpec,
+    /// The kernel.
+    pub kernel: &'a Arc<dyn AnyKernel>,
+    /// As many as [`Shape::landmarks`] says, or fewer.
+    pub landmarks: LandmarkSet<T>,
+    /// Features wanted.
+    pub rank: usize,
+    /// The rows, for maps that pass over them.
+    pub data: &'a Rows<'a, T>,
+    /// Seed of random choices.
+    pub seed: u64,
+    /// Threads.
+    pub workers: &'a Workers,
+}
+
+/// What a map that looks at no rows is made of.
+#[derive(Debug)]
+pub struct WithoutRows<'a> {
+    /// The map.
+    pub spec: &'a MapSpec,
+    /// The kernel, every parameter a number.
+    pub kernel: &'a Spec,
+    /// Features of a row.
+    pub d: usize,
+    /// Features wanted.
+    pub rank: usize,
+    /// Seed of random choices.
+    pub seed: u64,
+}
+
+/// A map of either kind, whatever its type.
+pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
+
+/// How a map is made.
+#[derive(Clone, Copy, Debug)]
+pub enum Making<T: Real> {
+    /// On landmarks.
+    OnLandmarks(fn(OnLandmarks<'_, T>) -> Built<T>),
+    /// Of its options alone: a model keeps those instead of the map's numbers.
+    WithoutRows(fn(&WithoutRows<'_>) -> Built<T>),
+}
+
+/// [`Making`] in both precisions.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Build(pub(crate) Making<f32>, pub(crate) Making<f64>);
+
+impl Build {
+    pub(super) const fn on_landmarks(
+        single: fn(OnLandmarks<'_, f32>) -> Built<f32>,
+        double: fn(OnLandmarks<'_, f64>) -> Built<f64>,
+    ) -> Self {
+        Self(Making::OnLandmarks(single), Making::OnLandmarks(double))
+    }
+
+    pub(super) const fn without_rows(
+        single: fn(&WithoutRows<'_>) -> Built<f32>,
+        double: fn(&WithoutRows<'_>) -> Built<f64>,
+    ) -> Self {
+        Self(Making::WithoutRows(single), Making::WithoutRows(double))
+    }
+}
+
+/// Every map. One line each.
+pub fn registry() -> &'static [Family] {
+    const FAMILIES: &[Family] = &[
+        nystrom::FAMILY,
+        projected::EIGEN,
+        projected::RANDOMISED,
+        projected::DOUBLE,
+        projected::TRUNCATED,
+        ensemble::FAMILY,
+        random::FOURIER,
+        random::ORTHOGONAL,
+        random::STRUCTURED,
+        random::QUASI,
+        sketch::FAMILY,
+        additive::FAMILY,
+    ];
+    FAMILIES
+}
+
+/// The family of a name.
+pub fn by_name(name: &str) -> Option<&'static Family> {
+    registry().iter().find(|family| family.name == name)
+}
+
+impl MapSpec {
+    /// What the map will be.
+    pub fn shape(&self, ask: Ask) -> Shape {
+        (self.family().shape)(self, ask)
+    }
+
+    /// Passes over the rows that making the map takes, beside those of the landmarks.
+    pub fn passes(&self) -> u64 {
+        self.family().passes
+    }
+
+    /// True for a map that looks at no rows.
+    pub fn is_without_rows(&self) -> bool {
+        matches!(self.making::<f64>(), Making::WithoutRows(_))
+    }
+
+    /// How the map is made in a precision.
+    pub fn making<T: Real>(&self) -> Making<T> {
+        T::making(&self.family().build)
+    }
+}

@@ -1,0 +1,129 @@
+//! `--map` and `--landmarks`: every map of the registry from fit to evaluate, landmarks from a table, and refusals.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+use std::process::Command;
+
+/// Exit code, JSON of stdout (null if it is none), stderr.
+fn kmill(folder: &Path, line: &str) -> (i32, serde_json::Value, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(line.split_whitespace()).output().unwrap();
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code().unwrap(), json, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn ok(folder: &Path, line: &str) -> serde_json::Value {
+    let (code, json, stderr) = kmill(folder, line);
+    assert_eq!(code, 0, "{line}: {stderr}");
+    json
+}
+
+fn refused(folder: &Path, line: &str, message: &str) {
+    let (code, _, stderr) = kmill(folder, line);
+    assert!(code != 0 && stderr.contains(message), "{line}: exit {code}, {stderr}");
+    assert!(!folder.join("refused").exists(), "{line} left a model");
+}
+
+/// A kernel that the map of this name is for.
+fn kernel(map: &str) -> &'static str {
+    match map {
+        "sketch" => "polynomial(degree=2)",
+        "additive" => "additive_chi_squared()",
+        _ => "gaussian(sigma=4)",
+    }
+}
+
+#[test]
+fn every_map_learns_and_its_model_predicts_what_the_fit_saw() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 -o train.parquet -q");
+    for family in kapprox::map::registry() {
+        let (map, kernel) = (family.name, kernel(family.name));
+        let fit = ok(
+            at,
+            &format!(
+                "fit ridge train.parquet --target y --scale minmax --map {map} --kernel {kernel} --rank 120 \
+                 --lambda 1e-7 -o {map} --json"
+            ),
+        );
+        // the variance of the target is about 25, that of the noise 1
+        let train = fit["train"]["mse"].as_f64().unwrap();
+        assert!(train < 8.0, "{map}: {train}");
+        assert_eq!(fit["certificate"].is_null(), map.parse::<kapprox::MapSpec>().unwrap().is_without_rows(), "{map}");
+        // the Gram matrix and the model file agree about the same rows: basis, coefficients, scaler, probe
+        let scores = ok(at, &format!("evaluate {map} train.parquet --json"));
+        let again = scores["mse"].as_f64().unwrap();
+        assert!((again - train).abs() < 1e-3 * train, "{map}: {again} and {train}");
+        let model = std::fs::read(at.join(map)).unwrap();
+        ok(
+            at,
+            &format!(
+                "fit ridge train.parquet --target y --scale minmax --map {map} --kernel {kernel} --rank 120 \
+                 --lambda 1e-7 -o again --threads 1 --memory 300MiB --json"
+            ),
+        );
+        assert!(model == std::fs::read(at.join("again")).unwrap(), "{map}: other bits with other threads and memory");
+    }
+}
+
+#[test]
+fn what_a_map_cannot_do_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 500 -o t.parquet -q");
+    let fit = "fit ridge t.parquet --target y -o refused";
+    refused(at, &format!("{fit} --map fourier --tolerance 1e-2"), "has no trace error");
+    refused(at, &format!("{fit} --map ensemble --ranks 50..200"), "not nested; give one --rank");
+    refused(at, &format!("{fit} --map fourier --kernel linear()"), "no shift-invariant kernel");
+    refused(at, &format!("{fit} --map sketch"), "no polynomial kernel");
+    refused(at, &format!("{fit} --map orthogonal --kernel laplacian(sigma=2)"), "cannot be rotated");
+    refused(at, &format!("{fit} --map furier"), "no map is called");
+    refused(at, &format!("{fit} --map ensemble(parts=0)"), "a whole number from 1");
+    refused(at, &format!("{fit} --map ensemble(party=2)"), "it takes parts");
+    refused(at, &format!("{fit} --landmarks unifrom"), "expected one of");
+    refused(at, &format!("{fit} --landmarks none.parquet"), "none.parquet");
+    // values below 0 after scaling, which the kernel is not defined for
+    refused(at, &format!("{fit} --map additive --kernel intersection()"), ">= 0");
+}
+
+#[test]
+fn landmarks_of_a_table_are_those_of_the_map() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 2000 -o t.parquet -q");
+    // the first rows as landmarks, once as a table and once as the only candidates
+    ok(at, "convert t.parquet --rows ..80 -o landmarks.parquet -q");
+    let learn = "fit ridge t.parquet --target y --kernel gaussian(sigma=3) --lambda 1e-6 --json";
+    let given = ok(at, &format!("{learn} --landmarks landmarks.parquet -o given"));
+    assert_eq!((&given["rank"], &given["landmarks"]["scheme"]), (&80.into(), &"a table".into()));
+    let fewer = ok(at, &format!("{learn} --landmarks landmarks.parquet --rank 30 -o fewer"));
+    assert_eq!(fewer["rank"], 30);
+    let error = |fit: &serde_json::Value| fit["certificate"]["trace_error"].as_f64().unwrap();
+    assert!(error(&fewer) > error(&given) && error(&given) > 0.0);
+    // a table in which the columns stand elsewhere, in another format
+    ok(at, "convert landmarks.parquet --target y -o landmarks.npy -q");
+    ok(at, &format!("{learn} --landmarks landmarks.npy -o npy"));
+    assert!(std::fs::read(at.join("npy")).unwrap() == std::fs::read(at.join("given")).unwrap());
+    ok(at, "generate smile --rows 50 -o other.parquet -q");
+    refused(at, &format!("{learn} --landmarks other.parquet -o refused"), "x2");
+}
+
+#[test]
+fn predictive_landmarks_look_at_the_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 --features 10 -o t.parquet -q");
+    ok(at, "generate blobs --rows 3000 -o b.parquet -q");
+    let fit = |landmarks: &str, more: &str| {
+        let line = "fit ridge t.parquet --target y --kernel gaussian(sigma=3) --lambda 1e-6 --rank 25";
+        let fit = ok(at, &format!("{line} --landmarks {landmarks} {more} -o m --json"));
+        (fit["train"]["mse"].as_f64().unwrap(), fit["certificate"]["trace_error"].as_f64().unwrap())
+    };
+    let (predictive, greedy) = (fit("predictive", ""), fit("greedy", ""));
+    assert!(predictive.0 < greedy.0, "{predictive:?} {greedy:?}");
+    // all rows instead of a sample of at least as many: the same landmarks
+    assert_eq!(fit("predictive", "--candidates all"), predictive);
+    ok(at, "fit ridge b.parquet --target y --task classification --landmarks predictive --rank 20 -o c --json");
+}

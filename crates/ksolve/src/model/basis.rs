@@ -1,0 +1,100 @@
+//! The functions that a model's coefficients multiply.
+
+use super::{Card, Model};
+use crate::{Error, Result};
+use faer::{Mat, MatRef};
+use kapprox::landmark::LandmarkSet;
+use kapprox::map::registry::{Making, WithoutRows};
+use kapprox::map::{Columns, Expansion, MapSpec};
+use kapprox::{FeatureMap, Real, Spec};
+use kstore::Workers;
+
+/// The functions that a model's coefficients multiply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Basis<T> {
+    /// Kernel functions k(x, z_j) of landmarks.
+    Landmarks {
+        /// Landmarks, m x d row-major, scaled as the rows are.
+        points: Vec<T>,
+        /// Stored row number of each landmark; [`kapprox::landmark::NO_ROW`] for points that are no rows.
+        rows: Vec<u64>,
+    },
+    /// The features of a map that looks at no rows. The file holds its options and its seed, and the map is made again.
+    Features {
+        /// Its features at one point: a version that draws other random numbers is found out by them.
+        probe: Vec<f64>,
+    },
+}
+
+/// How far features at the probe may differ between instruction sets, as a share of the largest.
+const SAME: f64 = 1e-4;
+
+impl<T: Real> Basis<T> {
+    /// The basis of an expansion, and the coefficients on it; `map` is the map it is an expansion on.
+    pub fn of(expansion: Expansion<T>, map: &dyn FeatureMap<T>) -> (Self, Mat<f64>) {
+        match expansion {
+            Expansion::Landmarks { landmarks: LandmarkSet { points, rows, .. }, coefficients, .. } => {
+                (Self::Landmarks { points, rows }, coefficients)
+            }
+            Expansion::Features { coefficients } => (Self::Features { probe: probe(map) }, coefficients),
+        }
+    }
+
+    /// Landmarks, row-major, and their row numbers; `None` for a basis of features.
+    pub fn landmarks(&self) -> Option<(&[T], &[u64])> {
+        match self {
+            Self::Landmarks { points, rows } => Some((points, rows)),
+            Self::Features { .. } => None,
+        }
+    }
+
+    pub(super) fn widen(self) -> Basis<f64> {
+        match self {
+            Self::Landmarks { points, rows } => {
+                Basis::Landmarks { points: points.into_iter().map(kstore::Real::to_f64).collect(), rows }
+            }
+            Self::Features { probe } => Basis::Features { probe },
+        }
+    }
+}
+
+/// The features at a point of d numbers between 0.25 and 1.25, which no kernel's domain but that of sets excludes.
+fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
+    let (d, p) = map.dims();
+    let x: Vec<T> = (0..d).map(|c| <T as kstore::Real>::from_f64(0.25 + (c * 3 % 8) as f64 / 8.0)).collect();
+    let mut phi = Mat::<T>::zeros(1, p);
+    map.apply(MatRef::from_row_major_slice(&x, 1, d), phi.as_mut(), &Workers::sequential());
+    (0..p).map(|j| phi[(0, j)].to_f64()).collect()
+}
+
+impl<T: Real> Model<T> {
+    /// The functions of the basis as a map from rows to their values.
+    ///
+    /// # Errors
+    /// A kernel or a map that this version does not know, and random features that it draws otherwise.
+    pub fn functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
+        let Card { kernel, map, rank, seed, .. } = &self.card;
+        let kernel = Spec::parse(kernel)?;
+        let d = self.centre.len();
+        let probed = match &self.basis {
+            Basis::Landmarks { points, rows } => {
+                let landmarks =
+                    LandmarkSet { points: points.clone(), rows: rows.clone(), d, passes: 0, evaluations: 0 };
+                return Ok(Box::new(Columns::new(&kernel.build()?, landmarks)));
+            }
+            Basis::Features { probe } => probe,
+        };
+        let spec: MapSpec = map.parse()?;
+        let Making::WithoutRows(make) = spec.making::<T>() else {
+            return Err(Error::Features { map: map.clone(), why: "it needs landmarks and the model has none" });
+        };
+        let made = make(&WithoutRows { spec: &spec, kernel: &kernel, d, rank: *rank, seed: *seed })?;
+        let largest = probed.iter().fold(0.0f64, |largest, v| largest.max(v.abs()));
+        let now = probe(&*made);
+        let same = now.len() == probed.len() && now.iter().zip(probed).all(|(a, b)| (a - b).abs() <= SAME * largest);
+        if !same {
+            return Err(Error::Features { map: map.clone(), why: "this version of kmill draws other random numbers" });
+        }
+        Ok(made)
+    }
+}

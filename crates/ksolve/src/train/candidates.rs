@@ -1,0 +1,76 @@
+//! Rows that landmarks are chosen among, in memory.
+
+use crate::{Error, Result};
+use kapprox::Real;
+use kapprox::landmark::Sample;
+use kstore::{Coded, Fold, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, Workers};
+use std::sync::Arc;
+
+/// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
+pub(super) fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> {
+    let mut order: Vec<usize> = (0..sample.len()).collect();
+    order.sort_unstable_by_key(|i| sample.rows[*i]);
+    let d = sample.d;
+    let x = order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).copied().collect();
+    let rows = order.iter().map(|i| sample.rows[*i]).collect();
+    Ok(MemoryRows::new(x, d)?.numbered(rows)?)
+}
+
+/// The candidates with their targets or classes, which one pass brings from the table.
+pub(super) fn with_targets<T: Real>(
+    candidates: MemoryRows<T>,
+    source: &dyn RowSource<T>,
+    pass: Pass<'_>,
+) -> Result<MemoryRows<T>> {
+    let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
+    // what is found is in memory beside the rows and is found again in a resumed run
+    let found = Pass { journal: None, ..pass }.fold(source, &Of { rows: &rows })?.0;
+    match found.labels {
+        Some(labels) => Ok(candidates.with_classes(found.codes, labels)?),
+        None => Ok(candidates.with_targets(found.y, source.shape().targets)?),
+    }
+}
+
+/// Targets of some rows, which are in order.
+struct Of<'a> {
+    rows: &'a [u64],
+}
+
+#[derive(Default)]
+struct Targets {
+    y: Vec<f64>,
+    codes: Vec<u32>,
+    labels: Option<Arc<Vec<Label>>>,
+}
+
+impl Merge for Targets {
+    fn merge(&mut self, later: &Self) {
+        self.y.extend_from_slice(&later.y);
+        self.codes.extend_from_slice(&later.codes);
+        self.labels = self.labels.take().or_else(|| later.labels.clone());
+    }
+}
+
+impl<T: Real> Fold<T> for Of<'_> {
+    type State = Targets;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> Targets {
+        Targets::default()
+    }
+    fn scratch(&self) {}
+    fn step(&self, state: &mut Targets, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+        for (i, row) in block.rows.iter().enumerate() {
+            if self.rows.binary_search(row).is_err() {
+                continue;
+            }
+            state.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
+            if let Some(Coded { codes, labels }) = &block.classes {
+                state.codes.push(codes[i]);
+                state.labels.get_or_insert_with(|| Arc::new(labels.to_vec()));
+            }
+        }
+        Ok(())
+    }
+}
