@@ -14,6 +14,8 @@ import numpy as np
 import scipy
 import sklearn
 from scipy.spatial.distance import cdist
+from sklearn.decomposition import KernelPCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.gaussian_process.kernels import ExpSineSquared, Matern, RationalQuadratic
 from sklearn.metrics import pairwise
 
@@ -76,7 +78,44 @@ def kernels():
     }
 
 
-SECTIONS = {"kernels": kernels}
+class Ridged:
+    """Covariance of scikit-learn's discriminant analysis: S + lambda I, as kmill regularises it."""
+
+    penalty = 1e-4
+
+    def fit(self, x):
+        centred = x - x.mean(axis=0)
+        self.covariance_ = centred.T @ centred / len(x) + self.penalty * np.eye(x.shape[1])
+        return self
+
+
+def solvers():
+    """Every solver on 150 rows with all rows as landmarks: what scikit-learn finds on the exact kernel."""
+    rng = np.random.default_rng(20241121)
+    sigma, n = 1.5, 150
+    label = np.arange(n) % 3
+    x = rng.normal(size=(n, 3)) + 1.2 * np.array([[0, 0, 0], [1, 1, 0], [-1, 1, 1]])[label]
+    new = rng.normal(size=(20, 3))
+    k, k_new = (pairwise.rbf_kernel(a, x, gamma=1 / (2 * sigma**2)) for a in (x, new))
+    # exact features of the rows: K = phi phi^T
+    values, vectors = np.linalg.eigh(k)
+    kept = values > 1e-13 * values[-1]
+    root = np.sqrt(values[kept])
+    phi, phi_new = vectors[:, kept] * root, k_new @ vectors[:, kept] / root
+
+    pca = KernelPCA(n_components=6, kernel="precomputed", eigen_solver="dense").fit(k)
+    cases = {"kpca": {"variance": (pca.eigenvalues_ / n).tolist(), "scores": pca.transform(k_new).tolist()}}
+    for name, rows in (("fisher", np.arange(n)), ("fisher_two", np.flatnonzero(label < 2))):
+        model = LinearDiscriminantAnalysis(solver="lsqr", covariance_estimator=Ridged())
+        model.fit(phi[rows], label[rows])
+        scores = np.atleast_2d(model.decision_function(phi_new).T).T
+        cases[name] = {"lambda": Ridged.penalty, "scores": scores.tolist()}
+    model = LinearDiscriminantAnalysis(solver="eigen", covariance_estimator=Ridged()).fit(phi, label)
+    cases["fisher"]["share"] = model.explained_variance_ratio_.tolist()
+    return {"kernel": f"gaussian(sigma={sigma})", "x": x.tolist(), "y": label.tolist(), "new": new.tolist(), "cases": cases}
+
+
+SECTIONS = {"kernels": kernels, "solvers": solvers}
 
 
 def main():

@@ -5,3 +5,4 @@ pub mod fit;
 pub mod kernels;
 pub mod points;
 pub mod source;
+pub mod table;

@@ -1,25 +1,11 @@
 //! The rank x lambda x fold surface from one pass against refitting every cell by dense linear algebra.
 
-use kapprox::{MapSpec, Spec};
 use kmill_tests::points::Lcg;
-use kmill_tests::{dense, kernels};
-use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
+use kmill_tests::{dense, kernels, table};
+use ksolve::train::{Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{FoldSpec, Folds, Intercept};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{Selection, Table, Workers};
-use std::path::{Path, PathBuf};
-
-fn write(path: &Path, x: &[Vec<f64>], y: &[f64]) {
-    let d = x[0].len();
-    let mut columns: Vec<OutputColumn> = (0..d).map(|j| OutputColumn::new(format!("x{j}"), OutputKind::F64)).collect();
-    columns.push(OutputColumn::new("y", OutputKind::F64));
-    let mut sink = sink::create(path, &columns).unwrap();
-    let mut values: Vec<Vec<f64>> = (0..d).map(|j| x.iter().map(|row| row[j]).collect()).collect();
-    values.push(y.to_vec());
-    let batch: Vec<Output<'_>> = values.iter().map(|column| Output::F64(column)).collect();
-    sink.write(&batch).unwrap();
-    sink.finish().unwrap();
-}
+use kstore::Workers;
+use std::path::Path;
 
 fn smooth(n: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let mut random = Lcg(5);
@@ -37,30 +23,24 @@ fn rough(n: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
 
 fn options(kernel: &str, intercept: Intercept, folds: &str) -> TrainOptions {
     TrainOptions {
-        task: Task::Regression,
         scaling: Scaling::Standard,
-        kernel: Spec::parse(kernel).unwrap(),
-        map: MapSpec::default(),
-        landmarks: LandmarkSource::Scheme("uniform".to_string()),
         candidates: Some(10_000),
         rank: 40,
-        tolerance: None,
         ranks: vec![10, 25, 40],
         lambdas: vec![1e-8, 1e-5, 1e-2],
         folds: FoldSpec::parse(folds).unwrap(),
         intercept,
-        choice: Choice::Mse,
         seed: 3,
+        ..table::exact(Task::Regression, kernel, 40)
     }
 }
 
-fn fit(path: &PathBuf, options: &TrainOptions, threads: usize) -> (Trained<f64>, u64) {
-    let table = Table::open(&[path]).unwrap();
-    let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Default::default() }).unwrap();
+fn fit(path: &Path, options: &TrainOptions, threads: usize) -> (Trained<f64>, u64) {
+    let selected = table::select(path, Task::Regression);
     let workers = Workers::new(threads);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let trained = train::<f64>(&selected, options, &resources).unwrap();
-    (trained, table.bytes_read())
+    (trained, selected.table().bytes_read())
 }
 
 /// Features of the rows: columns of L⁻¹ k_S(x), from the formulas.
@@ -127,7 +107,7 @@ fn refit(phi: &[Vec<f64>], y: &[f64], out: &[bool], rank: usize, lambda: f64, in
 fn check(name: &str, (x, y): (Vec<Vec<f64>>, Vec<f64>), kernel: &str, intercept: Intercept, folds: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(format!("{name}.parquet"));
-    write(&path, &x, &y);
+    table::write(&path, &x, &y);
     let options = options(kernel, intercept, folds);
     // the largest rank alone gives all landmarks; landmarks do not depend on the surface
     let all = TrainOptions { ranks: vec![40], lambdas: vec![1e-5], folds: FoldSpec::None, ..options.clone() };
@@ -170,7 +150,7 @@ fn more_cells_read_no_more_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("smooth.parquet");
     let (x, y) = smooth(2_000);
-    write(&path, &x, &y);
+    table::write(&path, &x, &y);
     let many = options("gaussian(sigma=1.5)", Intercept::Free, "5");
     let single = TrainOptions { ranks: vec![40], lambdas: vec![1e-5], folds: FoldSpec::None, ..many.clone() };
     let ((a, read_many), (b, read_single)) = (fit(&path, &many, 1), fit(&path, &single, 1));

@@ -15,7 +15,7 @@ use faer::{Accum, Conj, Mat, MatRef, Par};
 ///
 /// # Errors
 /// [`Error::NotFinite`] where the iteration does not converge, which finite matrices do not cause.
-pub(crate) fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
+pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
     let m = matrix.nrows();
     let (mut values, mut vectors) = (Diag::<f64>::zeros(m), Mat::zeros(m, m));
     let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, Par::Seq, Default::default());
@@ -30,7 +30,7 @@ pub(crate) fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<
 ///
 /// # Errors
 /// As [`symmetric_eigen`].
-pub(crate) fn symmetric_eigenvalues(matrix: MatRef<'_, f64>) -> Result<Vec<f64>> {
+pub fn symmetric_eigenvalues(matrix: MatRef<'_, f64>) -> Result<Vec<f64>> {
     let m = matrix.nrows();
     let mut values = Diag::<f64>::zeros(m);
     let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::No, Par::Seq, Default::default());
@@ -48,7 +48,7 @@ fn no_convergence() -> Error {
 }
 
 /// An orthonormal basis of the columns, the Q of A = Q R, and the signs of R's diagonal. A must not be wider than high.
-pub(crate) fn orthonormal(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
+pub fn orthonormal(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     let (m, n) = a.shape();
     let block = recommended_block_size::<f64>(m, n);
     let mut coefficients = Mat::zeros(block, m.min(n));
@@ -70,7 +70,7 @@ pub(crate) fn orthonormal(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
 }
 
 /// A B.
-pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
+pub fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(out.as_mut(), Accum::Replace, a, b, 1.0, Par::Seq);
     out

@@ -7,7 +7,7 @@
 //! Points are row-major (`n x d`, a row is contiguous), as they come from storage. Kernel blocks and features are
 //! column-major (`b x m`, a column is contiguous): the triangular solve and the Gram product both run fastest so.
 
-mod decompose;
+pub mod decompose;
 mod error;
 pub mod kernel;
 pub mod landmark;

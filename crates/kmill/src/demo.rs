@@ -154,7 +154,7 @@ mod tests {
         let (data, model) = (Path::new("a b.parquet"), Path::new("m"));
         let Command::Fit(fit) = parsed(&words, &[("", data), ("-o", model)], &args).unwrap() else { panic!() };
         assert_eq!(fit.data.select.paths, [data]);
-        let options = fit::FitOptions::new(fit.solver, &fit.data, &fit.learn).unwrap();
+        let options = fit::FitOptions::new(&fit.solver, &fit.data, &fit.learn).unwrap();
         assert_eq!((options.ranks, options.lambdas.len()), (vec![100, 200, 400, 800], 13));
         assert!(matches!(parsed(&["evaluate"], &[("", model), ("", data)], &args), Ok(Command::Evaluate(_))));
         let line = parsed(&["predict"], &[("", model), ("", data), ("-o", model)], &args);

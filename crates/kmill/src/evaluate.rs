@@ -170,6 +170,10 @@ pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
 }
 
 fn score<T: kapprox::Real>(model: Model<T>, args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
+    if !model.card.task.has_target() {
+        let why = format!("a model of {} has no truth to be compared with", model.card.task);
+        return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
+    }
     let names = if args.target.is_empty() { model.card.targets.clone() } else { args.target.clone() };
     let selected = predictor::select(&model.card, &args.data, &Truth::Columns(names), &[])?;
     match predictor::classes(&model.card)? {

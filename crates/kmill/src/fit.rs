@@ -1,15 +1,16 @@
 //! `kmill fit`: from what was typed to plain options, and from the pipeline's report to the terminal.
 
 use crate::args::data::Missing;
-use crate::args::learn::{Intercept, Precision, Scale, Select, Task};
+use crate::args::learn::{Intercept, Precision, Scale, Select};
 use crate::args::parse::{Candidates, Landmarks};
 use crate::args::run::Run;
-use crate::args::{DataArgs, FitArgs, LearnArgs, Solver};
+use crate::args::{DataArgs, FitArgs, LearnArgs};
 use crate::report::FitReport;
+use crate::solver::Learner;
 use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
 use kapprox::map::MapSpec;
-use ksolve::FoldSpec;
+use ksolve::{FoldSpec, Task};
 use kstore::condition::Condition;
 use kstore::{Selection, TextOptions};
 use std::ops::Range;
@@ -31,8 +32,8 @@ const FEWEST_CANDIDATES: u64 = 50_000;
 /// Everything that defines the result of a fit, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FitOptions {
-    /// What is minimised.
-    pub solver: Solver,
+    /// What is learned.
+    pub learner: Learner,
     /// Files, folders and globs.
     pub paths: Vec<PathBuf>,
     /// How text files among them are read.
@@ -47,8 +48,6 @@ pub struct FitOptions {
     pub condition: Option<Condition>,
     /// Missing values.
     pub missing: Missing,
-    /// Numbers or labels.
-    pub task: Task,
     /// Scaling of the features.
     pub scale: Scale,
     /// Kernel expression; `sigma=median` still open.
@@ -84,27 +83,41 @@ impl FitOptions {
     ///
     /// # Errors
     /// [`Error::Option`] or [`ksolve::Error::Option`] for options that contradict each other or make no sense.
-    pub fn new(solver: Solver, data: &DataArgs, learn: &LearnArgs) -> Result<Self> {
+    pub fn new(solver: &str, data: &DataArgs, learn: &LearnArgs) -> Result<Self> {
+        let learner = Learner::new(solver, learn)?;
+        let ridge = matches!(learner, Learner::Ridge(_));
+        match (learner.task().has_target(), data.target.is_empty()) {
+            (true, true) => {
+                let why = format!("{solver} learns from a target");
+                return Err(Error::option("--target", "none", why, "name its column: --target y"));
+            }
+            (false, false) => {
+                let why = format!("{solver} learns without a target");
+                let remedy = "leave it out; --features chooses columns";
+                return Err(Error::option("--target", data.target.join(","), why, remedy));
+            }
+            _ => {}
+        }
         let lambdas = ksolve::grid::lambdas(learn.lambda.as_deref().unwrap_or(LAMBDAS))?;
         let (rank, ranks) = ranks(learn, &data.select.text.options())?;
         let folds = match &learn.folds {
             Some(folds) => folds.clone(),
-            None if ranks.len() * lambdas.len() == 1 => FoldSpec::None,
+            None if !ridge || ranks.len() * lambdas.len() == 1 => FoldSpec::None,
             None => FoldSpec::Hash(FOLDS),
         };
-        if folds == FoldSpec::None && ranks.len() * lambdas.len() > 1 {
+        if ridge && folds == FoldSpec::None && ranks.len() * lambdas.len() > 1 {
             let cells = ranks.len() * lambdas.len();
             let why = format!("without folds nothing chooses among the {cells} cells");
             return Err(Error::option("--folds", "none", why, "give one --lambda and one --rank, or folds"));
         }
-        if learn.select == Select::Error && learn.task == Task::Regression {
+        if learn.select == Select::Error && learner.task() == Task::Regression {
             let why = "only classes can be wrong";
             return Err(Error::option("--select", "error", why, "add --task classification or leave it out"));
         }
         convert::only_convert_keeps(data.select.missing)?;
         let few = (CANDIDATES_PER_RANK * rank as u64).max(FEWEST_CANDIDATES);
         Ok(Self {
-            solver,
+            learner,
             paths: data.select.paths.clone(),
             text: data.select.text.options(),
             features: data.features.clone(),
@@ -112,7 +125,6 @@ impl FitOptions {
             rows: data.select.range(),
             condition: data.select.condition.clone(),
             missing: data.select.missing,
-            task: learn.task,
             scale: learn.scale,
             kernel: learn.kernel.clone(),
             map: learn.map.clone(),
@@ -151,8 +163,9 @@ impl FitOptions {
             "scale": self.scale,
             "seed": self.seed,
             "select": self.select,
-            "solver": self.solver,
-            "task": self.task,
+            "solver": self.learner.name(),
+            "solver_options": self.learner.canonical(),
+            "task": self.learner.task(),
             "tolerance": self.tolerance,
             "where": self.condition.as_ref().map(ToString::to_string),
         })
@@ -214,7 +227,7 @@ fn ranks(learn: &LearnArgs, text: &TextOptions) -> Result<(usize, Vec<usize>)> {
 /// # Errors
 /// Whatever stops the fit; then nothing is written.
 pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
-    let options = FitOptions::new(args.solver, &args.data, &args.learn)?;
+    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
     output::check(&args.output)?;
     pipeline::fit(&options, run, &args.output, &args.disk)
 }
@@ -235,7 +248,7 @@ mod tests {
     fn options(line: &str) -> Result<FitOptions> {
         let line = format!("kmill fit ridge a.parquet --target y -o m {line}");
         let Command::Fit(fit) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else { panic!() };
-        FitOptions::new(fit.solver, &fit.data, &fit.learn)
+        FitOptions::new(&fit.solver, &fit.data, &fit.learn)
     }
 
     #[test]

@@ -206,11 +206,13 @@ impl fmt::Display for ModelReport {
             let (error, floor) = (number(c.trace_error, 3), number(c.floor, 2));
             facts.fact("certificate", format!("relative trace error {error} (rounding floor {floor})"));
         }
-        facts.fact("lambda", exact(card.lambda));
+        card.lambda.inspect(|lambda| facts.fact("lambda", exact(*lambda)));
         facts.fact("intercept", card.intercept.to_string());
         facts.fact("precision", card.precision.as_str());
         facts.fact("trained on", format!("{} rows, seed {}", count(card.rows), card.seed));
-        facts.fact("target", card.targets.join(", "));
+        if !card.targets.is_empty() {
+            facts.fact("target", card.targets.join(", "));
+        }
         if !card.classes.is_empty() {
             facts.fact("classes", shortened(card.classes.iter().map(ToString::to_string)));
         }

@@ -24,6 +24,7 @@ pub mod predict;
 pub mod predictor;
 pub mod progress;
 pub mod report;
+pub mod solver;
 pub mod table;
 pub mod writer;
 

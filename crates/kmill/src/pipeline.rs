@@ -1,17 +1,19 @@
 //! From the options of a fit to the library's training run, and from what it found to the model file and the report.
 
-use crate::args::learn::{Precision, Scale, Select, Task};
+use crate::args::learn::{Precision, Scale, Select};
 use crate::args::parse::{Candidates, Landmarks};
 use crate::args::run::{DiskArgs, Run};
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
+use crate::solver::Learner;
 use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, Train};
 use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
 use kapprox::map::MapSpec;
 use ksolve::train::{self, Choice, LandmarkSource, Resources, Scaling, Stages, TrainOptions, Trained};
-use ksolve::{Card, FoldSpec, Model};
+use ksolve::solver::Precision as Precise;
+use ksolve::{Card, FoldSpec, Model, Task};
 use kstore::pass::Observer;
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;
@@ -51,23 +53,27 @@ pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     let resources =
         Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None, scratch: None };
     match options.precision {
-        Precision::F32 => forecast::<f32>(&selected, &training, &resources, Duration::ZERO),
-        Precision::F64 => forecast::<f64>(&selected, &training, &resources, Duration::ZERO),
+        Precision::F32 => forecast::<f32>(&options.learner, &selected, &training, &resources, Duration::ZERO),
+        Precision::F64 => forecast::<f64>(&options.learner, &selected, &training, &resources, Duration::ZERO),
     }
 }
 
 /// The plan of a run whose time is estimated if it is likely to take longer than `worth`.
-fn forecast<T: Real>(
+fn forecast<T: Precise>(
+    learner: &Learner,
     selected: &Selected,
     training: &TrainOptions,
     resources: &Resources<'_>,
     worth: Duration,
 ) -> Result<PlanReport> {
-    let forecast = train::forecast::<T>(selected, training, resources, worth)?;
+    let forecast = match learner.solver::<T>() {
+        None => train::forecast::<T>(selected, training, resources, worth)?,
+        Some(solver) => train::forecast_solve::<T>(selected, training, &*solver, resources)?,
+    };
     Ok(PlanReport { forecast, budget: resources.memory, threads: resources.workers.threads() })
 }
 
-fn fit_in<T: Real>(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
+fn fit_in<T: Precise>(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
     let training = training(options, &selected)?;
@@ -82,13 +88,17 @@ fn fit_in<T: Real>(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs
         scratch: scratch.as_ref(),
     };
     if !run.progress.is_quiet() {
-        let plan = forecast::<T>(&selected, &training, &resources, CALIBRATED_FROM)?;
+        let plan = forecast::<T>(&options.learner, &selected, &training, &resources, CALIBRATED_FROM)?;
         // one that does not fit is refused in a moment, with what to change
         if plan.forecast.fits() {
             run.progress.note(&plan.to_string());
         }
     }
-    let trained = train::train::<T>(&selected, &training, &resources).map_err(Error::from);
+    let trained = match options.learner.solver::<T>() {
+        None => train::train::<T>(&selected, &training, &resources),
+        Some(solver) => train::solve::<T>(&selected, &training, &*solver, &resources),
+    };
+    let trained = trained.map_err(Error::from);
     let written = trained.and_then(|trained| write(options, run, &selected, trained, path));
     let trained = written.map_err(|error| checkpoint::kept(&journal, error, &run.progress))?;
     journal.finish();
@@ -117,7 +127,7 @@ fn write<T: Real>(
 /// The rows and columns of the fit.
 fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
-    let classes = options.task == Task::Classification;
+    let classes = options.learner.task() == Task::Classification;
     if classes && targets.len() > 1 {
         let why = "a classification has one column of labels";
         return Err(Error::option("--target", targets.join(","), why, "name one"));
@@ -166,10 +176,7 @@ fn landmark_rows(options: &FitOptions, path: &Path, selected: &Selected) -> Resu
 /// The same options in the words of the library.
 fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
     Ok(TrainOptions {
-        task: match options.task {
-            Task::Regression => train::Task::Regression,
-            Task::Classification => train::Task::Classification,
-        },
+        task: options.learner.task(),
         scaling: match options.scale {
             Scale::Standard => Scaling::Standard,
             Scale::Minmax => Scaling::Minmax,
@@ -210,8 +217,8 @@ pub(crate) fn target_names(selected: &Selected) -> Vec<String> {
 fn model<T: Real>(options: &FitOptions, selected: &Selected, trained: &Trained<T>) -> Model<T> {
     Model {
         card: Card {
-            task: if trained.classes.is_some() { "classification" } else { "regression" }.to_string(),
-            solver: "ridge".to_string(),
+            task: options.learner.task(),
+            solver: options.learner.name().to_string(),
             kernel: trained.kernel.to_string(),
             map: options.map.to_string(),
             precision: <T as kstore::Real>::NAME.to_string(),
@@ -253,7 +260,8 @@ fn report<T: Real>(
         cv_error: cell.cv_error,
     };
     FitReport {
-        solver: "ridge",
+        solver: options.learner.name(),
+        task: options.learner.task(),
         rows: trained.rows,
         features: selected.shape().features,
         targets: names.len(),
@@ -273,7 +281,8 @@ fn report<T: Real>(
         folds: options.folds.to_string(),
         certificate: trained.certificate.map(certificate),
         surface: trained.surface.cells.iter().map(cell).collect(),
-        train: Train { mse: trained.train.0, rmse: trained.train.0.max(0.0).sqrt(), r2: trained.train.1 },
+        train: trained.train.map(|(mse, r2)| Train { mse, rmse: mse.max(0.0).sqrt(), r2 }),
+        figures: trained.figures.clone(),
         seconds: run.progress.seconds(),
         passes: trained.passes,
         bytes_read: selected.table().bytes_read(),

@@ -5,7 +5,7 @@ use crate::args::run::Run;
 use crate::predictor::{Predictor, Scores, Truth};
 use crate::table::count;
 use crate::{Error, Result, output, predictor};
-use ksolve::{AnyModel, Classes, Model};
+use ksolve::{AnyModel, Classes, Model, Task};
 use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
 use kstore::{KeptValues, Label};
 use std::path::Path;
@@ -16,6 +16,10 @@ use std::sync::Arc;
 pub enum Decision {
     /// Numbers, one for each target.
     Numbers,
+    /// Coordinates.
+    Components(usize),
+    /// The position of the largest score.
+    Clusters(usize),
     /// The label of the largest score.
     Labels(Classes),
 }
@@ -43,19 +47,24 @@ impl PredictionWriter {
     /// the predictions are.
     pub fn create(path: &Path, kept: &[OutputColumn], targets: &[String], decision: Decision) -> Result<Self> {
         let kind = match &decision {
-            Decision::Numbers => OutputKind::F64,
+            Decision::Numbers | Decision::Components(_) => OutputKind::F64,
+            Decision::Clusters(_) => OutputKind::I64,
             Decision::Labels(classes) => label_kind(classes.labels()),
         };
-        let predictions: Vec<OutputColumn> = match targets {
-            [_] => vec![OutputColumn::new("prediction", kind)],
-            several => several.iter().map(|name| OutputColumn::new(format!("prediction_{name}"), kind)).collect(),
+        let predictions: Vec<OutputColumn> = match (&decision, targets) {
+            (Decision::Components(q), _) => {
+                (0..*q).map(|j| OutputColumn::new(format!("component_{j}"), kind)).collect()
+            }
+            (Decision::Clusters(_), _) | (_, [_]) => vec![OutputColumn::new("prediction", kind)],
+            (_, several) => several.iter().map(|name| OutputColumn::new(format!("prediction_{name}"), kind)).collect(),
         };
         if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
             let why = "the predictions are called so";
             return Err(Error::option("--keep", &twice.name, why, "leave the column out or rename it"));
         }
         let t = match &decision {
-            Decision::Numbers => predictions.len(),
+            Decision::Numbers | Decision::Components(_) => predictions.len(),
+            Decision::Clusters(k) => *k,
             Decision::Labels(classes) => classes.targets(),
         };
         Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, decision, kind, t })
@@ -76,7 +85,11 @@ impl PredictionWriter {
     fn predictions(&self, scores: &Scores) -> Vec<KeptValues> {
         let t = self.t;
         match &self.decision {
-            Decision::Numbers => {
+            Decision::Clusters(_) => {
+                let rows = scores.scores.chunks_exact(t);
+                vec![KeptValues::I64(rows.map(|row| largest(row) as i64).collect())]
+            }
+            Decision::Numbers | Decision::Components(_) => {
                 let column = |j: usize| scores.scores.iter().skip(j).step_by(t).copied().collect();
                 (0..t).map(|j| KeptValues::F64(column(j))).collect()
             }
@@ -94,6 +107,11 @@ impl PredictionWriter {
     pub fn finish(self) -> Result<()> {
         Ok(self.sink.finish()?)
     }
+}
+
+/// The position of the largest score; of equal ones the first.
+fn largest(scores: &[f64]) -> usize {
+    (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best })
 }
 
 /// The column type that holds all labels as they were.
@@ -136,7 +154,13 @@ pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
 fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Result<u64> {
     let selected = predictor::select(&model.card, &args.data, &Truth::Absent, &args.keep)?;
     output::spare(&args.output, selected.table(), Some(&args.model))?;
-    let decision = predictor::classes(&model.card)?.map_or(Decision::Numbers, Decision::Labels);
+    let outputs = model.dims().2;
+    let decision = match (model.card.task, predictor::classes(&model.card)?) {
+        (_, Some(classes)) => Decision::Labels(classes),
+        (Task::Components, None) => Decision::Components(outputs),
+        (Task::Clusters, None) => Decision::Clusters(outputs),
+        (Task::Regression | Task::Classification, None) => Decision::Numbers,
+    };
     let mut out = PredictionWriter::create(&args.output, &selected.kept_columns(), &model.card.targets, decision)?;
     let rows = Predictor::new(model, selected)?.run(run, |scores| out.write(scores))?;
     out.finish()?;

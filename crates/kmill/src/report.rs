@@ -12,6 +12,9 @@ use std::time::Duration;
 /// The convention of every output that names a lambda.
 pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
+/// Numbers of a figure that are shown.
+const SHOWN: usize = 8;
+
 /// What `kmill fit` did.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct FitReport {
@@ -19,6 +22,9 @@ pub struct FitReport {
     pub solver: &'static str,
     /// Rows learned from.
     pub rows: u64,
+    /// What is learned.
+    #[serde(skip)]
+    pub task: ksolve::Task,
     /// Number of features, d.
     pub features: usize,
     /// Number of target columns; for classes 1.
@@ -36,8 +42,8 @@ pub struct FitReport {
     pub kernel: String,
     /// Rank of the chosen cell.
     pub rank: usize,
-    /// Lambda of the chosen cell.
-    pub lambda: f64,
+    /// Lambda of the chosen cell; `None` for solvers without.
+    pub lambda: Option<f64>,
     /// [`LAMBDA`].
     pub lambda_convention: &'static str,
     /// The folds, as `--folds` takes them; `none` without cross-validation.
@@ -46,8 +52,11 @@ pub struct FitReport {
     pub certificate: Option<Certificate>,
     /// The cells, by rank, then lambda.
     pub surface: Vec<Cell>,
-    /// Scores on the training rows, from the Gram matrix.
-    pub train: Train,
+    /// Scores of ridge regression on the training rows, from the Gram matrix.
+    pub train: Option<Train>,
+    /// What the solver says of its result.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<ksolve::solver::Figure>,
     /// Seconds of each stage, in the order of the stages.
     #[serde(serialize_with = "as_map")]
     pub seconds: Vec<(String, f64)>,
@@ -153,7 +162,7 @@ impl FitReport {
             .iter()
             .map(|lambda| (short(*lambda), ranks.iter().map(|rank| cell(*rank, *lambda)).collect()))
             .collect();
-        let row = lambdas.iter().position(|lambda| *lambda == self.lambda);
+        let row = lambdas.iter().position(|lambda| Some(*lambda) == self.lambda);
         let column = ranks.iter().position(|rank| *rank == self.rank);
         Some(Grid {
             corner: "lambda \\ rank".to_string(),
@@ -164,7 +173,7 @@ impl FitReport {
     }
 
     fn chosen(&self) -> Option<&Cell> {
-        self.surface.iter().find(|cell| cell.rank == self.rank && cell.lambda == self.lambda)
+        self.surface.iter().find(|cell| cell.rank == self.rank && Some(cell.lambda) == self.lambda)
     }
 }
 
@@ -176,11 +185,14 @@ fn short(lambda: f64) -> String {
 
 impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.target_names.join(", ");
+        let names = match &self.target_names[..] {
+            [] => String::new(),
+            names => format!(", target {}", names.join(", ")),
+        };
         let classes = self.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
         writeln!(
             f,
-            "{} on {} rows, {} features, target {names}{classes}\n",
+            "{} on {} rows, {} features{names}{classes}\n",
             self.solver,
             count(self.rows),
             count(self.features as u64),
@@ -202,13 +214,20 @@ impl fmt::Display for FitReport {
         }
         let mut facts = Table::facts();
         facts.fact("rank", count(self.rank as u64));
-        facts.fact("lambda", short(self.lambda));
+        self.lambda.inspect(|lambda| facts.fact("lambda", short(*lambda)));
         if let Some(cell) = self.chosen() {
             cell.cv_mse.inspect(|mse| facts.fact("cv mse", number(*mse, 4)));
             cell.cv_error.inspect(|error| facts.fact("cv error", percent(*error)));
         }
-        let r2 = self.train.r2.map_or("–".to_string(), |r2| number(r2, 4));
-        facts.fact("train mse", format!("{} (r2 {r2})", number(self.train.mse, 4)));
+        if let Some(train) = &self.train {
+            let r2 = train.r2.map_or("–".to_string(), |r2| number(r2, 4));
+            facts.fact("train mse", format!("{} (r2 {r2})", number(train.mse, 4)));
+        }
+        for figure in &self.figures {
+            let values = figure.values.iter().take(SHOWN).map(|value| number(*value, 4));
+            let more = if figure.values.len() > SHOWN { ", …" } else { "" };
+            facts.fact(figure.name, format!("{}{more}", values.collect::<Vec<_>>().join(", ")));
+        }
         write!(f, "\n{facts}\n")?;
         write!(f, "{}", self.cost())?;
         // on one terminal with stderr they were read a moment ago
@@ -260,6 +279,7 @@ pub(crate) mod tests {
         }
         FitReport {
             solver: "ridge",
+            task: ksolve::Task::Regression,
             rows: 284_217,
             features: 29,
             targets: 1,
@@ -269,12 +289,13 @@ pub(crate) mod tests {
             landmarks: Some(LandmarkReport { scheme: "rpcholesky".to_string(), count: 1000, candidates: 50_000 }),
             kernel: "gaussian(sigma=5)".to_string(),
             rank: 1000,
-            lambda: 1e-7,
+            lambda: Some(1e-7),
             lambda_convention: LAMBDA,
             folds: "5".to_string(),
             certificate: Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 }),
             surface,
-            train: Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83) },
+            train: Some(Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83) }),
+            figures: Vec::new(),
             seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
             passes: 4,
             bytes_read: 17 << 20,

@@ -2,22 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod command;
+
+use command::{kmill, ok};
 use std::path::Path;
-use std::process::Command;
-
-/// Exit code, JSON of stdout (null if it is none), stderr.
-fn kmill(folder: &Path, line: &str) -> (i32, serde_json::Value, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(line.split_whitespace()).output().unwrap();
-    let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    (output.status.code().unwrap(), json, String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-fn ok(folder: &Path, line: &str) -> serde_json::Value {
-    let (code, json, stderr) = kmill(folder, line);
-    assert_eq!(code, 0, "{line}: {stderr}");
-    json
-}
 
 #[test]
 fn a_fit_learns_and_reports_what_the_contract_says() {

@@ -4,7 +4,7 @@
 
 use faer::Mat;
 use ksolve::model::Basis;
-use ksolve::{Card, Model};
+use ksolve::{Card, Model, Task};
 use kstore::Label;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use std::path::Path;
@@ -12,13 +12,13 @@ use std::process::Command;
 
 fn card(targets: &[&str], classes: Vec<Label>) -> Card {
     Card {
-        task: if classes.is_empty() { "regression" } else { "classification" }.to_string(),
+        task: if classes.is_empty() { Task::Regression } else { Task::Classification },
         solver: "ridge".to_string(),
         kernel: "gaussian(sigma=1)".to_string(),
         precision: "f64".to_string(),
         map: "nystrom".to_string(),
         rank: 1,
-        lambda: 1e-6,
+        lambda: Some(1e-6),
         intercept: ksolve::Intercept::Free,
         features: vec!["a".to_string(), "b".to_string()],
         targets: targets.iter().map(ToString::to_string).collect(),

@@ -55,7 +55,7 @@ impl Targets {
 /// Rows keep their order within a bin and bins are emptied at the end of a segment, so what a bin holds depends on the
 /// rows and the segment, not on tiles.
 #[derive(Debug)]
-pub(crate) struct Bins<T> {
+pub struct Bins<T> {
     bins: Vec<Bin<T>>,
     phi: Vec<T>,
     size: usize,
@@ -72,13 +72,14 @@ struct Bin<T> {
 }
 
 /// A bin with its features.
-pub(crate) struct Filled<'a, T> {
+#[derive(Debug)]
+pub struct Filled<'a, T> {
     /// Rows, b x d row-major.
-    pub(crate) x: MatRef<'a, T>,
+    pub x: MatRef<'a, T>,
     /// Features, b x p column-major.
-    pub(crate) phi: MatRef<'a, T>,
+    pub phi: MatRef<'a, T>,
     /// Targets, b x t.
-    pub(crate) y: MatRef<'a, f64>,
+    pub y: MatRef<'a, f64>,
 }
 
 impl<T: Real> Bins<T> {

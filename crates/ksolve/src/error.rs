@@ -81,6 +81,15 @@ pub enum Error {
         /// Precision of the features.
         precision: &'static str,
     },
+    /// Components of features that do not vary.
+    #[error("the features do not vary over the rows: there are no components; check the columns, or choose another kernel")]
+    NoVariance,
+    /// A class without rows.
+    #[error("class {class} (from 0, in the order of the labels) has no rows")]
+    EmptyClass {
+        /// Its code.
+        class: usize,
+    },
     /// The features of a model that cannot be made again.
     #[error("the map {map} of the model cannot be made again: {why}; fit the model anew")]
     Features {

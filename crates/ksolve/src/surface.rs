@@ -25,7 +25,7 @@ pub struct Cell {
 ///
 /// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p² flops per rank and
 /// target for the held-out errors. *Bytes*: [`RidgeOptions::solve_bytes`]. No pass over the rows.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
     /// Ranks, ascending.
     pub ranks: Vec<usize>,

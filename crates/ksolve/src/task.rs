@@ -1,7 +1,40 @@
-//! Classes as numbers: one-against-rest codes of ±1.
+//! What is learned, and classes as numbers: one-against-rest codes of ±1.
 
 use crate::{Error, Result};
 use kstore::Label;
+
+/// What is learned, and so what the functions of a model mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// One or several numbers for each row: the values of the functions.
+    #[default]
+    Regression,
+    /// A label for each row: the class of the largest score, or the sign of the only one.
+    Classification,
+    /// Coordinates of the rows, with no target.
+    Components,
+    /// A group for each row, with no target: that of the largest score.
+    Clusters,
+}
+
+impl Task {
+    /// True where a target is learned from.
+    pub fn has_target(self) -> bool {
+        matches!(self, Self::Regression | Self::Classification)
+    }
+}
+
+impl std::fmt::Display for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Regression => "regression",
+            Self::Classification => "classification",
+            Self::Components => "components",
+            Self::Clusters => "clusters",
+        })
+    }
+}
 
 /// The classes of a classification, as targets for a regression and back.
 ///

@@ -4,7 +4,7 @@
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use ksolve::model::{AnyModel, Basis, Card, Model};
-use ksolve::{Certificate, Error, Intercept};
+use ksolve::{Certificate, Error, Intercept, Task};
 use kstore::Workers;
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,13 @@ fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
     let value = |i: usize| keys.uniform(i as u64) * 2.0 - 1.0;
     Model {
         card: Card {
-            task: "regression".into(),
+            task: Task::Regression,
             solver: "ridge".into(),
             kernel: "linear()".into(),
             precision: <T as kstore::Real>::NAME.into(),
             map: "nystrom".into(),
             rank: m,
-            lambda: 3.1622776601683795e-9,
+            lambda: Some(3.1622776601683795e-9),
             intercept: Intercept::Free,
             features: (0..d).map(|j| format!("x{j}")).collect(),
             targets: (0..t).map(|j| format!("y{j}")).collect(),

@@ -103,7 +103,7 @@ fn bits<T: kapprox::Real>(trained: &Trained<T>) -> Vec<u64> {
         trained.rows,
         trained.passes,
         trained.rank as u64,
-        trained.lambda.to_bits(),
+        trained.lambda.unwrap().to_bits(),
         trained.landmarks.unwrap().1,
     ]);
     bits

@@ -109,8 +109,8 @@ pub struct DataArgs {
     /// Files and rows.
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Target columns, comma-separated; FILE.npy for .npy tables
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    /// Target columns, comma-separated; FILE.npy for .npy tables. None for solvers that learn without
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub target: Vec<String>,
     /// Feature columns as names or globs, comma-separated [default: every numeric column but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',')]

@@ -8,11 +8,9 @@ use kapprox::map::MapSpec;
 use ksolve::FoldSpec;
 
 /// What the target is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Task {
     /// Numbers
-    #[default]
     Regression,
     /// Labels: integers or text
     Classification,
@@ -103,9 +101,18 @@ fn map_help() -> String {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
 pub struct LearnArgs {
-    /// What the target is: regression or classification (one against rest, labels kept)
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TASK")]
-    pub task: Task,
+    /// What ridge learns: regression or classification (one against rest, labels kept) [default: regression]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "TASK")]
+    pub task: Option<Task>,
+    /// Components of kpca [default: 10]
+    #[arg(long, value_name = "Q", value_parser = parse::rank)]
+    pub components: Option<usize>,
+    /// Components of the features as they are, their mean not taken off (kpca)
+    #[arg(long)]
+    pub uncentred: bool,
+    /// Scores of variance 1 (kpca)
+    #[arg(long)]
+    pub whiten: bool,
     /// Scaling learned from the training rows and kept in the model: standard, minmax or none
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "SCALE")]
     pub scale: Scale,

@@ -14,7 +14,7 @@ pub use run::{DiskArgs, RunArgs};
 
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// Kernel machines on tables larger than memory.
@@ -57,25 +57,19 @@ pub enum Command {
     Demo(DemoArgs),
 }
 
-/// What to minimise over the features.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Solver {
-    /// Squared loss: (1/n) sum (y - w.phi(x))^2 + lambda |w|^2
-    Ridge,
-}
-
 /// Options of `kmill fit`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill fit ridge train.parquet --target y -o model.safetensors\n  \
     kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \
-    kmill fit ridge all.parquet --target y --rows ..427500 --task classification --folds blocks:6 -o m.safetensors\n\n\
+    kmill fit ridge all.parquet --target y --rows ..427500 --task classification --folds blocks:6 -o m.safetensors\n  \
+    kmill fit kpca train.parquet --components 5 -o m.safetensors\n  \
+    kmill fit fisher train.parquet --target label --lambda 1e-5 -o m.safetensors\n\n\
     Lambda is per row: ridge minimises (1/n) sum (y - f(x))^2 + lambda |w|^2, so scikit-learn's alpha is lambda * n.")]
 pub struct FitArgs {
     /// What to minimise
-    #[arg(value_name = "SOLVER", hide_possible_values = true, help = "What to minimise: ridge (squared loss)")]
-    pub solver: Solver,
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_help(), value_parser = solvers())]
+    pub solver: String,
     /// The table.
     #[command(flatten)]
     pub data: DataArgs,
@@ -99,8 +93,8 @@ pub struct FitArgs {
     kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB")]
 pub struct PlanArgs {
     /// What would be minimised
-    #[arg(value_name = "SOLVER", hide_possible_values = true, help = "What would be minimised: ridge (squared loss)")]
-    pub solver: Solver,
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_help(), value_parser = solvers())]
+    pub solver: String,
     /// The table.
     #[command(flatten)]
     pub data: DataArgs,
@@ -246,6 +240,17 @@ pub struct DemoArgs {
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// Ridge regression and the solvers of the registry.
+fn solvers() -> PossibleValuesParser {
+    PossibleValuesParser::new(std::iter::once("ridge").chain(ksolve::solver::registry().iter().map(|f| f.name)))
+}
+
+/// The same, each with its line.
+fn solvers_help() -> String {
+    let others = ksolve::solver::registry().iter().map(|family| format!("; {} ({})", family.name, family.about));
+    format!("What to learn: ridge (squared loss, values or classes){}", others.collect::<String>())
 }
 
 /// The registry's names, each with its sentence for the help text.

@@ -13,7 +13,7 @@
 //! several in random order; with that, the same model is the same bytes.
 
 use super::{AnyModel, Basis, Card, Model};
-use crate::{Error, Result};
+use crate::{Error, Result, Task};
 use faer::Mat;
 use kapprox::Real;
 use safetensors::Dtype;
@@ -78,7 +78,7 @@ impl<T: Real> Model<T> {
             ("a coefficient of the model", coefficients),
             ("the intercept of the model", finite(&self.intercept)),
             ("the scaler of the model", finite(&self.centre) && finite(&self.scale) && finite(&self.mean)),
-            ("lambda", self.card.lambda.is_finite()),
+            ("lambda", self.card.lambda.is_none_or(f64::is_finite)),
             ("the certificate", self.card.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor]))),
         ];
         match parts.into_iter().find(|(_, finite)| !finite) {
@@ -331,10 +331,11 @@ impl Reader<'_> {
     }
 
     fn check_card<T>(&self, card: &Card, basis: &Basis<T>, m: usize, t: usize) -> Result<()> {
-        let outputs = match card.classes.len() {
-            0 => card.targets.len(),
-            2 => 1,
-            k => k,
+        let outputs = match (card.task, card.classes.len()) {
+            (Task::Regression, _) => card.targets.len(),
+            (Task::Classification, 2) => 1,
+            (Task::Classification, k) => k,
+            (Task::Components | Task::Clusters, _) => t,
         };
         if outputs != t {
             return Err(self.damaged(format!("it has {t} outputs for {outputs} targets or classes")));

@@ -10,7 +10,7 @@ pub mod file;
 pub use basis::Basis;
 
 use crate::strips::Pool;
-use crate::{Certificate, Error, Intercept, Result, gram};
+use crate::{Certificate, Error, Intercept, Result, Task, gram};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Label, Workers};
@@ -27,8 +27,8 @@ const PANEL: usize = 128;
 /// time, host or file format of the rows, so that the same result is the same file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Card {
-    /// `regression` or `classification`.
-    pub task: String,
+    /// What the functions mean.
+    pub task: Task,
     /// Name of the solver: `ridge`.
     pub solver: String,
     /// The kernel as an expression that parses back to it.
@@ -39,8 +39,8 @@ pub struct Card {
     pub map: String,
     /// Features used.
     pub rank: usize,
-    /// Regularisation strength: (1/n)Σloss + lambda‖w‖².
-    pub lambda: f64,
+    /// Regularisation strength: (1/n)Σloss + lambda‖w‖²; `None` for solvers without.
+    pub lambda: Option<f64>,
     /// Treatment of the constant.
     pub intercept: Intercept,
     /// Names of the features, in the order of the columns.

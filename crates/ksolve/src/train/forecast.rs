@@ -15,7 +15,8 @@
 use super::options::{LandmarkSource, Resources, Task, TrainOptions};
 use super::plan::Cut;
 use super::rates::Rates;
-use crate::train::plan;
+use crate::solver::Solver;
+use crate::train::{plan, plan_solve};
 use crate::{FoldSpec, Result};
 use kapprox::Real;
 use kapprox::map::MapSpec;
@@ -112,6 +113,26 @@ pub fn forecast<T: Real>(
     Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect() })
 }
 
+/// The forecast of a run of another solver: without times, for what is timed is ridge regression, and with the passes up
+/// to the solver's first.
+///
+/// # Errors
+/// Those of opening the rows.
+pub fn forecast_solve<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    solver: &dyn Solver<T>,
+    resources: &Resources<'_>,
+) -> Result<Forecast> {
+    let (cut, plans) = plan_solve(selected, options, solver, resources)?;
+    let range = selected.range();
+    let rows = range.end - range.start;
+    let one_cell = TrainOptions { folds: FoldSpec::None, ..options.clone() };
+    let costs = Work::new(selected, &one_cell, rows).stages(None, cut, resources.workers.threads());
+    let step = |(plan, (passes, _))| Step { plan, passes, bytes_read: None, seconds: None };
+    Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect() })
+}
+
 /// Sizes that decide the cost of a run.
 struct Work {
     rows: f64,
@@ -158,7 +179,7 @@ impl Work {
             },
             making: options.map.passes(),
             systems: if folds > 1 { (folds * options.lambdas.len()) as f64 } else { 0.0 } + 1.0,
-            scored: if crossed { (options.ranks.len() * super::run::CLASSES_ASSUMED) as f64 } else { 0.0 },
+            scored: if crossed { (options.ranks.len() * super::prepare::CLASSES_ASSUMED) as f64 } else { 0.0 },
         }
     }
 

@@ -15,11 +15,16 @@ mod forecast;
 mod landmarks;
 mod options;
 mod plan;
+mod prepare;
 mod rates;
 mod run;
+mod solve;
 mod survey;
+mod trained;
 
-pub use forecast::{Forecast, Step, forecast};
+pub use forecast::{Forecast, Step, forecast, forecast_solve};
 pub use options::{Choice, LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
 pub use plan::{Cut, Shape, tile_rows};
-pub use run::{Trained, plan, train};
+pub use run::{plan, train};
+pub use solve::{plan_solve, solve};
+pub use trained::Trained;

@@ -2,6 +2,7 @@
 
 use crate::folds::FoldSpec;
 use crate::ridge::Intercept;
+pub use crate::task::Task;
 use crate::{Error, Result};
 use kapprox::kernel::Spec;
 use kapprox::map::MapSpec;
@@ -9,16 +10,6 @@ use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
 use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};
-
-/// What the target is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Task {
-    /// One or several numbers.
-    #[default]
-    Regression,
-    /// A label: one against rest on ±1 codes.
-    Classification,
-}
 
 /// How features are scaled before the kernel sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +62,7 @@ impl Default for LandmarkSource {
 /// Everything that defines the result of a training run beside the rows.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// Numbers or labels.
+    /// What is learned.
     pub task: Task,
     /// Scaling of the features.
     pub scaling: Scaling,

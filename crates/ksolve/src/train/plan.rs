@@ -5,7 +5,6 @@
 
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
-use crate::ridge::RidgeOptions;
 use kapprox::Real;
 use kapprox::map::nystrom::STRIP;
 use kstore::{Footprint, Plan};
@@ -80,7 +79,7 @@ pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
 
 /// The cut that fits the budget with the most lanes, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
-pub(super) fn cut<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> (Cut, Vec<Plan>) {
+pub(super) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: usize) -> (Cut, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     let (gram_lanes, tiles) = match shape.map.p <= LANE_FEATURES {
         true => (shape.threads, TILES_PER_SEGMENT),
@@ -90,27 +89,27 @@ pub(super) fn cut<T: Real>(shape: &Shape, ridge: &RidgeOptions, budget: usize) -
     let full = Cut { tile, segment, scan_lanes: shape.threads, gram_lanes, prefetch: 2 };
     let tight = Cut { scan_lanes: 1, gram_lanes: 1, prefetch: 1, ..full };
     for cut in [full, Cut { gram_lanes: 1, ..full }, Cut { scan_lanes: 1, gram_lanes: 1, ..full }] {
-        let plans = plans::<T>(shape, ridge, cut, budget);
+        let plans = plans::<T>(shape, last, cut, budget);
         if plans.iter().all(|plan| plan.bytes() <= budget) {
             return (cut, plans);
         }
     }
-    (tight, plans::<T>(shape, ridge, tight, budget))
+    (tight, plans::<T>(shape, last, tight, budget))
 }
 
-/// What is resident in each stage.
-fn plans<T: Real>(shape: &Shape, ridge: &RidgeOptions, cut: Cut, budget: usize) -> Vec<Plan> {
+/// What is resident in each stage; `last` is what the solver does after its pass.
+fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: usize) -> Vec<Plan> {
     vec![
         scan(shape, cut, budget),
         landmarks(shape, cut, budget),
         map(shape, budget),
         gram::<T>(shape, cut, budget),
-        solve(shape, ridge, budget),
+        last(cut),
     ]
 }
 
 const DATA: &str = "read fewer columns (--features)";
-const RANK: &str = "lower --rank";
+pub(super) const RANK: &str = "lower --rank";
 
 fn base(what: &str, budget: usize) -> Plan {
     Plan::new(what, budget).term("the program itself", RESERVE, "")
@@ -193,10 +192,10 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
     }
 }
 
-fn solve(shape: &Shape, ridge: &RidgeOptions, budget: usize) -> Plan {
+/// What a solver begins with once its moments are gathered: those, and the map.
+pub(super) fn solve(shape: &Shape, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
     base("solve", budget)
         .term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)
-        .term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
 }

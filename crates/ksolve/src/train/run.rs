@@ -1,10 +1,9 @@
 //! The training run.
 
-use super::cached;
-use super::landmarks::Mapped;
-use super::options::{Choice, LandmarkSource, Resources, Task, TrainOptions};
-use super::plan::{Cut, Shape, cut};
-use super::survey::{Survey, survey};
+use super::options::{Choice, Resources, TrainOptions};
+use super::plan::{Cut, RANK, cut, solve};
+use super::prepare::{self, Prepared};
+use super::trained::Trained;
 use crate::certificate::CertificateState;
 use crate::surface::{FoldCoefficients, Surface};
 use crate::{
@@ -19,50 +18,6 @@ use kapprox::{FeatureMap, Real};
 use kstore::{Pass, Plan, Reading, RowSource, Scaler, Selected, TableRows};
 use std::sync::Arc;
 
-/// Targets assumed before the classes are known, for the plan.
-pub(super) const CLASSES_ASSUMED: usize = 10;
-
-/// What training found.
-#[derive(Debug)]
-pub struct Trained<T: Real> {
-    /// Rows learned from.
-    pub rows: u64,
-    /// How features are scaled.
-    pub scaler: Arc<Scaler>,
-    /// The classes; `None` for regression.
-    pub classes: Option<Classes>,
-    /// The kernel, every parameter a number.
-    pub kernel: Spec,
-    /// The functions that were learned with.
-    pub basis: Basis<T>,
-    /// Their coefficients, m x t, in f64: f(x) = basis(x)·coefficients + intercept.
-    pub coefficients: Mat<f64>,
-    /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::Nystrom::needs_wide`].
-    pub wide: bool,
-    /// The constant of each target.
-    pub intercept: Vec<f64>,
-    /// The chosen rank.
-    pub rank: usize,
-    /// The chosen lambda.
-    pub lambda: f64,
-    /// The certificate at the chosen rank; `None` for maps that are no projection.
-    pub certificate: Option<Certificate>,
-    /// Certificates of the ranks of the surface.
-    pub certificates: Vec<(usize, Certificate)>,
-    /// Cross-validated errors.
-    pub surface: Surface,
-    /// Training mean squared error and r2 over all targets; r2 is `None` where the targets are constant.
-    pub train: (f64, Option<f64>),
-    /// Features of the map: its largest rank.
-    pub largest_rank: usize,
-    /// Landmarks of the map and the rows they were chosen among; `None` for a map without.
-    pub landmarks: Option<(usize, u64)>,
-    /// Passes over the table.
-    pub passes: u64,
-    /// Largest sum of the plan.
-    pub planned_bytes: usize,
-}
-
 /// What a run over these rows would hold, stage by stage, and how its passes would be cut. Reads nothing.
 ///
 /// # Errors
@@ -72,15 +27,7 @@ pub fn plan<T: Real>(
     options: &TrainOptions,
     resources: &Resources<'_>,
 ) -> Result<(Cut, Vec<Plan>)> {
-    let t = match options.task {
-        Task::Regression => selected.shape().targets,
-        Task::Classification => CLASSES_ASSUMED,
-    };
-    let folds = match &options.folds {
-        FoldSpec::None => 1,
-        FoldSpec::Hash(k) | FoldSpec::Blocks(k) => *k,
-        FoldSpec::Column(_) => 2,
-    };
+    let (t, folds) = prepare::assumed(selected, options);
     plan_for::<T>(selected, options, resources, t, folds)
 }
 
@@ -91,48 +38,15 @@ fn plan_for<T: Real>(
     t: usize,
     folds: usize,
 ) -> Result<(Cut, Vec<Plan>)> {
-    let source = selected.rows::<T>(Reading::default())?;
-    let range = selected.range();
-    let n = range.end - range.start;
-    let (d, m) = (selected.shape().features, options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)));
-    let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
-    let map = options.map.shape(Ask { d, rank: m, element: size_of::<T>() });
-    let scheme = match (&options.landmarks, map.landmarks) {
-        (LandmarkSource::Scheme(name), Some(count)) => {
-            landmark::by_name(name).map_or(0, |scheme| scheme.bytes(size_of::<T>(), rows, d, count))
-        }
-        _ => 0,
-    };
-    let shape = Shape {
-        n,
-        d,
-        t,
-        map,
-        folds,
-        element: size_of::<T>(),
-        candidates: options.candidates,
-        scheme,
-        cursor: source.footprint(),
-        threads: resources.workers.threads(),
-    };
+    let shape = prepare::shape::<T>(selected, options, resources, t, folds)?;
     let ridge = ridge_options(options, options.ranks.clone(), vec![0.0; t]);
-    Ok(cut::<T>(&shape, &ridge, resources.memory))
+    let system = ridge.solve_bytes(shape.map.p);
+    let last = |_| solve(&shape, resources.memory).term("system and its factor", system, RANK);
+    Ok(cut::<T>(&shape, &last, resources.memory))
 }
 
 fn ridge_options(options: &TrainOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeOptions {
     RidgeOptions { ranks, lambdas: options.lambdas.clone(), intercept: options.intercept, target_centre }
-}
-
-/// Refuses a plan that does not fit; gives its largest sum.
-fn check(plans: Vec<Plan>) -> Result<usize> {
-    let mut largest = 0;
-    // the stage that needs most tells best what to lower
-    let mut plans = plans;
-    plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
-    for plan in plans {
-        largest = largest.max(plan.check()?.bytes());
-    }
-    Ok(largest)
 }
 
 /// Learns ridge regression on a feature map.
@@ -146,20 +60,11 @@ fn check(plans: Vec<Plan>) -> Result<usize> {
 /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; fewer than two
 /// rows or classes; a kernel that is zero or not finite; a system that rounding made indefinite.
 pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &Resources<'_>) -> Result<Trained<T>> {
-    options.check()?;
-    let (cut, plans) = plan::<T>(selected, options, resources)?;
-    check(plans)?;
-    let survey = survey(selected, options, cut, resources)?;
-    let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
-    let (cut, plans) = plan_for::<T>(selected, options, resources, survey.targets(), folds.count())?;
-    let planned_bytes = check(plans)?;
-    let rows: TableRows<T> = selected.rows(survey.reading())?;
-    let cache = cached::rows(&rows, cut, resources)?;
-    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let mapped = super::landmarks::map(source, survey.rows(), &survey.reading(), options, cut, resources)?;
-    warn_of_rank(&mapped, &survey, options, resources);
-    let targets = survey.targets_of_regression();
-    let run = Run { source, targets: &targets, folds: &folds, map: &*mapped.map, options, cut, resources };
+    let plan = |t, folds| plan_for::<T>(selected, options, resources, t, folds);
+    let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
+    let Prepared { survey, mapped, folds, targets, cut, .. } = &prepared;
+    let (source, cut) = (prepared.source(), *cut);
+    let run = Run { source, targets, folds, map: &*mapped.map, options, cut, resources };
     let sums = run.gram()?;
     let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
     let ridge = ridge_options(options, ranks, targets.centre());
@@ -180,50 +85,32 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
     let certificates = ridge.ranks.iter().filter_map(|rank| certificate(*rank).map(|c| (*rank, c))).collect();
     let train = train_score(&sums.gram, &fit.train_mse);
     let Head { weights, intercept } = fit.head;
-    let passes = 2 + u64::from(cache.is_some()) + mapped.passes + passes;
+    let passes = prepared.passes() + 1 + passes;
     let certificate = certificate(rank);
     let expansion = mapped.map.expand(weights.as_ref(), resources.workers);
     let wide = expansion.is_wide();
     let (basis, coefficients) = Basis::of(expansion, &*mapped.map);
     Ok(Trained {
         rows: survey.rows(),
-        kernel: mapped.kernel,
+        kernel: mapped.kernel.clone(),
         basis,
         coefficients,
         wide,
         intercept,
         rank,
-        lambda,
+        lambda: Some(lambda),
         certificate,
         certificates,
         surface,
-        train,
+        figures: Vec::new(),
+        train: Some(train),
         largest_rank: mapped.map.dims().1,
         landmarks: mapped.landmarks,
         passes,
-        planned_bytes,
-        scaler: survey.scaler,
-        classes: survey.classes,
+        planned_bytes: prepared.planned_bytes,
+        scaler: survey.scaler.clone(),
+        classes: survey.classes.clone(),
     })
-}
-
-/// Fewer features than were asked for, of a map that has as many as its landmarks span.
-fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
-    let (asked, got) = (options.rank, mapped.map.dims().1);
-    let Some((_, candidates)) = mapped.landmarks else { return };
-    if got == asked || options.tolerance.is_some() {
-        return;
-    }
-    let precision = <T as kstore::Real>::NAME;
-    let why = if (asked as u64) > survey.rows() && got as u64 == survey.rows() {
-        format!("there are only {} rows", survey.rows())
-    } else if (asked as u64) > candidates && got as u64 == candidates {
-        let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
-        format!("there are only {candidates} {what}")
-    } else {
-        format!("the kernel matrix has no more independent rows in {precision}")
-    };
-    resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained.

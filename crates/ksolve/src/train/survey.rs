@@ -73,8 +73,8 @@ pub(super) fn survey(
     });
     let labels = |counts: Vec<(Label, u64)>| counts.into_iter().map(|(label, _)| label).collect::<Vec<_>>();
     let classes = match options.task {
-        Task::Regression => None,
         Task::Classification => Some(Classes::new(labels(statistics.classes.sorted()))?),
+        _ => None,
     };
     let groups = labels(statistics.groups.sorted());
     Ok(Survey { statistics, scaler, classes, groups })

@@ -1,0 +1,80 @@
+//! A fold over features: rows go through the map in bins of a fixed size.
+
+use crate::bins::{BIN, Bins};
+pub use crate::bins::Filled;
+use crate::{Error, Folds, Result, Targets};
+use kapprox::{FeatureMap, Real};
+use kstore::{Fold, Merge, RowBlock, Workers};
+
+/// What is done with a bin of features.
+pub trait Take<T: Real>: Sync {
+    /// What the pass leaves.
+    type State: Merge + Send;
+    /// Buffers of a lane.
+    type Scratch: Send;
+    /// The state of no rows.
+    fn init(&self) -> Self::State;
+    /// Empty buffers.
+    fn scratch(&self) -> Self::Scratch;
+    /// Takes in the features and targets of some rows of a fold.
+    ///
+    /// # Errors
+    /// Numbers that are not finite.
+    fn take(
+        &self,
+        state: &mut Self::State,
+        scratch: &mut Self::Scratch,
+        fold: usize,
+        filled: &Filled<'_, T>,
+        workers: &Workers,
+    ) -> Result<()>;
+}
+
+/// The pass that gives bins of features to a [`Take`].
+#[derive(Debug)]
+pub struct FeatureFold<'a, T, S> {
+    map: &'a dyn FeatureMap<T>,
+    folds: &'a Folds,
+    targets: &'a Targets,
+    bin: usize,
+    take: S,
+}
+
+impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
+    /// Features of `map`, in bins of `bin` rows; the size decides the order of sums: give it from the shape of the work.
+    pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin: usize, take: S) -> Self {
+        Self { map, folds, targets, bin: if bin == 0 { BIN } else { bin }, take }
+    }
+}
+
+impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
+    type State = S::State;
+    type Scratch = (Bins<T>, S::Scratch);
+    type Error = Error;
+
+    fn init(&self) -> S::State {
+        self.take.init()
+    }
+
+    fn scratch(&self) -> Self::Scratch {
+        (Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin), self.take.scratch())
+    }
+
+    fn step(
+        &self,
+        state: &mut S::State,
+        (bins, scratch): &mut Self::Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        bins.push(block, self.folds, self.targets, |bins, fold| {
+            self.take.take(state, scratch, fold, &bins.apply(fold, self.map, workers), workers)
+        })
+    }
+
+    fn flush(&self, state: &mut S::State, (bins, scratch): &mut Self::Scratch, workers: &Workers) -> Result<()> {
+        bins.flush(|bins, fold| {
+            self.take.take(state, scratch, fold, &bins.apply(fold, self.map, workers), workers)
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! Kernel principal components: directions of largest variance in feature space.
+//!
+//! With features φ_i and their mean μ, the components are the leading eigenvectors v_1, …, v_q of
+//!
+//! ```text
+//! C = (1/n) Σ (φ_i − μ)(φ_i − μ)ᵀ = ΦᵀΦ/n − μμᵀ,     score_j(x) = v_jᵀ(φ(x) − μ)
+//! ```
+//!
+//! and n times its eigenvalues those of the centred kernel matrix HKH. Uncentred, C = ΦᵀΦ/n and μ = 0. Signs: the largest
+//! entry of each direction is positive. Whitened scores are divided by √eigenvalue and have mean square 1 over the rows.
+//!
+//! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
+//!
+//! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
+//! 10, 1998.
+
+use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use crate::train::{Cut, Shape};
+use crate::{Error, FoldGram, Result, Task};
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use kapprox::decompose::symmetric_eigen;
+use kstore::Plan;
+
+/// `kpca`.
+pub(super) const FAMILY: Family = Family {
+    name: "kpca",
+    about: "kernel principal components: the directions of largest variance",
+    task: Task::Components,
+    options: &["components", "centre", "whiten"],
+    make: Make(|options| Box::new(KernelPca::new(options)), |options| Box::new(KernelPca::new(options))),
+};
+
+/// Components whose variance is below this share of the largest are rounding and are left out, not divided by.
+///
+/// The moments carry a relative error of about ε of the features' type; a component below that has no direction.
+const NOISE: f64 = 16.0;
+
+/// Components where none are asked for.
+const COMPONENTS: usize = 10;
+
+/// Kernel principal component analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelPca {
+    /// q, at most p.
+    pub components: usize,
+    /// Subtract the mean of the features.
+    pub centre: bool,
+    /// Divide scores by their standard deviation.
+    pub whiten: bool,
+}
+
+impl KernelPca {
+    fn new(options: &SolverOptions) -> Self {
+        let components = options.components.unwrap_or(COMPONENTS);
+        Self { components, centre: options.centre, whiten: options.whiten }
+    }
+}
+
+/// C = G/n − μμᵀ, full, from moments of which the lower triangle means anything.
+pub(super) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
+    let (p, n) = (mean.len(), moments.rows as f64);
+    let g = MatRef::from_column_major_slice(&moments.g, p, p);
+    Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] / n - mean[i] * mean[j])
+}
+
+impl<T: Real> Solver<T> for KernelPca {
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let p = shape.map.p;
+        plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower --rank")
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+        let state = data.moments()?;
+        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let moments = &state.gram.folds()[0];
+        let (p, n) = (moments.s.len(), moments.rows as f64);
+        let mean: Vec<f64> = moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect();
+        let covariance = covariance(moments, &mean);
+        let total: f64 = (0..p).map(|j| covariance[(j, j)]).sum();
+        let (values, vectors) = symmetric_eigen(covariance.as_ref())?;
+        let floor = NOISE * state.gram.epsilon() * values[p - 1].max(0.0);
+        let kept: Vec<usize> =
+            (0..p).rev().take(self.components).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
+        if kept.is_empty() {
+            return Err(Error::NoVariance);
+        }
+        let variances: Vec<f64> = kept.iter().map(|j| values[*j]).collect();
+        let scale = |q: usize| sign(vectors.as_ref(), kept[q]) * if self.whiten { variances[q].sqrt().recip() } else { 1.0 };
+        let scales: Vec<f64> = (0..kept.len()).map(scale).collect();
+        let weights = Mat::from_fn(p, kept.len(), |i, q| scales[q] * vectors[(i, kept[q])]);
+        let intercept = (0..kept.len()).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
+        let explained = variances.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect();
+        let figures =
+            vec![Figure { name: "variance", values: variances }, Figure { name: "share of variance", values: explained }];
+        Ok(Fitted { weights, intercept, certificate: state.certificate, lambda: None, figures, passes: 1 })
+    }
+}
+
+/// +1 or −1: what makes the largest entry of a column positive.
+pub(super) fn sign(vectors: MatRef<'_, f64>, column: usize) -> f64 {
+    let largest = vectors.col(column).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
+    if largest < 0.0 { -1.0 } else { 1.0 }
+}

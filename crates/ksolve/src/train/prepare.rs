@@ -1,0 +1,148 @@
+//! What every solver begins with: statistics, scaled rows, targets, and the feature map.
+
+use super::cached;
+use super::landmarks::{self, Mapped};
+use super::options::{LandmarkSource, Resources, Task, TrainOptions};
+use super::plan::{Cut, Shape};
+use super::survey::{Survey, survey};
+use crate::{FoldSpec, Folds, Result, Targets};
+use kapprox::Real;
+use kapprox::landmark;
+use kapprox::map::registry::Ask;
+use kstore::scratch::Cache;
+use kstore::{Plan, Reading, RowSource, Selected, TableRows};
+
+/// Targets assumed before the classes are known, for the plan.
+pub(super) const CLASSES_ASSUMED: usize = 10;
+
+/// Rows, targets and map of a run.
+pub(super) struct Prepared<T: Real> {
+    pub(super) survey: Survey,
+    pub(super) folds: Folds,
+    pub(super) targets: Targets,
+    pub(super) mapped: Mapped<T>,
+    pub(super) cut: Cut,
+    /// Largest sum of the plan.
+    pub(super) planned_bytes: usize,
+    rows: TableRows<T>,
+    cache: Option<Cache<T>>,
+}
+
+impl<T: Real> Prepared<T> {
+    /// The rows, scaled: from scratch where they are kept there.
+    pub(super) fn source(&self) -> &dyn RowSource<T> {
+        match &self.cache {
+            Some(cache) => cache,
+            None => &self.rows,
+        }
+    }
+
+    /// Passes over the table so far.
+    pub(super) fn passes(&self) -> u64 {
+        1 + u64::from(self.cache.is_some()) + self.mapped.passes
+    }
+}
+
+/// Targets and folds as far as they are known before the first pass.
+pub(super) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, usize) {
+    let t = match options.task {
+        Task::Classification => CLASSES_ASSUMED,
+        _ => selected.shape().targets,
+    };
+    let folds = match &options.folds {
+        FoldSpec::None => 1,
+        FoldSpec::Hash(k) | FoldSpec::Blocks(k) => *k,
+        FoldSpec::Column(_) => 2,
+    };
+    (t, folds)
+}
+
+/// The shape of the work.
+pub(super) fn shape<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+    t: usize,
+    folds: usize,
+) -> Result<Shape> {
+    let source = selected.rows::<T>(Reading::default())?;
+    let range = selected.range();
+    let n = range.end - range.start;
+    let (d, rank) = (selected.shape().features, options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)));
+    let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
+    let map = options.map.shape(Ask { d, rank, element: size_of::<T>() });
+    let scheme = match (&options.landmarks, map.landmarks) {
+        (LandmarkSource::Scheme(name), Some(count)) => {
+            landmark::by_name(name).map_or(0, |scheme| scheme.bytes(size_of::<T>(), rows, d, count))
+        }
+        _ => 0,
+    };
+    Ok(Shape {
+        n,
+        d,
+        t,
+        map,
+        folds,
+        element: size_of::<T>(),
+        candidates: options.candidates,
+        scheme,
+        cursor: source.footprint(),
+        threads: resources.workers.threads(),
+    })
+}
+
+/// Refuses a plan that does not fit; gives its largest sum.
+fn check(plans: Vec<Plan>) -> Result<usize> {
+    let mut largest = 0;
+    // the stage that needs most tells best what to lower
+    let mut plans = plans;
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
+    for plan in plans {
+        largest = largest.max(plan.check()?.bytes());
+    }
+    Ok(largest)
+}
+
+/// Statistics, scaling, landmarks and map. `plan` is asked before the first pass and again once targets and folds are
+/// known.
+pub(super) fn prepare<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+    plan: &dyn Fn(usize, usize) -> Result<(Cut, Vec<Plan>)>,
+) -> Result<Prepared<T>> {
+    options.check()?;
+    let (t, folds) = assumed(selected, options);
+    let (cut, plans) = plan(t, folds)?;
+    check(plans)?;
+    let survey = survey(selected, options, cut, resources)?;
+    let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
+    let (cut, plans) = plan(survey.targets(), folds.count())?;
+    let planned_bytes = check(plans)?;
+    let rows: TableRows<T> = selected.rows(survey.reading())?;
+    let cache = cached::rows(&rows, cut, resources)?;
+    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
+    let mapped = landmarks::map(source, survey.rows(), &survey.reading(), options, cut, resources)?;
+    warn_of_rank(&mapped, &survey, options, resources);
+    let targets = survey.targets_of_regression();
+    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache })
+}
+
+/// Fewer features than were asked for, of a map that has as many as its landmarks span.
+fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
+    let (asked, got) = (options.rank, mapped.map.dims().1);
+    let Some((_, candidates)) = mapped.landmarks else { return };
+    if got == asked || options.tolerance.is_some() {
+        return;
+    }
+    let precision = <T as kstore::Real>::NAME;
+    let why = if (asked as u64) > survey.rows() && got as u64 == survey.rows() {
+        format!("there are only {} rows", survey.rows())
+    } else if (asked as u64) > candidates && got as u64 == candidates {
+        let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
+        format!("there are only {candidates} {what}")
+    } else {
+        format!("the kernel matrix has no more independent rows in {precision}")
+    };
+    resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
+}

@@ -1,0 +1,92 @@
+//! A run of any solver of the registry.
+
+use super::options::{Resources, TrainOptions};
+use super::plan::{self, Cut, cut};
+use super::prepare::{self, Prepared};
+use super::trained::Trained;
+use crate::model::Basis;
+use crate::solver::{Features, Solver};
+use crate::{FoldSpec, Result, Surface};
+use kapprox::Real;
+use kstore::{Plan, Selected};
+
+/// What a run of `solver` would hold; see [`super::plan`].
+///
+/// # Errors
+/// Those of opening the rows.
+pub fn plan_solve<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    solver: &dyn Solver<T>,
+    resources: &Resources<'_>,
+) -> Result<(Cut, Vec<Plan>)> {
+    let (t, _) = prepare::assumed(selected, options);
+    plan_for(selected, options, solver, resources, t)
+}
+
+fn plan_for<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    solver: &dyn Solver<T>,
+    resources: &Resources<'_>,
+    t: usize,
+) -> Result<(Cut, Vec<Plan>)> {
+    let shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
+    let last = |cut| solver.plan(plan::solve(&shape, resources.memory), &shape, cut);
+    Ok(cut::<T>(&shape, &last, resources.memory))
+}
+
+/// Learns with a solver on a feature map: no surface, no folds.
+///
+/// *Passes*: statistics, candidates where landmarks are chosen among some, and those of the solver.
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; those of the
+/// map and of the solver.
+pub fn solve<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    solver: &dyn Solver<T>,
+    resources: &Resources<'_>,
+) -> Result<Trained<T>> {
+    let options = &TrainOptions { folds: FoldSpec::None, ..options.clone() };
+    let plan = |t, _| plan_for(selected, options, solver, resources, t);
+    let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
+    let Prepared { survey, mapped, targets, cut, .. } = &prepared;
+    let features = Features {
+        source: prepared.source(),
+        map: &*mapped.map,
+        targets,
+        rows: survey.rows(),
+        cut: *cut,
+        resources,
+        seed: options.seed,
+    };
+    let fitted = solver.fit(&features)?;
+    let rank = fitted.weights.nrows();
+    let expansion = mapped.map.expand(fitted.weights.as_ref(), resources.workers);
+    let wide = expansion.is_wide();
+    let (basis, coefficients) = Basis::of(expansion, &*mapped.map);
+    let certificate = fitted.certificate.as_ref().map(|state| state.certificate(rank));
+    Ok(Trained {
+        rows: survey.rows(),
+        scaler: survey.scaler.clone(),
+        classes: survey.classes.clone(),
+        kernel: mapped.kernel.clone(),
+        basis,
+        coefficients,
+        wide,
+        intercept: fitted.intercept,
+        rank,
+        lambda: fitted.lambda,
+        certificate,
+        certificates: certificate.map(|certificate| (rank, certificate)).into_iter().collect(),
+        surface: Surface::default(),
+        figures: fitted.figures,
+        train: None,
+        largest_rank: mapped.map.dims().1,
+        landmarks: mapped.landmarks,
+        passes: prepared.passes() + fitted.passes,
+        planned_bytes: prepared.planned_bytes,
+    })
+}

@@ -1,0 +1,54 @@
+//! What a training run leaves.
+
+use crate::model::Basis;
+use crate::solver::Figure;
+use crate::surface::Surface;
+use crate::{Certificate, Classes};
+use faer::Mat;
+use kapprox::Real;
+use kapprox::kernel::Spec;
+use kstore::Scaler;
+use std::sync::Arc;
+
+/// What training found.
+#[derive(Debug)]
+pub struct Trained<T: Real> {
+    /// Rows learned from.
+    pub rows: u64,
+    /// How features are scaled.
+    pub scaler: Arc<Scaler>,
+    /// The classes; `None` for regression.
+    pub classes: Option<Classes>,
+    /// The kernel, every parameter a number.
+    pub kernel: Spec,
+    /// The functions that were learned with.
+    pub basis: Basis<T>,
+    /// Their coefficients, m x t, in f64: f(x) = basis(x)·coefficients + intercept.
+    pub coefficients: Mat<f64>,
+    /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::Nystrom::needs_wide`].
+    pub wide: bool,
+    /// The constant of each target.
+    pub intercept: Vec<f64>,
+    /// The chosen rank.
+    pub rank: usize,
+    /// The chosen lambda; `None` for solvers without.
+    pub lambda: Option<f64>,
+    /// The certificate at the chosen rank; `None` for maps that are no projection.
+    pub certificate: Option<Certificate>,
+    /// Certificates of the ranks of the surface.
+    pub certificates: Vec<(usize, Certificate)>,
+    /// Cross-validated errors, for ridge regression.
+    pub surface: Surface,
+    /// What the solver says of its result.
+    pub figures: Vec<Figure>,
+    /// Training mean squared error and r2 over all targets, for ridge regression; r2 is `None` where the targets are constant.
+    pub train: Option<(f64, Option<f64>)>,
+    /// Features of the map: its largest rank.
+    pub largest_rank: usize,
+    /// Landmarks of the map and the rows they were chosen among; `None` for a map without.
+    pub landmarks: Option<(usize, u64)>,
+    /// Passes over the table.
+    pub passes: u64,
+    /// Largest sum of the plan.
+    pub planned_bytes: usize,
+}

@@ -1,0 +1,79 @@
+//! Tables on disk and runs over them.
+
+use kapprox::{MapSpec, Spec};
+use ksolve::solver::Precision;
+use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched};
+use ksolve::{FoldSpec, Intercept};
+use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{Selected, Selection, Table, Workers};
+use std::path::Path;
+
+/// A table with columns x0 …, y in f64.
+pub fn write(path: &Path, x: &[Vec<f64>], y: &[f64]) {
+    let d = x[0].len();
+    let mut columns: Vec<OutputColumn> = (0..d).map(|j| OutputColumn::new(format!("x{j}"), OutputKind::F64)).collect();
+    columns.push(OutputColumn::new("y", OutputKind::F64));
+    let mut sink = sink::create(path, &columns).unwrap();
+    let mut values: Vec<Vec<f64>> = (0..d).map(|j| x.iter().map(|row| row[j]).collect()).collect();
+    values.push(y.to_vec());
+    let batch: Vec<Output<'_>> = values.iter().map(|column| Output::F64(column)).collect();
+    sink.write(&batch).unwrap();
+    sink.finish().unwrap();
+}
+
+/// All columns x0 … of a table, and y as the task wants it.
+pub fn select(path: &Path, task: Task) -> Selected {
+    let table = Table::open(&[path]).unwrap();
+    let targets = if task.has_target() { vec!["y".to_string()] } else { vec![] };
+    let selection = Selection { features: vec!["x*".to_string()], targets, ..Selection::default() };
+    table.select(&Selection { class_target: task == Task::Classification, ..selection }).unwrap()
+}
+
+/// One rank, one lambda, unscaled features, every row a landmark.
+pub fn exact(task: Task, kernel: &str, n: usize) -> TrainOptions {
+    TrainOptions {
+        task,
+        scaling: Scaling::None,
+        kernel: Spec::parse(kernel).unwrap(),
+        map: MapSpec::default(),
+        landmarks: LandmarkSource::Scheme("uniform".to_string()),
+        candidates: Some(n),
+        rank: n,
+        tolerance: None,
+        ranks: vec![n],
+        lambdas: vec![1e-6],
+        folds: FoldSpec::None,
+        intercept: Intercept::Free,
+        choice: Choice::Mse,
+        seed: 0,
+    }
+}
+
+/// Learns with a solver of the registry.
+pub fn solve<T: Precision>(
+    selected: &Selected,
+    options: &TrainOptions,
+    name: &str,
+    solver: &ksolve::solver::SolverOptions,
+    threads: usize,
+) -> Trained<T> {
+    let workers = Workers::new(threads);
+    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let solver = ksolve::solver::by_name(name).unwrap().solver::<T>(solver);
+    ksolve::train::solve::<T>(selected, options, &*solver, &resources).unwrap()
+}
+
+/// f(x) = Σ α_j k(x, z_j) + c from the formula, one number for each output.
+pub fn predict<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
+    let k = crate::kernels::kernel(kernel);
+    let (points, _) = trained.basis.landmarks().unwrap();
+    let values: Vec<f64> = points
+        .chunks(x.len())
+        .map(|z| k(x, &z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>()))
+        .collect();
+    let output = |j: usize| {
+        let sum: f64 = values.iter().enumerate().map(|(i, k)| k * trained.coefficients[(i, j)]).sum();
+        sum + trained.intercept[j]
+    };
+    (0..trained.intercept.len()).map(output).collect()
+}
