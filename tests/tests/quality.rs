@@ -4,7 +4,7 @@ use faer::{Mat, MatRef};
 use kapprox::landmark::{RpCholesky, Uniform};
 use kapprox::map::random::Sampling;
 use kapprox::quality::{
-    Approximation, CONFIDENCE, EXACT_ROWS, Errors, Evidence, SpectralOptions, SpectralSource, sample_spectrum,
+    Approximation, CONFIDENCE, EXACT_ROWS, Errors, Evidence, Measure, SpectralOptions, SpectralSource, sample_spectrum,
 };
 use kapprox::{FeatureMap, Fourier, Nystrom, Real};
 use kmill_tests::dense::{eigenvalues, frobenius, kernel_matrix, residual_matrix};
@@ -119,6 +119,15 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
         assert!((CONFIDENCE - 0.05..CONFIDENCE + 0.036).contains(&share), "{name}: {share}");
     }
     assert!(found.iter().all(|f| f.frobenius.evidence == Evidence::Confidence(CONFIDENCE) && f.columns == 60));
+    // the standard errors are those that the estimates have, neither larger nor smaller
+    let measures: [fn(&Errors) -> Measure; 2] = [|f| f.frobenius_norm.error, |f| f.frobenius];
+    for measure in measures {
+        let mean = found.iter().map(|f| measure(f).value).sum::<f64>() / seeds as f64;
+        let variance = found.iter().map(|f| (measure(f).value - mean).powi(2)).sum::<f64>() / seeds as f64;
+        let said = found.iter().map(|f| (measure(f).high - measure(f).low) / 3.92).sum::<f64>() / seeds as f64;
+        eprintln!("standard error {:.4e}, said to be {said:.4e}", variance.sqrt());
+        assert!((said / variance.sqrt() - 1.0).abs() < 0.12, "{said} {}", variance.sqrt());
+    }
     // a projection's largest entry is on the diagonal, whatever the sample
     let entry = e.iter().flatten().fold(0.0f64, |most, v| most.max(v.abs()));
     assert!(found.iter().all(|f| close(f.largest_entry.value, entry, 1e-9)));
