@@ -198,6 +198,11 @@ mod tests {
             let end = found.last().unwrap();
             assert!((end.low / norm - 1.0).abs() < 1e-12 && (end.high / norm - 1.0).abs() < 1e-6, "{n}: {end:?}");
         }
+        // once nothing new is left the space grows by directions of rounding, which must still be orthogonal to it
+        for values in [vec![2.0; 60], [vec![5.0; 3], vec![0.0; 57]].concat(), [vec![5.0; 3], vec![-1.0; 57]].concat()] {
+            let found = run(&values, false, 7, 1);
+            assert!(found.iter().all(|b| b.low <= values[0] * (1.0 + 1e-12)), "{values:?}: {found:?}");
+        }
         let zero = run(&[0.0; 30], true, 3, 0);
         assert!(zero.iter().all(|b| b.low == 0.0 && b.high == 0.0), "{zero:?}");
     }
