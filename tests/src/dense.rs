@@ -105,3 +105,58 @@ pub fn solve(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     }
     x
 }
+
+/// All k(x_i, x_j).
+pub fn kernel_matrix(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64) -> Vec<Vec<f64>> {
+    rows.iter().map(|x| rows.iter().map(|z| k(x, z)).collect()).collect()
+}
+
+/// What the projection on some rows leaves of a kernel matrix: a Schur complement for each of them.
+pub fn residual_matrix(mut e: Vec<Vec<f64>>, landmarks: &[usize], tolerance: f64) -> Vec<Vec<f64>> {
+    let scale = (0..e.len()).map(|i| e[i][i]).fold(0.0, f64::max);
+    for p in landmarks {
+        let (column, pivot) = (e[*p].clone(), e[*p][*p]);
+        if pivot > tolerance * scale {
+            for (row, factor) in e.iter_mut().zip(&column) {
+                row.iter_mut().zip(&column).for_each(|(value, c)| *value -= factor * c / pivot);
+            }
+        }
+    }
+    e
+}
+
+/// √Σ a_ij².
+pub fn frobenius(a: &[Vec<f64>]) -> f64 {
+    a.iter().flatten().map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// The eigenvalues of a symmetric matrix, descending, by Jacobi's rotations.
+pub fn eigenvalues(mut a: Vec<Vec<f64>>) -> Vec<f64> {
+    let n = a.len();
+    let whole = frobenius(&a);
+    let off =
+        |a: &[Vec<f64>]| (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| a[i][j].powi(2)).sum::<f64>();
+    while off(&a).sqrt() > 1e-15 * whole {
+        for p in 0..n {
+            for q in p + 1..n {
+                if a[p][q] == 0.0 {
+                    continue;
+                }
+                let theta = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
+                let t = theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt());
+                let c = 1.0 / (t * t + 1.0).sqrt();
+                let s = t * c;
+                for row in a.iter_mut() {
+                    (row[p], row[q]) = (c * row[p] - s * row[q], s * row[p] + c * row[q]);
+                }
+                let (head, tail) = a.split_at_mut(q);
+                for (x, y) in head[p].iter_mut().zip(&mut tail[0]) {
+                    (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
+                }
+            }
+        }
+    }
+    let mut values: Vec<f64> = (0..n).map(|i| a[i][i]).collect();
+    values.sort_by(|x, y| y.total_cmp(x));
+    values
+}

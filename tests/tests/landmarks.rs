@@ -202,6 +202,24 @@ fn predictive_landmarks_explain_the_targets_sooner() {
     assert!(aware > blind + 0.1 && aware > 0.9 * exact, "{aware} against {blind} and {exact}");
 }
 
+/// Where the look-ahead sees every row, its gains are exact, and so is the choice: within a block and over blocks.
+#[test]
+fn predictive_landmarks_are_those_of_the_exact_criterion_where_the_look_ahead_is_complete() {
+    let mut random = Lcg(14);
+    let rows = random.normals(48, 2);
+    // a large mean: gains are those of the targets less their mean
+    let y: Vec<f64> = rows.iter().map(|x| 20.0 + (2.0 * x[0]).sin() + x[1] * x[1] + 0.2 * random.normal()).collect();
+    let source = kstore::MemoryRows::new(rows.iter().flatten().copied().collect::<Vec<f64>>(), 2).unwrap();
+    let source = source.with_targets(y.clone(), 1).unwrap();
+    let workers = kstore::Workers::new(2);
+    let data = kapprox::landmark::Rows { source: &source, pass: kstore::Pass::new(16, 32, &workers), count: 48 };
+    let spec = "laplacian(sigma=1)";
+    for weight in [0.0, 0.5, 1.0] {
+        let set = Predictive { weight }.select(&data, &kmill_tests::fit::kernel(spec), 36, 0).unwrap();
+        assert_eq!(set.rows, predictive_pivots(&rows, &y, &kernel(spec), 36, weight), "weight {weight}");
+    }
+}
+
 /// The greedy choice by the exact gains, every column of E formed.
 fn predictive_pivots(
     rows: &[Vec<f64>],

@@ -1,6 +1,7 @@
 //! Feature maps against the kernels they approximate.
 
 use faer::{Mat, MatRef};
+use kapprox::kernel::registry;
 use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
 use kapprox::map::additive::Homogeneous;
 use kapprox::map::random::{Sampling, Spectrum};
@@ -37,18 +38,31 @@ fn gaussian(x: &[f64], z: &[f64]) -> f64 {
     (-squared(x, z) / (2.0 * 1.7f64.powi(2))).exp()
 }
 
-fn laplacian(x: &[f64], z: &[f64]) -> f64 {
-    (-x.iter().zip(z).map(|(a, b)| (a - b).abs()).sum::<f64>() / 5.0).exp()
-}
-
 fn spectrum(spec: &str) -> Spectrum {
     use kapprox::Real;
     f64::kernel(kernel(spec)).spectrum().expect("a shift-invariant kernel")
 }
 
-/// The spectra of the two kernels above.
-fn spectra() -> (Spectrum, Spectrum) {
-    (spectrum("gaussian(sigma=1.7)"), spectrum("laplacian(sigma=5)"))
+/// Every registered kernel with frequencies, and the Matérn kernels of other smoothness.
+fn shift_invariant() -> Vec<String> {
+    use kapprox::Real;
+    let of_order = ["matern(nu=0.5, sigma=2)", "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)"];
+    let examples = registry().iter().map(|family| family.example).chain(of_order);
+    let specs: Vec<String> =
+        examples.filter(|spec| f64::kernel(kernel(spec)).spectrum().is_some()).map(str::to_string).collect();
+    for name in ["gaussian", "laplacian", "exponential", "matern", "cauchy", "rational_quadratic"] {
+        assert!(specs.iter().any(|spec| spec.starts_with(name)), "{name} is shift-invariant: {specs:?}");
+    }
+    specs
+}
+
+/// The ways to choose the frequencies of a kernel that there are.
+fn samplings(spec: &str, d: usize) -> Vec<Sampling> {
+    let all = [Sampling::Plain, Sampling::Orthogonal, Sampling::Structured, Sampling::Quasi];
+    let found: Vec<Sampling> =
+        all.into_iter().filter(|way| Fourier::<f64>::new(&spectrum(spec), d, 2, *way, 0).is_ok()).collect();
+    assert!(found.contains(&Sampling::Plain), "{spec}");
+    found
 }
 
 type Random = Box<dyn Fn(u64, usize) -> Box<dyn FeatureMap<f64>>>;
@@ -78,34 +92,18 @@ fn check_unbiased(name: &str, map: &Random, points: &Points<f64>, k: impl Fn(&[f
 fn random_features_are_unbiased() {
     let d = 5;
     let points = Points::<f64>::new(&Lcg(1).normals(12, d));
-    let (radial, product) = spectra();
     // the product of three signed transforms is uniform only nearly, the more so the wider it is: at 5 features, padded to
     // 8, the bias is as large as the standard error of 400 seeds
     let wide = Points::<f64>::new(
         &Lcg(9).normals(12, 24).iter().map(|x| x.iter().map(|v| v * 0.5).collect()).collect::<Vec<_>>(),
     );
-    check_unbiased("gaussian Structured", &fourier(radial.clone(), 24, Sampling::Structured), &wide, gaussian, 64);
-    for sampling in [Sampling::Plain, Sampling::Orthogonal, Sampling::Quasi] {
-        check_unbiased(&format!("gaussian {sampling:?}"), &fourier(radial.clone(), d, sampling), &points, gaussian, 40);
-    }
-    for sampling in [Sampling::Plain, Sampling::Quasi] {
-        check_unbiased(
-            &format!("laplacian {sampling:?}"),
-            &fourier(product.clone(), d, sampling),
-            &points,
-            laplacian,
-            40,
-        );
-    }
-    for spec in [
-        "exponential(sigma=3)",
-        "matern(nu=1.5, sigma=2)",
-        "matern(nu=2.5, sigma=2)",
-        "cauchy(sigma=2)",
-        "rational_quadratic(alpha=0.75, sigma=2)",
-    ] {
-        let map = fourier(spectrum(spec), d, Sampling::Orthogonal);
-        check_unbiased(spec, &map, &points, kmill_tests::kernels::kernel(spec), 40);
+    let structured = fourier(spectrum("gaussian(sigma=1.7)"), 24, Sampling::Structured);
+    check_unbiased("gaussian Structured", &structured, &wide, gaussian, 64);
+    for spec in shift_invariant() {
+        let k = kmill_tests::kernels::kernel(&spec);
+        for sampling in samplings(&spec, d).into_iter().filter(|sampling| *sampling != Sampling::Structured) {
+            check_unbiased(&format!("{spec} {sampling:?}"), &fourier(spectrum(&spec), d, sampling), &points, &k, 40);
+        }
     }
     let lengths = "2.5*gaussian(sigma=[1, 2, 3, 4, 5])";
     let scaled = |x: &[f64], z: &[f64]| {
@@ -132,34 +130,41 @@ fn rms(map: &Random, points: &Points<f64>, k: &Mat<f64>, p: usize, seeds: u64) -
     (sum / (seeds as f64 * (n * n) as f64)).sqrt()
 }
 
+/// The table of errors against features; with `--nocapture` it is printed.
 #[test]
 fn errors_fall_with_the_root_of_the_number_and_rotations_lower_them() {
     let d = 16;
     let points = Points::<f64>::new(
         &Lcg(3).normals(40, d).iter().map(|r| r.iter().map(|v| v * 0.4).collect()).collect::<Vec<_>>(),
     );
-    let k = exact(&points, gaussian);
-    let (radial, _) = spectra();
-    let map = |sampling| fourier(radial.clone(), d, sampling);
     let sizes = [32, 128, 512, 2048];
-    let table: Vec<(Sampling, Vec<f64>)> =
-        [Sampling::Plain, Sampling::Orthogonal, Sampling::Structured, Sampling::Quasi]
-            .into_iter()
-            .map(|sampling| (sampling, sizes.iter().map(|p| rms(&map(sampling), &points, &k, *p, 20)).collect()))
-            .collect();
-    for (sampling, errors) in &table {
-        eprintln!("{sampling:?}: {}", errors.iter().map(|e| format!("{e:.2e}")).collect::<Vec<_>>().join("  "));
+    for spec in shift_invariant().into_iter().chain(["gaussian(sigma=1.7)".to_string()]) {
+        let k = exact(&points, kmill_tests::kernels::kernel(&spec));
+        let errors = |sampling| {
+            let map = fourier(spectrum(&spec), d, sampling);
+            sizes.iter().map(|p| rms(&map, &points, &k, *p, 60)).collect::<Vec<f64>>()
+        };
+        let plain = errors(Sampling::Plain);
+        for sampling in samplings(&spec, d) {
+            let errors = errors(sampling);
+            // from 32 to 2,048 features, 64 times as many
+            let slope = (errors[3] / errors[0]).ln() / 64f64.ln();
+            let list = errors.iter().map(|e| format!("{e:.2e}")).collect::<Vec<_>>().join("  ");
+            let ratios: Vec<f64> = errors.iter().zip(&plain).map(|(error, plain)| error / plain).collect();
+            // laws with heavy tails leave most of the error to the lengths, which all ways draw alike
+            let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 4.0).exp();
+            eprintln!("{spec:40} {:10} {list}  slope {slope:.3}, of plain {mean:.2}", format!("{sampling:?}"));
+            match sampling {
+                // each step takes four times as many: half the error, within the noise of 60 seeds
+                Sampling::Plain => assert!((slope + 0.5).abs() < 0.03, "{spec}: {errors:?}"),
+                Sampling::Orthogonal | Sampling::Structured => assert!(mean < 1.0, "{spec}, {sampling:?}: {ratios:?}"),
+                Sampling::Quasi => assert!(errors[3] < plain[3], "{spec}: {errors:?} {plain:?}"),
+            }
+            if spec.starts_with("gaussian(sigma=1.7") && sampling != Sampling::Quasi && sampling != Sampling::Plain {
+                assert!(ratios.iter().all(|ratio| *ratio < 0.8), "{sampling:?}: {ratios:?}");
+            }
+        }
     }
-    let plain = &table[0].1;
-    // each step takes four times as many: half the error, within the noise of 20 seeds
-    assert!(plain.windows(2).all(|e| (1.6..2.5).contains(&(e[0] / e[1]))), "{plain:?}");
-    for (sampling, errors) in &table[1..3] {
-        assert!(
-            errors.iter().zip(plain).all(|(error, plain)| error < &(0.8 * plain)),
-            "{sampling:?}: {errors:?} {plain:?}"
-        );
-    }
-    assert!(table[3].1[3] < plain[3], "quasi: {:?} {plain:?}", table[3].1);
 }
 
 #[test]
@@ -226,6 +231,38 @@ fn landmark_maps_stay_below_the_kernel_and_order_as_they_should() {
     assert!(errors["nystrom"] < errors["truncated"] && errors["nystrom"] < errors["ensemble"], "{errors:?}");
 }
 
+/// A spectrum that decays slowly needs the power steps: without them the error is several per cent above the best.
+#[test]
+fn randomised_eigenvectors_are_nearly_the_best_of_a_slow_spectrum() {
+    let points = Points::<f64>::new(&Lcg(12).normals(300, 6));
+    let (spec, workers) = ("laplacian(sigma=6)", Workers::new(2));
+    let set = select(&points, &Uniform, spec, 200, 1, WHOLE);
+    let k = exact(&points, kmill_tests::kernels::kernel(spec));
+    let error = |map: &Projected<f64>| (&k - approximation(map, &points)).norm_l2();
+    let best = error(&Projected::eigen(&kernel(spec), set.clone(), 20).unwrap());
+    for seed in 0..3 {
+        let found = error(&Projected::randomised(&kernel(spec), set.clone(), 20, seed, &workers).unwrap()) / best;
+        eprintln!("randomised: {found:.4} of the error of eigenvectors");
+        assert!(found < 1.01, "{found}");
+    }
+}
+
+/// The definition: the kernel of an ensemble is the mean of its parts' kernels.
+#[test]
+fn an_ensemble_is_the_mean_of_its_parts() {
+    let points = Points::<f64>::new(&Lcg(10).normals(90, 3));
+    let spec = "gaussian(sigma=1.5)";
+    let set = select(&points, &Uniform, spec, 30, 1, WHOLE);
+    let part = |from: usize| {
+        let own = set.keep(&(from..from + 10).collect::<Vec<_>>());
+        Nystrom::new(&kernel(spec), own, faer::Par::Seq).unwrap()
+    };
+    let parts = || [0, 10, 20].map(part);
+    let mean = parts().iter().fold(Mat::<f64>::zeros(90, 90), |sum, part| sum + approximation(part, &points)) / 3.0;
+    let ensemble = approximation(&Ensemble::new(parts().into()).unwrap(), &points);
+    assert!((ensemble - mean).norm_max() < 1e-13);
+}
+
 #[test]
 fn the_truncation_is_the_best_of_its_rank() {
     // eigenvalues of the approximation, from the features' inner products
@@ -272,7 +309,7 @@ fn the_exact_map_reproduces_the_kernel_matrix() {
 fn maps_do_not_depend_on_threads_and_agree_in_single_precision() {
     let rows = Lcg(7).normals(700, 6);
     let (wide, narrow) = (Points::<f64>::new(&rows), Points::<f32>::new(&rows));
-    let (radial, _) = spectra();
+    let radial = spectrum("gaussian(sigma=1.7)");
     for sampling in [Sampling::Plain, Sampling::Structured] {
         let map = Fourier::<f32>::new(&radial, 6, 64, sampling, 1).unwrap();
         let apply = |threads: usize| {

@@ -74,6 +74,18 @@ pub enum Error {
         /// What cannot work with it.
         what: &'static str,
     },
+    /// More rows than a measure over all pairs of rows is made for.
+    #[error(
+        "{what} over all pairs of rows is for at most {most} rows, and there are {rows}; take a sample of the rows, or its bounds"
+    )]
+    TooManyRows {
+        /// The measure.
+        what: &'static str,
+        /// Rows there are.
+        rows: u64,
+        /// Rows there may be.
+        most: u64,
+    },
     /// A number that is not finite where the mathematics says it must be.
     #[error("{what} is not finite; {remedy}")]
     NotFinite {

@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod landmark;
 mod lanes;
 pub mod map;
+pub mod quality;
 mod real;
 mod turns;
 

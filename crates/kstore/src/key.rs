@@ -28,6 +28,8 @@ pub enum Purpose {
     Data,
     /// Frequencies, hashes and signs of random features.
     Frequencies,
+    /// Sample of rows that errors of an approximation are measured on: independent of the landmarks.
+    Quality,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

@@ -80,7 +80,6 @@ mod tests {
     use super::*;
     use crate::kernel::Spec;
     use faer::prelude::*;
-    use kstore::pass::Unobserved;
     use kstore::{MemoryRows, Pass, Workers};
 
     struct Everything;
@@ -91,41 +90,55 @@ mod tests {
         }
     }
 
-    /// With every row in the dictionary the scores are those of the definition, [K (K + μI)⁻¹]_ii.
+    /// l̃ of every row, and their sum, by the dictionary of some members of a table of `d` = 2 features.
+    fn scores(x: &[f64], members: &[usize], stands_for: f64, mu: f64) -> (Vec<f64>, f64, Vec<f64>) {
+        let n = x.len() / 2;
+        let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
+        let points = members.iter().flat_map(|i| x[2 * i..2 * i + 2].to_vec()).collect();
+        let rows = members.iter().map(|i| *i as u64).collect();
+        let members = LandmarkSet { points, rows, d: 2, passes: 0, evaluations: 0 };
+        let dictionary = Dictionary { stands_for: vec![stands_for; members.len()], members };
+        let workers = Workers::sequential();
+        let source = MemoryRows::new(x.to_vec(), 2).unwrap();
+        let data = Rows { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
+        let mut found = dictionary.round(mu, &kernel, &Everything, n, &data).unwrap();
+        let scores = found.best.sorted().iter().map(|entry| entry.weight / mu).collect();
+        (scores, found.sum / mu, dictionary.spectrum(&kernel).unwrap())
+    }
+
+    /// [K (K + μI)⁻¹]_ii, dense.
+    fn exact_scores(x: &[f64], mu: f64) -> Vec<f64> {
+        let n = x.len() / 2;
+        let square = |i: usize, j: usize| (x[2 * i] - x[2 * j]).powi(2) + (x[2 * i + 1] - x[2 * j + 1]).powi(2);
+        let k = Mat::from_fn(n, n, |i, j| (-square(i, j) / 2.0).exp());
+        let ridged = Mat::from_fn(n, n, |i, j| k[(i, j)] + if i == j { mu } else { 0.0 });
+        let solved = ridged.partial_piv_lu().solve(&k);
+        (0..n).map(|i| solved[(i, i)]).collect()
+    }
+
+    fn agree(x: &[f64], members: &[usize], stands_for: f64) {
+        let mu = 0.3;
+        let (found, sum, spectrum) = scores(x, members, stands_for, mu);
+        let exact = exact_scores(x, mu);
+        for (i, (found, exact)) in found.iter().zip(&exact).enumerate() {
+            assert!((found - exact).abs() < 1e-10, "row {i}: {found} {exact}");
+        }
+        let dimension: f64 = spectrum.iter().map(|value| value / (value + mu)).sum();
+        assert!((sum - exact.iter().sum::<f64>()).abs() < 1e-9 && (sum - dimension).abs() < 1e-9);
+    }
+
+    /// With every row in the dictionary the scores are those of the definition.
     #[test]
     fn the_dictionary_of_all_rows_gives_exact_scores() {
-        let (n, mu) = (60, 0.3);
-        let x: Vec<f64> = (0..2 * n).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
-        let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
-        let members = LandmarkSet { points: x.clone(), rows: (0..n as u64).collect(), d: 2, passes: 0, evaluations: 0 };
-        let dictionary = Dictionary { members, stands_for: vec![1.0; n] };
-        let workers = Workers::sequential();
-        let pass = Pass {
-            tile: 16,
-            segment: 32,
-            lanes: 1,
-            prefetch: 1,
-            workers: &workers,
-            observer: &Unobserved,
-            journal: None,
-        };
-        let source = MemoryRows::new(x, 2).unwrap();
-        let data = Rows { source: &source, pass, count: n as u64 };
-        let mut found = dictionary.round(mu, &kernel, &Everything, n, &data).unwrap();
-        let k = dictionary.kernel_matrix(&kernel);
-        let mut ridged = k.clone();
-        (0..n).for_each(|i| ridged[(i, i)] += mu);
-        let exact = ridged.partial_piv_lu().solve(&k);
-        for (i, entry) in found.best.sorted().iter().enumerate() {
-            assert!(
-                (entry.weight / mu - exact[(i, i)]).abs() < 1e-10,
-                "row {i}: {} {}",
-                entry.weight / mu,
-                exact[(i, i)]
-            );
-        }
-        let spectrum = dictionary.spectrum(&kernel).unwrap();
-        let dimension: f64 = spectrum.iter().map(|value| value / (value + mu)).sum();
-        assert!((found.sum / mu - dimension).abs() < 1e-9);
+        let x: Vec<f64> = (0..120).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
+        agree(&x, &(0..60).collect::<Vec<_>>(), 1.0);
+    }
+
+    /// A table of triplets is known by one of each that stands for three.
+    #[test]
+    fn a_member_stands_for_as_many_rows_as_it_says() {
+        let once: Vec<f64> = (0..50).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
+        let x: Vec<f64> = once.chunks(2).flat_map(|row| [row, row, row].concat()).collect();
+        agree(&x, &(0..25).map(|i| 3 * i + 1).collect::<Vec<_>>(), 3.0);
     }
 }

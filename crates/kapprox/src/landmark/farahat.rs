@@ -146,3 +146,53 @@ fn strips(sketch: MatMut<'_, f64>) -> Vec<(usize, MatMut<'_, f64>)> {
     parts.push((start, rest));
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Spec;
+    use kstore::{MemoryRows, Pass};
+
+    /// Over the random groups and signs ‖S_i‖² is ‖E e_i‖² on average, before a landmark is taken and after.
+    #[test]
+    fn the_sketch_estimates_the_columns_of_the_residual_without_bias() {
+        let n = 160;
+        let x: Vec<f64> = (0..2 * n).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
+        let source = MemoryRows::new(x, 2).unwrap();
+        let workers = Workers::sequential();
+        let data = Rows { source: &source, pass: Pass::new(64, 128, &workers), count: n as u64 };
+        let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
+        let mut growth = Growth::new(&kernel, 2, 4).unwrap();
+        let mut columns = Columns::read(&mut growth, &data, 4).unwrap();
+        let (rows, points) = (columns.rows.clone(), columns.points().to_owned());
+        let square = |i: usize, j: usize| (0..2).map(|c| (points[(i, c)] - points[(j, c)]).powi(2)).sum::<f64>();
+        let mut e = Mat::from_fn(n, n, |i, j| (-square(i, j) / 2.0).exp());
+        let groups: Vec<Groups> =
+            (0..300).map(|seed| Groups::new(&rows, &Stream::new(seed, Purpose::Proposals, 0))).collect();
+        let mut sketches: Vec<Sketch> = groups.iter().map(|g| g.sketch(&columns, &growth, &workers)).collect();
+        check(&e, &sketches, &workers);
+        let mut pool = columns.pool(&mut growth, &[37]);
+        growth.take(&mut pool, 0);
+        columns.extend(&mut growth, 0, &workers);
+        let (column, pivot) = (e.col(37).to_owned(), e[(37, 37)]);
+        e -= &column * column.transpose() / pivot;
+        for (sketch, groups) in sketches.iter_mut().zip(&groups) {
+            sketch.deflate(columns.factor(1), groups, &workers);
+        }
+        check(&e, &sketches, &workers);
+    }
+
+    fn check(e: &Mat<f64>, sketches: &[Sketch], workers: &Workers) {
+        let (n, runs) = (e.nrows(), sketches.len() as f64);
+        let norms: Vec<Vec<f64>> = sketches.iter().map(|sketch| sketch.norms(workers)).collect();
+        let mut worst = 0.0f64;
+        for i in 0..n {
+            let mean = norms.iter().map(|norms| norms[i]).sum::<f64>() / runs;
+            let variance = norms.iter().map(|norms| (norms[i] - mean).powi(2)).sum::<f64>() / (runs - 1.0);
+            let off = (mean - e.col(i).squared_norm_l2()).abs();
+            worst = worst.max(off / ((variance / runs).sqrt() + 1e-9));
+        }
+        // 160 rows that share their groups
+        assert!(worst < 4.5, "{worst} standard errors");
+    }
+}

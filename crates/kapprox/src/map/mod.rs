@@ -5,6 +5,7 @@ pub mod columns;
 pub mod ensemble;
 mod expansion;
 pub mod factor;
+pub(crate) mod inner;
 pub mod nystrom;
 pub mod projected;
 pub mod random;

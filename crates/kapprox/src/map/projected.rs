@@ -15,6 +15,7 @@
 //! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
+use super::inner::InnerFold;
 use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, widened};
 use super::registry::{Ask, Build, Built, Family, OnLandmarks, Parameter, Shape};
 use super::{Expansion, FeatureMap, MapSpec, par};
@@ -25,7 +26,7 @@ use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::prelude::*;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kstore::{Fold, Footprint, Merge, RowBlock, Workers};
+use kstore::{Footprint, Workers};
 use std::sync::Arc;
 
 /// Directions whose eigenvalue is below this share of the largest are noise: they are left out, not divided by.
@@ -345,56 +346,5 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
             Arithmetic::Wide(_) => m * self.landmarks.d * (size_of::<T>() + size_of::<f64>()),
         };
         Footprint { fixed: fixed + m * r * size_of::<f64>(), per_row: m * size_of::<T>() }
-    }
-}
-
-/// ΦᵀΦ, summed in f64 over tiles.
-struct InnerFold<'a, T: Real> {
-    map: &'a Nystrom<T>,
-    tile: usize,
-}
-
-struct Inner(Mat<f64>);
-
-impl Merge for Inner {
-    fn merge(&mut self, later: &Self) {
-        self.0 += &later.0;
-    }
-}
-
-impl<T: Real> Fold<T> for InnerFold<'_, T> {
-    type State = Inner;
-    type Scratch = (Mat<T>, Mat<T>);
-    type Error = Error;
-
-    fn init(&self) -> Inner {
-        Inner(Mat::zeros(self.map.rank(), self.map.rank()))
-    }
-
-    fn scratch(&self) -> Self::Scratch {
-        let p = self.map.rank();
-        (Mat::zeros(self.tile, p), Mat::zeros(p, p))
-    }
-
-    fn step(
-        &self,
-        state: &mut Inner,
-        (phi, product): &mut Self::Scratch,
-        block: &RowBlock<'_, T>,
-        workers: &Workers,
-    ) -> Result<()> {
-        let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
-        let mut phi = phi.as_mut().subrows_mut(0, block.len());
-        self.map.apply(x, phi.rb_mut(), workers);
-        let phi = phi.as_ref();
-        workers.install(|| {
-            matmul(product.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
-        });
-        for j in 0..product.ncols() {
-            for i in 0..product.nrows() {
-                state.0[(i, j)] += kstore::Real::to_f64(product[(i, j)]);
-            }
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,61 @@
+//! ΦᵀΦ over all rows, summed in f64 over tiles.
+
+use super::{FeatureMap, par};
+use crate::{Error, Real, Result};
+use faer::linalg::matmul::matmul;
+use faer::prelude::*;
+use faer::{Accum, Mat, MatRef};
+use kstore::{Fold, Merge, RowBlock, Workers};
+
+/// The fold. Costs 2np² flops; p² numbers for each lane, and bp for tiles of b rows.
+pub(crate) struct InnerFold<'a, T: Real> {
+    pub(crate) map: &'a dyn FeatureMap<T>,
+    pub(crate) tile: usize,
+}
+
+/// p x p.
+pub(crate) struct Inner(pub(crate) Mat<f64>);
+
+impl Merge for Inner {
+    fn merge(&mut self, later: &Self) {
+        self.0 += &later.0;
+    }
+}
+
+impl<T: Real> Fold<T> for InnerFold<'_, T> {
+    type State = Inner;
+    type Scratch = (Mat<T>, Mat<T>);
+    type Error = Error;
+
+    fn init(&self) -> Inner {
+        let p = self.map.dims().1;
+        Inner(Mat::zeros(p, p))
+    }
+
+    fn scratch(&self) -> Self::Scratch {
+        let p = self.map.dims().1;
+        (Mat::zeros(self.tile, p), Mat::zeros(p, p))
+    }
+
+    fn step(
+        &self,
+        state: &mut Inner,
+        (phi, product): &mut Self::Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
+        let mut phi = phi.as_mut().subrows_mut(0, block.len());
+        self.map.apply(x, phi.rb_mut(), workers);
+        let phi = phi.as_ref();
+        workers.install(|| {
+            matmul(product.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
+        });
+        for j in 0..product.ncols() {
+            for i in 0..product.nrows() {
+                state.0[(i, j)] += kstore::Real::to_f64(product[(i, j)]);
+            }
+        }
+        Ok(())
+    }
+}

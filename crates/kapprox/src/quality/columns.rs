@@ -1,0 +1,222 @@
+//! Columns of E = K − ΦΦᵀ at some rows, all rows going by: their squares, their largest entries, and the diagonal.
+
+use super::{Held, PANEL};
+use crate::kernel::Kernel;
+use crate::map::FeatureMap;
+use crate::map::nystrom::STRIP;
+use crate::map::residual::subtract_columns;
+use crate::{Error, Real, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::{Fold, Merge, RowBlock, Workers};
+use std::sync::Arc;
+
+/// The fold. With c columns and p features a row costs c kernel evaluations and 2cp flops; a state holds c(2r + 1)
+/// numbers for r ranks, a lane 2pb for tiles of b rows.
+pub(super) struct ColumnFold<'a, T: Real> {
+    pub(super) exact: Arc<dyn Kernel<f64>>,
+    pub(super) map: &'a dyn FeatureMap<T>,
+    /// Ascending; the leading columns of Φ are the map of each.
+    pub(super) ranks: &'a [usize],
+    /// The rows whose columns are measured.
+    pub(super) held: &'a Held,
+    pub(super) tile: usize,
+}
+
+/// Sums over the rows so far.
+#[derive(Debug)]
+pub(super) struct ColumnSums {
+    pub(super) rows: u64,
+    /// For each column Σ_i K_ij², then Σ_i E_ij² at each rank.
+    pub(super) squares: Vec<f64>,
+    /// For each column max_i |E_ij| at each rank.
+    pub(super) largest: Vec<f64>,
+    pub(super) diagonal: Diagonal,
+}
+
+/// Sums over the diagonals of K and of E.
+#[derive(Debug)]
+pub(super) struct Diagonal {
+    /// tr K.
+    pub(super) trace: f64,
+    /// max_i k(x_i, x_i).
+    pub(super) largest: f64,
+    /// At each rank.
+    pub(super) left: Vec<Left>,
+}
+
+/// What a rank leaves of the diagonal: r_i = k(x_i, x_i) − ‖phi(x_i)‖².
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Left {
+    /// Σ max(r_i, 0).
+    pub(super) positive: f64,
+    /// Σ max(−r_i, 0).
+    pub(super) negative: f64,
+    /// Σ r_i².
+    pub(super) squares: f64,
+    /// max_i |r_i|.
+    pub(super) largest: f64,
+    /// max_i ‖phi(x_i)‖².
+    pub(super) largest_square: f64,
+}
+
+impl Left {
+    fn merge(&mut self, later: &Self) {
+        self.positive += later.positive;
+        self.negative += later.negative;
+        self.squares += later.squares;
+        self.largest = self.largest.max(later.largest);
+        self.largest_square = self.largest_square.max(later.largest_square);
+    }
+    fn numbers(&self) -> [f64; 5] {
+        [self.positive, self.negative, self.squares, self.largest, self.largest_square]
+    }
+}
+
+impl Merge for ColumnSums {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        self.squares.iter_mut().zip(&later.squares).for_each(|(sum, part)| *sum += part);
+        self.largest.iter_mut().zip(&later.largest).for_each(|(most, part)| *most = most.max(*part));
+        self.diagonal.trace += later.diagonal.trace;
+        self.diagonal.largest = self.diagonal.largest.max(later.diagonal.largest);
+        self.diagonal.left.iter_mut().zip(&later.diagonal.left).for_each(|(sum, part)| sum.merge(part));
+    }
+}
+
+impl Persist for ColumnSums {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("rows", self.rows);
+        out.put("squares", &self.squares);
+        out.put("largest", &self.largest);
+        out.own("diagonal", vec![self.diagonal.trace, self.diagonal.largest]);
+        out.own("left", self.diagonal.left.iter().flat_map(Left::numbers).collect());
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.rows = from.one("rows")?;
+        from.fill("squares", &mut self.squares)?;
+        from.fill("largest", &mut self.largest)?;
+        let (mut diagonal, mut left) = ([0.0; 2], vec![0.0; 5 * self.diagonal.left.len()]);
+        from.fill("diagonal", &mut diagonal)?;
+        from.fill("left", &mut left)?;
+        [self.diagonal.trace, self.diagonal.largest] = diagonal;
+        for (sums, stored) in self.diagonal.left.iter_mut().zip(left.as_chunks::<5>().0) {
+            let [positive, negative, squares, largest, largest_square] = *stored;
+            *sums = Left { positive, negative, squares, largest, largest_square };
+        }
+        Ok(())
+    }
+}
+
+/// Buffers of a lane.
+pub(super) struct ColumnScratch<T> {
+    phi: Mat<T>,
+    wide: Mat<f64>,
+    x: Vec<f64>,
+    diag: Vec<f64>,
+}
+
+impl<T: Real> Fold<T> for ColumnFold<'_, T> {
+    type State = ColumnSums;
+    type Scratch = ColumnScratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> ColumnSums {
+        let (c, r) = (self.held.phi.nrows(), self.ranks.len());
+        let diagonal = Diagonal { trace: 0.0, largest: 0.0, left: vec![Left::default(); r] };
+        ColumnSums { rows: 0, squares: vec![0.0; c * (r + 1)], largest: vec![0.0; c * r], diagonal }
+    }
+
+    fn scratch(&self) -> ColumnScratch<T> {
+        let p = self.map.dims().1;
+        let (phi, wide) = (Mat::zeros(self.tile, p), Mat::zeros(self.tile, p));
+        ColumnScratch { phi, wide, x: Vec::new(), diag: Vec::new() }
+    }
+
+    fn step(
+        &self,
+        state: &mut ColumnSums,
+        scratch: &mut ColumnScratch<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let (b, d) = (block.len(), block.d);
+        let ColumnScratch { phi, wide, x, diag } = scratch;
+        let mut phi = phi.as_mut().subrows_mut(0, b);
+        self.map.apply(MatRef::from_row_major_slice(block.x, b, d), phi.as_mut(), workers);
+        x.clear();
+        x.extend(block.x.iter().map(|value| kstore::Real::to_f64(*value)));
+        let x = MatRef::from_row_major_slice(x, b, d);
+        diag.resize(b, 0.0);
+        self.exact.diag(x, diag);
+        crate::kernel::check_finite::<f64>(&self.exact.spec(), diag)?;
+        state.rows += b as u64;
+        self.take_diagonal(&mut state.diagonal, phi.as_ref(), diag);
+        let mut wide = wide.as_mut().subrows_mut(0, b);
+        for j in 0..phi.ncols() {
+            let columns = wide.as_mut().col_mut(j).iter_mut().zip(phi.as_ref().col(j).iter());
+            columns.for_each(|(to, from)| *to = kstore::Real::to_f64(*from));
+        }
+        let (wide, r) = (wide.as_ref(), self.ranks.len());
+        let largest = state.largest.chunks_mut((PANEL * r).max(1));
+        let parts = state.squares.chunks_mut(PANEL * (r + 1)).zip(largest).enumerate().collect();
+        workers.each(parts, |(panel, (squares, largest)): (usize, (&mut [f64], &mut [f64]))| {
+            self.panel(panel * PANEL, x, wide, squares, largest);
+        });
+        Ok(())
+    }
+}
+
+impl<T: Real> ColumnFold<'_, T> {
+    /// The columns from `first` on, for the rows of a tile, strip by strip.
+    fn panel(&self, first: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squares: &mut [f64], largest: &mut [f64]) {
+        let (width, ranks) = (squares.len() / (self.ranks.len() + 1), self.ranks.len());
+        let (z, phi_z) = (self.held.points().subrows(first, width), self.held.phi.as_ref().subrows(first, width));
+        let mut e = Mat::zeros(STRIP.min(x.nrows()), width);
+        for start in (0..x.nrows()).step_by(STRIP) {
+            let rows = STRIP.min(x.nrows() - start);
+            let mut e = e.as_mut().subrows_mut(0, rows);
+            self.exact.block(x.subrows(start, rows), z, e.as_mut());
+            for j in 0..width {
+                squares[j * (ranks + 1)] += e.as_ref().col(j).squared_norm_l2();
+            }
+            let (phi, mut done) = (phi.subrows(start, rows), 0);
+            for (at, rank) in self.ranks.iter().enumerate() {
+                let (left, right) = (phi.subcols(done, rank - done), phi_z.subcols(done, rank - done));
+                subtract_product(e.as_mut(), left, right);
+                done = *rank;
+                for j in 0..width {
+                    let column = e.as_ref().col(j);
+                    squares[j * (ranks + 1) + at + 1] += column.squared_norm_l2();
+                    let most = &mut largest[j * ranks + at];
+                    *most = most.max(column.norm_max());
+                }
+            }
+        }
+    }
+
+    fn take_diagonal(&self, sums: &mut Diagonal, phi: MatRef<'_, T>, diag: &mut [f64]) {
+        sums.trace += diag.iter().sum::<f64>();
+        sums.largest = diag.iter().copied().fold(sums.largest, f64::max);
+        let (whole, mut done) = (diag.to_vec(), 0);
+        for (left, rank) in sums.left.iter_mut().zip(self.ranks) {
+            subtract_columns(phi.subcols(done, rank - done), diag);
+            done = *rank;
+            for (r, k) in diag.iter().zip(&whole) {
+                // written so that a NaN goes into the positive sum
+                left.positive += if *r < 0.0 { 0.0 } else { *r };
+                left.negative += if *r < 0.0 { -r } else { 0.0 };
+                left.squares += r * r;
+                left.largest = left.largest.max(r.abs());
+                left.largest_square = left.largest_square.max(k - r);
+            }
+        }
+    }
+}
+
+/// E −= A Bᵀ.
+fn subtract_product(e: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
+    matmul(e, Accum::Add, a, b.transpose(), -1.0, Par::Seq);
+}

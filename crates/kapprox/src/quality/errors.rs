@@ -1,0 +1,165 @@
+//! Trace, Frobenius and entry errors from one pass over the columns of a sample of rows.
+
+use super::columns::{ColumnFold, ColumnSums, Left};
+use super::measure::share;
+use super::{Approximation, CONFIDENCE, Evidence, Measure};
+use crate::{Real, Result};
+
+/// A norm of E, and of K.
+#[derive(Clone, Copy, Debug)]
+pub struct Norm {
+    /// ‖E‖.
+    pub error: Measure,
+    /// ‖K‖.
+    pub whole: Measure,
+}
+
+/// Errors of an approximation at one rank.
+#[derive(Clone, Debug)]
+pub struct Errors {
+    /// Leading features that were used, r.
+    pub rank: usize,
+    /// Rows, n.
+    pub rows: u64,
+    /// Rows whose columns were measured, c; n where all pairs were.
+    pub columns: usize,
+    /// tr K.
+    pub trace_of_kernel: f64,
+    /// Σ max(r_i, 0) / tr K, the relative trace error of a projection. `None` for other maps, of which it says nothing.
+    pub trace: Option<f64>,
+    /// What rounding may have added to `trace`, as a share of tr K: ε_T √(r + 1) + Σ max(−r_i, 0) / tr K.
+    pub floor: f64,
+    /// max_i r_i: for projections at most ‖E‖₂.
+    pub largest_residual: f64,
+    /// max_j ‖E e_j‖ over the measured columns: at most ‖E‖₂.
+    pub largest_column: f64,
+    /// ‖E‖_F / ‖K‖_F.
+    pub frobenius: Measure,
+    /// The norms themselves.
+    pub frobenius_norm: Norm,
+    /// max |E_ij|, not relative. Exact over all pairs, and for projections, whose largest entry is on the diagonal: there
+    /// |E_ij| ≤ √(E_ii E_jj). Else at least the largest of the measured columns, at most max k(x, x) + max ‖phi(x)‖².
+    pub largest_entry: Measure,
+}
+
+/// The two-sided quantile of the normal law at [`CONFIDENCE`].
+const QUANTILE: f64 = 1.959_963_984_540_054;
+
+impl<T: Real> Approximation<'_, T> {
+    /// The errors at some ranks, ascending; rank r uses the leading r features, which must be a map by themselves (nested
+    /// maps), or all of them.
+    ///
+    /// `columns` rows are drawn uniformly and their columns of E formed; all rows where there are no more, which makes
+    /// everything exact. Two passes. Costs c kernel evaluations and 2cp flops a row; holds c(d + 2p + 2 ranks) numbers
+    /// and 2p for each row of a tile and lane.
+    ///
+    /// Sampled columns estimate ‖E‖²_F by (n/c) Σ‖E e_j‖², without bias, and the ratio to ‖K‖²_F by that of the sums. The
+    /// intervals are normal ones with the standard error of the sample without replacement, for the ratio by the delta
+    /// method; they hold with probability [`CONFIDENCE`] where no few columns make most of the sum (Cochran, *Sampling
+    /// Techniques*, 3rd edition, 1977, sections 2.6 and 6.3).
+    ///
+    /// # Errors
+    /// Those of the source, and [`crate::Error::NotFinite`] for kernels that overflow.
+    ///
+    /// # Panics
+    /// If the ranks do not ascend from 1 to p at most.
+    pub fn errors(&self, ranks: &[usize], columns: usize, seed: u64) -> Result<Vec<Errors>> {
+        let p = self.map.dims().1;
+        let ascend = ranks.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(
+            ascend && ranks.first() != Some(&0) && ranks.last().is_none_or(|last| *last <= p),
+            "ranks {ranks:?} of {p}"
+        );
+        let held = self.hold(columns.max(1), seed)?;
+        let exact = <f64 as Real>::kernel(self.kernel.clone());
+        let fold = ColumnFold { exact, map: self.map, ranks, held: &held, tile: self.data.pass.tile };
+        let sums = self.data.pass.resume("errors on sampled columns", self.data.source, &fold)?.0;
+        let projection = self.is_projection();
+        Ok(ranks.iter().enumerate().map(|(at, rank)| errors::<T>(&sums, at, *rank, ranks.len(), projection)).collect())
+    }
+}
+
+fn errors<T: Real>(sums: &ColumnSums, at: usize, rank: usize, ranks: usize, projection: bool) -> Errors {
+    let (n, left, trace) = (sums.rows as f64, sums.diagonal.left[at], sums.diagonal.trace);
+    let whole: Vec<f64> = sums.squares.iter().step_by(ranks + 1).copied().collect();
+    let error: Vec<f64> = sums.squares.iter().skip(at + 1).step_by(ranks + 1).copied().collect();
+    let floor = <T as kstore::Real>::EPSILON * (rank as f64 + 1.0).sqrt() + share(left.negative, trace);
+    let most = projection.then_some(left.positive + floor * trace).unwrap_or(f64::INFINITY);
+    Errors {
+        rank,
+        rows: sums.rows,
+        columns: whole.len(),
+        trace_of_kernel: trace,
+        trace: projection.then(|| share(left.positive, trace)),
+        floor,
+        largest_residual: left.largest,
+        largest_column: error.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
+        frobenius: ratio(&error, &whole, n),
+        frobenius_norm: Norm {
+            error: total(&error, n).within(left.squares.max(0.0).sqrt(), most),
+            whole: total(&whole, n).within(0.0, trace),
+        },
+        largest_entry: largest_entry(sums, at, ranks, left, projection),
+    }
+}
+
+fn largest_entry(sums: &ColumnSums, at: usize, ranks: usize, left: Left, projection: bool) -> Measure {
+    let seen = sums.largest.iter().skip(at).step_by(ranks).copied().fold(0.0, f64::max);
+    if sums.squares.len() as u64 == sums.rows * (ranks as u64 + 1) {
+        Measure::exact(seen)
+    } else if projection {
+        Measure::exact(seen.max(left.largest))
+    } else {
+        Measure::bounds(seen.max(left.largest), sums.diagonal.largest + left.largest_square)
+    }
+}
+
+impl Measure {
+    /// Cut to what is certain.
+    fn within(self, low: f64, high: f64) -> Self {
+        match self.evidence {
+            Evidence::Exact => self,
+            _ => Self { low: self.low.max(low), high: self.high.min(high).max(self.low.max(low)), ..self },
+        }
+    }
+}
+
+/// √(Σ over all n columns) from the squared norms of c of them.
+fn total(squares: &[f64], n: f64) -> Measure {
+    let c = squares.len() as f64;
+    let sum: f64 = squares.iter().sum();
+    if c >= n || c == 0.0 {
+        return Measure::exact(sum.max(0.0).sqrt());
+    }
+    let mean = sum / c;
+    estimate(n * mean, n * spread(squares.iter().map(|square| square - mean), n))
+}
+
+/// √(Σ errors / Σ wholes) over all n columns from c of them.
+fn ratio(errors: &[f64], wholes: &[f64], n: f64) -> Measure {
+    let c = errors.len() as f64;
+    let (error, whole): (f64, f64) = (errors.iter().sum(), wholes.iter().sum());
+    let value = share(error, whole);
+    if c >= n || whole <= 0.0 {
+        return Measure::exact(value.max(0.0).sqrt());
+    }
+    let left = errors.iter().zip(wholes).map(|(error, whole)| error - value * whole);
+    estimate(value, spread(left, n) * c / whole)
+}
+
+/// The standard error of the mean of c values drawn from n without replacement, given their deviations from the mean.
+fn spread(deviations: impl ExactSizeIterator<Item = f64>, n: f64) -> f64 {
+    let c = deviations.len() as f64;
+    if c < 2.0 {
+        return f64::INFINITY;
+    }
+    let variance = deviations.map(|deviation| deviation * deviation).sum::<f64>() / (c - 1.0);
+    ((1.0 - c / n).max(0.0) * variance / c).sqrt()
+}
+
+/// The root of an estimate with a normal error.
+fn estimate(square: f64, error: f64) -> Measure {
+    let end = |by: f64| (square + by * QUANTILE * error).max(0.0).sqrt();
+    let evidence = Evidence::Confidence(CONFIDENCE);
+    Measure { value: square.max(0.0).sqrt(), low: end(-1.0), high: end(1.0), evidence }
+}

@@ -1,0 +1,68 @@
+//! A measured number and what is known about it.
+
+/// What the interval of a [`Measure`] means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Evidence {
+    /// The value is the number itself, up to the rounding of its arithmetic.
+    Exact,
+    /// The number lies in the interval for certain; the value is the lower end.
+    Bounds,
+    /// The number lies in the interval with this probability over the random choices of the measurement.
+    Confidence(f64),
+}
+
+/// A number, the interval it lies in, and how sure that is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// The best guess.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval; infinite where nothing bounds the number.
+    pub high: f64,
+    /// What the interval means.
+    pub evidence: Evidence,
+}
+
+impl Measure {
+    pub(super) fn exact(value: f64) -> Self {
+        Self { value, low: value, high: value, evidence: Evidence::Exact }
+    }
+
+    /// A number of which only bounds are known; rounding may have crossed them.
+    pub(super) fn bounds(low: f64, high: f64) -> Self {
+        Self { value: low, low, high: high.max(low), evidence: Evidence::Bounds }
+    }
+
+    /// The same divided by a number that is known up to its own interval; 0/0 is 0.
+    pub(super) fn relative_to(self, whole: Self) -> Self {
+        let evidence = match (self.evidence, whole.evidence) {
+            (Evidence::Confidence(a), Evidence::Confidence(b)) => Evidence::Confidence((a + b - 1.0).max(0.0)),
+            (Evidence::Confidence(a), _) | (_, Evidence::Confidence(a)) => Evidence::Confidence(a),
+            (Evidence::Exact, Evidence::Exact) => Evidence::Exact,
+            _ => Evidence::Bounds,
+        };
+        Self {
+            value: share(self.value, whole.value),
+            low: share(self.low, whole.high),
+            high: share(self.high, whole.low),
+            evidence,
+        }
+    }
+
+    /// True where `number` lies in the interval.
+    pub fn holds(&self, number: f64) -> bool {
+        self.low <= number && number <= self.high
+    }
+}
+
+/// part/whole; 0 where both are, so that a kernel that is zero everywhere has no error.
+pub(super) fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 {
+        part / whole
+    } else if part > 0.0 {
+        f64::INFINITY
+    } else {
+        0.0
+    }
+}

@@ -1,0 +1,129 @@
+//! How good an approximation is: K̂ = ΦΦᵀ against K, and what the spectrum of K allows.
+//!
+//! With E = K − K̂ over the n rows of a source and sums in f64:
+//!
+//! | measure | definition | up to [`EXACT_ROWS`] rows | beyond |
+//! |---|---|---|---|
+//! | [`Errors::trace`] | tr E / tr K, projections only | exact | exact |
+//! | [`Errors::frobenius`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
+//! | [`Errors::largest_entry`] | max \|E_ij\| | exact | projections exact, others bounds from sampled columns |
+//! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: a lower bound, and an interval | bounds |
+//! | [`GramSpectrum::effective_dimension`] | tr K(K + nλI)⁻¹ | bounds | bounds |
+//! | [`SampleSpectrum`] | the least error of any rank-k matrix | dense eigenvalues | those of a sample |
+//!
+//! Everything here holds K̂ as the map computes it, in `T`, against K in f64: the rounding of features is a part of the
+//! error. Nothing of size n x n is held.
+//!
+//! ```
+//! use faer::Par;
+//! use kapprox::kernel::Spec;
+//! use kapprox::landmark::{Landmarks, RpCholesky, Rows};
+//! use kapprox::quality::{Approximation, Evidence};
+//! use kapprox::Nystrom;
+//! use kstore::{MemoryRows, Pass, Workers};
+//!
+//! let source = MemoryRows::new((0..600).map(|i| (i as f64).sin()).collect(), 2)?;
+//! let workers = Workers::sequential();
+//! let data = Rows { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
+//! let kernel = Spec::parse("gaussian(sigma=0.5)")?.build()?;
+//! let map = Nystrom::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, Par::Seq)?;
+//! let approximation = Approximation { data, kernel: &kernel, map: &map };
+//! let errors = &approximation.errors(&[map.rank()], 300, 0)?[0];
+//! assert_eq!(errors.frobenius.evidence, Evidence::Exact);
+//! assert!(errors.frobenius.value <= errors.trace.unwrap());
+//! # Ok::<(), kapprox::Error>(())
+//! ```
+
+mod columns;
+mod dimension;
+mod errors;
+mod krylov;
+mod measure;
+mod spectral;
+mod spectrum;
+
+pub use dimension::GramSpectrum;
+pub use errors::{Errors, Norm};
+pub use measure::{Evidence, Measure};
+pub use spectral::{SpectralOptions, SpectralSource};
+pub use spectrum::{SampleSpectrum, sample_spectrum};
+
+use crate::kernel::AnyKernel;
+use crate::landmark::{Rows, uniform_sample};
+use crate::map::FeatureMap;
+use crate::{Real, Result};
+use faer::{Mat, MatRef};
+use kstore::Workers;
+use kstore::key::Purpose;
+use std::sync::Arc;
+
+/// Rows up to which a measure over all pairs is taken over all pairs.
+///
+/// It takes n² kernel evaluations and 2n²p flops: at 10,000 rows and 1,000 features 10⁸ and 2·10¹¹, some ten seconds on
+/// two cores. The spectral norm takes ten times the evaluations. Four times as many rows would be minutes.
+pub const EXACT_ROWS: usize = 10_000;
+
+/// Columns of E that are sampled beyond [`EXACT_ROWS`]: ‖E‖²_F is then known to about 3 % of the columns' coefficient of
+/// variation.
+pub const SAMPLED_COLUMNS: usize = 1_000;
+
+/// Probability that a confidence interval holds, where the measure leaves it open.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// Columns of a block of K that are formed at once: with a strip of rows it stays in the second-level cache.
+const PANEL: usize = 256;
+
+/// An approximation to be judged: rows, their kernel, and the map whose features stand for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Approximation<'a, T: Real> {
+    /// The rows.
+    pub data: Rows<'a, T>,
+    /// The kernel that is approximated.
+    pub kernel: &'a Arc<dyn AnyKernel>,
+    /// phi(x)·phi(z) ≈ k(x, z).
+    pub map: &'a dyn FeatureMap<T>,
+}
+
+/// Rows in memory, in f64, with their features.
+struct Held {
+    /// c x d, row-major.
+    x: Vec<f64>,
+    d: usize,
+    /// c x p.
+    phi: Mat<f64>,
+}
+
+impl Held {
+    fn points(&self) -> MatRef<'_, f64> {
+        MatRef::from_row_major_slice(&self.x, self.phi.nrows(), self.d)
+    }
+}
+
+impl<T: Real> Approximation<'_, T> {
+    /// `count` rows drawn uniformly without replacement, or all where there are no more: one pass, c(d + 2p) numbers.
+    fn hold(&self, count: usize, seed: u64) -> Result<Held> {
+        let sample = uniform_sample(&self.data, count, Purpose::Quality, seed)?;
+        let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);
+        if !sample.is_empty() {
+            self.map.apply(sample.as_mat(), phi.as_mut(), self.workers());
+        }
+        let x = sample.x.iter().map(|value| kstore::Real::to_f64(*value)).collect();
+        Ok(Held { x, d: sample.d, phi: wide(phi.as_ref()) })
+    }
+
+    fn workers(&self) -> &Workers {
+        self.data.pass.workers
+    }
+
+    /// True where K̂ ≼ K: a projection, of a kernel whose matrices have no negative eigenvalue.
+    fn is_projection(&self) -> bool {
+        let none = MatRef::from_row_major_slice(&[], 0, self.map.dims().0);
+        let positive_definite = T::kernel(self.kernel.clone()).positive_definite();
+        positive_definite && self.map.kernel_diag(none, &mut []).is_some()
+    }
+}
+
+/// The same numbers in f64.
+fn wide<T: Real>(matrix: MatRef<'_, T>) -> Mat<f64> {
+    Mat::from_fn(matrix.nrows(), matrix.ncols(), |i, j| kstore::Real::to_f64(matrix[(i, j)]))
+}

@@ -1,0 +1,187 @@
+//! ‖K − ΦΦᵀ‖₂ and ‖K‖₂.
+
+use super::krylov::{Bounds, Known, Krylov};
+use super::{Approximation, EXACT_ROWS, Errors, Evidence, GramSpectrum, Held, Measure, Norm, PANEL};
+use crate::decompose::product;
+use crate::kernel::Kernel;
+use crate::map::nystrom::strips;
+use crate::{Real, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
+use kstore::Workers;
+
+/// When the iteration ends.
+#[derive(Clone, Copy, Debug)]
+pub struct SpectralOptions {
+    /// The interval is as narrow as this, relative to its lower end.
+    pub tolerance: f64,
+    /// Products with K at most.
+    pub steps: usize,
+    /// Probability that the interval fails.
+    pub failure: f64,
+}
+
+impl Default for SpectralOptions {
+    /// 5 %, which takes about 16 products at 10,000 rows; the value is known much better.
+    fn default() -> Self {
+        Self { tolerance: 0.05, steps: 24, failure: 1e-6 }
+    }
+}
+
+/// What [`Approximation::spectral`] goes by.
+#[derive(Clone, Copy, Debug)]
+pub enum SpectralSource<'a> {
+    /// Products with K − ΦΦᵀ: at most [`EXACT_ROWS`] rows.
+    Products(SpectralOptions),
+    /// The eigenvalues of ΦᵀΦ and what [`Errors`] knows: any number of rows, no further pass.
+    Bounds(&'a GramSpectrum),
+}
+
+impl<T: Real> Approximation<'_, T> {
+    /// ‖E‖₂ and ‖K‖₂ at the rank of some errors of this approximation, and their ratio.
+    ///
+    /// **By products**: one pass brings the rows into memory, n(d + 2p) numbers; then block Krylov iterations, each of n²
+    /// kernel evaluations and 2n²(d + 16) flops, and 2n·8·steps numbers for each of the two matrices. The value is the
+    /// lower bound, the interval holds but for `failure` (see the source for the mathematics).
+    ///
+    /// **By bounds**: max(max r_i, max_j ‖E e_j‖) ≤ ‖E‖₂ ≤ min(‖E‖_F, tr E), the trace for projections only, and ‖K‖₂ is
+    /// the largest eigenvalue of ΦᵀΦ up to ‖E‖₂, for projections not below it.
+    ///
+    /// # Errors
+    /// Those of the source. Products of more than [`EXACT_ROWS`] rows are refused with [`crate::Error::TooManyRows`].
+    pub fn spectral(&self, errors: &Errors, source: SpectralSource<'_>, seed: u64) -> Result<(Measure, Norm)> {
+        let norm = match source {
+            SpectralSource::Bounds(gram) => self.bounds(errors, gram),
+            SpectralSource::Products(options) => self.products(errors, options, seed)?,
+        };
+        Ok((norm.error.relative_to(norm.whole), norm))
+    }
+
+    fn bounds(&self, errors: &Errors, gram: &GramSpectrum) -> Norm {
+        let frobenius = errors.frobenius_norm;
+        let trace = errors.trace_bound();
+        let low = errors.largest_column.max(errors.largest_residual);
+        let likely = frobenius.error.high < trace.unwrap_or(f64::INFINITY);
+        let evidence = |measure: Measure| match frobenius.error.evidence {
+            Evidence::Confidence(level) if likely => Measure { evidence: Evidence::Confidence(level), ..measure },
+            _ => measure,
+        };
+        let error = evidence(Measure::bounds(low, frobenius.error.high.min(trace.unwrap_or(f64::INFINITY))));
+        let top = gram.values.first().copied().unwrap_or(0.0);
+        let least = if trace.is_some() { top } else { top - error.high };
+        let whole = Measure::bounds(least.max(0.0), (top + error.high).min(errors.trace_of_kernel));
+        Norm { error, whole: evidence(whole) }
+    }
+
+    fn products(&self, errors: &Errors, options: SpectralOptions, seed: u64) -> Result<Norm> {
+        if errors.rows > EXACT_ROWS as u64 {
+            return Err(crate::Error::TooManyRows {
+                what: "the spectral error",
+                rows: errors.rows,
+                most: EXACT_ROWS as u64,
+            });
+        }
+        let held = self.hold(EXACT_ROWS, seed)?;
+        let n = held.phi.nrows();
+        let kernel = <f64 as Real>::kernel(self.kernel.clone());
+        let definite = kernel.positive_definite();
+        let pairs = [
+            (Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound()),
+            (None, errors.frobenius_norm.whole.high, definite.then_some(errors.trace_of_kernel)),
+        ];
+        let mut open = pairs.map(|(rank, frobenius, trace)| Search {
+            space: Krylov::new(n, seed),
+            known: Known { frobenius, trace },
+            rank,
+            found: None,
+        });
+        for _ in 0..options.steps {
+            let mut going: Vec<&mut Search> = open.iter_mut().filter(|search| search.goes_on(options)).collect();
+            if going.is_empty() {
+                break;
+            }
+            step(&mut going, &held, &*kernel, self.workers(), options.failure)?;
+        }
+        let [error, whole] = open.map(|search| search.measure(options));
+        Ok(Norm { error, whole })
+    }
+}
+
+impl Errors {
+    /// The most that tr E can be, rounding included, where that bounds its norms.
+    pub(super) fn trace_bound(&self) -> Option<f64> {
+        self.trace.map(|trace| (trace + self.floor) * self.trace_of_kernel)
+    }
+}
+
+/// The search for the norm of K, or of K less the leading features' product.
+struct Search {
+    space: Krylov,
+    known: Known,
+    rank: Option<usize>,
+    found: Option<Bounds>,
+}
+
+impl Search {
+    fn goes_on(&self, options: SpectralOptions) -> bool {
+        let wide = self.found.is_none_or(|found| found.likely > found.low * (1.0 + options.tolerance));
+        wide && self.space.next().ncols() > 0
+    }
+
+    fn measure(&self, options: SpectralOptions) -> Measure {
+        let Some(Bounds { low, high, likely }) = self.found else { return Measure::exact(0.0) };
+        match likely < high {
+            true => Measure { value: low, low, high: likely, evidence: Evidence::Confidence(1.0 - options.failure) },
+            false => Measure::bounds(low, high),
+        }
+    }
+}
+
+/// One product with K for all searches, so that its entries are formed once.
+fn step(
+    searches: &mut [&mut Search],
+    held: &Held,
+    kernel: &dyn Kernel<f64>,
+    workers: &Workers,
+    failure: f64,
+) -> Result<()> {
+    let n = held.phi.nrows();
+    let widths: Vec<usize> = searches.iter().map(|search| search.space.next().ncols()).collect();
+    let mut v = Mat::zeros(n, widths.iter().sum());
+    let mut start = 0;
+    for search in searches.iter() {
+        let next = search.space.next();
+        v.as_mut().subcols_mut(start, next.ncols()).copy_from(next);
+        start += next.ncols();
+    }
+    let mut images = kernel_times(kernel, held.points(), v.as_ref(), workers);
+    let mut start = 0;
+    for (search, width) in searches.iter_mut().zip(widths) {
+        if let Some(rank) = search.rank {
+            let phi = held.phi.as_ref().subcols(0, rank);
+            let inner = product(phi.transpose(), v.as_ref().subcols(start, width));
+            let own = images.as_mut().subcols_mut(start, width);
+            matmul(own, Accum::Add, phi, inner.as_ref(), -1.0, Par::Seq);
+        }
+        let own = images.as_ref().subcols(start, width);
+        search.found = Some(search.space.absorb(own, search.known, failure)?);
+        start += width;
+    }
+    Ok(())
+}
+
+/// K V, a strip of rows by a panel of columns at a time.
+fn kernel_times(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, v: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
+    let n = x.nrows();
+    let mut out = Mat::zeros(n, v.ncols());
+    workers.each(strips(x, out.as_mut()), |(strip, mut out)| {
+        let mut k = Mat::zeros(strip.nrows(), PANEL.min(n));
+        for first in (0..n).step_by(PANEL) {
+            let width = PANEL.min(n - first);
+            let mut k = k.as_mut().subcols_mut(0, width);
+            kernel.block(strip, x.subrows(first, width), k.as_mut());
+            matmul(out.as_mut(), Accum::Add, k.as_ref(), v.subrows(first, width), 1.0, Par::Seq);
+        }
+    });
+    out
+}

@@ -1,0 +1,82 @@
+//! The spectrum of K on a sample of the rows, and the least error of any matrix of a rank.
+//!
+//! By Eckart, Young and Mirsky no matrix of rank k is nearer to K than its leading k eigenpairs, in the spectral, the
+//! Frobenius and the trace norm: the floor under every approximation.
+
+use super::dimension::dimension;
+use super::measure::share;
+use crate::decompose::symmetric_eigenvalues;
+use crate::kernel::AnyKernel;
+use crate::landmark::{Rows, uniform_sample};
+use crate::{Real, Result};
+use faer::{Mat, MatRef};
+use kstore::key::Purpose;
+use std::sync::Arc;
+
+/// The eigenvalues of the kernel matrix of some rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampleSpectrum {
+    /// Descending, none below zero.
+    pub values: Vec<f64>,
+    /// Rows of the table, n. The sample has as many as there are values: with fewer than n of them, what follows is an
+    /// estimate, and one without an interval. Eigenvalues of samples err upwards at the head and downwards at the tail:
+    /// floors come out too low, and are 0 from the size of the sample on.
+    pub rows: u64,
+}
+
+/// The spectrum on `count` rows, uniformly without replacement; of all rows where there are no more.
+///
+/// One pass, c² kernel evaluations, 4c³/3 flops and c² numbers: 2,000 rows take 32 MB and some seconds.
+///
+/// # Errors
+/// Those of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of eigenvalues;
+/// [`crate::Error::NotFinite`] where the kernel is.
+pub fn sample_spectrum<T: Real>(
+    data: &Rows<'_, T>,
+    kernel: &Arc<dyn AnyKernel>,
+    count: usize,
+    seed: u64,
+) -> Result<SampleSpectrum> {
+    let kernel = <f64 as Real>::kernel(kernel.clone());
+    crate::kernel::require_positive_definite(&*kernel, "the best rank-k error")?;
+    let sample = uniform_sample(data, count, Purpose::Quality, seed)?;
+    let (c, x) = (sample.len(), sample.x.iter().map(|value| kstore::Real::to_f64(*value)).collect::<Vec<_>>());
+    let (x, mut k) = (MatRef::from_row_major_slice(&x, c, sample.d), Mat::zeros(c, c));
+    kernel.block(x, x, k.as_mut());
+    let mut values = symmetric_eigenvalues(k.as_ref())?;
+    values.reverse();
+    values.iter_mut().for_each(|value| *value = value.max(0.0));
+    Ok(SampleSpectrum { values, rows: data.count })
+}
+
+impl SampleSpectrum {
+    /// True where the sample is the table.
+    pub fn is_exact(&self) -> bool {
+        self.values.len() as u64 == self.rows
+    }
+
+    /// Σ_{j > k} λ_j / Σ λ_j: the least relative trace error at rank k.
+    pub fn trace_floor(&self, rank: usize) -> f64 {
+        share(self.tail(rank).iter().sum(), self.values.iter().sum())
+    }
+
+    /// √(Σ_{j > k} λ_j² / Σ λ_j²): the least relative Frobenius error at rank k.
+    pub fn frobenius_floor(&self, rank: usize) -> f64 {
+        let squares = |values: &[f64]| values.iter().map(|value| value * value).sum();
+        share(squares(self.tail(rank)), squares(&self.values)).sqrt()
+    }
+
+    /// λ_{k+1} / λ_1: the least relative spectral error at rank k.
+    pub fn spectral_floor(&self, rank: usize) -> f64 {
+        share(self.tail(rank).first().copied().unwrap_or(0.0), self.values.first().copied().unwrap_or(0.0))
+    }
+
+    /// tr K(K + cλI)⁻¹ of the sample of c rows: d(λ) itself where it is the table.
+    pub fn effective_dimension(&self, lambda: f64) -> f64 {
+        dimension(&self.values, self.values.len() as f64 * lambda)
+    }
+
+    fn tail(&self, rank: usize) -> &[f64] {
+        self.values.get(rank..).unwrap_or(&[])
+    }
+}
