@@ -1,6 +1,5 @@
 //! Decoders stay within their stated footprints: wide tables and long row groups, each in a process of its own.
 
-use crate::ipc::write_ipc;
 use crate::make::*;
 use arrow::array::*;
 use arrow::ipc::CompressionType;
