@@ -4,12 +4,12 @@ use crate::Real;
 use crate::scaler::{Scaler, factor};
 use crate::source::{Element, Positions, Strided, Values, View};
 
-/// Rows that are transposed at once: with a hundred columns of f32 the block is 25 KiB and stays in the first-level
-/// cache while the columns are written into it one after the other.
-pub(crate) const TILE: usize = 64;
+/// Rows that are transposed at once: with 32 columns of f32 the block is 16 KiB and stays in the first-level cache while
+/// the columns are written into it one after the other, with several hundred in the second.
+pub(crate) const TILE: usize = 128;
 
-/// Columns whose values are written together: eight f32 are half a cache line.
-const GROUP: usize = 8;
+/// Columns whose values are written together: as many as fill a vector register of 128 bits, which every x86-64 has.
+const GROUP: usize = 4;
 
 /// Shift and scale of each feature, ready for use.
 #[derive(Debug)]
@@ -51,26 +51,26 @@ pub(crate) fn features<T: Real>(
         return row_major(block, affine, start, rows, out);
     }
     let d = views.len();
-    let mut columns = [[T::default(); TILE]; GROUP];
+    let mut computed = [[T::default(); TILE]; GROUP];
     let mut fine = true;
-    for first in (0..d).step_by(GROUP) {
-        let group = &views[first..d.min(first + GROUP)];
-        for (k, (view, column)) in group.iter().zip(&mut columns).enumerate() {
-            scaled(view, affine, first + k, at, &mut column[..rows]);
+    for (group, first) in views.chunks(GROUP).zip((0..d).step_by(GROUP)) {
+        let mut columns = [&[][..]; GROUP];
+        for (k, ((view, column), computed)) in group.iter().zip(&mut columns).zip(&mut computed).enumerate() {
+            *column = scaled(view, affine, first + k, at, &mut computed[..rows]);
             // also false where narrowing overflowed
-            fine &= finite(&column[..rows]);
+            fine &= T::all_finite(column);
         }
-        transpose(&columns, rows, d, first, group.len(), out);
+        transpose(&columns, group.len(), d, first, out);
     }
     fine
 }
 
-/// Loads feature `i` of some rows, shifted and scaled.
-fn scaled<T: Real>(view: &View<'_>, affine: &Affine, i: usize, at: Positions<'_>, out: &mut [T]) {
+/// Feature `i` of some rows, shifted and scaled: as it is stored, or computed into `out`.
+fn scaled<'a, T: Real>(view: &View<'a>, affine: &Affine, i: usize, at: Positions<'_>, out: &'a mut [T]) -> &'a [T] {
     let (centre, factor) = (affine.centre[i], affine.factor[i]);
     if let (Positions::From(start), Some(values), 0.0, 1.0) = (at, same_type(view), centre, factor) {
         // to f64 and back is exact: the same bits
-        return out.copy_from_slice(&values[start..start + out.len()]);
+        return &values[start..start + out.len()];
     }
     let mut loaded = [0.0; TILE];
     let loaded = &mut loaded[..out.len()];
@@ -78,6 +78,7 @@ fn scaled<T: Real>(view: &View<'_>, affine: &Affine, i: usize, at: Positions<'_>
     for (out, value) in out.iter_mut().zip(loaded) {
         *out = T::from_f64((*value - centre) * factor);
     }
+    out
 }
 
 /// The values of a column that is stored as `T` and has no nulls.
@@ -91,31 +92,16 @@ fn same_type<'a, T: Real>(view: &View<'a>) -> Option<&'a [T]> {
     if element == T::ELEMENT && view.nulls.is_none() { T::from_bytes(bytes) } else { None }
 }
 
-/// Writes the first `count` columns to places `first..` of rows of `d`.
-fn transpose<T: Real>(columns: &[[T; TILE]; GROUP], rows: usize, d: usize, first: usize, count: usize, out: &mut [T]) {
-    let out = out.chunks_exact_mut(d).take(rows.min(TILE)).enumerate();
+/// Writes the first `count` columns, of one length, to places `first..` of rows of `d`.
+fn transpose<T: Real>(columns: &[&[T]; GROUP], count: usize, d: usize, first: usize, out: &mut [T]) {
     if count == GROUP {
-        // of a known length; and straight to its place, because a vector read back from eight single stores waits for
-        // all of them
-        for (row, out) in out {
-            if let Some(out) = out[first..].first_chunk_mut::<GROUP>() {
-                for (out, column) in out.iter_mut().zip(columns) {
-                    *out = column[row];
-                }
-            }
-        }
-    } else {
-        for (row, out) in out {
-            for (out, column) in out[first..first + count].iter_mut().zip(columns) {
-                *out = column[row];
-            }
+        return T::transpose(*columns, d, &mut out[first..]);
+    }
+    for (row, out) in out.chunks_exact_mut(d).enumerate().take(columns[0].len()) {
+        for (out, column) in out[first..].iter_mut().zip(&columns[..count]) {
+            *out = column[row];
         }
     }
-}
-
-/// False if any value is not finite.
-pub(crate) fn finite<T: Real>(values: &[T]) -> bool {
-    values.iter().fold(true, |fine, value| fine & value.is_finite())
 }
 
 /// The first column's place, if the columns lie side by side in row-major bytes of f32 or f64.
