@@ -82,8 +82,9 @@ impl Real for f32 {
         let [(a, a_end), (b, b_end), (c, c_end), (e, e_end)] = columns.map(|column| column.as_chunks::<4>());
         for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(4 * d)) {
             let rows = square(sse, [*a, *b, *c, *e]);
-            for (row, out) in rows.iter().zip(out.chunks_mut(d)) {
-                out[..4].copy_from_slice(row);
+            // not by chunks of `d`, whose number would be a division
+            for (i, row) in rows.iter().enumerate() {
+                out[i * d..i * d + 4].copy_from_slice(row);
             }
         }
         let rest = (4 * d * a.len()).min(out.len());

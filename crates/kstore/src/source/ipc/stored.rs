@@ -170,4 +170,25 @@ mod tests {
         assert_eq!(unpack(Codec::Lz4, &packed, 1000).unwrap(), [7; 1000]);
         assert!(unpack(Codec::Lz4, &packed, u64::MAX).is_err());
     }
+
+    #[test]
+    fn what_unpacking_takes_is_told_by_the_frame() {
+        use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("packed");
+        let cost_of = |packed: &[u8], codec| {
+            std::fs::write(&path, [&1000u64.to_le_bytes()[..], packed].concat()).unwrap();
+            let span = Span { at: 0, length: 8 + packed.len() as u64 };
+            let cost = cost(&Positioned::open(&path).unwrap(), span, Some(codec)).unwrap();
+            (cost.unpacked, cost.passing - packed.len() as u64)
+        };
+        for (mode, bytes) in [(BlockMode::Independent, 2 << 20), (BlockMode::Linked, (3 << 20) + (64 << 10))] {
+            let frame = FrameInfo::new().block_mode(mode).block_size(BlockSize::Max1MB);
+            let mut lz4 = FrameEncoder::with_frame_info(frame, Vec::new());
+            lz4.write_all(&[7; 1000]).unwrap();
+            assert_eq!(cost_of(&lz4.finish().unwrap(), Codec::Lz4), (1000, bytes));
+        }
+        let packed = zstd::encode_all(&[7u8; 1000][..], 0).unwrap();
+        assert_eq!(cost_of(&packed, Codec::Zstd), (1000, 1000 + (480 << 10)));
+    }
 }
