@@ -159,13 +159,10 @@ fn select(args: &ConvertArgs, run: &Run) -> Result<(Selected, usize)> {
     let select = &args.data.select;
     let (table, targets) = open(&select.paths, &select.text.options(), &args.data.target)?;
     let (columns, places) = (&table.schema().columns, table.schema().places());
-    let is = |name: &String, fits: &dyn Fn(&Kind) -> bool| {
-        places.get(name.as_str()).is_some_and(|at| fits(&columns[*at].kind))
-    };
     let mut features = table.columns_like(&args.data.features)?;
     features.retain(|name| !targets.contains(name));
     if args.data.features.is_empty() && writer::is_npy(&args.output) {
-        let text = |name: &String| is(name, &|kind| *kind == Kind::Text);
+        let text = |name: &String| places.get(name.as_str()).is_some_and(|at| columns[*at].kind == Kind::Text);
         let (left_out, kept): (Vec<_>, Vec<_>) = features.into_iter().partition(text);
         features = kept;
         if !left_out.is_empty() {
@@ -173,13 +170,8 @@ fn select(args: &ConvertArgs, run: &Run) -> Result<(Selected, usize)> {
         }
     }
     let keep = [&features[..], &targets].concat();
-    // numbers are also looked at as numbers, so that a missing one stops the run or drops its row
-    let numeric = |name: &&String| is(name, &Kind::is_numeric);
-    let checked = match select.missing {
-        Missing::Keep => Vec::new(),
-        _ => keep.iter().filter(numeric).cloned().collect(),
-    };
-    let selection = Selection { keep, without_features: true, ..selection(select, &checked, Vec::new()) };
+    let kept_complete = select.missing != Missing::Keep;
+    let selection = Selection { keep, without_features: true, kept_complete, ..selection(select, &[], Vec::new()) };
     Ok((table.select(&selection)?, features.len()))
 }
 
@@ -189,10 +181,10 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     let tile = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.features);
     let out = TableWriter::create(path, features, targets)?;
-    let row = selected.kept_bytes_per_row() + selected.shape().features * size_of::<f64>();
     let lane = Lane {
+        tile,
         name: "batches of columns",
-        bytes: tile * row,
+        bytes: tile * selected.kept_bytes_per_row(),
         what: "row group being written",
         shared: out.footprint(),
         remedy: "choose fewer columns with --features",

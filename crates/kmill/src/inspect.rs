@@ -169,7 +169,14 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     let selected = table.select(&selection)?;
     let source = selected.rows::<f64>(kstore::Reading::default())?;
     let fold = StatisticsFold::new(selected.shape());
-    let lane = Lane { name: "statistics", bytes: fold.state_bytes(), what: "nothing else", shared: 0, remedy: "" };
+    let lane = Lane {
+        tile: passes::TILE,
+        name: "statistics",
+        bytes: fold.state_bytes(),
+        what: "nothing else",
+        shared: 0,
+        remedy: "",
+    };
     let lanes = passes::lanes("inspection", &source, lane, run)?;
     let stage = run.progress.stage("statistics", Some(table.stored_rows()));
     let (statistics, _) = passes::pass(lanes, &Workers::sequential(), &stage).fold(&source, &fold)?;

@@ -21,6 +21,8 @@ pub const RESERVE: usize = 16 << 20;
 /// What a lane of a verb holds besides its cursor and tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Lane {
+    /// Rows of a tile.
+    pub tile: usize,
     /// Name of the bytes below in a refusal.
     pub name: &'static str,
     /// Bytes of its state and scratch.
@@ -38,7 +40,7 @@ pub struct Lane {
 /// # Errors
 /// [`kstore::Error::OverBudget`] where not even one fits.
 pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: Lane, run: &Run) -> Result<usize> {
-    let tiles = source.footprint().at(TILE * (PREFETCH + 1));
+    let tiles = source.footprint().at(lane.tile * (PREFETCH + 1));
     let plan = |lanes: usize| {
         Plan::new(what, run.memory)
             .term("process", RESERVE, "")

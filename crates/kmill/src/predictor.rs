@@ -102,6 +102,7 @@ impl<T: Real> Predictor<T> {
             (self.outputs() + shape.targets) * size_of::<f64>() + size_of::<u32>() + self.selected.kept_bytes_per_row();
         let tile = passes::TILE * self.outputs() * size_of::<f64>();
         let lane = Lane {
+            tile: passes::TILE,
             name: "kernel values and scores",
             bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
             what: "model",

@@ -74,12 +74,12 @@ impl<T: Real> Chunk<'_, '_, T> {
                 let value = single(view, row);
                 if slot >= d {
                     if !value.is_finite() {
-                        return Err(self.bad_value(slot, row, value));
+                        return Err(self.bad_value(slot, view, row, value));
                     }
                 } else if self.source.selected.missing == Missing::Mean && !value.is_finite() {
                     x[i * d + slot] = T::from_f64(self.source.affine.fill[slot]);
                 } else if !x[i * d + slot].is_finite() {
-                    return Err(self.bad_value(slot, row, value));
+                    return Err(self.bad_value(slot, view, row, value));
                 }
             }
         }
@@ -112,7 +112,7 @@ impl<T: Real> Chunk<'_, '_, T> {
         codes: &mut Vec<u32>,
     ) -> Result<()> {
         coder.code(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
-            Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, row, value),
+            Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, &self.views[slot], row, value),
             Fault::Fraction(value) => Error::WrongType {
                 path: self.path().to_path_buf(),
                 column: self.source.name(slot),
@@ -128,7 +128,7 @@ impl<T: Real> Chunk<'_, '_, T> {
         })
     }
 
-    /// Appends the kept columns of some rows.
+    /// Appends the kept columns of some rows; the first number that should be there and is not is an error.
     pub(crate) fn keep(&self, at: Positions<'_>, rows: usize, kept: &mut Vec<KeptColumn>) -> Result<()> {
         let first = self.source.first_kept();
         let columns = &self.source.selected.keep;
@@ -136,14 +136,21 @@ impl<T: Real> Chunk<'_, '_, T> {
             let kinds = columns.iter().map(|column| &self.source.selected.table.schema().columns[*column].kind);
             *kept = kinds.map(|kind| KeptColumn::new(kept_as(kind))).collect();
         }
+        let mut missing = None;
         for (i, kept) in kept.iter_mut().enumerate() {
-            let slot = first + i;
+            let (slot, before) = (first + i, kept.len());
             let loaded = kept.load(&self.open.cursor.view(slot)?, at, rows);
             loaded.map_err(|(row, value)| {
                 self.bad(slot, row, value, "leave the column out: no table that kmill writes holds larger integers")
             })?;
+            if self.source.selected.complete[i] {
+                let here = kept.first_missing(before).map(|place| (at.get(place), slot));
+                missing = missing.into_iter().chain(here).min();
+            }
         }
-        Ok(())
+        let Some((row, slot)) = missing else { return Ok(()) };
+        let view = self.open.cursor.view(slot)?;
+        Err(self.bad_value(slot, &view, row, single(&view, row)))
     }
 
     fn path(&self) -> &Path {
@@ -151,7 +158,7 @@ impl<T: Real> Chunk<'_, '_, T> {
     }
 
     #[cold]
-    fn bad_value(&self, slot: usize, row: usize, value: f64) -> Error {
+    fn bad_value(&self, slot: usize, view: &View<'_>, row: usize, value: f64) -> Error {
         let feature = slot < self.source.selected.features.len();
         let too_large = value.is_finite();
         let remedy = match (too_large, feature) {
@@ -159,7 +166,7 @@ impl<T: Real> Chunk<'_, '_, T> {
             (false, true) => "clean the data or choose --missing drop or --missing mean",
             (false, false) => "clean the data or choose --missing drop",
         };
-        let value = if self.views[slot].is_null(row) {
+        let value = if view.is_null(row) {
             "missing".to_string()
         } else if value.is_nan() {
             "NaN".to_string()

@@ -4,12 +4,12 @@ use crate::Real;
 use crate::scaler::{Scaler, factor};
 use crate::source::{Element, Positions, Strided, Values, View};
 
-/// Rows that are transposed at once: with a hundred columns of f32 the block is 25 KiB and stays in the first-level
-/// cache while the columns are written into it one after the other.
-pub(crate) const TILE: usize = 64;
+/// Rows that are transposed at once: with 32 columns of f32 the block is 16 KiB and stays in the first-level cache while
+/// the columns are written into it one after the other, with several hundred in the second.
+pub(crate) const TILE: usize = 128;
 
-/// Columns whose values are written together: eight f32 are half a cache line.
-const GROUP: usize = 8;
+/// Columns whose values are written together: as many as fill a vector register of 128 bits, which every x86-64 has.
+const GROUP: usize = 4;
 
 /// Shift and scale of each feature, ready for use.
 #[derive(Debug)]
@@ -51,26 +51,26 @@ pub(crate) fn features<T: Real>(
         return row_major(block, affine, start, rows, out);
     }
     let d = views.len();
-    let mut columns = [[T::default(); TILE]; GROUP];
+    let mut computed = [[T::default(); TILE]; GROUP];
     let mut fine = true;
-    for first in (0..d).step_by(GROUP) {
-        let group = &views[first..d.min(first + GROUP)];
-        for (k, (view, column)) in group.iter().zip(&mut columns).enumerate() {
-            scaled(view, affine, first + k, at, &mut column[..rows]);
+    for (group, first) in views.chunks(GROUP).zip((0..d).step_by(GROUP)) {
+        let mut columns = [&[][..]; GROUP];
+        for (k, ((view, column), computed)) in group.iter().zip(&mut columns).zip(&mut computed).enumerate() {
+            *column = scaled(view, affine, first + k, at, &mut computed[..rows]);
             // also false where narrowing overflowed
-            fine &= finite(&column[..rows]);
+            fine &= T::all_finite(column);
         }
-        transpose(&columns, rows, d, first, group.len(), out);
+        transpose(&columns, group.len(), d, first, out);
     }
     fine
 }
 
-/// Loads feature `i` of some rows, shifted and scaled.
-fn scaled<T: Real>(view: &View<'_>, affine: &Affine, i: usize, at: Positions<'_>, out: &mut [T]) {
+/// Feature `i` of some rows, shifted and scaled: as it is stored, or computed into `out`.
+fn scaled<'a, T: Real>(view: &View<'a>, affine: &Affine, i: usize, at: Positions<'_>, out: &'a mut [T]) -> &'a [T] {
     let (centre, factor) = (affine.centre[i], affine.factor[i]);
     if let (Positions::From(start), Some(values), 0.0, 1.0) = (at, same_type(view), centre, factor) {
         // to f64 and back is exact: the same bits
-        return out.copy_from_slice(&values[start..start + out.len()]);
+        return &values[start..start + out.len()];
     }
     let mut loaded = [0.0; TILE];
     let loaded = &mut loaded[..out.len()];
@@ -78,6 +78,7 @@ fn scaled<T: Real>(view: &View<'_>, affine: &Affine, i: usize, at: Positions<'_>
     for (out, value) in out.iter_mut().zip(loaded) {
         *out = T::from_f64((*value - centre) * factor);
     }
+    out
 }
 
 /// The values of a column that is stored as `T` and has no nulls.
@@ -91,31 +92,16 @@ fn same_type<'a, T: Real>(view: &View<'a>) -> Option<&'a [T]> {
     if element == T::ELEMENT && view.nulls.is_none() { T::from_bytes(bytes) } else { None }
 }
 
-/// Writes the first `count` columns to places `first..` of rows of `d`.
-fn transpose<T: Real>(columns: &[[T; TILE]; GROUP], rows: usize, d: usize, first: usize, count: usize, out: &mut [T]) {
-    let out = out.chunks_exact_mut(d).take(rows.min(TILE)).enumerate();
+/// Writes the first `count` columns, of one length, to places `first..` of rows of `d`.
+fn transpose<T: Real>(columns: &[&[T]; GROUP], count: usize, d: usize, first: usize, out: &mut [T]) {
     if count == GROUP {
-        // of a known length; and straight to its place, because a vector read back from eight single stores waits for
-        // all of them
-        for (row, out) in out {
-            if let Some(out) = out[first..].first_chunk_mut::<GROUP>() {
-                for (out, column) in out.iter_mut().zip(columns) {
-                    *out = column[row];
-                }
-            }
-        }
-    } else {
-        for (row, out) in out {
-            for (out, column) in out[first..first + count].iter_mut().zip(columns) {
-                *out = column[row];
-            }
+        return T::transpose(*columns, d, &mut out[first..]);
+    }
+    for (row, out) in out.chunks_exact_mut(d).enumerate().take(columns[0].len()) {
+        for (out, column) in out[first..].iter_mut().zip(&columns[..count]) {
+            *out = column[row];
         }
     }
-}
-
-/// False if any value is not finite.
-pub(crate) fn finite<T: Real>(values: &[T]) -> bool {
-    values.iter().fold(true, |fine, value| fine & value.is_finite())
 }
 
 /// The first column's place, if the columns lie side by side in row-major bytes of f32 or f64.
@@ -177,4 +163,93 @@ pub(crate) fn targets(views: &[View<'_>], at: Positions<'_>, rows: usize, out: &
         }
     }
     fine
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Array, Float32Array, Int16Array};
+
+    /// Every value by itself, from the definition.
+    fn singly<T: Real>(views: &[View<'_>], affine: &Affine, at: Positions<'_>, rows: usize) -> Vec<T> {
+        let mut out = Vec::new();
+        for row in 0..rows {
+            for (i, view) in views.iter().enumerate() {
+                let mut value = [0.0];
+                view.load(Positions::From(at.get(row)), &mut value);
+                out.push(T::from_f64((value[0] - affine.centre[i]) * affine.factor[i]));
+            }
+        }
+        out
+    }
+
+    fn check<T: Real>(scaled: bool) {
+        let value = |i: usize| (i as f32 * 0.37).sin() * 10.0;
+        let floats: Vec<f32> = (0..700).map(value).collect();
+        let doubles: Vec<f64> = floats.iter().map(|v| f64::from(*v) / 3.0).collect();
+        let whole = Int16Array::from_iter_values((0..700).map(|i| i * 7 - 900));
+        let picked: Vec<u32> = (0..300).map(|i| i * 2 + 1).collect();
+        for d in 1..=13 {
+            let column = |i: usize| match i % 6 {
+                4 => Values::F64(&doubles[i..]),
+                5 => Values::I16(whole.values()),
+                _ => Values::F32(&floats[i..]),
+            };
+            let views: Vec<View<'_>> = (0..d).map(|i| View { values: column(i), nulls: None }).collect();
+            let mut affine = Affine::new(d, None);
+            if scaled {
+                affine.centre.iter_mut().enumerate().for_each(|(i, centre)| *centre = i as f64 / 7.0);
+                affine.factor.iter_mut().enumerate().for_each(|(i, factor)| *factor = 1.0 / (i + 3) as f64);
+            }
+            for rows in [1, 2, 3, 4, 5, 7, 8, 63, TILE - 1, TILE] {
+                for at in [Positions::From(11), Positions::At(&picked)] {
+                    let mut out = vec![T::default(); rows * d];
+                    assert!(features(&views, &affine, at, rows, &mut out));
+                    assert_eq!(T::bytes(&out), T::bytes(&singly::<T>(&views, &affine, at, rows)), "{rows} x {d}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_hold_what_columns_held_whatever_their_number() {
+        for scaled in [false, true] {
+            check::<f32>(scaled);
+            check::<f64>(scaled);
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_is_seen_wherever_it_stands() {
+        let odd = |value: f32, at: usize, column: usize| {
+            let columns: Vec<Vec<f32>> = (0..6)
+                .map(|c| (0..TILE).map(|row| if (row, c) == (at, column) { value } else { f32::MAX }).collect())
+                .collect();
+            let views: Vec<View<'_>> =
+                columns.iter().map(|column| View { values: Values::F32(column), nulls: None }).collect();
+            features(&views, &Affine::new(6, None), Positions::From(0), TILE, &mut vec![0f32; 6 * TILE])
+        };
+        for (at, column) in [(0, 0), (3, 1), (TILE - 1, 3), (50, 5)] {
+            for value in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                assert!(!odd(value, at, column), "{value} in {at}, {column}");
+            }
+            for value in [0.0, -0.0, f32::MIN, f32::MIN_POSITIVE, 1e-45, 1.0] {
+                assert!(odd(value, at, column), "{value} in {at}, {column}");
+            }
+        }
+        // a null in a column of the same type
+        let holed = Float32Array::from(vec![Some(1.0), None]);
+        let views = [View { values: Values::F32(holed.values()), nulls: holed.nulls() }];
+        assert!(!features(&views, &Affine::new(1, None), Positions::From(0), 2, &mut [0f32; 2]));
+    }
+
+    #[test]
+    fn finite_is_what_the_standard_library_says() {
+        for value in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, 5e-324, -0.0, 0.0, 1.0]
+        {
+            assert_eq!(f64::all_finite(&[1.0, value, -1.0]), value.is_finite(), "{value}");
+            assert_eq!(f32::all_finite(&[1.0, value as f32, -1.0]), (value as f32).is_finite(), "{value}");
+        }
+        assert!(f32::all_finite(&[]) && f64::all_finite(&[]));
+    }
 }

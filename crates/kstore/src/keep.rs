@@ -91,6 +91,17 @@ impl KeptColumn {
         self.valid.as_ref().is_some_and(|valid| !valid[row])
     }
 
+    /// The first row, counted from row `start` on, whose number is missing, NaN or infinite.
+    pub(crate) fn first_missing(&self, start: usize) -> Option<usize> {
+        let odd = match &self.values {
+            KeptValues::F32(values) => values[start..].iter().position(|value| !value.is_finite()),
+            KeptValues::F64(values) => values[start..].iter().position(|value| !value.is_finite()),
+            _ => None,
+        };
+        let null = self.valid.as_ref().and_then(|valid| valid[start..].iter().position(|valid| !valid));
+        odd.into_iter().chain(null).min()
+    }
+
     /// What the values are.
     pub fn kind(&self) -> OutputKind {
         self.values.as_output().kind()

@@ -26,6 +26,20 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     fn to_f64(self) -> f64;
     /// False for NaN and the infinities. Not by way of f64, which would halve the width of a vector.
     fn is_finite(self) -> bool;
+    /// False if any value is NaN or infinite.
+    fn all_finite(values: &[Self]) -> bool;
+    /// Writes four columns of one length to the first four places of rows of `d`.
+    #[inline(always)]
+    fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
+        transpose_singly(columns, d, out);
+    }
+}
+
+#[inline(always)]
+fn transpose_singly<T: Copy>([a, b, c, e]: [&[T]; 4], d: usize, out: &mut [T]) {
+    for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(d)) {
+        out[..4].copy_from_slice(&[*a, *b, *c, *e]);
+    }
 }
 
 impl Real for f32 {
@@ -53,6 +67,45 @@ impl Real for f32 {
     fn is_finite(self) -> bool {
         f32::is_finite(self)
     }
+    fn all_finite(values: &[Self]) -> bool {
+        // one more than the largest exponent carries into the sign
+        const EXPONENT: u32 = 0x7f80_0000;
+        const ONE: u32 = 0x0080_0000;
+        values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 31 == 0
+    }
+    /// Four rows at a time in registers: left to itself the compiler moves every value alone.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
+        // every x86-64 has it
+        let Some(sse) = pulp::core_arch::x86::Sse::try_new() else { return transpose_singly(columns, d, out) };
+        let [(a, a_end), (b, b_end), (c, c_end), (e, e_end)] = columns.map(|column| column.as_chunks::<4>());
+        for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(4 * d)) {
+            let rows = square(sse, [*a, *b, *c, *e]);
+            // not by chunks of `d`, whose number would be a division
+            for (i, row) in rows.iter().enumerate() {
+                out[i * d..i * d + 4].copy_from_slice(row);
+            }
+        }
+        let rest = (4 * d * a.len()).min(out.len());
+        transpose_singly([a_end, b_end, c_end, e_end], d, &mut out[rest..]);
+    }
+}
+
+/// Four columns of four values as rows.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn square(sse: pulp::core_arch::x86::Sse, columns: [[f32; 4]; 4]) -> [[f32; 4]; 4] {
+    let [a, b, c, d]: [std::arch::x86_64::__m128; 4] = bytemuck::cast(columns);
+    // a0 b0 a1 b1, then a2 b2 a3 b3
+    let (ab, ab_end) = (sse._mm_unpacklo_ps(a, b), sse._mm_unpackhi_ps(a, b));
+    let (cd, cd_end) = (sse._mm_unpacklo_ps(c, d), sse._mm_unpackhi_ps(c, d));
+    bytemuck::cast([
+        sse._mm_movelh_ps(ab, cd),
+        sse._mm_movehl_ps(cd, ab),
+        sse._mm_movelh_ps(ab_end, cd_end),
+        sse._mm_movehl_ps(cd_end, ab_end),
+    ])
 }
 
 impl Real for f64 {
@@ -79,5 +132,10 @@ impl Real for f64 {
     #[inline(always)]
     fn is_finite(self) -> bool {
         f64::is_finite(self)
+    }
+    fn all_finite(values: &[Self]) -> bool {
+        const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
+        const ONE: u64 = 0x0010_0000_0000_0000;
+        values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 63 == 0
     }
 }

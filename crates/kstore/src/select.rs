@@ -42,6 +42,9 @@ pub struct Selection {
     pub keep: Vec<String>,
     /// An empty list of features stands for none: only the kept columns are wanted.
     pub without_features: bool,
+    /// Numbers in kept columns must be there, as those of features must: [`Missing::Error`] and [`Missing::Drop`] see
+    /// them, and [`Missing::Mean`] is an error for them.
+    pub kept_complete: bool,
     /// Stored rows; all without. An end beyond the table stands for its end.
     pub rows: Option<Range<u64>>,
     /// A condition on one column.
@@ -59,6 +62,8 @@ pub struct Selected {
     pub(crate) class: Option<usize>,
     pub(crate) group: Option<usize>,
     pub(crate) keep: Vec<usize>,
+    /// Which kept columns hold numbers that must be there.
+    pub(crate) complete: Vec<bool>,
     pub(crate) filter: Option<(usize, Bound)>,
     pub(crate) rows: Range<u64>,
     pub(crate) missing: Missing,
@@ -94,7 +99,9 @@ impl Table {
         self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
         let missing = selection.missing;
-        Ok(Selected { table: self.clone(), features, targets, class, group, keep, filter, rows, missing })
+        let numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
+        let complete = keep.iter().map(|column| selection.kept_complete && numeric(column)).collect();
+        Ok(Selected { table: self.clone(), features, targets, class, group, keep, complete, filter, rows, missing })
     }
 
     /// Models know columns by name, so a name must mean one column, and a target is wanted once.

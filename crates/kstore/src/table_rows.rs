@@ -1,7 +1,7 @@
 //! The selected rows of a table as a source for passes.
 
 use crate::chunk::{Chunk, drop_missing};
-use crate::convert::{self, Affine, TILE};
+use crate::convert::{Affine, TILE};
 use crate::labels::Coder;
 use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape};
 use crate::scaler::Scaler;
@@ -225,7 +225,7 @@ impl<T: Real> TableCursor<'_, T> {
             None => picked.extend(0..open.rows as u32),
         }
         if selected.missing == Missing::Drop {
-            drop_missing(&self.source.views(open)?, &mut picked);
+            drop_missing(&self.source.views_needed(open)?, &mut picked);
         }
         self.picked = Some(picked);
         Ok(())
@@ -274,14 +274,14 @@ impl<T: Real> TableCursor<'_, T> {
         let base = open.part.start + open.first;
         buf.rows.extend(base..base + read as u64);
         let x = &mut buf.x[have * d..(have + read) * d];
-        let fine = convert::finite(x);
+        let fine = T::all_finite(x);
         // what is wrong is told, or mended, from a copy
         let copy = if fine { Vec::new() } else { T::bytes(x).to_vec() };
         let views = source.views_of_rows(&copy, &*open.cursor)?;
         let chunk = Chunk { source, open, views };
         for (done, x) in (0..read).step_by(TILE).zip(x.chunks_mut(TILE * d)) {
             let (at, rows) = (Positions::From(done), TILE.min(read - done));
-            chunk.others(fine || convert::finite(x), at, rows, x, grow(&mut buf.y, rows * t))?;
+            chunk.others(fine || T::all_finite(x), at, rows, x, grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
             chunk.all_labels(d + t, coders, at, rows)?;
         }
@@ -319,6 +319,13 @@ impl<T: Real> TableRows<T> {
     /// Features, targets, class and group of a chunk; kept columns and the filter's are not among them.
     fn views<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
+    }
+
+    /// The same, and the kept columns whose numbers must be there.
+    fn views_needed<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
+        let complete = self.selected.complete.iter().enumerate().filter(|(_, complete)| **complete);
+        let kept = complete.map(|(i, _)| open.cursor.view(self.first_kept() + i));
+        (0..self.first_kept()).map(|slot| open.cursor.view(slot)).chain(kept).collect()
     }
 
     /// Place of the first kept column among those that are decoded.

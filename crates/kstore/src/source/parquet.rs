@@ -58,12 +58,11 @@ impl ChunkReader for Positioned {
                 self.length()
             )));
         }
-        let mut buffer = vec![0; length];
-        let got = self.read_at(&mut buffer, start)?;
-        if got < length {
-            return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, found {got}")));
+        let bytes = self.read_new(length, start)?;
+        if bytes.len() < length {
+            return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, found {}", bytes.len())));
         }
-        Ok(buffer.into())
+        Ok(bytes.into())
     }
 }
 

@@ -44,6 +44,39 @@ impl Positioned {
         self.read.fetch_add(filled as u64, Ordering::Relaxed);
         Ok(filled)
     }
+
+    /// Reads `length` bytes from `at` on, or fewer where the file ends, into memory that is not zeroed first.
+    pub(crate) fn read_new(&self, length: usize, at: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let next = at + bytes.len() as u64;
+            match append_once(&self.file, &mut bytes, next) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // a vector may have room for more than it was asked for
+        bytes.truncate(length);
+        self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}
+
+/// Reads into the room behind the bytes.
+#[cfg(unix)]
+fn append_once(file: &File, bytes: &mut Vec<u8>, at: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(bytes), at)?)
+}
+
+#[cfg(windows)]
+fn append_once(file: &File, bytes: &mut Vec<u8>, at: u64) -> io::Result<usize> {
+    let filled = bytes.len();
+    bytes.resize(bytes.capacity(), 0);
+    let outcome = read_once(file, &mut bytes[filled..], at);
+    bytes.truncate(filled + outcome.as_ref().map_or(0, |more| *more));
+    outcome
 }
 
 #[cfg(unix)]

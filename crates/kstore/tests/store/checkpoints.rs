@@ -1,12 +1,10 @@
 //! Passes that are stopped and go on: the same bits, nothing read twice, and no trust in what lies on the disk.
 
 use crate::make::*;
-use kstore::checkpoint::{Arrays, Journal, Listener, Manifest, Persist, Stored};
+use kstore::checkpoint::{Journal, Listener, Manifest, Stored};
 use kstore::pass::{Observer, Unobserved};
 use kstore::source::Identity;
-use kstore::{
-    Error, Fold, Merge, Pass, Reading, RowBlock, RowSource, Statistics, StatisticsFold, Table, TableRows, Workers,
-};
+use kstore::{Error, Fold, Pass, RowBlock, RowSource, Statistics, StatisticsFold, TableRows, Workers};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -40,10 +38,6 @@ fn manifest(files: Vec<Identity>) -> Manifest {
 /// A journal that saves after every segment.
 fn journal<'a>(folder: &Path, manifest: &Manifest, resume: bool, heard: &'a Heard) -> kstore::Result<Journal<'a>> {
     Journal::open(folder.join("checkpoint"), manifest, Duration::ZERO, resume, heard)
-}
-
-fn rows(paths: &[PathBuf]) -> TableRows<f64> {
-    Table::open(paths).unwrap().select(&usual()).unwrap().rows(Reading::default()).unwrap()
 }
 
 /// A few statistics at once: states of tuples, labels and moments.
@@ -103,7 +97,7 @@ proptest! {
         lanes in prop::collection::vec(1usize..4, 3),
     ) {
         let folder = folder();
-        let rows = rows(&split(folder.path(), 900, &cuts, 100));
+        let rows = usual_rows(&split(folder.path(), 900, &cuts, 100));
         let fold = fold(&rows);
         let pass = Pass { tile: 16, segment, lanes: 1, prefetch: 1, workers: sequential(), observer: &Unobserved, journal: None };
         let (whole, report) = pass.fold(&rows, &fold).unwrap();
@@ -137,7 +131,7 @@ proptest! {
 
 /// One complete pass and one of which the first segments are saved; the folder holds table and checkpoint.
 fn stopped(folder: &Path) -> (TableRows<f64>, Manifest) {
-    let rows = rows(&split(folder, 1000, &[], 100));
+    let rows = usual_rows(&split(folder, 1000, &[], 100));
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
     let journal = journal(folder, &manifest, false, &heard).unwrap();
@@ -282,7 +276,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
 #[test]
 fn folders_of_others_and_disks_that_refuse() {
     let folder = folder();
-    let rows = rows(&split(folder.path(), 500, &[], 100));
+    let rows = usual_rows(&split(folder.path(), 500, &[], 100));
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
     std::fs::create_dir(folder.path().join("checkpoint")).unwrap();
@@ -308,7 +302,7 @@ fn folders_of_others_and_disks_that_refuse() {
 #[test]
 fn short_runs_leave_no_trace() {
     let folder = folder();
-    let rows = rows(&split(folder.path(), 500, &[], 100));
+    let rows = usual_rows(&split(folder.path(), 500, &[], 100));
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
     let path = folder.path().join("checkpoint");
@@ -319,96 +313,4 @@ fn short_runs_leave_no_trace() {
     pass.resume("first", &rows, &fold(&rows)).unwrap();
     pass.resume("second", &rows, &fold(&rows)).unwrap_err();
     assert!(!journal.holds_work() && !path.exists());
-}
-
-/// Does something to a file when it sees a row.
-struct Vandal<F>(u64, Mutex<Option<F>>);
-struct Nothing;
-impl Merge for Nothing {
-    fn merge(&mut self, _: &Self) {}
-}
-impl Persist for Nothing {
-    fn save<'a>(&'a self, _: &mut Arrays<'a>) {}
-    fn load(&mut self, _: &mut Stored<'_>) -> kstore::Result<()> {
-        Ok(())
-    }
-}
-
-impl<F: FnOnce() + Send> Fold<f64> for Vandal<F> {
-    type State = Nothing;
-    type Scratch = ();
-    type Error = Error;
-    fn init(&self) -> Nothing {
-        Nothing
-    }
-    fn scratch(&self) {}
-    fn step(&self, _: &mut Nothing, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
-        if block.rows.contains(&self.0)
-            && let Some(act) = self.1.lock().unwrap().take()
-        {
-            act();
-        }
-        Ok(())
-    }
-}
-
-#[test]
-fn an_array_that_shrinks_under_the_reader_is_named() {
-    let folder = folder();
-    let path = folder.path().join("x.npy");
-    let heads = ["a", "b"].map(|name| kstore::OutputColumn::new(name, kstore::OutputKind::F64));
-    let mut out = kstore::sink::create(&path, &heads).unwrap();
-    let values: Vec<f64> = (0..50_000).map(f64::from).collect();
-    out.write(&[kstore::Output::F64(&values), kstore::Output::F64(&values)]).unwrap();
-    out.finish().unwrap();
-    let selected = Table::open(&[&path]).unwrap().select(&kstore::Selection::default()).unwrap();
-    let rows = selected.rows::<f64>(Reading::default()).unwrap();
-    let shrink = {
-        let path = path.clone();
-        move || std::fs::File::options().write(true).open(path).unwrap().set_len(200_000).unwrap()
-    };
-    let error = Pass::new(16, 5000, sequential()).fold(&rows, &Vandal(9500, Mutex::new(Some(shrink)))).map(|_| ());
-    let error = error.unwrap_err();
-    assert!(matches!(&error, Error::Changed { path: named, .. } if *named == path), "{error}");
-}
-
-#[test]
-fn a_file_that_changes_under_the_reader_is_named() {
-    for lanes in [1, 3] {
-        for (act, change) in [
-            ("truncate", "bytes and has"),
-            ("append", "bytes and has"),
-            ("rewrite", "it was written to"),
-            ("replace", ""),
-            ("remove", "it is gone"),
-        ] {
-            let folder = folder();
-            let paths = split(folder.path(), 20_000, &[9000], 500);
-            let rows = rows(&paths);
-            let path = paths.last().unwrap().clone();
-            let spare = folder.path().join("spare");
-            std::fs::copy(&path, &spare).unwrap();
-            let bytes = std::fs::read(&path).unwrap();
-            let vandal = {
-                let path = path.clone();
-                Vandal(
-                    9500,
-                    Mutex::new(Some(move || match act {
-                        "truncate" => std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap(),
-                        "append" => std::fs::write(&path, [&bytes[..], b"more"].concat()).unwrap(),
-                        "rewrite" => {
-                            std::thread::sleep(Duration::from_millis(20));
-                            std::fs::write(&path, &bytes).unwrap();
-                        }
-                        "replace" => std::fs::rename(&spare, &path).unwrap(),
-                        _ => std::fs::remove_file(&path).unwrap(),
-                    })),
-                )
-            };
-            let pass = Pass { lanes, ..Pass::new(16, 1000, sequential()) };
-            let error = pass.fold(&rows, &vandal).map(|_| ()).unwrap_err();
-            let named = matches!(&error, Error::Changed { path: named, .. } if *named == path);
-            assert!(named && error.to_string().contains(change), "{lanes} lanes, {act}: {error}");
-        }
-    }
 }

@@ -1,37 +1,18 @@
 //! Arrow IPC files: every type, every compression, every cut, and damage.
 
+use crate::lists::{fixed, list};
 use crate::make::*;
 use arrow::array::*;
-use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float32Type, Int8Type, TimeUnit};
-use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
-use arrow::ipc::{CompressionType, MetadataVersion};
+use arrow::datatypes::{DataType, Field, Int8Type, TimeUnit};
+use arrow::ipc::CompressionType;
+use arrow::ipc::writer::StreamWriter;
 use kstore::source::ipc::IpcFile;
 use kstore::{Error, Kind, Label, Output, OutputColumn, OutputKind, Reading, RowSource, Selection, Table, sink};
 use proptest::prelude::*;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-pub(crate) fn write_ipc(path: &Path, batches: &[RecordBatch], compression: Option<CompressionType>) {
-    let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5).unwrap();
-    let options = options.try_with_compression(compression).unwrap();
-    let file = std::fs::File::create(path).unwrap();
-    let mut writer = FileWriter::try_new_with_options(file, &batches[0].schema(), options).unwrap();
-    batches.iter().for_each(|batch| writer.write(batch).unwrap());
-    writer.finish().unwrap();
-}
-
-const COMPRESSIONS: [Option<CompressionType>; 3] =
-    [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)];
-
-fn all(path: &Path, selection: &Selection) -> kstore::Result<Whole> {
-    read_all(&[path.to_path_buf()], selection)
-}
-
-fn only(columns: &[&str]) -> Selection {
-    Selection { features: names(columns), ..Selection::default() }
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
@@ -52,12 +33,9 @@ proptest! {
         // equal cuts make empty batches
         let batches: Vec<_> = edges.windows(2).map(|edge| standard(edge[0]..edge[1])).collect();
         write_ipc(&path, &batches, compression);
-        let of = |paths: &[PathBuf]| -> kstore::TableRows<f64> {
-            Table::open(paths).unwrap().select(&usual()).unwrap().rows(Reading::default()).unwrap()
-        };
-        let parquet = of(&split(folder.path(), 900, &[], 1000));
+        let parquet = usual_rows(&split(folder.path(), 900, &[], 1000));
         let rows = start..(start + length).min(900);
-        let got = read(&of(&[path]), rows.clone(), tile).unwrap();
+        let got = read(&usual_rows(&[path]), rows.clone(), tile).unwrap();
         prop_assert_eq!(got, read(&parquet, rows, tile).unwrap());
     }
 }
@@ -187,98 +165,6 @@ fn texts_of_every_layout_are_labels_from_any_row() {
                 assert_eq!(all(&path, &selection).unwrap().classes, expected, "{}", text.data_type());
             }
         }
-    }
-}
-
-fn list(lengths: &[usize], large: bool) -> ArrayRef {
-    let total: usize = lengths.iter().sum();
-    let values: ArrayRef = Arc::new(Float32Array::from_iter_values((0..total).map(|i| i as f32)));
-    let field = Arc::new(Field::new("item", DataType::Float32, true));
-    match large {
-        true => Arc::new(LargeListArray::new(field, OffsetBuffer::from_lengths(lengths.to_vec()), values, None)),
-        false => Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths.to_vec()), values, None)),
-    }
-}
-
-fn fixed(rows: usize, width: i32) -> ArrayRef {
-    let values: ArrayRef = Arc::new(Float32Array::from_iter_values((0..rows as i32 * width).map(|i| i as f32)));
-    Arc::new(FixedSizeListArray::new(Arc::new(Field::new("item", DataType::Float32, true)), width, values, None))
-}
-
-#[test]
-fn lists_of_one_length_are_blocks_of_columns() {
-    let folder = folder();
-    for (i, list) in [list(&[3; 200], false), list(&[3; 200], true), fixed(200, 3)].into_iter().enumerate() {
-        let y: ArrayRef = Arc::new(Float64Array::from_iter_values((0..200).map(f64::from)));
-        let table = batch(&[("y", y), ("v", list)]);
-        let mut paths = vec![folder.path().join(format!("{i}.parquet"))];
-        write(&paths[0], &table, groups_of(70));
-        for (k, compression) in COMPRESSIONS.into_iter().enumerate() {
-            paths.push(folder.path().join(format!("{i}{k}.arrow")));
-            write_ipc(paths.last().unwrap(), &[table.slice(0, 90), table.slice(90, 110)], compression);
-        }
-        for path in paths {
-            let schema = Table::open(&[&path]).unwrap().schema().clone();
-            let found: Vec<_> = schema.columns.iter().map(|column| column.name.as_str()).collect();
-            assert_eq!(found, ["y", "v[0]", "v[1]", "v[2]"]);
-            let rows = Selection { rows: Some(85..100), targets: names(&["y"]), ..only(&["v"]) };
-            let whole = all(&path, &rows).unwrap();
-            assert_eq!(whole.x, (255..300).map(f64::from).collect::<Vec<_>>(), "{}", path.display());
-            assert_eq!(whole.y, (85..100).map(f64::from).collect::<Vec<_>>());
-            assert_eq!(all(&path, &only(&["v[2]", "y"])).unwrap().x[..4], [2.0, 0.0, 5.0, 1.0]);
-            assert_eq!(all(&path, &only(&["v*"])).unwrap().x[..4], [0.0, 1.0, 2.0, 3.0]);
-        }
-    }
-}
-
-#[test]
-fn a_list_of_another_length_is_named() {
-    let folder = folder();
-    let mut lengths = vec![3; 100];
-    lengths[77] = 4;
-    let missing = {
-        let field = Arc::new(Field::new("item", DataType::Float32, true));
-        let valid: NullBuffer = (0..100).map(|row| row != 77).collect();
-        let values: ArrayRef = Arc::new(Float32Array::from(vec![0.5; 300]));
-        FixedSizeListArray::new(field, 3, values, Some(valid))
-    };
-    for (list, got) in
-        [(list(&lengths, false), "4"), (list(&lengths, true), "4"), (Arc::new(missing) as ArrayRef, "no list")]
-    {
-        let table = batch(&[("v", list)]);
-        let (parquet, ipc) = (folder.path().join("a.parquet"), folder.path().join("a.arrow"));
-        write(&parquet, &table, groups_of(30));
-        write_ipc(&ipc, &[table.slice(0, 40), table.slice(40, 60)], None);
-        for path in [parquet, ipc] {
-            let error = all(&path, &Selection::default()).unwrap_err();
-            let Error::ListLength { row: 77, column, expected: 3, got: found, .. } = &error else { panic!("{error}") };
-            assert_eq!((column.as_str(), found.as_str()), ("v", got));
-            let text = error.to_string();
-            let name = path.file_name().unwrap().to_str().unwrap();
-            assert!(text.contains(name) && text.contains("row 77"), "{text}");
-            // rows before it read
-            let before = Selection { rows: Some(0..77), ..Selection::default() };
-            assert_eq!(all(&path, &before).unwrap().rows.len(), 77);
-        }
-    }
-}
-
-#[test]
-fn a_missing_number_in_a_list_is_a_missing_value() {
-    let folder = folder();
-    let rows: Vec<_> = (0..50).map(|i| Some(vec![Some(i as f32), (i != 33).then_some(0.5)])).collect();
-    let table = batch(&[("v", Arc::new(FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(rows, 2)))]);
-    let (parquet, ipc) = (folder.path().join("a.parquet"), folder.path().join("a.arrow"));
-    write(&parquet, &table, groups_of(20));
-    write_ipc(&ipc, &[table.slice(0, 20), table.slice(20, 30)], None);
-    for path in [parquet, ipc] {
-        let error = all(&path, &Selection::default()).unwrap_err();
-        let named =
-            matches!(&error, Error::BadValue { row: 33, column, value, .. } if column == "v[1]" && value == "missing");
-        assert!(named, "{error}");
-        let drop = Selection { missing: kstore::Missing::Drop, ..Selection::default() };
-        let kept = all(&path, &drop).unwrap();
-        assert_eq!((kept.rows.len(), kept.rows[32], kept.rows[33]), (49, 32, 34));
     }
 }
 

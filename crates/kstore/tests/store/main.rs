@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod changing;
 mod checkpoints;
 mod csv_files;
 mod files;
 mod ipc;
+mod lists;
 mod make;
 mod memory;
 mod mutation;

@@ -2,8 +2,10 @@
 
 use arrow::array::{ArrayRef, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::{Field, Schema};
+use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow::ipc::{CompressionType, MetadataVersion};
 use kstore::key::{Purpose, Stream};
-use kstore::{Label, Merge, Reading, Real, RowBlock, RowBuf, RowSource, Selection, Table, Workers};
+use kstore::{Label, Merge, Reading, Real, RowBlock, RowBuf, RowSource, Selection, Table, TableRows, Workers};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,18 @@ pub(crate) fn write(path: &Path, batch: &RecordBatch, properties: WriterProperti
     writer.write(batch).unwrap();
     writer.close().unwrap();
 }
+
+pub(crate) fn write_ipc(path: &Path, batches: &[RecordBatch], compression: Option<CompressionType>) {
+    let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5).unwrap();
+    let options = options.try_with_compression(compression).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = FileWriter::try_new_with_options(file, &batches[0].schema(), options).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.finish().unwrap();
+}
+
+pub(crate) const COMPRESSIONS: [Option<CompressionType>; 3] =
+    [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)];
 
 pub(crate) fn groups_of(rows: usize) -> WriterProperties {
     WriterProperties::builder()
@@ -82,6 +96,11 @@ pub(crate) fn usual() -> Selection {
     }
 }
 
+/// These, as they are in the files.
+pub(crate) fn usual_rows(paths: &[PathBuf]) -> TableRows<f64> {
+    Table::open(paths).unwrap().select(&usual()).unwrap().rows(Reading::default()).unwrap()
+}
+
 #[derive(Debug, Default, PartialEq, Clone)]
 pub(crate) struct Whole {
     pub(crate) rows: Vec<u64>,
@@ -134,6 +153,14 @@ pub(crate) fn read<T: Real>(
 pub(crate) fn read_all(paths: &[PathBuf], selection: &Selection) -> kstore::Result<Whole> {
     let rows = Table::open(paths)?.select(selection)?.rows::<f64>(Reading::default())?;
     read(&rows, RowSource::range(&rows), 100)
+}
+
+pub(crate) fn all(path: &Path, selection: &Selection) -> kstore::Result<Whole> {
+    read_all(&[path.to_path_buf()], selection)
+}
+
+pub(crate) fn only(columns: &[&str]) -> Selection {
+    Selection { features: names(columns), ..Selection::default() }
 }
 
 pub(crate) fn sequential() -> &'static Workers {

@@ -1,6 +1,5 @@
 //! Decoders stay within their stated footprints: wide tables and long row groups, each in a process of its own.
 
-use crate::ipc::write_ipc;
 use crate::make::*;
 use arrow::array::*;
 use arrow::ipc::CompressionType;
@@ -82,8 +81,8 @@ fn decoders_stay_within_their_footprint() {
                 grew as f64 / 1048576.0,
                 planned as f64 / 1048576.0
             );
-            // the allocator's own and what is allocated once, such as the file's metadata
-            assert!(grew <= planned + (8 << 20), "{name} {kind}: grew {grew}, planned {planned}");
+            // the allocator's own and what is allocated once, such as the file's metadata: 0.7 MiB at most were seen
+            assert!(grew <= planned + (2 << 20), "{name} {kind}: grew {grew}, planned {planned}");
         }
     }
 }

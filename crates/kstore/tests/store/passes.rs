@@ -4,7 +4,7 @@ use crate::make::*;
 use kstore::pass::{Observer, Unobserved};
 use kstore::{
     Error, Fold, MemoryRows, Merge, Output, OutputColumn, OutputKind, Pass, Reading, RowBlock, RowSource, Scaler,
-    Selection, Statistics, StatisticsFold, Table, TableRows, TextOptions, Workers,
+    Selection, Statistics, StatisticsFold, Table, TextOptions, Workers,
 };
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,10 +29,6 @@ impl Fold<f64> for Collect {
     }
 }
 
-fn rows(paths: &[std::path::PathBuf]) -> TableRows<f64> {
-    Table::open(paths).unwrap().select(&usual()).unwrap().rows(Reading::default()).unwrap()
-}
-
 fn bits(statistics: &Statistics) -> Vec<u64> {
     let moments = statistics.features.iter().chain(&statistics.targets);
     moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]).collect()
@@ -50,9 +46,9 @@ proptest! {
         lanes in 1usize..4,
     ) {
         let folder = folder();
-        let whole = rows(&split(folder.path(), 700, &[], 1000));
+        let whole = usual_rows(&split(folder.path(), 700, &[], 1000));
         let parts_folder = crate::make::folder();
-        let parts = rows(&split(parts_folder.path(), 700, &cuts, group));
+        let parts = usual_rows(&split(parts_folder.path(), 700, &cuts, group));
         let expected = read(&whole, 0..700, 64).unwrap();
         let (collected, report) = pass(tile, segment, lanes).fold(&parts, &Collect).unwrap();
         prop_assert_eq!(report.rows, 700);
@@ -209,7 +205,7 @@ fn a_file_that_shrinks_during_a_pass_is_an_error_that_names_it() {
 #[test]
 fn lanes_do_not_change_a_bit() {
     let folder = folder();
-    let rows = rows(&split(folder.path(), 5000, &[1234], 700));
+    let rows = usual_rows(&split(folder.path(), 5000, &[1234], 700));
     let fold = StatisticsFold::new(RowSource::<f64>::shape(&rows));
     let of = |lanes| bits(&pass(64, 256, lanes).fold(&rows, &fold).unwrap().0);
     assert_eq!(of(1), of(2));

@@ -1,6 +1,5 @@
 //! Reading less than everything: row groups that a condition rules out, single rows, arrays stored by column.
 
-use crate::ipc::write_ipc;
 use crate::make::*;
 use arrow::array::*;
 use kstore::{Condition, Error, Missing, Reading, RowSource, Selection, Table, TableRows};

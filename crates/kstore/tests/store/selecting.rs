@@ -121,6 +121,36 @@ fn rows_with_missing_values_are_dropped_or_filled() {
 }
 
 #[test]
+fn kept_numbers_must_be_there_where_that_is_asked_for() {
+    let a = Float64Array::from(vec![Some(1.0), Some(2.0), Some(3.0), None, Some(5.0)]);
+    let b = Int64Array::from(vec![Some(1), None, Some(3), Some(4), Some(5)]);
+    let c = Float32Array::from(vec![1.0, 2.0, f32::INFINITY, 4.0, 5.0]);
+    let city = StringArray::from(vec![Some("Ulm"), Some("Ulm"), Some("Ulm"), Some("Ulm"), None]);
+    let (_folder, path) =
+        table(&[("a", Arc::new(a)), ("b", Arc::new(b)), ("c", Arc::new(c)), ("city", Arc::new(city))]);
+    let of = |missing, kept_complete, rows| Selection {
+        keep: names(&["a", "b", "c", "city"]),
+        without_features: true,
+        kept_complete,
+        missing,
+        rows,
+        ..Selection::default()
+    };
+    let read = |selection: &Selection| read_all(std::slice::from_ref(&path), selection);
+    assert_eq!(read(&of(Missing::Error, false, None)).unwrap().rows, [0, 1, 2, 3, 4]);
+    // the first in row order, and a missing text is no missing number
+    for (start, row, name, what) in [(0, 1, "b", "missing"), (2, 2, "c", "infinite"), (3, 3, "a", "missing")] {
+        let error = read(&of(Missing::Error, true, Some(start..5))).unwrap_err();
+        let named = matches!(&error, Error::BadValue { row: at, column, value, .. }
+            if *at == row && column == name && value == what);
+        assert!(named, "{error}");
+    }
+    assert_eq!(read(&of(Missing::Error, true, Some(4..5))).unwrap().rows, [4]);
+    assert_eq!(read(&of(Missing::Drop, true, None)).unwrap().rows, [0, 4]);
+    assert_eq!(read(&of(Missing::Drop, false, None)).unwrap().rows, [0, 1, 2, 3, 4]);
+}
+
+#[test]
 fn scaling_happens_in_f64_before_narrowing() {
     let time = 1_700_000_000_000i64;
     let (_folder, path) = table(&[

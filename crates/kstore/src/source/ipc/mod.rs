@@ -16,7 +16,7 @@ pub use mapped::MappedIpc;
 
 use self::cursor::IpcCursor;
 use self::message::{Batch, Block, Form, Root, Trouble, read};
-use self::stored::unpacked_length;
+use self::stored::cost;
 use super::column::{self, Layout};
 use super::guard::guarded;
 use super::positioned::Positioned;
@@ -156,21 +156,18 @@ impl IpcFile {
         (bytes / row.max(1)).next_multiple_of(8)
     }
 
-    /// Bytes that the columns of a compressed batch take once unpacked, and the largest of their packed buffers.
+    /// Bytes that the columns of a compressed batch take once unpacked, and the most that unpacking one of them takes.
     fn unpacked(&self, block: &Block, roots: &[usize]) -> Result<usize, Trouble> {
         let batch = Batch::read(&self.file, block)?;
-        if batch.codec.is_none() {
-            return Ok(0);
-        }
-        let (mut bytes, mut largest) = (0, 0);
+        let (mut bytes, mut passing) = (0u64, 0);
         for root in roots {
             for span in reader::spans(&self.roots[*root], &batch)? {
-                let unpacked = unpacked_length(&self.file, span, batch.codec)?;
-                bytes += unpacked;
-                largest = largest.max(if unpacked > 0 { span.length } else { 0 });
+                let cost = cost(&self.file, span, batch.codec)?;
+                bytes = bytes.saturating_add(cost.unpacked);
+                passing = passing.max(cost.passing);
             }
         }
-        Ok(usize::try_from(bytes + largest).unwrap_or(usize::MAX))
+        Ok(usize::try_from(bytes.saturating_add(passing)).unwrap_or(usize::MAX))
     }
 }
 

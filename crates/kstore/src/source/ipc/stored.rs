@@ -74,12 +74,45 @@ fn too_short(needed: u64, length: u64) -> Trouble {
     format!("a buffer has {length} bytes where its rows need {needed}").into()
 }
 
-/// Bytes of memory that an unpacked buffer takes: none where it is not packed.
-pub(super) fn unpacked_length(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<u64, Trouble> {
-    if codec.is_none() || span.length == 0 {
+/// Memory that a buffer takes: none where it is not packed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    /// Bytes that it unpacks to, held as long as the batch is.
+    pub(super) unpacked: u64,
+    /// Bytes held beside them while it is unpacked: the packed ones, and the decoder's own.
+    pub(super) passing: u64,
+}
+
+/// What it costs to unpack a buffer.
+pub(super) fn cost(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<Cost, Trouble> {
+    let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Cost::default()) };
+    let (unpacked, packed) = packed(file, span)?;
+    let Some(unpacked) = unpacked else { return Ok(Cost::default()) };
+    let decoder = match codec {
+        Codec::Lz4 => lz4_decoder(file, packed)?,
+        // the window is as long as what is unpacked, if that is told, and never filled beyond it
+        Codec::Zstd => ZSTD_STATE + unpacked,
+    };
+    Ok(Cost { unpacked, passing: packed.length.saturating_add(decoder) })
+}
+
+/// zstd's context (`ZSTD_estimateDCtxSize` of 1.5.7: 95,992), a block of 128 KiB in and one out, and the reader's buffer.
+const ZSTD_STATE: u64 = (96 + 3 * 128) << 10;
+
+/// Bytes that lz4's decoder allocates: a packed and an unpacked block, and where blocks refer to those before them, two
+/// unpacked ones and the window of 64 KiB. The first bytes of the frame tell (LZ4 Frame Format Description 1.6.4): the
+/// magic number, then the flags, then the size of a block.
+fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, Trouble> {
+    const INDEPENDENT: u8 = 0x20;
+    let mut frame = [0; 6];
+    if packed.length < frame.len() as u64 {
         return Ok(0);
     }
-    Ok(packed(file, span)?.0.unwrap_or(0))
+    read(file, &mut frame, packed.at)?;
+    let (flags, size) = (frame[4], frame[5] >> 4 & 7);
+    // 4 stands for 64 KiB, 5 for 256 KiB, 6 for 1 MiB, 7 for 4 MiB
+    let block = 1 << (8 + 2 * u64::from(size));
+    Ok(block + if flags & INDEPENDENT == 0 { 2 * block + (64 << 10) } else { block })
 }
 
 /// The length in front of a compressed buffer, and what is behind it; -1 stands for bytes that are stored as they are.
@@ -136,5 +169,26 @@ mod tests {
         let packed = lz4.finish().unwrap();
         assert_eq!(unpack(Codec::Lz4, &packed, 1000).unwrap(), [7; 1000]);
         assert!(unpack(Codec::Lz4, &packed, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn what_unpacking_takes_is_told_by_the_frame() {
+        use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("packed");
+        let cost_of = |packed: &[u8], codec| {
+            std::fs::write(&path, [&1000u64.to_le_bytes()[..], packed].concat()).unwrap();
+            let span = Span { at: 0, length: 8 + packed.len() as u64 };
+            let cost = cost(&Positioned::open(&path).unwrap(), span, Some(codec)).unwrap();
+            (cost.unpacked, cost.passing - packed.len() as u64)
+        };
+        for (mode, bytes) in [(BlockMode::Independent, 2 << 20), (BlockMode::Linked, (3 << 20) + (64 << 10))] {
+            let frame = FrameInfo::new().block_mode(mode).block_size(BlockSize::Max1MB);
+            let mut lz4 = FrameEncoder::with_frame_info(frame, Vec::new());
+            lz4.write_all(&[7; 1000]).unwrap();
+            assert_eq!(cost_of(&lz4.finish().unwrap(), Codec::Lz4), (1000, bytes));
+        }
+        let packed = zstd::encode_all(&[7u8; 1000][..], 0).unwrap();
+        assert_eq!(cost_of(&packed, Codec::Zstd), (1000, 1000 + (480 << 10)));
     }
 }

@@ -1,0 +1,209 @@
+//! The header of a `.npy` file: a Python dictionary literal that tells type, order and shape.
+
+use super::super::Element;
+
+/// First bytes of every `.npy` file.
+pub const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Longest header accepted. NumPy's own are 128 bytes; structured types can be longer, and are refused anyway.
+pub(super) const HEADER_LIMIT: usize = 64 << 10;
+
+/// A header may claim any width with 0 rows, and a schema would be made of it.
+const MOST_COLUMNS: usize = 1 << 20;
+
+/// What the header of a `.npy` file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Type of the values.
+    pub element: Element,
+    /// Rows.
+    pub rows: u64,
+    /// Columns; 1 for a one-dimensional array.
+    pub columns: usize,
+    /// Where the values start.
+    pub data: usize,
+    /// Whether the array is stored column by column ("Fortran order").
+    pub by_column: bool,
+}
+
+impl Header {
+    /// Bytes of a row.
+    pub fn stride(&self) -> usize {
+        self.columns * self.element.size()
+    }
+}
+
+/// Reads the header at the start of a `.npy` file, versions 1 to 3. What is wrong is told in words.
+pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
+    if !bytes.starts_with(MAGIC) {
+        return Err("it does not start with \\x93NUMPY".to_string());
+    }
+    let (text, data) = header_text(bytes)?;
+    let (element, big) = element(field(text, "descr")?)?;
+    if big {
+        return Err("its values are big-endian; save them little-endian, with array.astype('<f4')".to_string());
+    }
+    let by_column = match field(text, "fortran_order")? {
+        "False" => false,
+        "True" => true,
+        other => return Err(format!("fortran_order is {other:?}, not True or False")),
+    };
+    let (rows, columns) = shape(field(text, "shape")?)?;
+    let header = Header { element, rows, columns, data, by_column };
+    let size = (columns as u64).checked_mul(element.size() as u64).and_then(|stride| stride.checked_mul(rows));
+    if size.and_then(|size| size.checked_add(data as u64)).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(format!("a shape of {rows} x {columns} is larger than any file"));
+    }
+    if columns == 0 || columns > MOST_COLUMNS {
+        return Err(format!("it has {columns} columns; a table has from 1 to {MOST_COLUMNS}"));
+    }
+    Ok(header)
+}
+
+/// The dictionary text and where the data start.
+fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
+    let short = || "it ends inside its header".to_string();
+    let version = *bytes.get(6).ok_or_else(short)?;
+    let (start, length) = match version {
+        1 => {
+            let raw = bytes.get(8..10).and_then(|raw| raw.try_into().ok()).ok_or_else(short)?;
+            (10, usize::from(u16::from_le_bytes(raw)))
+        }
+        2 | 3 => {
+            let raw = bytes.get(8..12).and_then(|raw| raw.try_into().ok()).ok_or_else(short)?;
+            (12, u32::from_le_bytes(raw) as usize)
+        }
+        other => return Err(format!("version {other} of the format is unknown; 1, 2 and 3 are read")),
+    };
+    let end = start + length;
+    if length > HEADER_LIMIT {
+        return Err(format!("its header claims {length} bytes, more than {HEADER_LIMIT}"));
+    }
+    let text = std::str::from_utf8(bytes.get(start..end).ok_or_else(short)?);
+    Ok((text.map_err(|_| "its header is not text".to_string())?, end))
+}
+
+/// The value of `'key': value` in a Python dictionary literal, without quotes.
+fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
+    let missing = || format!("its header has no {key:?}");
+    let quoted = [format!("'{key}'"), format!("\"{key}\"")];
+    let after = quoted.iter().find_map(|key| text.find(key.as_str()).map(|at| at + key.len())).ok_or_else(missing)?;
+    let value = text[after..].trim_start().strip_prefix(':').ok_or_else(missing)?.trim_start();
+    let end = match value.chars().next() {
+        Some('(') => value.find(')').map(|end| end + 1),
+        Some('[') => return Err("it holds records with named fields; only plain arrays are read".to_string()),
+        _ => value.find([',', '}']),
+    };
+    let value = &value[..end.ok_or_else(missing)?];
+    Ok(value.trim().trim_matches(['\'', '"']))
+}
+
+/// The type and whether it is big-endian.
+fn element(descr: &str) -> Result<(Element, bool), String> {
+    let (order, name) = descr.split_at_checked(1).unwrap_or((descr, ""));
+    let element = match name {
+        "f2" => Element::F16,
+        "f4" => Element::F32,
+        "f8" => Element::F64,
+        "i1" => Element::I8,
+        "i2" => Element::I16,
+        "i4" => Element::I32,
+        "i8" => Element::I64,
+        "u1" => Element::U8,
+        "u2" => Element::U16,
+        "u4" => Element::U32,
+        "u8" => Element::U64,
+        "b1" => Element::Bool,
+        _ => {
+            return Err(format!(
+                "values of type {descr:?} are not read; f2, f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"
+            ));
+        }
+    };
+    match order {
+        "<" | "|" | "=" => Ok((element, false)),
+        ">" => Ok((element, element.size() > 1)),
+        _ => Err(format!("a type is written like '<f4', not {descr:?}")),
+    }
+}
+
+/// Rows and columns of `(3, 2)` or `(3,)`.
+fn shape(text: &str) -> Result<(u64, usize), String> {
+    let wrong = || format!("a shape is written like (1000, 8), not {text:?}");
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
+    let parts = inner.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let sizes: Vec<u64> = parts.map(|part| part.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+    match sizes[..] {
+        [rows] => Ok((rows, 1)),
+        [rows, columns] => Ok((rows, u32::try_from(columns).map_err(|_| wrong())? as usize)),
+        _ => {
+            Err(format!("it has {} dimensions; a table has two, rows and columns (array.reshape(n, -1))", sizes.len()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(version: u8, text: &str) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([version, 0]);
+        match version {
+            1 => bytes.extend((text.len() as u16).to_le_bytes()),
+            _ => bytes.extend((text.len() as u32).to_le_bytes()),
+        }
+        bytes.extend(text.as_bytes());
+        bytes
+    }
+
+    const PLAIN: &str = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }   \n";
+
+    #[test]
+    fn headers_of_all_versions_read() {
+        for version in 1..=3 {
+            let header = parse_header(&bytes(version, PLAIN)).unwrap();
+            assert_eq!((header.element, header.rows, header.columns), (Element::F32, 3, 2));
+            assert_eq!(header.data, bytes(version, PLAIN).len());
+        }
+        let header = parse_header(&bytes(1, "{\"shape\":(7,),\"fortran_order\":False,\"descr\":\"|u1\"}")).unwrap();
+        assert_eq!((header.element, header.rows, header.columns), (Element::U8, 7, 1));
+    }
+
+    #[test]
+    fn wrong_headers_say_what_is_wrong() {
+        let with = |from: &str, to: &str| parse_header(&bytes(1, &PLAIN.replace(from, to))).unwrap_err();
+        assert!(with("<f4", ">f4").contains("big-endian"));
+        assert!(with("<f4", "<c8").contains("c8"));
+        assert!(
+            parse_header(&bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0)}"))
+                .unwrap_err()
+                .contains("0 columns")
+        );
+        assert!(parse_header(&bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4000000000)}")).is_err());
+        assert!(parse_header(&bytes(1, &PLAIN.replace("False", "True"))).unwrap().by_column);
+        assert!(with("False", "Perhaps").contains("fortran_order"));
+        assert!(with("(3, 2)", "(3, 2, 1)").contains("3 dimensions"));
+        assert!(with("(3, 2)", "()").contains("0 dimensions"));
+        assert!(with("(3, 2)", "(-3, 2)").contains("(1000, 8)"));
+        assert!(with("(3, 2)", "(9999999999999999999, 4000000000)").contains("larger"));
+        assert!(with("'shape'", "'form'").contains("shape"));
+        assert!(with("'<f4'", "[('a', '<f4')]").contains("named fields"));
+        assert!(parse_header(&bytes(9, PLAIN)).unwrap_err().contains("version 9"));
+    }
+
+    #[test]
+    fn no_prefix_and_no_flipped_byte_panics() {
+        let whole = bytes(1, PLAIN);
+        for end in 0..whole.len() {
+            let _ = parse_header(&whole[..end]);
+        }
+        for at in 0..whole.len() {
+            for flip in [1u8, 0x20, 0x80, 0xff] {
+                let mut damaged = whole.clone();
+                damaged[at] ^= flip;
+                let _ = parse_header(&damaged);
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! NumPy's `.npy`: one array, row by row or column by column, columns called `x0`, `x1`, ….
+//!
+//! Passes read a few hundred kilobytes at a time into a buffer of their own: as fast as mapping the file, no mapped
+//! pages count as resident memory, and a file that shrinks under the reader is an error rather than a signal. For
+//! zero-copy use of a whole array there is [`NpyFile::map`].
+
+mod header;
+
+pub use header::{Header, MAGIC, parse_header};
+
+use super::aligned::Aligned;
+use super::positioned::Positioned;
+use super::{Element, FileCursor, Strided, TableFile, Values, View};
+use crate::mmap::Mapped;
+use crate::schema::{Column, Kind, Schema};
+use crate::{Error, Result};
+use header::HEADER_LIMIT;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Bytes per column and read below which the system calls show, and most bytes of a chunk, for arrays stored by column.
+const READ_BYTES: usize = 16 << 10;
+const CHUNK_LIMIT: usize = 4 << 20;
+
+/// An open `.npy` file.
+#[derive(Debug)]
+pub struct NpyFile {
+    path: PathBuf,
+    file: Positioned,
+    header: Header,
+    schema: Schema,
+}
+
+impl NpyFile {
+    /// Opens a file, reads its header and compares the promised size with the file's.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = Positioned::open(path).map_err(Error::io("read", path))?;
+        let mut start = vec![0; HEADER_LIMIT.min(usize::try_from(file.length()).unwrap_or(HEADER_LIMIT))];
+        let got = file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
+        let header = parse_header(&start[..got]).map_err(|detail| malformed(path, detail))?;
+        let (needed, found) = (header.data as u64 + header.rows * header.stride() as u64, file.length());
+        if found < needed {
+            let shape = format!("{} x {}", header.rows, header.columns);
+            return Err(malformed(path, format!("an array of {shape} needs {needed} bytes, the file has {found}")));
+        }
+        let kind = kind(header.element);
+        let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
+        let schema = Schema { columns: columns.collect() };
+        Ok(Self { path: path.to_path_buf(), file, header, schema })
+    }
+
+    /// What the header says.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Maps the file into memory. The values start at [`Header::data`].
+    pub fn map(&self) -> Result<Mapped> {
+        Mapped::open(&self.path)
+    }
+}
+
+impl TableFile for NpyFile {
+    fn format(&self) -> &'static str {
+        ".npy"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn rows(&self) -> u64 {
+        self.header.rows
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.length()
+    }
+
+    fn footprint(&self, columns: &[usize]) -> usize {
+        self.chunk_rows(columns.len()) * self.chunk_stride(columns.len())
+    }
+
+    fn open<'a>(
+        &'a self,
+        columns: &[usize],
+        rows: Range<u64>,
+        read: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn FileCursor + 'a>> {
+        let columns = columns.to_vec();
+        Ok(Box::new(NpyCursor {
+            file: self.file.counting(read),
+            npy: self,
+            columns,
+            left: rows,
+            chunk: 0,
+            buffer: Aligned::default(),
+        }))
+    }
+}
+
+impl NpyFile {
+    /// Rows of a chunk of so many columns.
+    fn chunk_rows(&self, columns: usize) -> usize {
+        let bytes =
+            if self.header.by_column { (columns * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT) } else { CHUNK_BYTES };
+        (bytes / self.chunk_stride(columns).max(1)).max(1)
+    }
+
+    /// Bytes of a row in a chunk: of whole rows, or of the columns that were asked for.
+    fn chunk_stride(&self, columns: usize) -> usize {
+        if self.header.by_column { columns * self.header.element.size() } else { self.header.stride() }
+    }
+}
+
+struct NpyCursor<'a> {
+    npy: &'a NpyFile,
+    file: Positioned,
+    columns: Vec<usize>,
+    left: Range<u64>,
+    /// Rows of the chunk at hand.
+    chunk: usize,
+    buffer: Aligned,
+}
+
+impl NpyCursor<'_> {
+    /// Fills `bytes` with the next rows.
+    fn read(npy: &NpyFile, file: &Positioned, left: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
+        let stride = npy.header.stride();
+        Self::fill(npy, file, npy.header.data as u64 + left.start * stride as u64, bytes)?;
+        let rows = bytes.len() / stride.max(1);
+        left.start += rows as u64;
+        Ok(rows)
+    }
+
+    /// Fills `bytes` from place `at` of the file.
+    fn fill(npy: &NpyFile, file: &Positioned, at: u64, bytes: &mut [u8]) -> Result<()> {
+        let got = file.read_at(bytes, at).map_err(Error::io("read", &npy.path))?;
+        if got < bytes.len() {
+            let (expected, found) = (at + bytes.len() as u64, at + got as u64);
+            let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
+            return Err(malformed(&npy.path, detail));
+        }
+        Ok(())
+    }
+
+    /// Reads the next rows of an array that is stored column by column, one column asked for after the other.
+    fn read_columns(&mut self) -> Result<usize> {
+        let (header, size) = (&self.npy.header, self.npy.header.element.size());
+        let rows = (self.left.end - self.left.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
+        let bytes = self.buffer.room(self.columns.len() * rows * size);
+        for (column, bytes) in self.columns.iter().zip(bytes.chunks_exact_mut((rows * size).max(1))) {
+            let first = *column as u64 * header.rows + self.left.start;
+            Self::fill(self.npy, &self.file, header.data as u64 + first * size as u64, bytes)?;
+        }
+        self.left.start += rows as u64;
+        self.chunk = rows;
+        Ok(rows)
+    }
+
+    /// Bytes of the next rows, at most `most`.
+    fn ahead(&self, most: usize) -> usize {
+        (self.left.end - self.left.start).min(most as u64) as usize * self.npy.header.stride()
+    }
+}
+
+impl FileCursor for NpyCursor<'_> {
+    fn advance(&mut self) -> Result<usize> {
+        if self.npy.header.by_column {
+            return self.read_columns();
+        }
+        let bytes = self.ahead(self.npy.chunk_rows(self.columns.len()));
+        Self::read(self.npy, &self.file, &mut self.left, self.buffer.room(bytes))
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        let header = &self.npy.header;
+        // whole rows, in the order of the file
+        let whole = self.columns.len() == columns && columns == header.columns;
+        // of a single column both orders are the same
+        if !whole
+            || header.by_column && columns > 1
+            || element != header.element
+            || self.columns.iter().enumerate().any(|(i, column)| i != *column)
+        {
+            return Ok(None);
+        }
+        let bytes = self.ahead(x.len() / header.stride());
+        Self::read(self.npy, &self.file, &mut self.left, &mut x[..bytes]).map(Some)
+    }
+
+    fn view(&self, index: usize) -> Result<View<'_>> {
+        let element = self.npy.header.element;
+        let size = element.size();
+        let (offset, stride) = match self.npy.header.by_column {
+            true => (index * self.chunk * size, size),
+            false => (self.columns[index] * size, self.npy.header.stride()),
+        };
+        Ok(View {
+            values: Values::Strided(Strided { bytes: self.buffer.bytes(), element, offset, stride }),
+            nulls: None,
+        })
+    }
+}
+
+fn kind(element: Element) -> Kind {
+    let bits = 8 * element.size() as u8;
+    match element {
+        Element::F16 | Element::F32 | Element::F64 => Kind::Float { bits },
+        Element::I8 | Element::I16 | Element::I32 | Element::I64 => Kind::Int { bits, signed: true },
+        Element::U8 | Element::U16 | Element::U32 | Element::U64 => Kind::Int { bits, signed: false },
+        Element::Bool => Kind::Bool,
+    }
+}
+
+fn malformed(path: &Path, detail: String) -> Error {
+    Error::Malformed { path: path.to_path_buf(), format: ".npy", detail }
+}
