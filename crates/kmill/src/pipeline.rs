@@ -45,7 +45,7 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Res
 /// Files and columns that are not there, bad values among the rows that are tried.
 pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
-    let training = training(options)?;
+    let training = training(options, &selected)?;
     let workers = Workers::new(run.threads);
     let resources =
         Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None, scratch: None };
@@ -74,7 +74,7 @@ fn fit_in<T: Real + kapprox::landmark::Precision>(
 ) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
-    let training = training(options)?;
+    let training = training(options, &selected)?;
     let workers = Workers::new(run.threads);
     let journal = checkpoint::open(options, &selected, path, args, &run.progress)?;
     let scratch = args.open_scratch()?;
@@ -162,7 +162,7 @@ fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group
 }
 
 /// The same options in the words of the library.
-fn training(options: &FitOptions) -> Result<TrainOptions> {
+fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
     Ok(TrainOptions {
         task: match options.task {
             Task::Regression => train::Task::Regression,
@@ -173,7 +173,7 @@ fn training(options: &FitOptions) -> Result<TrainOptions> {
             Scale::Minmax => Scaling::Minmax,
             Scale::None => Scaling::None,
         },
-        kernel: options.kernel.clone(),
+        kernel: options.kernel.resolve_columns(&selected.feature_names())?,
         landmarks: options.landmarks.clone(),
         candidates: match options.candidates {
             Candidates::All => None,
