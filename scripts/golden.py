@@ -16,7 +16,7 @@ import sklearn
 from scipy.spatial.distance import cdist
 from sklearn.decomposition import KernelPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.gaussian_process.kernels import ExpSineSquared, Matern, RationalQuadratic
+from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, Matern, RationalQuadratic
 from sklearn.metrics import pairwise
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -30,6 +30,7 @@ def kernels():
     x[5] *= 4
     cases = {
         "gaussian(sigma=2)": pairwise.rbf_kernel(x, z, gamma=1 / 8),
+        "gaussian(sigma=[1, 2, 3, 0.5, 4, 2.5])": RBF(length_scale=[1, 2, 3, 0.5, 4, 2.5])(x, z),
         "laplacian(sigma=4)": pairwise.laplacian_kernel(x, z, gamma=1 / 4),
         "polynomial(degree=3, gamma=0.5, c0=1)": pairwise.polynomial_kernel(x, z, degree=3, gamma=0.5, coef0=1),
         "polynomial(degree=2, gamma=0.25, c0=0)": pairwise.polynomial_kernel(x, z, degree=2, gamma=0.25, coef0=0),

@@ -1,9 +1,10 @@
 //! Seconds of a block of every kernel as multiples of the bare matrix product of the same shape, one thread each.
 //!
-//! Product and kernels take turns within one process, and the least time of each counts: other loads on the machine hit
-//! them alike.
+//! Every kernel takes turns with the product within one process, so that other loads on the machine hit both alike: the
+//! first figure is the least time of the kernel by the least of the product, the second the median of the rounds' ratios.
+//! The product is faer's, which writes the same block; its rate stands in the headline.
 //!
-//! `cargo bench -p kmill-benches --bench kernel_ratios`
+//! `cargo bench -p kmill-benches --bench kernel_ratios [-- NAME...]`: only kernels whose example contains a name.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -31,31 +32,57 @@ fn seconds(call: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-fn table<T: Real>(b: usize, m: usize, d: usize) {
+/// Seconds of a kernel and of the product beside it.
+struct Rounds {
+    text: &'static str,
+    kernel: Vec<f64>,
+    product: Vec<f64>,
+}
+
+fn least(seconds: &[f64]) -> f64 {
+    seconds.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn table<T: Real>(b: usize, m: usize, d: usize, names: &[String]) {
     let (x, z) = (points::<T>(b, d, 1), points::<T>(m, d, 2));
     let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
     let mut block = Mat::<T>::zeros(b, m);
-    let kernel = |text| T::kernel(Spec::parse(text).and_then(|spec| spec.build()).expect("examples are right"));
-    let kernels: Vec<_> = registry().iter().map(|family| (family.example, kernel(family.example))).collect();
-    let (mut product, mut least) = (f64::INFINITY, vec![f64::INFINITY; kernels.len()]);
+    let build = |text| T::kernel(Spec::parse(text).and_then(|spec| spec.build()).expect("examples are right"));
+    let wanted = |text: &str| names.is_empty() || names.iter().any(|name| text.contains(name.as_str()));
+    let mut rounds: Vec<_> = registry()
+        .iter()
+        .filter(|family| wanted(family.example))
+        .map(|family| Rounds { text: family.example, kernel: vec![], product: vec![] })
+        .collect();
     for _ in 0..ROUNDS {
-        product = product.min(seconds(|| {
-            matmul(block.as_mut(), Accum::Replace, x, z.transpose(), T::from_f64(1.0), Par::Seq);
-        }));
-        for ((_, kernel), least) in kernels.iter().zip(&mut least) {
-            *least = least.min(seconds(|| kernel.block(x, z, block.as_mut())));
+        for Rounds { text, kernel, product } in &mut rounds {
+            let values = build(text);
+            product.push(seconds(|| {
+                matmul(block.as_mut(), Accum::Replace, x, z.transpose(), T::from_f64(1.0), Par::Seq);
+            }));
+            kernel.push(seconds(|| values.block(x, z, block.as_mut())));
         }
     }
-    println!("\n{} {b} x {m}, d = {d}: the product takes {:.0} us", T::NAME, product * 1e6);
-    for ((text, _), least) in kernels.iter().zip(&least) {
-        println!("  {text:42} {:7.0} us {:6.2}", least * 1e6, least / product);
+    let product = rounds.iter().map(|r| least(&r.product)).fold(f64::INFINITY, f64::min);
+    let rate = 2e-9 * (b * m * d) as f64 / product;
+    println!("\n{} {b} x {m}, d = {d}: the product takes {:.0} us, {rate:.0} GFLOP/s", T::NAME, product * 1e6);
+    for r in &rounds {
+        let seconds = least(&r.kernel);
+        let beside = median(r.kernel.iter().zip(&r.product).map(|(kernel, product)| kernel / product).collect());
+        println!("  {:42} {:7.0} us {:6.2} {beside:6.2}", r.text, seconds * 1e6, seconds / product);
     }
 }
 
 fn main() {
+    let names: Vec<_> = std::env::args().skip(1).filter(|name| !name.starts_with("--")).collect();
     for b in [288, 1152] {
-        table::<f32>(b, 2048, 32);
+        table::<f32>(b, 2048, 32, &names);
     }
-    table::<f32>(288, 2048, 90);
-    table::<f64>(288, 2048, 32);
+    table::<f32>(288, 2048, 90, &names);
+    table::<f64>(288, 2048, 32, &names);
 }

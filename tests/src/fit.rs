@@ -33,12 +33,27 @@ pub fn select<T: Real>(
     spec: &str,
     m: usize,
     seed: u64,
+    cut: Cut,
+) -> LandmarkSet<T> {
+    select_for(points, scheme, &kernel(spec), m, seed, cut)
+}
+
+/// Landmarks by a scheme, for any kernel.
+///
+/// # Panics
+/// Where selection fails.
+pub fn select_for<T: Real>(
+    points: &Points<T>,
+    scheme: &dyn Landmarks<T>,
+    kernel: &Arc<dyn AnyKernel>,
+    m: usize,
+    seed: u64,
     (tile, segment, lanes): Cut,
 ) -> LandmarkSet<T> {
     let workers = Workers::new(lanes);
     let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved, journal: None };
     let rows = Rows { source: points, pass, count: points.len() as u64 };
-    scheme.select(&rows, &kernel(spec), m, seed).expect("landmarks")
+    scheme.select(&rows, kernel, m, seed).expect("landmarks")
 }
 
 /// The certificate of the Nyström map of some landmarks, on all points.
@@ -46,7 +61,19 @@ pub fn select<T: Real>(
 /// # Panics
 /// Where no landmark is left.
 pub fn certify<T: Real>(points: &Points<T>, landmarks: LandmarkSet<T>, spec: &str) -> (Certificate, usize) {
-    let map = Nystrom::new(&kernel(spec), landmarks, faer::Par::Seq).expect("a map");
+    certify_kernel(points, landmarks, &kernel(spec))
+}
+
+/// The certificate of the Nyström map of some landmarks of any kernel, on all points.
+///
+/// # Panics
+/// Where no landmark is left.
+pub fn certify_kernel<T: Real>(
+    points: &Points<T>,
+    landmarks: LandmarkSet<T>,
+    kernel: &Arc<dyn AnyKernel>,
+) -> (Certificate, usize) {
+    let map = Nystrom::new(kernel, landmarks, faer::Par::Seq).expect("a map");
     let n = points.len();
     let x = faer::MatRef::from_row_major_slice(&points.x, n, points.d);
     let mut phi = faer::Mat::<T>::zeros(n, map.rank());

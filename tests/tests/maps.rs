@@ -6,7 +6,7 @@ use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
 use kapprox::map::additive::Homogeneous;
 use kapprox::map::random::{Sampling, Spectrum};
 use kapprox::map::{Additive, Ensemble, Projected, SkewedChi2, TensorSketch};
-use kapprox::{FeatureMap, Fourier, Nystrom};
+use kapprox::{FeatureMap, Fourier, Nystrom, Real, Spec};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::{Lcg, smile};
 use kmill_tests::source::Points;
@@ -39,7 +39,6 @@ fn gaussian(x: &[f64], z: &[f64]) -> f64 {
 }
 
 fn spectrum(spec: &str) -> Spectrum {
-    use kapprox::Real;
     f64::kernel(kernel(spec)).spectrum().expect("a shift-invariant kernel")
 }
 
@@ -105,6 +104,22 @@ fn random_features_are_unbiased() {
             check_unbiased(&format!("{spec} {sampling:?}"), &fourier(spectrum(&spec), d, sampling), &points, &k, 40);
         }
     }
+    // of some columns: the other frequencies are 0
+    let restricted = Spec::parse("gaussian(sigma=1.7, on=[e, b])").unwrap().resolve_columns(&["a", "b", "c", "d", "e"]);
+    let restricted = f64::kernel(restricted.unwrap().build().unwrap()).spectrum().unwrap();
+    for sampling in [Sampling::Plain, Sampling::Orthogonal] {
+        let map = fourier(restricted.clone(), d, sampling);
+        let k = |x: &[f64], z: &[f64]| gaussian(&[x[4], x[1]], &[z[4], z[1]]);
+        check_unbiased(&format!("restricted {sampling:?}"), &map, &points, k, 40);
+    }
+    let periodic = "periodic(period=3, sigma=1.5)";
+    check_unbiased(
+        periodic,
+        &fourier(spectrum(periodic), d, Sampling::Plain),
+        &points,
+        kmill_tests::kernels::kernel(periodic),
+        400,
+    );
     let lengths = "2.5*gaussian(sigma=[1, 2, 3, 4, 5])";
     let scaled = |x: &[f64], z: &[f64]| {
         let sum: f64 = x.iter().zip(z).enumerate().map(|(c, (a, b))| ((a - b) / (c as f64 + 1.0)).powi(2)).sum();

@@ -56,15 +56,37 @@ pub enum Error {
         /// What stands there.
         value: f64,
     },
-    /// A list in a kernel that does not fit the table.
-    #[error("the kernel {kernel} lists {listed} numbers, but the table has {features} features; give one for each")]
+    /// A list in a kernel that does not fit its features.
+    #[error("the kernel {kernel} lists {listed} numbers, but looks at {features} features; give one for each")]
     Features {
         /// The kernel's name.
         kernel: &'static str,
         /// Length of the list.
         listed: usize,
-        /// Number of features, d.
+        /// Number of features that it looks at: d, or those after `on=`.
         features: usize,
+    },
+    /// A kernel is restricted to columns that are no features.
+    #[error("the kernel {kernel} is restricted to {name:?}, but no feature is called so{hint}")]
+    NoSuchFeature {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The column or pattern as given.
+        name: String,
+        /// "; did you mean …?" or the features there are.
+        hint: String,
+    },
+    /// A kernel is restricted to a range of columns whose ends are in the wrong order.
+    #[error(
+        "the kernel {kernel} is restricted to {first}..{last}, but {last} comes before {first}; turn the range round"
+    )]
+    Backwards {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// First column as given.
+        first: String,
+        /// Last column as given.
+        last: String,
     },
     /// A kernel with negative eigenvalues where the mathematics needs there to be none.
     #[error("the kernel {kernel} is not positive definite, and {what} needs that; choose another kernel")]

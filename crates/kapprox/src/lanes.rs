@@ -33,8 +33,7 @@ pub trait Lanes: Sized {
 }
 
 macro_rules! lanes {
-    ($type:ty, $vector:ident, $splat:ident, $add:ident, $sub:ident, $div:ident, $mul_add:ident, $abs:ident,
-     $min:ident, $max:ident, $slice:ident, $slice_mut:ident) => {
+    ($type:ty, $vector:ident, $splat:ident, $add:ident, $sub:ident, $div:ident, $mul_add:ident, $min:ident, $max:ident, $slice:ident, $slice_mut:ident) => {
         impl Lanes for $type {
             type Vector<S: Simd> = S::$vector;
 
@@ -60,7 +59,8 @@ macro_rules! lanes {
             }
             #[inline(always)]
             fn absolute<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
-                simd.$abs(a)
+                // pulp has one, but its parts are calls where the compiler does not optimise for speed alone
+                simd.$max(a, simd.$sub(simd.$splat(0.0), a))
             }
             #[inline(always)]
             fn least<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
@@ -90,7 +90,6 @@ lanes!(
     sub_f32s,
     div_f32s,
     mul_add_f32s,
-    abs_f32s,
     min_f32s,
     max_f32s,
     as_simd_f32s,
@@ -104,7 +103,6 @@ lanes!(
     sub_f64s,
     div_f64s,
     mul_add_f64s,
-    abs_f64s,
     min_f64s,
     max_f64s,
     as_simd_f64s,

@@ -41,10 +41,11 @@ pub trait Real:
     /// From 127 (`f32`) or 1023 (`f64`) on it is 0, also of infinity; in the unit before, where 2 to the power is no normal
     /// number, it falls to that 0 in a straight line.
     fn halvings(self) -> Self;
-    /// The logarithm to base 2 of a positive normal number: absolute error below 1.5e-7 (`f32`) and 4e-16 (`f64`) where it is
+    /// The logarithm to base 2 of a positive normal number: absolute error below 8e-8 (`f32`) and 4e-16 (`f64`) where it is
     /// below 1, relative above.
     ///
-    /// The exponent, and 2/ln 2 · artanh((m − 1)/(m + 1)) of the mantissa m between √½ and √2, by its power series.
+    /// The exponent, and the logarithm of the mantissa m between √½ and √2: in `f32` a polynomial fitted as that of
+    /// [`exponential`](Self::exponential), in `f64` 2/ln 2 · artanh((m − 1)/(m + 1)) by its power series.
     fn logarithm(self) -> Self;
     /// A whole number that orders numbers ≥ 0 as they are, with every number < 0 below them and NaN above. Comparing
     /// those leaves the units for sums and products free, and vectorises as a minimum over NaNs does not.
@@ -183,16 +184,27 @@ impl Real for f32 {
     fn logarithm(self) -> Self {
         // √½ as bits: below it the mantissa counts as one of the next exponent
         const HALF_ROOT: i32 = std::f32::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
-        let exponent = (self.to_bits().cast_signed() - HALF_ROOT) >> 23;
-        let m = f32::from_bits((self.to_bits().cast_signed() - (exponent << 23)).cast_unsigned());
-        let s = (m - 1.0) / (m + 1.0);
-        let square = s * s;
-        // artanh(s) = s (1 + s²/3 + s⁴/5 + …), s² < 0.03
-        let mut series = 0.0;
-        for term in (0..6).rev() {
-            series = square.mul_add(series, 1.0 / f32::from(2 * term as u8 + 1));
-        }
-        (s * series).mul_add(2.0 * std::f32::consts::LOG2_E, exponent as f32)
+        // log₂(1 + t) = t q(t), √½ ≤ 1 + t ≤ √2: absolute error 1.8e-8 before rounding. No division: one costs as much as
+        // the whole polynomial
+        const Q: [f32; 9] = [
+            1.442_694_9,
+            -7.213_471_5e-1,
+            4.809_225_2e-1,
+            -3.607_212e-1,
+            2.876_566_6e-1,
+            -2.385_194_3e-1,
+            2.173_793_8e-1,
+            -2.103_033_4e-1,
+            1.254_124_3e-1,
+        ];
+
+        // differences of bits cannot overflow; that they are not checked lets loops vectorise in every profile
+        let bits = self.to_bits().cast_signed();
+        let exponent = bits.wrapping_sub(HALF_ROOT) >> 23;
+        let t = f32::from_bits(bits.wrapping_sub(exponent << 23).cast_unsigned()) - 1.0;
+        let q = Q[8].mul_add(t, Q[7]).mul_add(t, Q[6]).mul_add(t, Q[5]).mul_add(t, Q[4]);
+        let q = q.mul_add(t, Q[3]).mul_add(t, Q[2]).mul_add(t, Q[1]).mul_add(t, Q[0]);
+        q.mul_add(t, exponent as f32)
     }
 }
 
@@ -269,8 +281,9 @@ impl Real for f64 {
     fn logarithm(self) -> Self {
         // √½ as bits: below it the mantissa counts as one of the next exponent
         const HALF_ROOT: i64 = std::f64::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
-        let exponent = (self.to_bits().cast_signed() - HALF_ROOT) >> 52;
-        let m = f64::from_bits((self.to_bits().cast_signed() - (exponent << 52)).cast_unsigned());
+        let bits = self.to_bits().cast_signed();
+        let exponent = bits.wrapping_sub(HALF_ROOT) >> 52;
+        let m = f64::from_bits(bits.wrapping_sub(exponent << 52).cast_unsigned());
         let s = (m - 1.0) / (m + 1.0);
         let square = s * s;
         // artanh(s) = s (1 + s²/3 + s⁴/5 + …), s² < 0.03
@@ -322,7 +335,7 @@ mod tests {
             let x = (f64::from(i) / 1_000_003.0 * 170.0 - 85.0).exp() as f32;
             let want = f64::from(x).log2();
             let error = (f64::from(x.logarithm()) - want).abs() / want.abs().max(1.0);
-            assert!(error < 1.5e-7, "{x:e}: {error:e}");
+            assert!(error < 8e-8, "{x:e}: {error:e}");
         }
         assert_eq!([1.0f32.logarithm(), 2.0f32.logarithm(), 0.25f32.logarithm()], [0.0, 1.0, -2.0]);
         assert_eq!([1.0f64.logarithm(), 2.0f64.logarithm(), 0.25f64.logarithm()], [0.0, 1.0, -2.0]);

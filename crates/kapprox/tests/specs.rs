@@ -37,6 +37,10 @@ fn expressions_are_brought_into_a_canonical_form() {
         ("power(3*linear)*mean(linear)", "power(3*linear(), degree=2)*mean(linear(), p=1)"),
         ("normalised((linear))", "normalised(linear())"),
         ("2*gaussian( sigma=[1 ,2.50,1e20])", "2*gaussian(sigma=[1, 2.5, 1e20])"),
+        ("gaussian(on = x0 .. x9 , sigma=1) * delta(on=city)", "gaussian(sigma=1, on=x0..x9)*delta(on=city)"),
+        (r#"linear(on=[ a.b,x* , "c d".."e[0]","x1" ])"#, r#"linear(on=[a.b, x*, "c d".."e[0]", x1])"#),
+        ("delta(on=[city])", "delta(on=city)"),
+        (r#"delta(on="say ""hi""")"#, r#"delta(on="say ""hi""")"#),
     ] {
         let spec = Spec::parse(text).unwrap();
         assert_eq!(spec.to_string(), canonical, "{text}");
@@ -86,6 +90,13 @@ fn errors_point_at_the_character() {
         ("mean(linear, p=-1)", 15, "p must be > 0"),
         ("power(linear, p=2)", 14, "expected degree="),
         ("exp(linear, p=2)", 10, "expected ')'"),
+        ("delta(on=)", 9, "expected a column, as in x0, x0..x9 or [x0, x3..x5], got ')'"),
+        ("delta(on=[])", 10, "expected a column"),
+        ("delta(on=[a, b)", 14, "expected ',' or ']', got ')'"),
+        ("delta(on=a..)", 12, "expected a column"),
+        (r#"delta(on="a b)"#, 9, "this quote is not closed"),
+        ("delta(on=a, on=b)", 12, "on is given twice"),
+        ("gaussian(om=a)", 9, "did you mean 'on'?"),
         ("µ + linear()", 0, "there is no kernel 'µ'"),
         ("linear() + µ", 11, "there is no kernel 'µ'"),
     ] {
@@ -96,6 +107,21 @@ fn errors_point_at_the_character() {
     assert!(error(&"(".repeat(100_000)).1.contains("nested parentheses"));
     let caret = Spec::parse("gaussian(sigma=-1)").unwrap_err().to_string();
     assert!(caret.ends_with(&format!("\n  {}^", " ".repeat(15))), "{caret}");
+}
+
+#[test]
+fn expressions_can_be_built() {
+    let parse = |text: &str| Spec::parse(text).unwrap();
+    let sum = parse("linear + 2*gaussian(sigma=1)") + parse("delta");
+    assert_eq!(sum, parse("linear + 2*gaussian(sigma=1) + delta"));
+    assert_eq!(parse("2*linear") * parse("3*delta*linear"), parse("6*linear*delta*linear"));
+    assert_eq!(sum * parse("linear"), parse("(linear + 2*gaussian(sigma=1) + delta)*linear"));
+    assert_eq!((parse("1e300*linear") * parse("1e300*linear")).to_string(), "1.7976931348623157e308*linear()*linear()");
+    // kernels keep the columns they have
+    let on = parse("exp(linear(on=a)) + delta").on("[b, c..d]").unwrap();
+    assert_eq!(on.to_string(), "exp(linear(on=a)) + delta(on=[b, c..d])");
+    let error = parse("delta").on("b, c").unwrap_err().to_string();
+    assert!(error.contains("several columns stand in brackets"), "{error}");
 }
 
 #[test]
@@ -121,10 +147,18 @@ fn a_median_must_be_resolved_before_building() {
 fn expression() -> impl Strategy<Value = String> {
     let number = prop_oneof![any::<f64>().prop_map(f64::abs), 0.0..10.0, Just(1.0)]
         .prop_filter("finite", |number: &f64| number.is_finite());
-    let call = (0..registry().len(), proptest::collection::vec(number.clone(), 3)).prop_map(|(family, numbers)| {
+    let quoted = |name: String| format!("\"{}\"", name.replace('"', "\"\""));
+    let part = prop_oneof![
+        "[a-z][a-z0-9_*?-]{0,5}",
+        ".*".prop_map(quoted),
+        (".*", ".*").prop_map(move |(first, last)| format!("{}..{}", quoted(first), quoted(last))),
+    ];
+    let (numbers, on) = (proptest::collection::vec(number, 3), proptest::collection::vec(part, 0..4));
+    let call = (0..registry().len(), numbers, on).prop_map(|(family, numbers, on)| {
         let family = &registry()[family];
         let given = family.parameters.iter().zip(numbers).filter(|(p, number)| p.range.contains(*number));
-        let given: Vec<_> = given.map(|(p, number)| format!("{}={}", p.name, Value::Number(number))).collect();
+        let mut given: Vec<_> = given.map(|(p, number)| format!("{}={}", p.name, Value::Number(number))).collect();
+        given.extend((!on.is_empty()).then(|| format!("on=[{}]", on.join(", "))));
         format!("{}({})", family.name, given.join(", "))
     });
     call.prop_recursive(4, 24, 4, move |inner| {
@@ -153,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn no_near_expression_makes_the_parser_panic(text in "[a-z(),=+*. 0-9e-]{0,40}|(gaussian|linear|[(+*),=.-]|sigma| |1e|9|µ){0,16}") {
+    fn no_near_expression_makes_the_parser_panic(text in r#"[a-z(),=+*. 0-9e-]{0,40}|(gaussian|linear|[(+*),=.\[\]"-]|sigma|on=|\.\.| |1e|9|µ){0,16}"#) {
         if let Err(Error::Spec { at, text, .. }) = Spec::parse(&text) {
             prop_assert!(at <= text.chars().count());
         }

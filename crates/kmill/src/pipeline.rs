@@ -182,7 +182,7 @@ fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
             Scale::Minmax => Scaling::Minmax,
             Scale::None => Scaling::None,
         },
-        kernel: options.kernel.clone(),
+        kernel: options.kernel.resolve_columns(&selected.feature_names())?,
         map: options.map.clone(),
         landmarks: match &options.landmarks {
             Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),

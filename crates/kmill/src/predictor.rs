@@ -17,6 +17,9 @@ pub struct Predictor<T: Real> {
     model: Model<T>,
     functions: Box<dyn FeatureMap<T>>,
     selected: Selected,
+    /// Rows are rounded to f32 first: those of the fit were, though the model predicts in f64. Categories that were equal to
+    /// a landmark's there must be so here.
+    narrow: bool,
 }
 
 /// What a table must bring beside the features.
@@ -43,7 +46,11 @@ pub struct Scores {
 
 /// Buffers of a lane.
 #[derive(Debug, Default)]
-pub struct Scratch(Vec<f64>);
+pub struct Scratch<T> {
+    scores: Vec<f64>,
+    /// Rows rounded to f32.
+    x: Vec<T>,
+}
 
 /// The classes of a model; `None` for a regression.
 ///
@@ -77,7 +84,9 @@ impl<T: Real> Predictor<T> {
     /// A kernel or a map that this version does not know.
     pub fn new(model: Model<T>, selected: Selected) -> Result<Self> {
         let functions = model.functions()?;
-        Ok(Self { model, functions, selected })
+        let narrow = model.card.precision == <f64 as kstore::Real>::NAME
+            && model.card.options["precision"] == <f32 as kstore::Real>::NAME;
+        Ok(Self { model, functions, selected, narrow })
     }
 
     /// Number of outputs, t.
@@ -100,7 +109,8 @@ impl<T: Real> Predictor<T> {
         let shape = source.shape();
         let row =
             (self.outputs() + shape.targets) * size_of::<f64>() + size_of::<u32>() + self.selected.kept_bytes_per_row();
-        let tile = passes::TILE * self.outputs() * size_of::<f64>();
+        let narrowed = if self.narrow { shape.features * size_of::<T>() } else { 0 };
+        let tile = passes::TILE * (self.outputs() * size_of::<f64>() + narrowed);
         let lane = Lane {
             tile: passes::TILE,
             name: "kernel values and scores",
@@ -135,30 +145,38 @@ impl<T: Real> Predictor<T> {
 
 impl<T: Real> Fold<T> for Predictor<T> {
     type State = Scores;
-    type Scratch = Scratch;
+    type Scratch = Scratch<T>;
     type Error = Error;
 
     fn init(&self) -> Scores {
         Scores::default()
     }
 
-    fn scratch(&self) -> Scratch {
+    fn scratch(&self) -> Scratch<T> {
         Scratch::default()
     }
 
     fn step(
         &self,
         state: &mut Scores,
-        scratch: &mut Scratch,
+        scratch: &mut Scratch<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
         let (b, t) = (block.len(), self.outputs());
-        scratch.0.resize(b * t, 0.0);
-        let x = faer::MatRef::from_row_major_slice(block.x, b, block.d);
-        let out = MatMut::from_column_major_slice_mut(&mut scratch.0[..b * t], b, t);
+        let Scratch { scores, x } = scratch;
+        scores.resize(b * t, 0.0);
+        if self.narrow {
+            x.clear();
+            x.extend(
+                block.x.iter().map(|value| T::from_f64(f64::from((value.to_f64() as f32).clamp(f32::MIN, f32::MAX)))),
+            );
+        }
+        let x = if self.narrow { &x[..] } else { block.x };
+        let x = faer::MatRef::from_row_major_slice(x, b, block.d);
+        let out = MatMut::from_column_major_slice_mut(&mut scores[..b * t], b, t);
         self.model.predict(&*self.functions, x, out, workers)?;
-        state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scratch.0[j * b + i]));
+        state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
         if state.kept.is_empty() {

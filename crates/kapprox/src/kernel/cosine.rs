@@ -11,6 +11,7 @@ use super::embedded::{Embedding, embedded};
 use super::inner::product;
 use super::linear::Linear;
 use super::registry::{Domain, Family};
+use crate::Real;
 
 /// `cosine()`.
 pub(super) const FAMILY: Family = Family {
@@ -34,15 +35,15 @@ impl Embedding for Sphere {
         d
     }
 
-    fn apply(&self, x: &[f64], image: &mut [f64]) {
+    fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
         // scaled, so that squares neither overflow nor vanish
-        let largest = x.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+        let largest = x.iter().fold(0.0f64, |largest, value| largest.max(value.to_f64().abs()));
         if largest == 0.0 {
-            return image.fill(0.0);
+            return image.fill(T::ZERO);
         }
-        let norm = x.iter().map(|value| (value / largest).powi(2)).sum::<f64>().sqrt();
+        let norm = x.iter().map(|value| (value.to_f64() / largest).powi(2)).sum::<f64>().sqrt();
         for (image, value) in image.iter_mut().zip(x) {
-            *image = value / largest / norm;
+            *image = T::from_f64(value.to_f64() / largest / norm);
         }
     }
 }

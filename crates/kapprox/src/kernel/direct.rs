@@ -93,7 +93,7 @@ pub(crate) struct Plain<F>(pub(crate) F);
 
 impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Plain<F> {
     #[inline(always)]
-    fn column(&self, _: usize, sums: &[T], values: &mut [T]) -> bool {
+    fn column(&self, _: usize, _: usize, sums: &[T], values: &mut [T]) -> bool {
         for (value, &sum) in values.iter_mut().zip(sums) {
             *value = (self.0)(sum).saturate();
         }

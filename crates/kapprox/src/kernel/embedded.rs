@@ -3,6 +3,7 @@
 use super::points::row;
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
+use crate::map::random::Spectrum;
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
@@ -15,8 +16,12 @@ const TILE: usize = 1152;
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// Number of features of the image of a point of d features.
     fn features(&self, d: usize) -> usize;
-    /// Writes the image of `x`.
-    fn apply(&self, x: &[f64], image: &mut [f64]);
+    /// Writes the image of `x`: finite for finite `x`, and rounded once.
+    fn apply<T: Real>(&self, x: &[T], image: &mut [T]);
+    /// The spectrum of the kernel of images, from that of the kernel; `None` where it is not known.
+    fn spectrum(&self, _spectrum: Option<Spectrum>) -> Option<Spectrum> {
+        None
+    }
 }
 
 /// k(e(x), e(z)).
@@ -33,16 +38,12 @@ pub(crate) fn embedded<E: Embedding>(text: String, embedding: E, kernel: Arc<dyn
 }
 
 impl<E: Embedding> Embedded<E> {
-    /// The images of points, computed in `f64` and rounded once: n x d', row-major.
+    /// The images of points: n x d', row-major.
     fn images<T: Real>(&self, points: MatRef<'_, T>) -> Vec<T> {
         let p = self.embedding.features(points.ncols());
-        let (mut spare, mut wide, mut image) = (Vec::new(), Vec::new(), vec![0.0; p]);
-        let mut images = Vec::with_capacity(points.nrows() * p);
-        for i in 0..points.nrows() {
-            wide.clear();
-            wide.extend(row(points, i, &mut spare).iter().map(|value| value.to_f64()));
-            self.embedding.apply(&wide, &mut image);
-            images.extend(image.iter().map(|&value| T::from_f64(value).saturate()));
+        let (mut spare, mut images) = (Vec::new(), vec![T::ZERO; points.nrows() * p]);
+        for (i, image) in images.chunks_exact_mut(p.max(1)).enumerate() {
+            self.embedding.apply(row(points, i, &mut spare), image);
         }
         images
     }
@@ -55,6 +56,10 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
 
     fn positive_definite(&self) -> bool {
         T::kernel(self.kernel.clone()).positive_definite()
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        self.embedding.spectrum(T::kernel(self.kernel.clone()).spectrum())
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {

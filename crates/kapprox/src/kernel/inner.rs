@@ -59,7 +59,7 @@ struct Saturated<F>(F);
 
 impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
     #[inline(always)]
-    fn column(&self, _: usize, sums: &[T], values: &mut [T]) -> bool {
+    fn column(&self, _: usize, _: usize, sums: &[T], values: &mut [T]) -> bool {
         let mut any = false;
         for (value, &sum) in values.iter_mut().zip(sums) {
             any |= overflowed(sum);
@@ -69,7 +69,7 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
     }
 
     /// From points scaled to at most 1.
-    fn repair(&self, _: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
+    fn repair(&self, _: usize, _: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
         let mut spare = Vec::new();
         for (i, (value, _)) in values.iter_mut().zip(sums).enumerate().filter(|(_, (_, sum))| overflowed(**sum)) {
             let product = T::from_f64(scaled_product(row(x, i, &mut spare), z).saturate()).saturate();

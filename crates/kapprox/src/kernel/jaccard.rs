@@ -69,9 +69,9 @@ impl<T: Real> Finish<T> for Union<T> {
     }
 
     #[inline(always)]
-    fn column(&self, j: usize, sums: &[T], values: &mut [T]) -> bool {
-        let z_norm = self.z_norms[j];
-        for ((value, &shared), &x_norm) in values.iter_mut().zip(sums).zip(&self.x_norms) {
+    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
+        let (z_norm, x_norms) = (self.z_norms[j], &self.x_norms[i..][..sums.len()]);
+        for ((value, &shared), &x_norm) in values.iter_mut().zip(sums).zip(x_norms) {
             let union = x_norm + z_norm - shared;
             // whole numbers: below 1 is 0
             *value = if union > T::ZERO { (shared / union).saturate() } else { T::ONE };

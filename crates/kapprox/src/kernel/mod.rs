@@ -20,15 +20,18 @@
 
 mod algebra;
 mod applied;
+mod columns;
 mod direct;
 mod embedded;
 mod inner;
 mod median;
+mod node;
 mod panel;
 mod parse;
 mod points;
 mod radial;
 mod registry;
+mod scan;
 mod spec;
 mod sweep;
 

@@ -1,17 +1,17 @@
 //! Sums over features for all pairs of two sets of points, in registers.
 //!
 //! A *panel* is the pairs of a few vectors of `x` rows with a few `z` rows: its sums are accumulators that stay in
-//! registers while all features pass, one after the other. The sums of a few columns of a tile, 9 KiB in `f32`, wait in
-//! the first-level cache until they are made into kernel values. So a product never goes to memory, and a value depends on
-//! its pair alone, whatever panel the pair is in: the bits of a block are those of its parts, however rows of `x` are cut.
+//! registers while all features pass, one after the other, and are made into kernel values at once, while they lie in the
+//! first-level cache (1.5 KiB). So a product never goes to memory, and a value depends on its pair alone, whatever panel
+//! the pair is in: the bits of a block are those of its parts, however rows of `x` are cut.
 //!
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; as
 //! the number of features is small, there is no blocking over them.)
 
-use super::points::{Aligned, Frame, fill_column, row};
+use super::points::{Aligned, Frame, row};
 use crate::Real;
 use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::{ColMut, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
@@ -118,13 +118,13 @@ pub(crate) trait Finish<T: Real> {
     fn rows(&mut self, _packed: &mut Packed<T>) {}
     /// Prepares for the rows of `z` in `packed` (again for every tile).
     fn columns(&mut self, _packed: &Packed<T>) {}
-    /// Kernel values of the rows of `x` in the tile with row j of `z`, from their sums. True where some pair is suspect:
-    /// [`repair`](Self::repair) will look at the column. Must be marked `#[inline(always)]`: it is compiled into the loops
-    /// of every instruction set.
-    fn column(&self, j: usize, sums: &[T], values: &mut [T]) -> bool;
-    /// Computes the suspect pairs of a column anew: `x` are the rows of the tile, `z` is row j. Which pairs those are must
-    /// depend on each pair alone, or the bits of a block would depend on how it is cut.
-    fn repair(&self, _j: usize, _sums: &[T], _x: MatRef<'_, T>, _z: &[T], _values: &mut [T]) {}
+    /// Kernel values of a panel's rows of `x`, from row i of the tile on, with row j of `z`, from their sums. True where
+    /// some pair is suspect: [`repair`](Self::repair) will look at the column. Must be marked `#[inline(always)]`: it is
+    /// compiled into the loops of every instruction set, for the number of rows that a panel has there.
+    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool;
+    /// Computes the suspect pairs of a column anew: `x` are the rows of the panel that there are, `z` is row j. Which pairs
+    /// those are must depend on each pair alone, or the bits of a block would depend on how it is cut.
+    fn repair(&self, _i: usize, _j: usize, _sums: &[T], _x: MatRef<'_, T>, _z: &[T], _values: &mut [T]) {}
 }
 
 /// `out[i, j]` = what `finish` makes of Σ_k M(x_ik, z_jk), of the points in `frame`.
@@ -137,22 +137,23 @@ pub(crate) fn block<T: Real, M: Term, F: Finish<T>>(
 ) {
     let height = pulp::Arch::new().dispatch(Height(PhantomData::<T>));
     let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height };
-    let (mut sums, mut spare) = (Aligned::new(), Vec::new());
+    let (mut sums, mut values) = (Aligned::new(), Aligned::new());
+    sums.zeros(WIDEST * height);
+    values.zeros(height);
     for i in (0..x.nrows()).step_by(TILE_ROWS) {
         let rows = TILE_ROWS.min(x.nrows() - i);
         let x = x.subrows(i, rows);
         frame.pack_panels(x, height, &mut packed.x);
         finish.rows(&mut packed);
-        sums.zeros(WIDEST * rows.next_multiple_of(height));
         for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
             let columns = TILE_COLUMNS.min(z.nrows() - j);
             let z = z.subrows(j, columns);
             frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut packed.z);
             finish.columns(&packed);
             let (packed, finish, term) = (&packed, &*finish, PhantomData::<M>);
-            let (sums, spare) = (&mut sums, &mut spare);
+            let (sums, values) = (&mut *sums, &mut *values);
             let out = out.rb_mut().submatrix_mut(i, j, rows, columns);
-            pulp::Arch::new().dispatch(Sweep { x, z, packed, finish, out, sums, spare, term });
+            pulp::Arch::new().dispatch(Sweep { x, z, packed, finish, out, sums, values, term });
         }
     }
 }
@@ -164,20 +165,27 @@ impl<T: Real> WithSimd for Height<T> {
     type Output = usize;
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> usize {
-        TALL * size_of::<T::Vector<S>>() / size_of::<T>()
+        height::<T, S>()
     }
 }
 
-/// A tile, a few columns at a time.
+/// Rows of a panel: a constant for the compiler, so that loops over a column of one need no counter.
+#[inline(always)]
+fn height<T: Real, S: Simd>() -> usize {
+    TALL * size_of::<T::Vector<S>>() / size_of::<T>()
+}
+
+/// A tile, panel by panel.
 struct Sweep<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
     packed: &'a Packed<T>,
     finish: &'a F,
     out: MatMut<'a, T>,
-    /// Columns of sums, as tall as all panels together.
+    /// The sums of a panel, column by column.
     sums: &'a mut [T],
-    spare: &'a mut Vec<T>,
+    /// Kernel values of a panel's column.
+    values: &'a mut [T],
     term: PhantomData<M>,
 }
 
@@ -195,56 +203,68 @@ impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
     #[inline(always)]
     fn run<S: Simd, const WIDE: usize>(mut self, simd: S) {
         let (d, rows, columns) = (self.x.ncols().max(1), self.out.nrows(), self.out.ncols());
-        let tall = rows.next_multiple_of(self.packed.height);
+        let height = height::<T, S>();
+        let (panels, _) = T::vectors::<S>(&self.packed.x).as_chunks::<TALL>();
         for (j, z) in (0..columns).step_by(WIDE).zip(self.packed.z.chunks_exact(WIDE * d)) {
-            panels::<T, S, M, WIDE>(simd, &self.packed.x, z, d, self.sums, tall);
-            for (j, sums) in (j..columns.min(j + WIDE)).zip(self.sums.chunks_exact(tall)) {
-                let (sums, column) = (&sums[..rows], self.out.rb_mut().col_mut(j));
-                fill_column(
-                    column,
-                    self.spare,
-                    #[inline(always)]
-                    |values| {
-                        if self.finish.column(j, sums, values) {
-                            let mut spare = Vec::new();
-                            self.finish.repair(j, sums, self.x, row(self.z, j, &mut spare), values);
-                        }
-                    },
-                );
+            let mut z_rows = [z; WIDE];
+            for (c, row) in z_rows.iter_mut().enumerate() {
+                *row = &z[c * d..][..d];
             }
-        }
-    }
-}
-
-/// The sums of all rows of x with `WIDE` rows of z, into columns of `tall` numbers.
-#[inline(always)]
-fn panels<T: Real, S: Simd, M: Term, const WIDE: usize>(
-    simd: S,
-    x: &[T],
-    z: &[T],
-    d: usize,
-    columns: &mut [T],
-    tall: usize,
-) {
-    let mut z_rows = [z; WIDE];
-    for (c, row) in z_rows.iter_mut().enumerate() {
-        *row = &z[c * d..(c + 1) * d];
-    }
-    let columns = T::vectors_mut::<S>(columns);
-    let tall = tall * size_of::<T>() / size_of::<T::Vector<S>>();
-    let (panels, _) = T::vectors::<S>(x).as_chunks::<TALL>();
-    for (p, panel) in panels.chunks_exact(d).enumerate() {
-        let mut sums = [[T::splat(simd, T::ZERO); TALL]; WIDE];
-        for (k, x) in panel.iter().enumerate() {
-            for c in 0..WIDE {
-                let z = T::splat(simd, z_rows[c][k]);
-                for v in 0..TALL {
-                    sums[c][v] = M::add::<T, S>(simd, sums[c][v], x[v], z);
+            for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
+                let (sums, _) = T::vectors_mut::<S>(self.sums).as_chunks_mut::<TALL>();
+                if let Some(sums) = sums.first_chunk_mut::<WIDE>() {
+                    *sums = accumulate::<T, S, M, WIDE>(simd, panel, &z_rows);
+                }
+                for c in 0..WIDE.min(columns - j) {
+                    self.finish(i, j + c, c, height);
                 }
             }
         }
-        for (c, sums) in sums.iter().enumerate() {
-            columns[c * tall + p * TALL..][..TALL].copy_from_slice(sums);
+    }
+
+    /// Column c of the panel that begins at row i, which is column j of the tile.
+    #[inline(always)]
+    fn finish(&mut self, i: usize, j: usize, c: usize, height: usize) {
+        let (sums, values) = (&self.sums[c * height..][..height], &mut self.values[..height]);
+        let suspect = self.finish.column(i, j, sums, values);
+        let rows = height.min(self.out.nrows() - i);
+        if suspect {
+            let (mut spare, x) = (Vec::new(), self.x.subrows(i, rows));
+            self.finish.repair(i, j, &sums[..rows], x, row(self.z, j, &mut spare), &mut values[..rows]);
+        }
+        let column = self.out.rb_mut().col_mut(j).subrows_mut(i, rows);
+        write(column, values);
+    }
+}
+
+/// Copies values to a column of a block, which may have any stride.
+#[inline(always)]
+fn write<T: Real>(mut column: ColMut<'_, T>, values: &[T]) {
+    match column.rb_mut().try_as_col_major_mut() {
+        // a whole panel, as nearly all are: a constant number of moves
+        Some(column) if column.nrows() == values.len() => column.as_slice_mut().copy_from_slice(values),
+        _ => column.iter_mut().zip(values).for_each(|(to, value)| *to = *value),
+    }
+}
+
+/// The sums of a panel of rows of x with `WIDE` rows of z.
+///
+/// All loops but that over the features have constant lengths, and no index can fail: one that could would have the
+/// compiler keep the sums in memory, at twice the time.
+#[inline(always)]
+fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize>(
+    simd: S,
+    panel: &[[T::Vector<S>; TALL]],
+    z_rows: &[&[T]; WIDE],
+) -> [[T::Vector<S>; TALL]; WIDE] {
+    let mut sums = [[T::splat(simd, T::ZERO); TALL]; WIDE];
+    for k in 0..panel.len() {
+        for c in 0..WIDE {
+            let z = T::splat(simd, z_rows[c][k]);
+            for v in 0..TALL {
+                sums[c][v] = M::add::<T, S>(simd, sums[c][v], panel[k][v], z);
+            }
         }
     }
+    sums
 }

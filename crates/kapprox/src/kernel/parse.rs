@@ -1,15 +1,17 @@
 //! Reads kernel expressions, by recursive descent; every error points at a character.
 
 use super::applied::Function;
+use super::columns::{Columns, Part};
+use super::node::{Call, Node};
 use super::registry::{Family, Parameter, Range, Value, registry};
-use super::spec::Node;
-use crate::{Error, Result};
+use super::scan::{Parser, RANGE, is_name};
+use crate::Result;
 
 /// Parentheses deeper than this are an error, not a stack overflow.
 const DEEPEST: usize = 64;
 
 pub(super) fn parse(text: &str) -> Result<Node> {
-    let mut parser = Parser { text, characters: text.chars().collect(), at: 0, depth: 0 };
+    let mut parser = Parser::new(text);
     let node = parser.sum()?;
     parser.skip_space();
     match parser.peek() {
@@ -19,18 +21,25 @@ pub(super) fn parse(text: &str) -> Result<Node> {
     }
 }
 
+/// Columns alone, as they stand after `on=`.
+pub(super) fn columns(text: &str) -> Result<Columns> {
+    let mut parser = Parser::new(text);
+    let columns = parser.columns()?;
+    parser.skip_space();
+    match parser.peek() {
+        None => Ok(columns),
+        Some(',') => parser.fail("several columns stand in brackets, as in [x0, x3..x5]"),
+        Some(_) => parser.fail(format!("expected the end, got {}", parser.here())),
+    }
+}
+
 /// A parameter of a function of kernels: name, allowed numbers, default, why no others.
 type Given = (&'static str, Range, f64, &'static str);
 const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
 const ORDER: Given = ("p", Range::Positive, 1.0, "only these means keep a kernel positive definite");
 
-struct Parser<'a> {
-    text: &'a str,
-    characters: Vec<char>,
-    at: usize,
-    depth: usize,
-}
-
+/// The parameter that every kernel has: its columns.
+const ON: &str = "on";
 /// A factor of a product: a kernel, or a plain number.
 enum Factor {
     Kernel(Node),
@@ -41,12 +50,9 @@ impl Parser<'_> {
     fn sum(&mut self) -> Result<Node> {
         let mut terms = Vec::new();
         loop {
-            match self.product()? {
-                Node::Sum(inner) => terms.extend(inner),
-                term => terms.push(term),
-            }
+            terms.push(self.product()?);
             if !self.take('+') {
-                return Ok(one_or(terms, Node::Sum));
+                return Ok(Node::sum(terms));
             }
         }
     }
@@ -62,9 +68,9 @@ impl Parser<'_> {
                 Factor::Number(number) => scale *= number,
                 Factor::Kernel(Node::Scaled(number, node)) => {
                     scale *= number;
-                    flatten(*node, &mut factors);
+                    factors.push(*node);
                 }
-                Factor::Kernel(node) => flatten(node, &mut factors),
+                Factor::Kernel(node) => factors.push(node),
             }
             if !f64::is_finite(scale) {
                 return self.fail_at(here, "the factors multiply to a number that is too large");
@@ -76,8 +82,7 @@ impl Parser<'_> {
         if factors.is_empty() {
             return self.fail_at(start, "a number alone is no kernel: multiply it with one, as in 0.5*linear()");
         }
-        let node = one_or(factors, Node::Product);
-        Ok(if scale == 1.0 { node } else { Node::Scaled(scale, Box::new(node)) })
+        Ok(Node::product(scale, factors))
     }
 
     fn factor(&mut self) -> Result<Factor> {
@@ -122,10 +127,10 @@ impl Parser<'_> {
             let message = format!("there is no kernel '{name}'{}; known: {}", nearest(&name, &known), names());
             return self.fail_at(start, message);
         };
-        let mut values = vec![None; family.parameters.len()];
+        let (mut values, mut columns) = (vec![None; family.parameters.len()], None);
         if self.take('(') && !self.take(')') {
             loop {
-                self.argument(family, &mut values)?;
+                self.argument(family, &mut values, &mut columns)?;
                 if !self.take(',') {
                     break;
                 }
@@ -137,7 +142,7 @@ impl Parser<'_> {
             .zip(family.parameters)
             .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
             .collect();
-        Ok(Node::Call(family, values))
+        Ok(Node::Call(Call { family, values, columns }))
     }
 
     /// A function of a kernel, if `name` is one.
@@ -181,14 +186,11 @@ impl Parser<'_> {
         Ok(Some(Node::Applied(function, node)))
     }
 
-    fn argument(&mut self, family: &Family, values: &mut [Option<Value>]) -> Result<()> {
+    fn argument(&mut self, family: &Family, values: &mut [Option<Value>], columns: &mut Option<Columns>) -> Result<()> {
         self.skip_space();
         let start = self.at;
-        let known: Vec<_> = family.parameters.iter().map(|p| p.name).collect();
-        let expected = match known.first() {
-            Some(first) => format!("a parameter of {}, as in {first}=… (it has: {})", family.name, known.join(", ")),
-            None => format!("')': {} has no parameters", family.name),
-        };
+        let known: Vec<_> = family.parameters.iter().map(|p| p.name).chain([ON]).collect();
+        let expected = format!("a parameter of {}, as in {}=… (it has: {})", family.name, known[0], known.join(", "));
         let name = self.name();
         if name.is_empty() {
             return self.fail(format!("expected {expected}, got {}", self.here()));
@@ -198,12 +200,41 @@ impl Parser<'_> {
             return self
                 .fail_at(start, format!("{} has no parameter '{name}'{near}; expected {expected}", family.name));
         };
-        if values[index].is_some() {
+        if values.get(index).map_or(columns.is_some(), Option::is_some) {
             return self.fail_at(start, format!("{name} is given twice"));
         }
         self.expect('=', "'='")?;
-        values[index] = Some(self.value(family, &family.parameters[index])?);
+        match family.parameters.get(index) {
+            Some(parameter) => values[index] = Some(self.value(family, parameter)?),
+            None => *columns = Some(self.columns()?),
+        }
         Ok(())
+    }
+
+    /// What stands after `on=`.
+    fn columns(&mut self) -> Result<Columns> {
+        if !self.take('[') {
+            return Ok(Columns::new(vec![self.part()?]));
+        }
+        let mut parts = Vec::new();
+        loop {
+            parts.push(self.part()?);
+            if !self.take(',') {
+                break;
+            }
+        }
+        self.expect(']', "',' or ']'")?;
+        Ok(Columns::new(parts))
+    }
+
+    fn part(&mut self) -> Result<Part> {
+        let first = self.column()?;
+        self.skip_space();
+        if !self.characters[self.at..].starts_with(&RANGE) {
+            return Ok(Part::Like(first));
+        }
+        self.at += RANGE.len();
+        Ok(Part::Range(first, self.column()?))
     }
 
     fn value(&mut self, family: &Family, parameter: &Parameter) -> Result<Value> {
@@ -252,143 +283,15 @@ impl Parser<'_> {
         self.expect(']', "',' or ']'")?;
         Ok(numbers)
     }
-
-    /// A decimal number with an optional sign and exponent.
-    fn number(&mut self) -> Result<f64> {
-        let start = self.at;
-        self.take_any(&['+', '-']);
-        self.digits();
-        self.take_any(&['.']);
-        self.digits();
-        let before_exponent = self.at;
-        if self.take_any(&['e', 'E']) {
-            self.take_any(&['+', '-']);
-            if !self.digits() {
-                self.at = before_exponent;
-            }
-        }
-        let text: String = self.characters[start..self.at].iter().collect();
-        match text.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(number),
-            Ok(_) => self.fail_at(start, format!("{text} is too large a number")),
-            Err(_) => {
-                self.at = start;
-                self.fail(format!("expected a number, got {}", self.here()))
-            }
-        }
-    }
-
-    fn name(&mut self) -> String {
-        let start = self.at;
-        while self.peek().is_some_and(|c| is_name(c) || self.at > start && c.is_ascii_digit()) {
-            self.at += 1;
-        }
-        self.characters[start..self.at].iter().collect()
-    }
-
-    fn digits(&mut self) -> bool {
-        let start = self.at;
-        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
-            self.at += 1;
-        }
-        self.at > start
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.characters.get(self.at).copied()
-    }
-
-    fn skip_space(&mut self) {
-        while self.peek().is_some_and(char::is_whitespace) {
-            self.at += 1;
-        }
-    }
-
-    /// Passes over `wanted`, if it comes next after white space.
-    fn take(&mut self, wanted: char) -> bool {
-        self.skip_space();
-        self.take_any(&[wanted])
-    }
-
-    fn take_any(&mut self, wanted: &[char]) -> bool {
-        let found = self.peek().is_some_and(|c| wanted.contains(&c));
-        self.at += usize::from(found);
-        found
-    }
-
-    fn expect(&mut self, wanted: char, what: &str) -> Result<()> {
-        if self.take(wanted) { Ok(()) } else { self.fail(format!("expected {what}, got {}", self.here())) }
-    }
-
-    /// What comes next, for messages.
-    fn here(&self) -> String {
-        self.peek().map_or("the end".into(), |c| format!("'{c}'"))
-    }
-
-    fn fail<R>(&self, message: impl Into<String>) -> Result<R> {
-        self.fail_at(self.at, message)
-    }
-
-    fn fail_at<R>(&self, at: usize, message: impl Into<String>) -> Result<R> {
-        Err(Error::Spec { text: self.text.into(), at, message: message.into() })
-    }
-}
-
-fn is_name(c: char) -> bool {
-    c.is_alphabetic() || c == '_'
-}
-
-/// The only one, or all of them together.
-fn one_or(mut nodes: Vec<Node>, together: impl FnOnce(Vec<Node>) -> Node) -> Node {
-    match nodes.pop() {
-        Some(only) if nodes.is_empty() => only,
-        last => {
-            nodes.extend(last);
-            together(nodes)
-        }
-    }
-}
-
-fn flatten(node: Node, factors: &mut Vec<Node>) {
-    match node {
-        Node::Product(inner) => factors.extend(inner),
-        node => factors.push(node),
-    }
 }
 
 fn names() -> String {
     registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ")
 }
 
-/// `" (did you mean 'gaussian'?)"` where a known name is near.
+/// `" (did you mean 'gaussian'?)"` where a known name is near, or begins so.
 fn nearest(name: &str, known: &[&str]) -> String {
-    let near = known.iter().map(|&known| (edits(name, known), known)).min();
-    match near {
-        Some((edits, known)) if edits <= 1 + known.chars().count() / 4 || is_prefix(name, known) => {
-            format!(" (did you mean '{known}'?)")
-        }
-        _ => known
-            .iter()
-            .find(|known| is_prefix(name, known))
-            .map_or(String::new(), |known| format!(" (did you mean '{known}'?)")),
-    }
-}
-
-fn is_prefix(name: &str, known: &str) -> bool {
-    name.chars().count() >= 3 && known.starts_with(&name.to_lowercase())
-}
-
-/// Fewest insertions, deletions and substitutions between two words, without regard to case (Wagner, Fischer 1974).
-fn edits(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<_>, Vec<_>) = (a.to_lowercase().chars().collect(), b.to_lowercase().chars().collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    let begun = || known.iter().copied().find(|known| name.len() >= 3 && known.starts_with(&name.to_lowercase()));
+    let near = kstore::schema::nearest(name, known.iter().copied()).or_else(begun);
+    near.map_or(String::new(), |known| format!(" (did you mean '{known}'?)"))
 }

@@ -5,6 +5,10 @@
 //! radius ½, as 4 sin²(δ/2) is the squared chord of the angle δ (MacKay, *Introduction to Gaussian Processes*, 1998,
 //! section 5).
 //!
+//! Its frequencies are whole: exp(a (cos δ − 1)) = Σ_k exp(−a) I_k(a) cos kδ with the modified Bessel functions I_k and
+//! a = 1/σ² (Abramowitz, Stegun, 1964, 9.6.34), and exp(−a) I_k(a) is the probability that two independent Poisson numbers
+//! of mean a/2 differ by k (Skellam 1946).
+//!
 //! ```
 //! use kapprox::kernel::Spec;
 //! assert!(Spec::parse("periodic(period=24, sigma=1)").is_ok());
@@ -13,7 +17,11 @@
 use super::embedded::{Embedding, embedded};
 use super::gaussian;
 use super::registry::{Domain, Family, Parameter, Range, Value};
-use std::f64::consts::TAU;
+use crate::map::random::{Law, Spectrum};
+use crate::turns::{Turns, cosine_sine};
+use crate::{Real, vectorised};
+use rand_distr::{Distribution, Poisson};
+use std::sync::Arc;
 
 /// `periodic(period=1, sigma=1)`.
 pub(super) const FAMILY: Family = Family {
@@ -39,7 +47,11 @@ pub(super) const FAMILY: Family = Family {
     example: "periodic(period=3, sigma=1.5)",
     build: |text, values| {
         // 2 sin² is half of the squared chord on the unit circle: the Gaussian kernel there
-        embedded(text, Circles { period: values[0] }, (gaussian::FAMILY.build)(String::new(), &values[1..]))
+        embedded(
+            text,
+            Circles { period: values[0], sigma: values[1] },
+            (gaussian::FAMILY.build)(String::new(), &values[1..]),
+        )
     },
     each: None,
 };
@@ -48,6 +60,7 @@ pub(super) const FAMILY: Family = Family {
 #[derive(Debug)]
 struct Circles {
     period: f64,
+    sigma: f64,
 }
 
 impl Embedding for Circles {
@@ -55,12 +68,26 @@ impl Embedding for Circles {
         2 * d
     }
 
-    fn apply(&self, x: &[f64], image: &mut [f64]) {
-        for (image, value) in image.chunks_exact_mut(2).zip(x) {
-            // the remainder is exact: large values keep their phase
-            let phase = (value % self.period) / self.period;
-            let (sin, cos) = (TAU * phase).sin_cos();
-            image.copy_from_slice(&[cos, sin]);
-        }
+    fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
+        vectorised(
+            #[inline(always)]
+            || {
+                let (images, _) = image.as_chunks_mut::<2>();
+                for (image, value) in images.iter_mut().zip(x) {
+                    let value = value.to_f64();
+                    // the remainder is rounded once: large values keep their phase
+                    let turns = (value / self.period).whole().mul_add(-self.period, value) / self.period;
+                    let (cosine, sine) = cosine_sine(turns.saturate());
+                    *image = [T::from_f64(cosine), T::from_f64(sine)];
+                }
+            },
+        );
+    }
+    /// That of the periodic kernel itself: the Gaussian's on the circles is no law of frequencies of x.
+    fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
+        let count = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
+        let draw = move |rng: &mut dyn rand::Rng| count.sample(rng) - count.sample(rng);
+        let law = Law::Product { draw: Arc::new(draw), quantile: None };
+        Some(Spectrum::new(law, self.period / std::f64::consts::TAU))
     }
 }

@@ -125,23 +125,21 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Distances<'_, T, F> {
     /// A bound for the largest norm of the tile costs one operation for each pair, where each pair's own would cost
     /// three. Where norms overflowed, so does the bound, and the column is suspect.
     #[inline(always)]
-    fn column(&self, j: usize, sums: &[T], values: &mut [T]) -> bool {
+    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
         let z_norm = self.z_norms[j];
         let bound = self.near * (self.largest + z_norm);
-        let mut smallest = T::LARGEST.order();
-        for ((value, &sum), &x_norm) in values.iter_mut().zip(sums).zip(&self.x_norms) {
+        let (mut far, x_norms) = (true, &self.x_norms[i..][..sums.len()]);
+        for ((value, &sum), &x_norm) in values.iter_mut().zip(sums).zip(x_norms) {
             let squared = x_norm + z_norm + sum;
-            smallest = smallest.min(squared.order());
+            far &= squared > bound;
             *value = (self.profile)(squared);
         }
-        // not so if it overflowed
-        let bounded = bound < T::LARGEST;
-        !bounded || smallest <= bound.order()
+        !far
     }
 
-    fn repair(&self, j: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
+    fn repair(&self, i: usize, j: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
         let (z_norm, mut spare) = (self.z_norms[j], Vec::new());
-        for (i, ((value, &sum), &x_norm)) in values.iter_mut().zip(sums).zip(&self.x_norms).enumerate() {
+        for (i, ((value, &sum), &x_norm)) in values.iter_mut().zip(sums).zip(&self.x_norms[i..]).enumerate() {
             if !self.is_far(x_norm + z_norm, x_norm + z_norm + sum) {
                 let x = row(x, i, &mut spare);
                 *value = vectorised(

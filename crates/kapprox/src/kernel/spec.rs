@@ -1,26 +1,32 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
 use super::AnyKernel;
-use super::algebra::{Combined, Operation, Scaled};
-use super::applied::{Applied, Function};
+use super::applied::Function;
+use super::columns::schema;
 use super::median::median_distance;
+use super::node::{Call, Node};
 use super::parse;
 use super::points::row;
-use super::registry::{Domain, Family, Metric, Value, registry};
+use super::registry::{Domain, Value, registry};
 use crate::{Error, Real, Result};
-use faer::MatRef;
+use faer::{Mat, MatRef};
 use std::fmt;
+use std::ops::{Add, Mul};
 use std::str::FromStr;
 use std::sync::Arc;
 
 /// A kernel as an expression, such as `gaussian(sigma=3) + 0.5*linear()`.
 ///
 /// ```text
-/// sum     = product { "+" product }
-/// product = factor { "*" factor }
-/// factor  = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")" | name [ "(" [ parameter "=" value { "," … } ] ")" ]
-/// value   = number | "median" | "[" number { "," number } "]"
+/// sum      = product { "+" product }
+/// product  = factor { "*" factor }
+/// factor   = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")" | name [ "(" [ argument { "," … } ] ")" ]
 /// function = "exp" | "power" | "normalised" | "mean"
+/// argument = parameter "=" value | "on" "=" columns
+/// value    = number | "median" | "[" number { "," number } "]"
+/// columns  = part | "[" part { "," part } "]"
+/// part     = column [ ".." column ]
+/// column   = what stands before white space and , ( ) [ ] " .. | '"' anything, with "" for a quote '"'
 /// ```
 /// `power(k, degree=2)` is k to a whole power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and `mean(k, p=1)` is
 /// k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0.
@@ -29,48 +35,32 @@ use std::sync::Arc;
 /// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
 /// `Spec`, to the last bit of each number.
 ///
+/// `on` says which features a kernel looks at: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`. A column is a name; where
+/// no feature is called so, the items of a list column (`emb` for `emb[0]`, `emb[1]`, …) or a pattern (`x*`). A range goes
+/// from the first to the last, both included, in the order of the features. Columns come in the order in which they are
+/// written, each once; the numbers of a list are theirs. Names must be found among the features before anything else is
+/// done, by [`resolve_columns`](Self::resolve_columns).
+///
 /// ```
 /// use kapprox::kernel::Spec;
 /// let spec = Spec::parse("(linear() * 2) + matern(nu=2.5, sigma=1)")?;
 /// assert_eq!(spec.to_string(), "2*linear() + matern(nu=2.5, sigma=1)");
 /// assert_eq!(Spec::parse(&spec.to_string())?, spec);
+///
+/// let numbers = Spec::parse("gaussian(sigma=1)")?.on("x0..x9")?;
+/// let spec = numbers * Spec::parse("delta(on=city)")?;
+/// assert_eq!(spec.to_string(), "gaussian(sigma=1, on=x0..x9)*delta(on=city)");
 /// # Ok::<(), kapprox::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec(pub(super) Node);
 
-/// An expression in canonical form.
-#[derive(Debug, Clone)]
-pub(super) enum Node {
-    /// A kernel of the registry, with a value for each of its parameters.
-    Call(&'static Family, Vec<Value>),
-    /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
-    Scaled(f64, Box<Node>),
-    /// A function of a kernel.
-    Applied(Function, Box<Node>),
-    /// Two or more, none of them a `Product` or `Scaled`.
-    Product(Vec<Node>),
-    /// Two or more, none of them a `Sum`.
-    Sum(Vec<Node>),
-}
-
-impl PartialEq for Node {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Call(a, x), Self::Call(b, y)) => a.name == b.name && x == y,
-            (Self::Scaled(a, x), Self::Scaled(b, y)) => a == b && x == y,
-            (Self::Applied(a, x), Self::Applied(b, y)) => a == b && x == y,
-            (Self::Product(x), Self::Product(y)) | (Self::Sum(x), Self::Sum(y)) => x == y,
-            _ => false,
-        }
-    }
-}
-
 impl Default for Spec {
     /// `gaussian(sigma=median)`.
     fn default() -> Self {
-        let gaussian = &registry()[0];
-        Self(Node::Call(gaussian, gaussian.parameters.iter().map(|p| p.default.clone()).collect()))
+        let family = &registry()[0];
+        let values = family.parameters.iter().map(|p| p.default.clone()).collect();
+        Self(Node::Call(Call { family, values, columns: None }))
     }
 }
 
@@ -78,6 +68,20 @@ impl FromStr for Spec {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         Self::parse(text)
+    }
+}
+
+impl Add for Spec {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(Node::sum([self.0, other.0]))
+    }
+}
+
+impl Mul for Spec {
+    type Output = Self;
+    fn mul(self, other: Self) -> Self {
+        Self(Node::product(1.0, [self.0, other.0]))
     }
 }
 
@@ -102,33 +106,90 @@ impl Spec {
         Self(Node::Applied(Function::Normalised, Box::new(self.0)))
     }
 
+    /// The same kernel of some columns, written as in an expression: `x0..x9`, `x*`, `[city, x3..x5]`.
+    ///
+    /// Kernels of the expression that look at some columns already keep theirs.
+    ///
+    /// # Errors
+    /// [`Error::Spec`], which points into `columns`.
+    pub fn on(self, columns: &str) -> Result<Self> {
+        let columns = parse::columns(columns)?;
+        let restrict = |call: &Call| call.columns.clone().or_else(|| Some(columns.clone()));
+        self.0.map(&mut |call| Ok(Call { columns: restrict(call), ..call.clone() })).map(Self)
+    }
+
+    /// Whether any kernel is restricted to columns that have not been found, so that
+    /// [`resolve_columns`](Self::resolve_columns) must come before anything else.
+    pub fn needs_columns(&self) -> bool {
+        self.0.calls().into_iter().any(Call::needs_columns)
+    }
+
+    /// The expression with its columns found among the features of the rows, named in the order of the rows' numbers.
+    ///
+    /// The text stays as it is, names, ranges and patterns: on features of the same names and order it means the same
+    /// columns. So a model that holds both finds its columns again.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchFeature`] for a name that no feature has and a pattern that matches none, [`Error::Backwards`] for a
+    /// range whose last column comes before its first.
+    pub fn resolve_columns<S: AsRef<str>>(&self, features: &[S]) -> Result<Self> {
+        if self.0.calls().iter().all(|call| call.columns.is_none()) {
+            return Ok(self.clone());
+        }
+        let schema = schema(features);
+        let resolve = |call: &Call| {
+            let columns = call.columns.as_ref().map(|columns| columns.resolve(&schema, call.family.name));
+            Ok(Call { columns: columns.transpose()?, ..call.clone() })
+        };
+        self.0.map(&mut |call| resolve(call)).map(Self)
+    }
+
     /// Whether any parameter is `median`, so that [`resolve_median`](Self::resolve_median) must come before
     /// [`build`](Self::build).
     pub fn needs_median(&self) -> bool {
-        METRICS.iter().any(|&metric| self.0.uses(metric))
+        self.0.calls().iter().any(|call| call.median().is_some())
     }
 
     /// The expression with a number for each `median`: the median distance over all pairs of rows of `sample`
-    /// (n x d, of 1,000 evenly spaced rows if there are more), in the metric of the kernel it stands in.
+    /// (n x d, of 1,000 evenly spaced rows if there are more), in the metric of the kernel it stands in and over the
+    /// columns that this kernel looks at.
     ///
     /// If that median is 0, the median of the distances that are not 0; if all are 0, 1. Costs at most 500,000 d
-    /// operations per metric. (Garreau, Jitkrittum, Kanagawa, arXiv 1707.07269, 2017.)
+    /// operations per metric and choice of columns. (Garreau, Jitkrittum, Kanagawa, arXiv 1707.07269, 2017.)
     ///
     /// # Errors
-    /// [`Error::NotFinite`] if a distance is not finite.
+    /// [`Error::NotFinite`] if a distance is not finite, [`Error::Spec`] if columns have not been resolved.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
-        let mut medians = [f64::NAN; METRICS.len()];
-        for (median, &metric) in medians.iter_mut().zip(METRICS) {
-            if self.0.uses(metric) {
-                *median = median_distance(sample, metric)?;
+        self.require_columns()?;
+        let mut known = Vec::new();
+        let mut median = |call: &Call, metric| {
+            let (places, key) = (call.places(), (metric, call.places().cloned()));
+            if let Some((_, median)) = known.iter().find(|(other, _)| *other == key) {
+                return Ok(*median);
             }
-        }
-        Ok(Self(self.0.with_medians(&medians)))
+            let median = match places {
+                None => median_distance(sample, metric)?,
+                Some(places) => {
+                    let at: Vec<_> = places.iter().collect();
+                    let columns = Mat::from_fn(sample.nrows(), at.len(), |i, k| sample[(i, at[k])]);
+                    median_distance(columns.as_ref(), metric)?
+                }
+            };
+            known.push((key, median));
+            Ok::<f64, Error>(median)
+        };
+        let mut resolve = |call: &Call| {
+            let Some(metric) = call.median() else { return Ok(call.clone()) };
+            let number = Value::Number(median(call, metric)?);
+            let value = |value: &Value| if *value == Value::Median { number.clone() } else { value.clone() };
+            Ok(Call { values: call.values.iter().map(value).collect(), ..call.clone() })
+        };
+        self.0.map(&mut |call| resolve(call)).map(Self)
     }
 
-    /// Name and numbers of an expression that is a single kernel of the registry, without lists or medians.
+    /// Name and numbers of an expression that is a single kernel of the registry, on all features, without lists or medians.
     pub fn call(&self) -> Option<(&'static str, Vec<f64>)> {
-        let Node::Call(family, values) = &self.0 else { return None };
+        let Node::Call(Call { family, values, columns: None }) = &self.0 else { return None };
         let number = |value: &Value| match value {
             Value::Number(number) => Some(*number),
             Value::Each(_) | Value::Median => None,
@@ -138,49 +199,50 @@ impl Spec {
 
     /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.
     pub fn positive_definite(&self) -> bool {
-        let mut families = Vec::new();
-        self.0.families(&mut families);
-        families.iter().all(|family| family.positive_definite)
+        self.0.calls().iter().all(|call| call.family.positive_definite)
     }
 
     /// Refuses a number of features that a list in the expression does not have.
     ///
     /// # Errors
-    /// [`Error::Features`].
+    /// [`Error::Features`]; [`Error::Spec`] if columns have not been resolved.
     pub fn check_features(&self, d: usize) -> Result<()> {
-        match self.0.list_of_other_length(d) {
-            None => Ok(()),
-            Some((kernel, listed)) => Err(Error::Features { kernel, listed, features: d }),
+        self.require_columns()?;
+        for call in self.0.calls() {
+            let features = call.places().map_or(d, |places| places.len());
+            match call.listed() {
+                Some(listed) if listed != features => {
+                    return Err(Error::Features { kernel: call.family.name, listed, features });
+                }
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// The values that every kernel of the expression is defined for.
     pub fn domain(&self) -> Domain {
-        let mut families = Vec::new();
-        self.0.families(&mut families);
-        families.into_iter().map(|family| family.domain).max().unwrap_or(Domain::Any)
+        self.0.calls().into_iter().map(|call| call.family.domain).max().unwrap_or(Domain::Any)
     }
 
     /// Refuses points with values that the kernel is not defined for: negative ones for chi-squared kernels, others than
-    /// 0 and 1 for kernels of sets. `first_row` is the number of the first row, for the message. Costs a look at every
-    /// value for those kernels, nothing for others.
+    /// 0 and 1 for kernels of sets; in the columns that these look at. `first_row` is the number of the first row, for the
+    /// message. Costs a look at every value for those kernels, nothing for others.
     ///
     /// # Errors
-    /// [`Error::Domain`].
+    /// [`Error::Domain`]; [`Error::Spec`] if columns have not been resolved.
     pub fn check_values<T: Real>(&self, x: MatRef<'_, T>, first_row: u64) -> Result<()> {
-        let (mut families, mut spare) = (Vec::new(), Vec::new());
-        self.0.families(&mut families);
-        for family in families.into_iter().filter(|family| family.domain != Domain::Any) {
+        self.require_columns()?;
+        let mut spare = Vec::new();
+        for call in self.0.calls().into_iter().filter(|call| call.family.domain != Domain::Any) {
+            let domain = call.family.domain;
+            let looked_at = call.places().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
+            let looked_at: Vec<usize> = looked_at;
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
-                if let Some(k) = row.iter().position(|value| !family.domain.contains(value.to_f64())) {
-                    return Err(Error::Domain {
-                        kernel: family.name,
-                        domain: family.domain,
-                        row: first_row + i as u64,
-                        feature: k,
-                        value: row[k].to_f64(),
-                    });
+                if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
+                    let (row, value) = (first_row + i as u64, row[feature].to_f64());
+                    return Err(Error::Domain { kernel: call.family.name, domain, row, feature, value });
                 }
             }
         }
@@ -190,167 +252,34 @@ impl Spec {
     /// The kernel.
     ///
     /// # Errors
-    /// [`Error::Spec`] if a `median` has not been resolved.
+    /// [`Error::Spec`] if columns or a `median` have not been resolved.
     pub fn build(&self) -> Result<Arc<dyn AnyKernel>> {
+        self.require_columns()?;
         if self.needs_median() {
-            let text = self.to_string();
-            let at = text.find("median").unwrap_or(0);
-            let message = "median has no value yet: it is resolved on a sample of the rows".into();
-            return Err(Error::Spec { text, at, message });
+            return Err(self.open("median", "median has no value yet: it is resolved on a sample of the rows"));
         }
         Ok(self.0.build())
     }
-}
 
-/// The distances that medians are taken of.
-const METRICS: &[Metric] = &[Metric::L1, Metric::L2, Metric::ChiSquared];
-
-impl Node {
-    /// The kernels of the registry that stand in the expression.
-    fn families(&self, found: &mut Vec<&'static Family>) {
-        match self {
-            Self::Call(family, _) => found.push(family),
-            Self::Scaled(_, node) | Self::Applied(_, node) => node.families(found),
-            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().for_each(|node| node.families(found)),
+    fn require_columns(&self) -> Result<()> {
+        if self.needs_columns() {
+            return Err(
+                self.open("on=", "these columns are not found yet: resolve_columns finds them among the features")
+            );
         }
+        Ok(())
     }
 
-    /// A kernel with a list that has not `d` numbers, and how many it has.
-    fn list_of_other_length(&self, d: usize) -> Option<(&'static str, usize)> {
-        match self {
-            Self::Call(family, values) => values.iter().find_map(|value| match value {
-                Value::Each(list) if list.len() != d => Some((family.name, list.len())),
-                _ => None,
-            }),
-            Self::Scaled(_, node) | Self::Applied(_, node) => node.list_of_other_length(d),
-            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().find_map(|node| node.list_of_other_length(d)),
-        }
-    }
-
-    fn uses(&self, metric: Metric) -> bool {
-        match self {
-            Self::Call(family, values) => family.metric == Some(metric) && values.contains(&Value::Median),
-            Self::Scaled(_, node) | Self::Applied(_, node) => node.uses(metric),
-            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().any(|node| node.uses(metric)),
-        }
-    }
-
-    /// `medians` in the order of [`METRICS`].
-    fn with_medians(&self, medians: &[f64; METRICS.len()]) -> Self {
-        let all = |nodes: &[Self]| nodes.iter().map(|node| node.with_medians(medians)).collect();
-        match self {
-            Self::Call(family, values) => {
-                let index = METRICS.iter().position(|&metric| family.metric == Some(metric));
-                let median = index.map_or(f64::NAN, |index| medians[index]);
-                let resolve = |value: &Value| match value {
-                    Value::Median => Value::Number(median),
-                    given => given.clone(),
-                };
-                Self::Call(family, values.iter().map(resolve).collect())
-            }
-            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.with_medians(medians))),
-            Self::Applied(function, node) => Self::Applied(*function, Box::new(node.with_medians(medians))),
-            Self::Product(nodes) => Self::Product(all(nodes)),
-            Self::Sum(nodes) => Self::Sum(all(nodes)),
-        }
-    }
-
-    /// The kernel of an expression without medians.
-    fn build(&self) -> Arc<dyn AnyKernel> {
+    /// The error that `what` is still open.
+    fn open(&self, what: &str, message: &str) -> Error {
         let text = self.to_string();
-        match self {
-            Self::Call(family, values) => match (values.as_slice(), family.each) {
-                ([Value::Each(list)], Some(each)) => each(text, list),
-                _ => {
-                    let number = |value: &Value| match value {
-                        Value::Number(number) => *number,
-                        Value::Each(_) | Value::Median => f64::NAN,
-                    };
-                    (family.build)(text, &values.iter().map(number).collect::<Vec<_>>())
-                }
-            },
-            Self::Scaled(factor, node) => Arc::new(Scaled { text, factor: *factor, kernel: node.build() }),
-            Self::Applied(function, node) => Arc::new(Applied { text, function: *function, kernel: node.build() }),
-            Self::Product(nodes) => combined(text, Operation::Product, nodes),
-            Self::Sum(nodes) => combined(text, Operation::Sum, nodes),
-        }
+        let at = text.find(what).map_or(0, |bytes| text[..bytes].chars().count());
+        Error::Spec { text, at, message: message.into() }
     }
-}
-
-fn combined(text: String, operation: Operation, nodes: &[Node]) -> Arc<dyn AnyKernel> {
-    let others = nodes[1..].iter().map(Node::build).collect();
-    Arc::new(Combined { text, operation, first: nodes[0].build(), others })
 }
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Call(family, values) => {
-                write!(f, "{}(", family.name)?;
-                for (i, (parameter, value)) in family.parameters.iter().zip(values).enumerate() {
-                    write!(f, "{}{}={value}", if i > 0 { ", " } else { "" }, parameter.name)?;
-                }
-                write!(f, ")")
-            }
-            Self::Scaled(factor, node) => {
-                write!(f, "{}*", Value::Number(*factor))?;
-                node.fmt_operand(f)
-            }
-            Self::Applied(Function::Exp, node) => write!(f, "exp({node})"),
-            Self::Applied(Function::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
-            Self::Applied(Function::Normalised, node) => write!(f, "normalised({node})"),
-            Self::Applied(Function::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
-            Self::Product(nodes) => join(f, nodes, "*", Self::fmt_operand),
-            Self::Sum(nodes) => join(f, nodes, " + ", Self::fmt),
-        }
-    }
-}
-
-impl Node {
-    /// As an operand of `*`: sums in parentheses.
-    fn fmt_operand(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sum(_) => write!(f, "({self})"),
-            _ => write!(f, "{self}"),
-        }
-    }
-}
-
-fn join(
-    f: &mut fmt::Formatter<'_>,
-    nodes: &[Node],
-    between: &str,
-    write: impl Fn(&Node, &mut fmt::Formatter<'_>) -> fmt::Result,
-) -> fmt::Result {
-    for (i, node) in nodes.iter().enumerate() {
-        if i > 0 {
-            f.write_str(between)?;
-        }
-        write(node, f)?;
-    }
-    Ok(())
-}
-
-impl fmt::Display for Value {
-    /// The shortest digits that read back to the same number; an exponent where plain digits would be long.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Median => f.write_str("median"),
-            Self::Each(numbers) => {
-                f.write_str("[")?;
-                for (i, number) in numbers.iter().enumerate() {
-                    write!(f, "{}{}", if i > 0 { ", " } else { "" }, Self::Number(*number))?;
-                }
-                f.write_str("]")
-            }
-            Self::Number(number) if *number == 0.0 || (1e-5..1e16).contains(&number.abs()) => write!(f, "{number}"),
-            Self::Number(number) => write!(f, "{number:e}"),
-        }
     }
 }

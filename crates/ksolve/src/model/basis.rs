@@ -73,8 +73,8 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// A kernel or a map that this version does not know, and random features that it draws otherwise.
     pub fn functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
-        let Card { kernel, map, rank, seed, .. } = &self.card;
-        let kernel = Spec::parse(kernel)?;
+        let Card { kernel, map, rank, seed, features, .. } = &self.card;
+        let kernel = Spec::parse(kernel)?.resolve_columns(features)?;
         let d = self.centre.len();
         let probed = match &self.basis {
             Basis::Landmarks { points, rows } => {

@@ -67,7 +67,7 @@ impl Spectrum {
     }
 
     /// The length scale of feature c.
-    pub(super) fn length(&self, c: usize) -> f64 {
+    pub(crate) fn length(&self, c: usize) -> f64 {
         self.lengths[c.min(self.lengths.len() - 1)]
     }
 }

@@ -1,0 +1,167 @@
+//! Kernels of some columns: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`.
+//!
+//! Columns are named in the expression and found once, among the features of the rows
+//! ([`Spec::resolve_columns`](super::Spec::resolve_columns)). The names stay in the expression: a model file holds them
+//! beside the names of its features, which are the same on every table that it is used on.
+//!
+//! A kernel of some coordinates is the kernel of points that went through a linear map: positive definite where the
+//! kernel is.
+
+use super::embedded::Embedding;
+use crate::map::random::Spectrum;
+use crate::{Error, Real, Result};
+use kstore::{Column, Kind, Schema};
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Names of columns as written, and where they were found.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Columns {
+    parts: Vec<Part>,
+    places: Option<Places>,
+}
+
+/// Names of columns.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Part {
+    /// A column; where none is called so, the items of a list column, or a pattern.
+    Like(String),
+    /// Both and all between, in the order of the features.
+    Range(String, String),
+}
+
+/// Some of the features of a point.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Places {
+    /// Number of features of a point.
+    of: usize,
+    /// Those that are taken, in their order.
+    at: Arc<[usize]>,
+}
+
+impl Columns {
+    pub(super) fn new(parts: Vec<Part>) -> Self {
+        Self { parts, places: None }
+    }
+
+    /// Where the columns are; `None` before they are looked up.
+    pub(super) fn places(&self) -> Option<&Places> {
+        self.places.as_ref()
+    }
+
+    /// The columns among `features`, in the order in which they are written; each counts once.
+    ///
+    /// `kernel` is the name of the kernel, for messages.
+    pub(super) fn resolve(&self, features: &Schema, kernel: &'static str) -> Result<Self> {
+        let (mut at, mut taken) = (Vec::new(), HashSet::new());
+        for part in &self.parts {
+            at.extend(part.find(features, kernel)?.into_iter().filter(|place| taken.insert(*place)));
+        }
+        let places = Places { of: features.columns.len(), at: at.into() };
+        Ok(Self { parts: self.parts.clone(), places: Some(places) })
+    }
+}
+
+/// The names of features as a table has them.
+pub(super) fn schema<S: AsRef<str>>(features: &[S]) -> Schema {
+    // only names are looked at
+    let column = |name: &S| Column { name: name.as_ref().to_string(), kind: Kind::Float { bits: 64 } };
+    Schema { columns: features.iter().map(column).collect() }
+}
+
+impl Part {
+    fn find(&self, features: &Schema, kernel: &'static str) -> Result<Vec<usize>> {
+        let missing = |name: &str| Error::NoSuchFeature { kernel, name: name.to_string(), hint: features.hint(name) };
+        let place = |name: &str| features.position(name).ok_or_else(|| missing(name));
+        match self {
+            Self::Like(name) => match (features.position(name), features.block(name)) {
+                (Some(place), _) => Ok(vec![place]),
+                (None, items) if !items.is_empty() => Ok(items),
+                _ => {
+                    let pattern = glob::Pattern::new(name).map_err(|_| missing(name))?;
+                    let columns = features.columns.iter().enumerate();
+                    let found: Vec<_> = columns.filter(|(_, c)| pattern.matches(&c.name)).map(|(i, _)| i).collect();
+                    if found.is_empty() { Err(missing(name)) } else { Ok(found) }
+                }
+            },
+            Self::Range(first, last) => {
+                let (from, to) = (place(first)?, place(last)?);
+                if from > to {
+                    return Err(Error::Backwards { kernel, first: first.clone(), last: last.clone() });
+                }
+                Ok((from..=to).collect())
+            }
+        }
+    }
+}
+
+impl Places {
+    /// How many features are taken.
+    pub(super) fn len(&self) -> usize {
+        self.at.len()
+    }
+
+    /// The features that are taken.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.at.iter().copied()
+    }
+}
+
+impl Embedding for Places {
+    fn features(&self, d: usize) -> usize {
+        assert_eq!(d, self.of, "the columns were looked up among other features");
+        self.at.len()
+    }
+
+    fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
+        for (image, &place) in image.iter_mut().zip(&*self.at) {
+            *image = x[place];
+        }
+    }
+
+    /// The frequencies of the columns, and 0 for the others: those have an infinite length.
+    fn spectrum(&self, spectrum: Option<Spectrum>) -> Option<Spectrum> {
+        let spectrum = spectrum?;
+        let mut lengths = vec![f64::INFINITY; self.of];
+        for (i, &place) in self.at.iter().enumerate() {
+            lengths[place] = spectrum.length(i);
+        }
+        Some(Spectrum { lengths, ..spectrum })
+    }
+}
+
+/// Whether a character stands for itself in a name without quotes.
+pub(super) fn is_bare(c: char) -> bool {
+    !c.is_whitespace() && !",()[]\"".contains(c)
+}
+
+impl fmt::Display for Columns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [part] = self.parts.as_slice() {
+            return part.fmt(f);
+        }
+        for (i, part) in self.parts.iter().enumerate() {
+            write!(f, "{}{part}", if i > 0 { ", " } else { "[" })?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Like(name) => quoted(name).fmt(f),
+            Self::Range(first, last) => write!(f, "{}..{}", quoted(first), quoted(last)),
+        }
+    }
+}
+
+/// A name that reads back: in quotes where something in it has a meaning, with quotes doubled.
+fn quoted(name: &str) -> String {
+    let dots = name.contains("..") || name.starts_with('.') || name.ends_with('.');
+    if !name.is_empty() && !dots && name.chars().all(is_bare) {
+        return name.to_string();
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,238 @@
+//! Kernel expressions as trees in canonical form: how they are made, printed and built.
+
+use super::AnyKernel;
+use super::algebra::{Combined, Operation, Scaled};
+use super::applied::{Applied, Function};
+use super::columns::{Columns, Places};
+use super::embedded::embedded;
+use super::registry::{Family, Metric, Value};
+use crate::Result;
+use std::fmt;
+use std::sync::Arc;
+
+/// An expression in canonical form.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Node {
+    /// A kernel of the registry.
+    Call(Call),
+    /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
+    Scaled(f64, Box<Node>),
+    /// A function of a kernel.
+    Applied(Function, Box<Node>),
+    /// Two or more, none of them a `Product` or `Scaled`.
+    Product(Vec<Node>),
+    /// Two or more, none of them a `Sum`.
+    Sum(Vec<Node>),
+}
+
+/// A kernel of the registry, with a value for each of its parameters.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) family: &'static Family,
+    pub(super) values: Vec<Value>,
+    /// The columns it looks at; `None` for all.
+    pub(super) columns: Option<Columns>,
+}
+
+impl PartialEq for Call {
+    fn eq(&self, other: &Self) -> bool {
+        self.family.name == other.family.name && self.values == other.values && self.columns == other.columns
+    }
+}
+
+impl Node {
+    /// The sum of one or more.
+    pub(super) fn sum(terms: impl IntoIterator<Item = Self>) -> Self {
+        let mut all = Vec::new();
+        for term in terms {
+            match term {
+                Self::Sum(inner) => all.extend(inner),
+                term => all.push(term),
+            }
+        }
+        one_or(all, Self::Sum)
+    }
+
+    /// `scale` times the product of one or more; `scale` is not negative. Their own factors go into it,
+    /// up to the largest number.
+    pub(super) fn product(mut scale: f64, factors: impl IntoIterator<Item = Self>) -> Self {
+        let mut all = Vec::new();
+        for factor in factors {
+            let factor = match factor {
+                Self::Scaled(number, node) => {
+                    scale = (scale * number).min(f64::MAX);
+                    *node
+                }
+                factor => factor,
+            };
+            match factor {
+                Self::Product(inner) => all.extend(inner),
+                factor => all.push(factor),
+            }
+        }
+        let node = one_or(all, Self::Product);
+        if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
+    }
+
+    /// The kernels of the registry that stand in the expression, from left to right.
+    pub(super) fn calls(&self) -> Vec<&Call> {
+        match self {
+            Self::Call(call) => vec![call],
+            Self::Scaled(_, node) | Self::Applied(_, node) => node.calls(),
+            Self::Product(nodes) | Self::Sum(nodes) => nodes.iter().flat_map(Self::calls).collect(),
+        }
+    }
+
+    /// The same expression of other kernels.
+    pub(super) fn map(&self, change: &mut dyn FnMut(&Call) -> Result<Call>) -> Result<Self> {
+        let mut all = |nodes: &[Self]| nodes.iter().map(|node| node.map(change)).collect::<Result<_>>();
+        Ok(match self {
+            Self::Product(nodes) => Self::Product(all(nodes)?),
+            Self::Sum(nodes) => Self::Sum(all(nodes)?),
+            Self::Call(call) => Self::Call(change(call)?),
+            Self::Scaled(factor, node) => Self::Scaled(*factor, Box::new(node.map(change)?)),
+            Self::Applied(function, node) => Self::Applied(*function, Box::new(node.map(change)?)),
+        })
+    }
+
+    /// The kernel of an expression without medians, whose columns are found.
+    pub(super) fn build(&self) -> Arc<dyn AnyKernel> {
+        let text = self.to_string();
+        match self {
+            Self::Call(call) => call.build(text),
+            Self::Scaled(factor, node) => Arc::new(Scaled { text, factor: *factor, kernel: node.build() }),
+            Self::Applied(function, node) => Arc::new(Applied { text, function: *function, kernel: node.build() }),
+            Self::Product(nodes) => combined(text, Operation::Product, nodes),
+            Self::Sum(nodes) => combined(text, Operation::Sum, nodes),
+        }
+    }
+
+    /// As an operand of `*`: sums in parentheses.
+    fn fmt_operand(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sum(_) => write!(f, "({self})"),
+            _ => write!(f, "{self}"),
+        }
+    }
+}
+
+impl Call {
+    /// The median distance that it asks for.
+    pub(super) fn median(&self) -> Option<Metric> {
+        self.family.metric.filter(|_| self.values.contains(&Value::Median))
+    }
+
+    /// The columns it looks at, once they are found; `None` for all.
+    pub(super) fn places(&self) -> Option<&Places> {
+        self.columns.as_ref().and_then(Columns::places)
+    }
+
+    /// Whether its columns are still to be found.
+    pub(super) fn needs_columns(&self) -> bool {
+        self.columns.is_some() && self.places().is_none()
+    }
+
+    /// How many numbers its list has, if it has one.
+    pub(super) fn listed(&self) -> Option<usize> {
+        self.values.iter().find_map(|value| match value {
+            Value::Each(list) => Some(list.len()),
+            Value::Number(_) | Value::Median => None,
+        })
+    }
+
+    fn build(&self, text: String) -> Arc<dyn AnyKernel> {
+        let Some(places) = self.places() else { return self.build_whole(text) };
+        let whole = Self { columns: None, ..self.clone() };
+        embedded(text, places.clone(), whole.build_whole(whole.to_string()))
+    }
+
+    /// The kernel of all features that it is shown.
+    fn build_whole(&self, text: String) -> Arc<dyn AnyKernel> {
+        match (self.values.as_slice(), self.family.each) {
+            ([Value::Each(list)], Some(each)) => each(text, list),
+            _ => {
+                let number = |value: &Value| match value {
+                    Value::Number(number) => *number,
+                    Value::Each(_) | Value::Median => f64::NAN,
+                };
+                (self.family.build)(text, &self.values.iter().map(number).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+fn combined(text: String, operation: Operation, nodes: &[Node]) -> Arc<dyn AnyKernel> {
+    let others = nodes[1..].iter().map(Node::build).collect();
+    Arc::new(Combined { text, operation, first: nodes[0].build(), others })
+}
+
+/// The only one, or all of them together.
+fn one_or(mut nodes: Vec<Node>, together: impl FnOnce(Vec<Node>) -> Node) -> Node {
+    match nodes.pop() {
+        Some(only) if nodes.is_empty() => only,
+        last => {
+            nodes.extend(last);
+            together(nodes)
+        }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(call) => call.fmt(f),
+            Self::Scaled(factor, node) => {
+                write!(f, "{}*", Value::Number(*factor))?;
+                node.fmt_operand(f)
+            }
+            Self::Applied(Function::Exp, node) => write!(f, "exp({node})"),
+            Self::Applied(Function::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
+            Self::Applied(Function::Normalised, node) => write!(f, "normalised({node})"),
+            Self::Applied(Function::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
+            Self::Product(nodes) => join(f, nodes, "*", Self::fmt_operand),
+            Self::Sum(nodes) => join(f, nodes, " + ", Self::fmt),
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let given = self.family.parameters.iter().zip(&self.values);
+        let mut arguments: Vec<_> = given.map(|(parameter, value)| format!("{}={value}", parameter.name)).collect();
+        arguments.extend(self.columns.as_ref().map(|columns| format!("on={columns}")));
+        write!(f, "{}({})", self.family.name, arguments.join(", "))
+    }
+}
+
+fn join(
+    f: &mut fmt::Formatter<'_>,
+    nodes: &[Node],
+    between: &str,
+    write: impl Fn(&Node, &mut fmt::Formatter<'_>) -> fmt::Result,
+) -> fmt::Result {
+    for (i, node) in nodes.iter().enumerate() {
+        if i > 0 {
+            f.write_str(between)?;
+        }
+        write(node, f)?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Value {
+    /// The shortest digits that read back to the same number; an exponent where plain digits would be long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Median => f.write_str("median"),
+            Self::Each(numbers) => {
+                f.write_str("[")?;
+                for (i, number) in numbers.iter().enumerate() {
+                    write!(f, "{}{}", if i > 0 { ", " } else { "" }, Self::Number(*number))?;
+                }
+                f.write_str("]")
+            }
+            Self::Number(number) if *number == 0.0 || (1e-5..1e16).contains(&number.abs()) => write!(f, "{number}"),
+            Self::Number(number) => write!(f, "{number:e}"),
+        }
+    }
+}

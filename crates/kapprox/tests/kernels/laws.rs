@@ -1,0 +1,142 @@
+//! Laws that every kernel obeys, whatever its formula.
+
+use crate::formulas::cases;
+use crate::inputs::{block, build, points, suited, view};
+use faer::{Mat, MatMut, MatRef, Side};
+use kapprox::Real;
+use kapprox::kernel::{Metric, Spec, registry};
+
+#[test]
+fn a_strip_of_a_taller_block_leaves_the_rest_alone() {
+    let (b, m, d) = (37, 70, 9);
+    let (x, z) = (points::<f32>(b, d, 1, 0.0), points::<f32>(m, d, 2, 0.0));
+    for (text, _) in cases() {
+        let (x, z) = (suited(text, &x), suited(text, &z));
+        let mut tall = Mat::from_fn(100, m, |_, _| 7.0f32);
+        f32::kernel(build(text)).block(view(&x, d), view(&z, d), tall.as_mut().subrows_mut(20, b));
+        let alone = block(&build(text), view(&x, d), view(&z, d));
+        for j in 0..m {
+            for i in 0..100 {
+                let want = if (20..20 + b).contains(&i) { alone[(i - 20, j)] } else { 7.0 };
+                assert_eq!(tall[(i, j)], want, "{text} ({i}, {j})");
+            }
+        }
+    }
+}
+
+#[test]
+fn other_layouts_are_right_too() {
+    let (b, m, d) = (37, 70, 9);
+    let (x, z) = (points::<f64>(b, d, 1, 0.0), points::<f64>(m, d, 2, 0.0));
+    for (text, _) in cases() {
+        let (x, z) = (suited(text, &x), suited(text, &z));
+        let (x_columns, z_columns) = (view(&x, d).to_owned(), view(&z, d).to_owned());
+        let want = block(&build(text), view(&x, d), view(&z, d));
+        let mut values = vec![0.0; b * m];
+        let out = MatMut::from_row_major_slice_mut(&mut values, b, m);
+        f64::kernel(build(text)).block(x_columns.as_ref(), z_columns.as_ref(), out);
+        let got = MatRef::from_row_major_slice(&values, b, m);
+        assert!((got - &want).norm_max() <= 1e-13 * want.norm_max().max(1.0), "{text}");
+    }
+}
+
+#[test]
+fn blocks_are_symmetric_and_diag_agrees() {
+    for (text, _) in cases() {
+        for d in [2, 7, 40] {
+            let x = suited(text, &points::<f64>(150, d, 3, 0.0));
+            let (kernel, x) = (build(text), view(&x, d));
+            let k = block(&kernel, x, x);
+            assert!((&k - k.transpose()).norm_max() <= 1e-13 * k.norm_max(), "{text}");
+            let mut diag = vec![f64::NAN; 150];
+            f64::kernel(kernel).diag(x, &mut diag);
+            for (i, diag) in diag.iter().enumerate() {
+                assert!((k[(i, i)] - diag).abs() <= 1e-13 * diag.abs(), "{text}: {} and {diag}", k[(i, i)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_are_positive_semidefinite() {
+    for (text, _) in cases().into_iter().filter(|(text, _)| Spec::parse(text).unwrap().positive_definite()) {
+        for d in [1, 5, 20] {
+            let x = suited(text, &points::<f64>(120, d, 4, 0.0));
+            let k = block(&build(text), view(&x, d), view(&x, d));
+            let trace: f64 = (0..120).map(|i| k[(i, i)]).sum();
+            let smallest = k.self_adjoint_eigenvalues(Side::Lower).unwrap()[0];
+            assert!(smallest >= -1e-10 * trace, "{text} d={d}: {smallest:e}");
+        }
+    }
+}
+
+#[test]
+fn a_block_of_parts_is_the_parts_of_the_block() {
+    let (b, m, d) = (301, 203, 17);
+    let (x, z) = (points::<f64>(b, d, 9, 0.0), points::<f64>(m, d, 10, 0.0));
+    for (text, _) in cases() {
+        let (x, z) = (suited(text, &x), suited(text, &z));
+        let (x, z) = (view(&x, d), view(&z, d));
+        let whole = block(&build(text), x, z);
+        for (i, rows, j, columns) in [(0, 256, 0, 203), (256, 45, 0, 203), (10, 100, 64, 65), (300, 1, 202, 1)] {
+            let part = block(&build(text), x.subrows(i, rows), z.subrows(j, columns));
+            let error = (part.as_ref() - whole.submatrix(i, j, rows, columns)).norm_max();
+            assert!(error <= 1e-13 * whole.norm_max(), "{text} from ({i}, {j}): {error:e}");
+        }
+    }
+}
+
+#[test]
+fn any_strip_of_rows_has_the_same_bits_alone() {
+    fn check<T: Real>() {
+        let (b, m, d) = (401, 70, 17);
+        // some rows of z are rows of x, others nearly: pairs that are computed twice
+        let (x, mut z) = (points::<T>(b, d, 9, 0.0), points::<T>(m, d, 10, 0.0));
+        z[..20 * d].copy_from_slice(&x[30 * d..50 * d]);
+        z[..10 * d].iter_mut().for_each(|z| *z = T::from_f64(z.to_f64() * (1.0 + 1e-4)));
+        for (text, _) in cases() {
+            let (x, z) = (suited(text, &x), suited(text, &z));
+            let whole = block(&build(text), view(&x, d), view(&z, d));
+            for (i, rows) in [(0, 1), (7, 50), (29, 23), (100, 288), (287, 114), (400, 1)] {
+                let part = block(&build(text), view(&x, d).subrows(i, rows), view(&z, d));
+                assert!(part.as_ref() == whole.subrows(i, rows), "{text} {} rows from {i}", T::NAME);
+            }
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+}
+
+#[test]
+fn empty_blocks() {
+    for (text, _) in cases() {
+        for (b, m, d) in [(0, 3, 2), (3, 0, 2), (0, 0, 9), (2, 3, 0)] {
+            let (x, z) = (Mat::<f64>::zeros(b, d), Mat::<f64>::zeros(m, d));
+            let k = block(&build(text), x.as_ref(), z.as_ref());
+            assert!((0..b).all(|i| (0..m).all(|j| k[(i, j)].is_finite())), "{text} {b}x{m}x{d}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "x has 3 features, z has 2")]
+fn shapes_must_agree() {
+    let (x, z) = (points::<f64>(4, 3, 1, 0.0), points::<f64>(4, 2, 1, 0.0));
+    block(&build("linear()"), view(&x, 3), view(&z, 2));
+}
+
+#[test]
+fn the_median_is_taken_in_the_kernels_own_metric() {
+    let sample = MatRef::from_row_major_slice(&[0.0, 0.0, 3.0, 4.0], 2, 2);
+    for family in registry() {
+        let spec = Spec::parse(family.name).unwrap();
+        let resolved = spec.resolve_median(sample).unwrap();
+        assert_eq!(spec.needs_median(), family.metric.is_some());
+        assert!(!resolved.needs_median());
+        match family.metric {
+            Some(Metric::L2) => assert!(resolved.to_string().contains("sigma=5"), "{resolved}"),
+            Some(Metric::L1 | Metric::ChiSquared) => assert!(resolved.to_string().contains("sigma=7"), "{resolved}"),
+            None => assert_eq!(resolved, spec),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Kernels, over the registry and a few expressions.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod accuracy;
+mod formulas;
+mod golden;
+mod inputs;
+mod laws;
+mod limits;
+mod restricted;
