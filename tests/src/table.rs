@@ -67,10 +67,8 @@ pub fn solve<T: Precision>(
 pub fn predict<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
     let k = crate::kernels::kernel(kernel);
     let (points, _) = trained.basis.landmarks().unwrap();
-    let values: Vec<f64> = points
-        .chunks(x.len())
-        .map(|z| k(x, &z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>()))
-        .collect();
+    let values: Vec<f64> =
+        points.chunks(x.len()).map(|z| k(x, &z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>())).collect();
     let output = |j: usize| {
         let sum: f64 = values.iter().enumerate().map(|(i, k)| k * trained.coefficients[(i, j)]).sum();
         sum + trained.intercept[j]

@@ -6,13 +6,13 @@ use crate::args::run::{DiskArgs, Run};
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
-use crate::solver::Learner;
 use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, Train};
+use crate::solver::Learner;
 use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
 use kapprox::map::MapSpec;
-use ksolve::train::{self, Choice, LandmarkSource, Resources, Scaling, Stages, TrainOptions, Trained};
 use ksolve::solver::Precision as Precise;
+use ksolve::train::{self, Choice, LandmarkSource, Resources, Scaling, Stages, TrainOptions, Trained};
 use ksolve::{Card, FoldSpec, Model, Task};
 use kstore::pass::Observer;
 use kstore::{Selected, Selection, Table, Workers};
@@ -186,7 +186,7 @@ fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
         map: options.map.clone(),
         landmarks: match &options.landmarks {
             Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),
-            Landmarks::File(path) => LandmarkSource::Rows(landmark_rows(options, path, selected)?),
+            Landmarks::File(path) => LandmarkSource::Rows(Box::new(landmark_rows(options, path, selected)?)),
         },
         candidates: match options.candidates {
             Candidates::All => None,

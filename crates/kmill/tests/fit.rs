@@ -5,7 +5,6 @@
 mod command;
 
 use command::{kmill, ok};
-use std::path::Path;
 
 #[test]
 fn a_fit_learns_and_reports_what_the_contract_says() {

@@ -20,7 +20,10 @@ fn components_are_columns_and_need_no_target() {
     ok(at, "generate moons --rows 3000 -o t.parquet -q");
     let fit = ok(at, "fit kpca t.parquet --features x* --components 3 --rank 100 -o m --json");
     let variance = fit["figures"][0]["values"].as_array().unwrap();
-    assert_eq!((fit["solver"].as_str().unwrap(), variance.len(), &fit["lambda"]), ("kpca", 3, &serde_json::Value::Null));
+    assert_eq!(
+        (fit["solver"].as_str().unwrap(), variance.len(), &fit["lambda"]),
+        ("kpca", 3, &serde_json::Value::Null)
+    );
     assert!(fit["certificate"]["trace_error"].as_f64().unwrap() < 0.1 && fit["train"].is_null());
     ok(at, "predict m t.parquet --keep y -o scores.parquet --json");
     let report = ok(at, "inspect scores.parquet --stats --json");
@@ -38,7 +41,7 @@ fn components_are_columns_and_need_no_target() {
 fn discriminants_classify_as_ridge_does() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    for (generator, least) in [("moons", 0.97), ("blobs", 0.85)] {
+    for (generator, least) in [("moons", 0.97f64), ("blobs", 0.85)] {
         ok(at, &format!("generate {generator} --rows 3000 -o t.parquet -q"));
         ok(at, "fit fisher t.parquet --target y --rank 100 --lambda 1e-4 -o m --json");
         let fisher = ok(at, "evaluate m t.parquet --json")["accuracy"].as_f64().unwrap();

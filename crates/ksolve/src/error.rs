@@ -82,7 +82,9 @@ pub enum Error {
         precision: &'static str,
     },
     /// Components of features that do not vary.
-    #[error("the features do not vary over the rows: there are no components; check the columns, or choose another kernel")]
+    #[error(
+        "the features do not vary over the rows: there are no components; check the columns, or choose another kernel"
+    )]
     NoVariance,
     /// A class without rows.
     #[error("class {class} (from 0, in the order of the labels) has no rows")]

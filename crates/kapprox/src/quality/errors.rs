@@ -84,7 +84,7 @@ fn errors<T: Real>(sums: &ColumnSums, at: usize, rank: usize, ranks: usize, proj
     let whole: Vec<f64> = sums.squares.iter().step_by(ranks + 1).copied().collect();
     let error: Vec<f64> = sums.squares.iter().skip(at + 1).step_by(ranks + 1).copied().collect();
     let floor = <T as kstore::Real>::EPSILON * (rank as f64 + 1.0).sqrt() + share(left.negative, trace);
-    let most = projection.then_some(left.positive + floor * trace).unwrap_or(f64::INFINITY);
+    let most = if projection { left.positive + floor * trace } else { f64::INFINITY };
     Errors {
         rank,
         rows: sums.rows,

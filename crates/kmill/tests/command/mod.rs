@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Exit code, JSON of stdout (null if it is none), stderr.
-pub fn kmill(folder: &Path, line: &str) -> (i32, serde_json::Value, String) {
+pub(crate) fn kmill(folder: &Path, line: &str) -> (i32, serde_json::Value, String) {
     let output =
         Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(line.split_whitespace()).output().unwrap();
     let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -12,7 +12,7 @@ pub fn kmill(folder: &Path, line: &str) -> (i32, serde_json::Value, String) {
 }
 
 /// The JSON of a run that must succeed.
-pub fn ok(folder: &Path, line: &str) -> serde_json::Value {
+pub(crate) fn ok(folder: &Path, line: &str) -> serde_json::Value {
     let (code, json, stderr) = kmill(folder, line);
     assert_eq!(code, 0, "{line}: {stderr}");
     json

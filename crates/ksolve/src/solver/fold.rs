@@ -1,7 +1,7 @@
 //! A fold over features: rows go through the map in bins of a fixed size.
 
-use crate::bins::{BIN, Bins};
 pub use crate::bins::Filled;
+use crate::bins::{BIN, Bins};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::{FeatureMap, Real};
 use kstore::{Fold, Merge, RowBlock, Workers};
@@ -73,8 +73,6 @@ impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
     }
 
     fn flush(&self, state: &mut S::State, (bins, scratch): &mut Self::Scratch, workers: &Workers) -> Result<()> {
-        bins.flush(|bins, fold| {
-            self.take.take(state, scratch, fold, &bins.apply(fold, self.map, workers), workers)
-        })
+        bins.flush(|bins, fold| self.take.take(state, scratch, fold, &bins.apply(fold, self.map, workers), workers))
     }
 }

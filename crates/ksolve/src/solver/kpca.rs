@@ -86,13 +86,16 @@ impl<T: Real> Solver<T> for KernelPca {
             return Err(Error::NoVariance);
         }
         let variances: Vec<f64> = kept.iter().map(|j| values[*j]).collect();
-        let scale = |q: usize| sign(vectors.as_ref(), kept[q]) * if self.whiten { variances[q].sqrt().recip() } else { 1.0 };
+        let scale =
+            |q: usize| sign(vectors.as_ref(), kept[q]) * if self.whiten { variances[q].sqrt().recip() } else { 1.0 };
         let scales: Vec<f64> = (0..kept.len()).map(scale).collect();
         let weights = Mat::from_fn(p, kept.len(), |i, q| scales[q] * vectors[(i, kept[q])]);
         let intercept = (0..kept.len()).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
         let explained = variances.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect();
-        let figures =
-            vec![Figure { name: "variance", values: variances }, Figure { name: "share of variance", values: explained }];
+        let figures = vec![
+            Figure { name: "variance", values: variances },
+            Figure { name: "share of variance", values: explained },
+        ];
         Ok(Fitted { weights, intercept, certificate: state.certificate, lambda: None, figures, passes: 1 })
     }
 }

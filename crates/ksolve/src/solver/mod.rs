@@ -19,7 +19,7 @@ use crate::{CertificateState, Classes, FoldSpec, Folds, Intercept, Result, Ridge
 use faer::Mat;
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::Persist;
-use kstore::{Fold, Pass, Plan, RowSource};
+use kstore::{Fold, Merge, Pass, Plan, RowSource};
 use std::fmt::Debug;
 
 /// The rows of a table as features: what a solver folds over.
@@ -58,7 +58,7 @@ impl<T: Real> Features<'_, T> {
     pub fn fold<F>(&self, name: &str, fold: &F) -> Result<F::State>
     where
         F: Fold<T, Error = crate::Error>,
-        F::State: Persist,
+        F::State: Merge + Persist,
     {
         let range = self.source.range();
         let observer = self.resources.stages.stage(name, Some(range.end - range.start));

@@ -39,7 +39,7 @@ pub enum LandmarkSource {
     /// Chosen among the training rows by the scheme of this name, from [`kapprox::landmark::registry`].
     Scheme(String),
     /// The first rows of a table that has the features of the training table, in its units.
-    Rows(Selected),
+    Rows(Box<Selected>),
 }
 
 impl LandmarkSource {

@@ -195,7 +195,9 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
 /// What a solver begins with once its moments are gathered: those, and the map.
 pub(super) fn solve(shape: &Shape, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
-    base("solve", budget)
-        .term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy)
-        .term("feature map", shape.map.footprint.fixed, RANK)
+    base("solve", budget).term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy).term(
+        "feature map",
+        shape.map.footprint.fixed,
+        RANK,
+    )
 }

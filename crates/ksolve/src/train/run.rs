@@ -7,16 +7,11 @@ use super::trained::Trained;
 use crate::certificate::CertificateState;
 use crate::surface::{FoldCoefficients, Surface};
 use crate::{
-    Certificate, Classes, CvErrorFold, Error, FoldSpec, Folds, GramState, Head, Result, RidgeFold, RidgeOptions,
-    RidgeState, Targets, model::Basis, ridge,
+    CvErrorFold, Error, Folds, GramState, Head, Result, RidgeFold, RidgeOptions, RidgeState, Targets, model::Basis,
+    ridge,
 };
-use faer::Mat;
-use kapprox::kernel::Spec;
-use kapprox::landmark;
-use kapprox::map::registry::Ask;
 use kapprox::{FeatureMap, Real};
-use kstore::{Pass, Plan, Reading, RowSource, Scaler, Selected, TableRows};
-use std::sync::Arc;
+use kstore::{Pass, Plan, RowSource, Selected};
 
 /// What a run over these rows would hold, stage by stage, and how its passes would be cut. Reads nothing.
 ///
