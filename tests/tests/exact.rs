@@ -6,12 +6,11 @@ use kapprox::map::Projected;
 use kapprox::{FeatureMap, Nystrom};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::fit::kernel;
-use kmill_tests::kernels;
 use kmill_tests::points::{Lcg, flat};
-use ksolve::train::{Choice, Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
+use kmill_tests::{kernels, table};
+use ksolve::train::{Resources, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{FoldSpec, Folds, Intercept, RidgeFold, RidgeOptions, Targets};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{MemoryRows, Pass, Selection, Table, Workers};
+use kstore::{MemoryRows, Pass, Workers};
 
 const KERNELS: [&str; 4] =
     ["gaussian(sigma=1.5)", "laplacian(sigma=2)", "matern(nu=1.5, sigma=2)", "polynomial(gamma=0.5, c0=1, degree=2)"];
@@ -102,28 +101,14 @@ fn ridge_on_exact_features_is_dual_kernel_ridge() {
 fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, lambdas: &[f64], folds: FoldSpec) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
-    let names = ["x0", "x1", "x2", "y"];
-    let mut sink = sink::create(&path, &names.map(|name| OutputColumn::new(name, OutputKind::F64))).unwrap();
-    let columns: Vec<Vec<f64>> = (0..3).map(|j| rows.iter().map(|row| row[j]).collect()).collect();
-    let all: Vec<Output<'_>> = columns.iter().map(|c| Output::F64(c)).chain([Output::F64(y)]).collect();
-    sink.write(&all).unwrap();
-    sink.finish().unwrap();
-    let table = Table::open(&[&path]).unwrap();
-    let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Default::default() }).unwrap();
+    table::write(&path, rows, y);
+    let selected = table::select(&path, Task::Regression);
     let options = TrainOptions {
-        task: Task::Regression,
-        scaling: Scaling::None,
-        kernel: kapprox::Spec::parse(spec).unwrap(),
-        landmarks: "uniform".to_string(),
         candidates: None,
-        rank: rows.len(),
-        tolerance: None,
-        ranks: vec![rows.len()],
         lambdas: lambdas.to_vec(),
         folds,
         intercept: Intercept::None,
-        choice: Choice::Mse,
-        seed: 0,
+        ..table::exact(Task::Regression, spec, rows.len())
     };
     let workers = Workers::new(2);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
@@ -144,9 +129,9 @@ fn training_at_full_rank_is_dual_kernel_ridge() {
             assert!(certificate.trace_error < 1e-12, "{certificate:?}");
             let expected = mse(&dual(&rows, &y, spec, lambda, &rows), &y);
             assert!(
-                (trained.train.0 / expected - 1.0).abs() < 1e-8,
+                (trained.train.unwrap().0 / expected - 1.0).abs() < 1e-8,
                 "{spec}, {lambda:e}: {} {expected}",
-                trained.train.0
+                trained.train.unwrap().0
             );
         }
         // features know of the held-out rows, the coefficients do not: (K + λn'I)⁻¹y of the n' others
