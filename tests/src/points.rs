@@ -59,7 +59,7 @@ pub fn flat(rows: &[Vec<f64>]) -> Vec<f64> {
     rows.iter().flatten().copied().collect()
 }
 
-/// The first `n` rows of a real data set, standardised; `None`, said on stderr, where the data are not there.
+/// The first `n` rows of a real data set, or all, standardised; `None`, said on stderr, where the data are not there.
 ///
 /// # Panics
 /// Where the file is there and cannot be read.
@@ -72,6 +72,7 @@ pub fn real(name: &str, n: u64) -> Option<Vec<Vec<f64>>> {
         return None;
     }
     let table = kstore::Table::open(&[path]).expect("a table");
+    let n = n.min(table.stored_rows());
     let selection = kstore::Selection {
         features: vec!["x*".to_string()],
         targets: vec!["y".to_string()],
