@@ -3,19 +3,27 @@
 use kstore::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::ops::Range;
 
-/// Points without targets; row i is stored row i.
+/// Points; row i is stored row i.
 #[derive(Clone, Debug)]
 pub struct Points<T> {
     /// Row-major.
     pub x: Vec<T>,
     /// Number of features.
     pub d: usize,
+    /// A target for each row, or none at all.
+    pub y: Vec<f64>,
 }
 
 impl<T: Real> Points<T> {
-    /// From rows of f64.
+    /// From rows of f64, without targets.
     pub fn new(rows: &[Vec<f64>]) -> Self {
-        Self { d: rows[0].len(), x: rows.iter().flatten().map(|v| T::from_f64(*v)).collect() }
+        Self { d: rows[0].len(), x: rows.iter().flatten().map(|v| T::from_f64(*v)).collect(), y: Vec::new() }
+    }
+    /// The same with the sum of its features for a target of each row.
+    #[must_use]
+    pub fn with_sums(self) -> Self {
+        let y = self.x.chunks(self.d).map(|row| row.iter().map(|v| v.to_f64()).sum()).collect();
+        Self { y, ..self }
     }
     /// Number of rows.
     pub fn len(&self) -> usize {
@@ -29,7 +37,7 @@ impl<T: Real> Points<T> {
 
 impl<T: Real> RowSource<T> for Points<T> {
     fn shape(&self) -> TableShape {
-        TableShape { stored: self.len() as u64, features: self.d, targets: 0 }
+        TableShape { stored: self.len() as u64, features: self.d, targets: usize::from(!self.y.is_empty()) }
     }
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
         Ok(Box::new(Cursor { points: self, at: segment.start as usize, end: segment.end as usize }))
@@ -52,6 +60,9 @@ impl<T: Real> RowCursor<T> for Cursor<'_, T> {
         buf.clear();
         buf.rows.extend(self.at as u64..to as u64);
         buf.x.extend_from_slice(&self.points.x[self.at * d..to * d]);
+        if !self.points.y.is_empty() {
+            buf.y.extend_from_slice(&self.points.y[self.at..to]);
+        }
         let any = to > self.at;
         self.at = to;
         Ok(any)

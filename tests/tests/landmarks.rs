@@ -295,13 +295,14 @@ fn share_explained(rows: &[Vec<f64>], y: &[f64], landmarks: &[u64], k: &dyn Fn(&
 /// duplicates, constants and fewer rows than landmarks.
 #[test]
 fn every_scheme_obeys_the_laws() {
-    let spiral = Points::<f32>::new(&robspiral(1_200));
+    let spiral = Points::<f32>::new(&robspiral(1_200)).with_sums();
     let mut few = Lcg(3).normals(8, 2);
     for i in 0..92 {
         few.push(few[i % 8].clone());
     }
-    let few = Points::<f32>::new(&few);
-    let same = Points::<f32>::new(&vec![vec![1.0, 2.0]; 40]);
+    let few = Points::<f32>::new(&few).with_sums();
+    // targets that are all the same, too
+    let same = Points::<f32>::new(&vec![vec![1.0, 2.0]; 40]).with_sums();
     for scheme in registry() {
         let object = f32::landmarks(scheme);
         let run = |points: &Points<f32>, m, seed, cut| select(points, &*object, "gaussian(sigma=400)", m, seed, cut);
