@@ -28,6 +28,16 @@ pub enum Error {
         /// What would do.
         remedy: String,
     },
+    /// An option that the solver cannot do without.
+    #[error("{solver} needs {option}: {why}")]
+    Missing {
+        /// The option.
+        option: &'static str,
+        /// The solver.
+        solver: String,
+        /// What it is for, and how it is given.
+        why: &'static str,
+    },
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
     Stopped {

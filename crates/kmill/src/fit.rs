@@ -88,8 +88,8 @@ impl FitOptions {
         let ridge = matches!(learner, Learner::Ridge(_));
         match (learner.task().has_target(), data.target.is_empty()) {
             (true, true) => {
-                let why = format!("{solver} learns from a target");
-                return Err(Error::option("--target", "none", why, "name its column: --target y"));
+                let why = "it learns from a target; name its column: --target y";
+                return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
             }
             (false, false) => {
                 let why = format!("{solver} learns without a target");

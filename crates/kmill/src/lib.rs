@@ -57,7 +57,7 @@ pub fn run() -> ExitCode {
         Err(error) => {
             // a closed stderr leaves nobody to tell
             let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
+            if matches!(error, Error::Missing { .. }) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
