@@ -1,0 +1,108 @@
+//! The arithmetic against that of the library.
+
+use super::Real;
+
+/// The largest relative error of `f` over `steps` points of [from, to].
+fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) -> f64 {
+    (0..=steps).fold(0.0, |worst: f64, i| {
+        let (got, want) = f(from + (to - from) * f64::from(i) / f64::from(steps));
+        worst.max((got - want).abs() / want)
+    })
+}
+
+#[test]
+fn exponential_is_accurate_over_the_whole_range() {
+    for (from, to) in [(-87.336, 88.722), (-20.0, 0.0), (-1.0, 1.0), (-1e-3, 1e-3), (88.0, 88.7228), (-87.3365, -87.0)]
+    {
+        let error = largest_error(from, to, 1_000_003, |x| {
+            let x = x as f32;
+            (f64::from(x.exponential()), f64::from(x).exp())
+        });
+        assert!(error < 1e-7, "f32 on [{from}, {to}]: {error:e}");
+    }
+    for (from, to) in
+        [(-708.396, 709.782), (-40.0, 0.0), (-1.0, 1.0), (-1e-6, 1e-6), (709.0, 709.7827), (-708.3964, -708.0)]
+    {
+        let error = largest_error(from, to, 1_000_003, |x| (x.exponential(), x.exp()));
+        assert!(error < 4.5e-16, "f64 on [{from}, {to}]: {error:e}");
+    }
+}
+
+#[test]
+fn logarithms_are_accurate() {
+    for i in 0..=1_000_003 {
+        let x = (f64::from(i) / 1_000_003.0 * 1400.0 - 700.0).exp();
+        let error = (x.logarithm() - x.log2()).abs() / x.log2().abs().max(1.0);
+        assert!(error < 4e-16, "{x:e}: {error:e}");
+        let x = (f64::from(i) / 1_000_003.0 * 170.0 - 85.0).exp() as f32;
+        let want = f64::from(x).log2();
+        let error = (f64::from(x.logarithm()) - want).abs() / want.abs().max(1.0);
+        assert!(error < 8e-8, "{x:e}: {error:e}");
+    }
+    assert_eq!([1.0f32.logarithm(), 2.0f32.logarithm(), 0.25f32.logarithm()], [0.0, 1.0, -2.0]);
+    assert_eq!([1.0f64.logarithm(), 2.0f64.logarithm(), 0.25f64.logarithm()], [0.0, 1.0, -2.0]);
+}
+
+#[test]
+fn halvings_are_accurate_over_the_whole_range() {
+    for (from, to) in [(0.0, 126.0), (0.0, 1.0), (0.0, 1e-3), (125.0, 126.0)] {
+        let error = largest_error(from, to, 1_000_003, |x| {
+            let x = x as f32;
+            (f64::from(x.halvings()), (-f64::from(x)).exp2())
+        });
+        assert!(error < 1e-7, "f32 on [{from}, {to}]: {error:e}");
+    }
+    for (from, to) in [(0.0, 1022.0), (0.0, 50.0), (0.0, 1.0), (0.0, 1e-6), (1021.0, 1022.0)] {
+        let error = largest_error(from, to, 1_000_003, |x| (x.halvings(), (-x).exp2()));
+        assert!(error < 4.5e-16, "f64 on [{from}, {to}]: {error:e}");
+    }
+    assert_eq!([0.0f32.halvings(), 126.0f32.halvings(), 127.0f32.halvings()], [1.0, f32::MIN_POSITIVE, 0.0]);
+    assert_eq!([0.0f64.halvings(), 1022.0f64.halvings(), 1023.0f64.halvings()], [1.0, f64::MIN_POSITIVE, 0.0]);
+    let steps = |i: i32| (f64::from(i) / 1000.0 + 1022.0).halvings();
+    assert!((0..1000).all(|i| steps(i) > steps(i + 1)));
+    let steps = |i: i32| (i as f32 / 1000.0 + 126.0).halvings();
+    assert!((0..1000).all(|i| steps(i) > steps(i + 1)));
+    assert_eq!([1e9f32.halvings(), f32::MAX.halvings(), f32::INFINITY.halvings()], [0.0; 3]);
+    assert_eq!([1e9f64.halvings(), f64::MAX.halvings(), f64::INFINITY.halvings()], [0.0; 3]);
+}
+
+#[test]
+fn exponential_at_the_edges() {
+    assert_eq!([0.0f32.exponential(), (-0.0f32).exponential()], [1.0, 1.0]);
+    assert_eq!([0.0f64.exponential(), (-0.0f64).exponential()], [1.0, 1.0]);
+    for x in [-87.34, -88.0, -104.0, -1e4, -1e30, -f32::MAX, f32::NEG_INFINITY] {
+        assert_eq!(x.exponential(), 0.0, "{x}");
+    }
+    for x in [-708.4, -709.0, -746.0, -1e9, -1e300, -f64::MAX, f64::NEG_INFINITY] {
+        assert_eq!(x.exponential(), 0.0, "{x}");
+    }
+    assert!(88.722_83_f32.exponential().is_finite() && 709.782_712_893_384_f64.exponential().is_finite());
+    for x in [88.73, 89.0, 200.0, 1e30, f32::MAX, f32::INFINITY] {
+        assert_eq!(x.exponential(), f32::INFINITY, "{x}");
+    }
+    for x in [709.783, 710.0, 1e4, 1e300, f64::MAX, f64::INFINITY] {
+        assert_eq!(x.exponential(), f64::INFINITY, "{x}");
+    }
+    assert!(f32::NAN.exponential().is_nan() && f64::NAN.exponential().is_nan());
+}
+
+#[test]
+fn every_f32_near_the_edges_is_normal() {
+    for bits in (-87.0f32).to_bits()..=(-87.336_54_f32).to_bits() {
+        let y = f32::from_bits(bits).exponential();
+        assert!((f32::MIN_POSITIVE..2e-38).contains(&y), "exp({}) = {y:e}", f32::from_bits(bits));
+    }
+    for bits in 88.5f32.to_bits()..=88.722_83_f32.to_bits() {
+        let y = f32::from_bits(bits).exponential();
+        assert!(y.is_finite() && y > 2e38, "exp({}) = {y:e}", f32::from_bits(bits));
+    }
+}
+
+#[test]
+fn powers_and_bounds() {
+    for exponent in 0..12 {
+        assert_eq!(1.5f64.power(exponent), 1.5f64.powi(exponent as i32));
+    }
+    assert_eq!([f64::INFINITY.saturate(), f64::NEG_INFINITY.saturate()], [f64::MAX, -f64::MAX]);
+    assert_eq!([2.0f32.larger(3.0), 2.0f32.smaller(3.0), f32::NAN.larger(0.0)], [3.0, 2.0, 0.0]);
+}
