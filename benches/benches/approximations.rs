@@ -106,7 +106,10 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     let ranks = ranks.iter().copied().filter(|rank| *rank <= n).collect();
     let case = Case { data, spec, kernel: built, ranks };
     println!("\n{name}, {n} x {d}, {kernel}\n");
-    println!("{:18} {:>5} {:>10} {:>10} {:>8} {:>6} {:>13}", "", "rank", "trace", "Frobenius", "seconds", "passes", "evaluations");
+    println!(
+        "{:18} {:>5} {:>10} {:>10} {:>8} {:>6} {:>13}",
+        "", "rank", "trace", "Frobenius", "seconds", "passes", "evaluations"
+    );
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
     for scheme in landmark::registry().iter().filter(|scheme| is_wanted(scheme.name)) {
         case.scheme(scheme.name);

@@ -100,8 +100,11 @@ fn random_features_are_unbiased() {
     check_unbiased("gaussian Structured", &structured, &wide, gaussian, 64);
     for spec in shift_invariant() {
         let k = kmill_tests::kernels::kernel(&spec);
+        // the largest of its 66 deviations is 4.01 standard errors at 40 features: with ten times as many a bias would
+        // be at 12, and what was chance is not
+        let p = if spec.starts_with("periodic") { 400 } else { 40 };
         for sampling in samplings(&spec, d).into_iter().filter(|sampling| *sampling != Sampling::Structured) {
-            check_unbiased(&format!("{spec} {sampling:?}"), &fourier(spectrum(&spec), d, sampling), &points, &k, 40);
+            check_unbiased(&format!("{spec} {sampling:?}"), &fourier(spectrum(&spec), d, sampling), &points, &k, p);
         }
     }
     // of some columns: the other frequencies are 0
@@ -112,14 +115,6 @@ fn random_features_are_unbiased() {
         let k = |x: &[f64], z: &[f64]| gaussian(&[x[4], x[1]], &[z[4], z[1]]);
         check_unbiased(&format!("restricted {sampling:?}"), &map, &points, k, 40);
     }
-    let periodic = "periodic(period=3, sigma=1.5)";
-    check_unbiased(
-        periodic,
-        &fourier(spectrum(periodic), d, Sampling::Plain),
-        &points,
-        kmill_tests::kernels::kernel(periodic),
-        400,
-    );
     let lengths = "2.5*gaussian(sigma=[1, 2, 3, 4, 5])";
     let scaled = |x: &[f64], z: &[f64]| {
         let sum: f64 = x.iter().zip(z).enumerate().map(|(c, (a, b))| ((a - b) / (c as f64 + 1.0)).powi(2)).sum();

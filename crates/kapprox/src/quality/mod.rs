@@ -30,7 +30,8 @@
 //! let approximation = Approximation { data, kernel: &kernel, map: &map };
 //! let errors = &approximation.errors(&[map.rank()], 300, 0)?[0];
 //! assert_eq!(errors.frobenius.evidence, Evidence::Exact);
-//! assert!(errors.frobenius.value <= errors.trace.unwrap());
+//! // ‖E‖_F ≤ tr E for what is positive semi-definite
+//! assert!(errors.frobenius_norm.error.value <= errors.trace.unwrap() * errors.trace_of_kernel);
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
