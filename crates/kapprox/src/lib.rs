@@ -19,8 +19,9 @@ mod turns;
 
 pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, Spec};
+pub use kstore::vectorised;
 pub use landmark::{LandmarkSet, Landmarks};
 pub use lanes::Lanes;
 pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
-pub use real::{Real, vectorised};
+pub use real::Real;
 pub use turns::Turns;

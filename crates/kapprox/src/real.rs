@@ -71,16 +71,6 @@ pub trait Real:
     fn kernel(kernel: Arc<dyn AnyKernel>) -> Arc<dyn Kernel<Self>>;
 }
 
-/// Runs `loops` compiled for the best instruction set of this machine.
-///
-/// `loops` must be a closure marked `#[inline(always)]`. The bound says `FnOnce`, so that the compiler makes the closure
-/// that and nothing else: of a closure it takes for `FnMut` only the body would be inlined, not the shim around it, and
-/// the loops would be compiled for the oldest machine (30 to 45 times slower for the Laplacian, because of calls for `mul_add`).
-#[inline(always)]
-pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(loops)
-}
-
 /// Everything but the constants of `exponential` is the same text for both types.
 macro_rules! shared {
     ($type:ty, $order:ty) => {

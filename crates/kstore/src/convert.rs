@@ -52,17 +52,15 @@ pub(crate) fn features<T: Real>(
     }
     let d = views.len();
     let mut computed = [[T::default(); TILE]; GROUP];
-    let mut fine = true;
     for (group, first) in views.chunks(GROUP).zip((0..d).step_by(GROUP)) {
         let mut columns = [&[][..]; GROUP];
         for (k, ((view, column), computed)) in group.iter().zip(&mut columns).zip(&mut computed).enumerate() {
             *column = scaled(view, affine, first + k, at, &mut computed[..rows]);
-            // also false where narrowing overflowed
-            fine &= T::all_finite(column);
         }
         transpose(&columns, group.len(), d, first, out);
     }
-    fine
+    // also false where narrowing overflowed; all rows at once, while they are in the cache
+    T::all_finite(&out[..rows * d])
 }
 
 /// Feature `i` of some rows, shifted and scaled: as it is stored, or computed into `out`.

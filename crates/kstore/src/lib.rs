@@ -67,7 +67,7 @@ pub use condition::Condition;
 pub use error::{BadLine, Error, Result};
 pub use keep::{KeptColumn, KeptValues};
 pub use pass::{Fold, Merge, Pass, Workers};
-pub use real::Real;
+pub use real::{Real, vectorised};
 pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 pub use scaler::Scaler;
 pub use schema::{Column, Kind, Schema};

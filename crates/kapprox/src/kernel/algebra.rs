@@ -7,7 +7,7 @@ use super::points::{fill_column, row};
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
 use crate::map::random::Spectrum;
-use crate::real::vectorised;
+use crate::vectorised;
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 use super::points::fill_column;
 use super::{AnyKernel, Kernel};
 use crate::Real;
-use crate::real::vectorised;
+use crate::vectorised;
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::panel::{self, Finish, Products};
 use super::points::{Frame, row, squared_norm};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
-use crate::real::vectorised;
+use crate::vectorised;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Tiles of points, copied into the layout the inner loops want: centred, scaled, and with their squared norms.
 
 use crate::Real;
-use crate::real::vectorised;
+use crate::vectorised;
 use faer::prelude::*;
 use faer::{ColMut, MatRef};
 use pulp::{Simd, WithSimd};

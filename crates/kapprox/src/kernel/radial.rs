@@ -9,7 +9,7 @@ use super::points::{Frame, Lengths, panel_norms, row, row_norms, squared_distanc
 use super::{Kernel, Profile, check_shapes, direct::Plain};
 use crate::Real;
 use crate::map::random::Spectrum;
-use crate::real::vectorised;
+use crate::vectorised;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 

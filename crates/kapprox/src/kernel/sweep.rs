@@ -6,7 +6,7 @@
 use super::points::{Aligned, Frame, Lengths, fill_column};
 use super::{Kernel, check_shapes};
 use crate::Real;
-use crate::real::vectorised;
+use crate::vectorised;
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
