@@ -182,7 +182,11 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 fn main() {
     let arguments = || std::env::args().skip(1);
-    let rows = arguments().find_map(|arg| arg.parse().ok()).unwrap_or(1 << 21);
+    let rows = arguments().find_map(|arg| arg.parse().ok()).unwrap_or(if kmill_benches::measuring() {
+        1 << 21
+    } else {
+        1 << 14
+    });
     let known = ["npy", "ipc", "plain", "snappy", "zstd"];
     let wanted = |name: &str| {
         let mut named = arguments().filter(|arg| known.contains(&arg.as_str())).peekable();

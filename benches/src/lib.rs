@@ -58,3 +58,8 @@ pub fn add_rows(x: &[f32], sums: &mut [f64]) {
         *sums = local;
     }
 }
+
+/// True under `cargo bench`; false as a test, where a bench of its own `main` runs once and small.
+pub fn measuring() -> bool {
+    std::env::args().any(|argument| argument == "--bench")
+}
