@@ -261,7 +261,6 @@ fn report<T: Real>(
     };
     FitReport {
         solver: options.learner.name(),
-        task: options.learner.task(),
         rows: trained.rows,
         features: selected.shape().features,
         targets: names.len(),

@@ -116,7 +116,8 @@ impl<T: Real> Predictor<T> {
             name: "kernel values and scores",
             bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
             what: "model",
-            shared: self.model.bytes(),
+            // the functions hold the landmarks once more
+            shared: self.model.bytes() + self.functions.footprint().fixed,
             remedy: "fit a model of lower --rank",
         };
         let lanes = passes::lanes("prediction", &source, lane, run)?;

@@ -22,9 +22,6 @@ pub struct FitReport {
     pub solver: &'static str,
     /// Rows learned from.
     pub rows: u64,
-    /// What is learned.
-    #[serde(skip)]
-    pub task: ksolve::Task,
     /// Number of features, d.
     pub features: usize,
     /// Number of target columns; for classes 1.
@@ -279,7 +276,6 @@ pub(crate) mod tests {
         }
         FitReport {
             solver: "ridge",
-            task: ksolve::Task::Regression,
             rows: 284_217,
             features: 29,
             targets: 1,

@@ -1,10 +1,10 @@
 //! The solver of a fit: which options it reads, and which it refuses.
 
 use crate::args::LearnArgs;
-use crate::args::learn::{Select, Task as TaskArg};
+use crate::args::learn::{Intercept, Select, Task as TaskArg};
 use crate::{Error, Result};
+use ksolve::Task;
 use ksolve::solver::{self, Family, Solver, SolverOptions};
-use ksolve::{Intercept, Task};
 
 /// lambda of a solver that takes one, where none is given.
 const LAMBDA: f64 = 1e-6;
@@ -49,9 +49,8 @@ impl Learner {
                 _ => return Err(Error::option("--lambda", text, "only ridge compares several", "give one number")),
             },
         };
-        let intercept: Intercept = learn.intercept.into();
         let (components, centre, whiten) = (learn.components, !learn.uncentred, learn.whiten);
-        Ok(Self::Other(family.name, family.task, SolverOptions { lambda, intercept, components, centre, whiten }))
+        Ok(Self::Other(family.name, family.task, SolverOptions { lambda, components, centre, whiten }))
     }
 
     /// What the functions mean.
@@ -98,6 +97,7 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str, options:
         ("--ranks", learn.ranks.is_some()),
         ("--tolerance", learn.tolerance.is_some()),
         ("--select", learn.select != Select::default()),
+        ("--intercept", learn.intercept != Intercept::default()),
         ("--task", learn.task.is_some()),
     ];
     let all = [

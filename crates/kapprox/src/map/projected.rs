@@ -62,7 +62,7 @@ pub(super) const RANDOMISED: Family = Family {
     ..EIGEN
 };
 
-/// `double(oversampling=2, ratio=4)`.
+/// `double(oversampling=2, ratio=2)`.
 pub(super) const DOUBLE: Family = Family {
     name: "double",
     about: "eigenvectors approximated from a part of the landmarks",

@@ -15,7 +15,7 @@ pub use fold::{FeatureFold, Filled, Take};
 pub use kpca::KernelPca;
 
 use crate::train::{Cut, Resources, Shape};
-use crate::{CertificateState, Classes, FoldSpec, Folds, Intercept, Result, RidgeFold, RidgeState, Targets, Task};
+use crate::{CertificateState, Classes, FoldSpec, Folds, Result, RidgeFold, RidgeState, Targets, Task};
 use faer::Mat;
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::Persist;
@@ -132,8 +132,6 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
 pub struct SolverOptions {
     /// lambda.
     pub lambda: f64,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
     /// Components of a decomposition.
     pub components: Option<usize>,
     /// Features are centred.
@@ -144,7 +142,7 @@ pub struct SolverOptions {
 
 impl Default for SolverOptions {
     fn default() -> Self {
-        Self { lambda: 1e-6, intercept: Intercept::Free, components: None, centre: true, whiten: false }
+        Self { lambda: 1e-6, components: None, centre: true, whiten: false }
     }
 }
 
