@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod accuracy;
+mod feature_space;
 mod formulas;
 mod golden;
 mod inputs;
 mod laws;
 mod limits;
 mod restricted;
+mod specs;

@@ -1,6 +1,4 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use kapprox::{MapSpec, Spec};
 use ksolve::train::{
     Choice, LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Trained, Unwatched, train,

@@ -1,6 +1,4 @@
 //! The training pass on a toy source and a toy map: any cut, any threads, the state of its definition.
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use ksolve::{

@@ -1,10 +1,6 @@
 //! `--map` and `--landmarks`: every map of the registry from fit to evaluate, landmarks from a table, and refusals.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod command;
-
-use command::{kmill, ok};
+use crate::run::{kmill, ok};
 use std::path::Path;
 
 fn refused(folder: &Path, line: &str, message: &str) {

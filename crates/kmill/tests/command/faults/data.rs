@@ -1,6 +1,6 @@
 //! Files, columns and values that cannot be.
 
-use crate::make::*;
+use super::make::*;
 
 #[test]
 fn files_that_are_no_tables() {

@@ -1,6 +1,6 @@
 //! Models that do not fit and files that are no models.
 
-use crate::make::*;
+use super::make::*;
 
 #[test]
 fn models_that_do_not_fit_and_files_that_are_no_models() {

@@ -1,7 +1,5 @@
 //! The same bits: threads, memory budget, file format, files and row groups never change a model file.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::path::Path;
 use std::process::Command;
 

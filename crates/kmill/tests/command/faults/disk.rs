@@ -1,6 +1,6 @@
 //! Outputs that cannot be written, full disks, closed pipes, signals.
 
-use crate::make::*;
+use super::make::*;
 use std::process::{Command, Stdio};
 
 #[test]

@@ -1,6 +1,6 @@
 //! Options that cannot be, what is only strange, and what goes to stdout.
 
-use crate::make::*;
+use super::make::*;
 
 #[test]
 fn options_that_cannot_be() {

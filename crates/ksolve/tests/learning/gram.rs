@@ -1,6 +1,4 @@
 //! The Gram state against its definition, under any partition and any number of threads.
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use faer::Mat;
 use ksolve::{GramScratch, GramState};
 use kstore::{Merge, Workers};

@@ -1,6 +1,4 @@
 //! Ridge and its surface against refitting every cell by a QR of the augmented least-squares problem.
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use faer::Mat;
 use faer::prelude::SolveLstsq;
 use ksolve::{Cell, FoldCoefficients, GramScratch, GramState, Intercept, RidgeOptions, Surface, fit};

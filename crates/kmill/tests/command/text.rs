@@ -1,7 +1,5 @@
 //! Text tables in and out, conversion between all formats, and columns carried along.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::path::Path;
 use std::process::Command;
 

@@ -1,7 +1,5 @@
 //! Kernels restricted to columns, through fit, predict, evaluate and inspect.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use std::path::Path;
 use std::process::{Command, Output as Ran};

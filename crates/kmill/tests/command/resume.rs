@@ -1,9 +1,6 @@
 //! Fits that are killed or stopped and go on: the same bytes, and a checkpoint that belongs to one run only.
 //! `scripts/kill9` does the same at many more moments.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![cfg(unix)]
-
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! `predict`, `evaluate` and `inspect` on a model made by hand: f(x) = 2·k(x, z) + 1 with one landmark.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use faer::Mat;
 use ksolve::model::Basis;
 use ksolve::{Card, Model, Task};

@@ -1,10 +1,6 @@
 //! `fit` and `plan` from end to end on generated tables: the contract's JSON, refusals, and the same bytes.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod command;
-
-use command::{kmill, ok};
+use crate::run::{kmill, ok};
 
 #[test]
 fn a_fit_learns_and_reports_what_the_contract_says() {

@@ -1,6 +1,6 @@
 //! Files that are damaged, not readable, not what their name says, or that fail while they are read.
 
-use crate::make::*;
+use super::make::*;
 use std::path::Path;
 use std::process::Command;
 

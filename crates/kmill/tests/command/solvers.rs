@@ -1,10 +1,6 @@
 //! Solvers beside ridge regression on the command line: from fit to predict and evaluate, and what they refuse.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod command;
-
-use command::{kmill, ok};
+use crate::run::{kmill, ok};
 use std::path::Path;
 
 fn refused(folder: &Path, line: &str, message: &str) {

@@ -1,6 +1,4 @@
 //! The model file: a bit-exact round trip, the same bytes for the same model, and every kind of broken file.
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use ksolve::model::{AnyModel, Basis, Card, Model};

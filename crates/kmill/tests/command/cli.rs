@@ -1,7 +1,5 @@
 //! The command as its users see it: exit codes, one sentence on stderr, files that appear whole or not at all.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;

@@ -1,0 +1,19 @@
+//! The command as a user calls it.
+//!
+//! One binary for all of them: each links the whole program, and linking costs more than most of what is in them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bits;
+mod cli;
+mod faults;
+mod fit;
+mod maps;
+mod memory;
+mod model;
+mod restricted;
+#[cfg(unix)]
+mod resume;
+mod run;
+mod solvers;
+mod text;

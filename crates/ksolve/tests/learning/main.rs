@@ -1,0 +1,9 @@
+//! Learning, from moments to models.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod gram;
+mod model;
+mod resume;
+mod surface;
+mod train;
