@@ -14,6 +14,7 @@ import numpy as np
 import scipy
 import sklearn
 from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
 from sklearn.decomposition import KernelPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, Matern, RationalQuadratic
@@ -113,6 +114,11 @@ def solvers():
         cases[name] = {"lambda": Ridged.penalty, "scores": scores.tolist()}
     model = LinearDiscriminantAnalysis(solver="eigen", covariance_estimator=Ridged()).fit(phi, label)
     cases["fisher"]["share"] = model.explained_variance_ratio_.tolist()
+    means = KMeans(n_clusters=4, n_init=50, tol=0, max_iter=1000, random_state=0).fit(phi)
+    cases["kmeans"] = {"mean_square": means.inertia_ / n, "labels": means.predict(phi_new).tolist()}
+    degrees = k.sum(axis=1)
+    normalised = k / np.sqrt(np.outer(degrees, degrees))
+    cases["spectral"] = {"eigenvalues": np.linalg.eigvalsh(normalised)[::-1][:5].tolist()}
     return {"kernel": f"gaussian(sigma={sigma})", "x": x.tolist(), "y": label.tolist(), "new": new.tolist(), "cases": cases}
 
 

@@ -70,6 +70,12 @@ pub fn kernel(spec: &str) -> Kernel {
                 (-2.0 * x.iter().zip(z).map(|(x, z)| of(x - z)).sum::<f64>() / (sigma * sigma)).exp()
             })
         }
+        "skewed_chi_squared" => {
+            let skew = get("skew", 1.0);
+            Box::new(move |x, z| {
+                x.iter().zip(z).map(|(x, z)| 2.0 * ((x + skew) * (z + skew)).sqrt() / (x + z + 2.0 * skew)).product()
+            })
+        }
         "delta" => Box::new(|x, z| f64::from(u8::from(x == z))),
         "rational_quadratic" => {
             let alpha = get("alpha", 1.0);

@@ -57,10 +57,24 @@ pub fn solve<T: Precision>(
     solver: &ksolve::solver::SolverOptions,
     threads: usize,
 ) -> Trained<T> {
+    try_solve(selected, options, name, solver, threads).unwrap()
+}
+
+/// The same, where it may be refused.
+///
+/// # Errors
+/// Those of [`ksolve::train::solve`].
+pub fn try_solve<T: Precision>(
+    selected: &Selected,
+    options: &TrainOptions,
+    name: &str,
+    solver: &ksolve::solver::SolverOptions,
+    threads: usize,
+) -> ksolve::Result<Trained<T>> {
     let workers = Workers::new(threads);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let solver = ksolve::solver::by_name(name).unwrap().solver::<T>(solver);
-    ksolve::train::solve::<T>(selected, options, &*solver, &resources).unwrap()
+    ksolve::train::solve::<T>(selected, options, &*solver, &resources)
 }
 
 /// f(x) = Σ α_j k(x, z_j) + c from the formula, one number for each output.

@@ -31,7 +31,7 @@ impl Learner {
     }
 
     fn ridge(learn: &LearnArgs) -> Result<Self> {
-        given(learn, &|_| false, "ridge", &["components", "centre", "whiten"])?;
+        given(learn, &|_| false, "ridge", &["components", "centre", "whiten", "clusters", "starts"])?;
         let task = match learn.task {
             Some(TaskArg::Classification) => Task::Classification,
             Some(TaskArg::Regression) | None => Task::Regression,
@@ -41,7 +41,12 @@ impl Learner {
 
     fn other(family: &'static Family, learn: &LearnArgs) -> Result<Self> {
         let reads = |option: &str| family.options.contains(&option);
-        given(learn, &reads, family.name, &["components", "centre", "whiten", "lambda", "surface"])?;
+        given(
+            learn,
+            &reads,
+            family.name,
+            &["components", "centre", "whiten", "clusters", "starts", "lambda", "surface"],
+        )?;
         let lambda = match &learn.lambda {
             None => LAMBDA,
             Some(text) => match ksolve::grid::lambdas(text)?[..] {
@@ -49,8 +54,23 @@ impl Learner {
                 _ => return Err(Error::option("--lambda", text, "only ridge compares several", "give one number")),
             },
         };
-        let (components, centre, whiten) = (learn.components, !learn.uncentred, learn.whiten);
-        Ok(Self::Other(family.name, family.task, SolverOptions { lambda, components, centre, whiten }))
+        let clusters = match learn.clusters {
+            Some(clusters) => clusters,
+            None if reads("clusters") => {
+                let why = "it needs the number of groups: --clusters 8";
+                return Err(Error::Missing { option: "--clusters", solver: family.name.to_string(), why });
+            }
+            None => SolverOptions::default().clusters,
+        };
+        let options = SolverOptions {
+            lambda,
+            components: learn.components,
+            centre: !learn.uncentred,
+            whiten: learn.whiten,
+            clusters,
+            starts: learn.starts.unwrap_or(SolverOptions::default().starts),
+        };
+        Ok(Self::Other(family.name, family.task, options))
     }
 
     /// What the functions mean.
@@ -84,6 +104,8 @@ impl Learner {
                 "components": options.components,
                 "centre": options.centre,
                 "whiten": options.whiten,
+                "clusters": options.clusters,
+                "starts": options.starts,
                 "lambda": options.lambda,
             }),
         }
@@ -104,6 +126,8 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str, options:
         ("components", "--components", learn.components.is_some()),
         ("centre", "--uncentred", learn.uncentred),
         ("whiten", "--whiten", learn.whiten),
+        ("clusters", "--clusters", learn.clusters.is_some()),
+        ("starts", "--starts", learn.starts.is_some()),
         ("lambda", "--lambda", learn.lambda.is_some()),
     ];
     let of_surface = surface.into_iter().map(|(option, given)| ("surface", option, given));

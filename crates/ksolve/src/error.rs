@@ -86,6 +86,14 @@ pub enum Error {
         "the features do not vary over the rows: there are no components; check the columns, or choose another kernel"
     )]
     NoVariance,
+    /// Fewer distinct points than clusters.
+    #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer --clusters")]
+    Clusters {
+        /// Clusters.
+        asked: usize,
+        /// Points.
+        distinct: usize,
+    },
     /// A class without rows.
     #[error("class {class} (from 0, in the order of the labels) has no rows")]
     EmptyClass {

@@ -30,6 +30,8 @@ pub enum Purpose {
     Frequencies,
     /// Sample of rows that errors of an approximation are measured on: independent of the landmarks.
     Quality,
+    /// Sample of rows and seeds of a clustering.
+    Clusters,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

@@ -5,7 +5,8 @@ use kapprox::kernel::registry;
 use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
 use kapprox::map::additive::Homogeneous;
 use kapprox::map::random::{Sampling, Spectrum};
-use kapprox::map::{Additive, Ensemble, Projected, SkewedChi2, TensorSketch};
+use kapprox::map::registry::{Making, WithoutRows};
+use kapprox::map::{Additive, Ensemble, MapSpec, Projected, TensorSketch};
 use kapprox::{FeatureMap, Fourier, Nystrom, Real, Spec};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::{Lcg, smile};
@@ -126,7 +127,12 @@ fn random_features_are_unbiased() {
     check_unbiased("tensor sketch", &sketch, &points, cubic, 64);
     let mut histograms = Lcg(2).normals(12, d);
     histograms.iter_mut().flatten().for_each(|v| *v = v.abs());
-    let skewed: Random = Box::new(move |seed, p| Box::new(SkewedChi2::<f64>::new(0.3, d, p, seed).unwrap()));
+    let kernel = Spec::parse("skewed_chi_squared(skew=0.3)").unwrap();
+    let skewed: Random = Box::new(move |seed, p| {
+        let spec: MapSpec = "fourier".parse().unwrap();
+        let Making::WithoutRows(make) = spec.making::<f64>() else { panic!() };
+        make(&WithoutRows { spec: &spec, kernel: &kernel, d, rank: p, seed }).unwrap()
+    });
     let skewed_chi2 = |x: &[f64], z: &[f64]| {
         x.iter().zip(z).map(|(a, b)| 2.0 * ((a + 0.3) * (b + 0.3)).sqrt() / (a + b + 0.6)).product::<f64>()
     };

@@ -1,6 +1,6 @@
 //! Every solver with all rows as landmarks against scikit-learn on the exact kernel (`scripts/golden.py solvers`).
 
-use kmill_tests::table::{exact, predict, select, solve, write};
+use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
 use ksolve::solver::SolverOptions;
 use ksolve::train::{TrainOptions, Trained};
@@ -131,4 +131,80 @@ fn fisher_discriminants() {
             }
         }
     }
+}
+
+/// Group of each score vector.
+fn groups(scores: impl Iterator<Item = Vec<f64>>) -> Vec<usize> {
+    let largest = |s: Vec<f64>| (1..s.len()).fold(0, |best, j| if s[j] > s[best] { j } else { best });
+    scores.map(largest).collect()
+}
+
+/// The same partition, whatever the groups are called.
+fn same_partition(a: &[usize], b: &[usize]) -> bool {
+    let pairs = || (0..a.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
+    pairs().all(|(i, j)| (a[i] == a[j]) == (b[i] == b[j]))
+}
+
+#[test]
+fn kernel_k_means() {
+    let golden = golden();
+    let case = &golden.cases["kmeans"];
+    let options = SolverOptions { clusters: 4, starts: 50, ..SolverOptions::default() };
+    let trained = fit(&golden, "kmeans", Task::Clusters, &options, |_| true);
+    close(figure(&trained, "mean squared distance")[0], case["mean_square"].as_f64().unwrap(), 1e-9, "squares");
+    let got = groups(golden.new.iter().map(|x| predict(&trained, &golden.kernel, x)));
+    let expected: Vec<usize> = numbers(&case["labels"]).iter().map(|label| *label as usize).collect();
+    assert!(same_partition(&got, &expected), "{got:?} against {expected:?}");
+    let sizes = figure(&trained, "rows");
+    assert!(sizes.is_sorted_by(|a, b| a >= b) && sizes.iter().sum::<f64>() == golden.x.len() as f64, "{sizes:?}");
+}
+
+#[test]
+fn spectral_clustering_finds_rings() {
+    let golden = golden();
+    let options = SolverOptions { clusters: 4, ..SolverOptions::default() };
+    let trained = fit(&golden, "spectral", Task::Clusters, &options, |_| true);
+    let expected = numbers(&golden.cases["spectral"]["eigenvalues"]);
+    for (got, expected) in figure(&trained, "eigenvalue").iter().zip(&expected) {
+        close(*got, *expected, 1e-8, "eigenvalue");
+    }
+    // three rings about one centre, which no straight cut separates
+    let ring = |i: usize| {
+        let (radius, angle) = ((i % 3) as f64 * 2.0 + 1.0, i as f64 * 2.399_963);
+        vec![radius * angle.cos(), radius * angle.sin(), 0.0]
+    };
+    let rings = Golden {
+        kernel: "gaussian(sigma=0.4)".to_string(),
+        x: (0..300).map(ring).collect(),
+        y: vec![0.0; 300],
+        new: Vec::new(),
+        cases: Value::Null,
+    };
+    let options = SolverOptions { clusters: 3, ..options };
+    let truth: Vec<usize> = (0..300).map(|i| i % 3).collect();
+    let found = |name: &str| {
+        let trained = fit(&rings, name, Task::Clusters, &options, |_| true);
+        groups(rings.x.iter().map(|x| predict(&trained, &rings.kernel, x)))
+    };
+    assert!(same_partition(&found("spectral"), &truth));
+    assert!(!same_partition(&found("kmeans"), &truth), "k-means finds them too: the rings test nothing");
+}
+
+#[test]
+fn more_clusters_than_points_are_refused() {
+    let twins = Golden {
+        kernel: "gaussian(sigma=1)".to_string(),
+        x: (0..30).map(|i| vec![(i % 2) as f64, 0.0, 0.0]).collect(),
+        y: vec![0.0; 30],
+        new: Vec::new(),
+        cases: Value::Null,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &twins.x, &twins.y);
+    let options = SolverOptions { clusters: 3, ..SolverOptions::default() };
+    let selected = select(&path, Task::Clusters);
+    let all = TrainOptions { rank: 2, ..exact(Task::Clusters, &twins.kernel, 30) };
+    let refused = try_solve::<f64>(&selected, &all, "kmeans", &options, 1).unwrap_err();
+    assert!(matches!(refused, ksolve::Error::Clusters { asked: 3, distinct: 2 }), "{refused}");
 }

@@ -10,7 +10,7 @@
 //! ```
 
 use super::Profile;
-use super::direct::l1;
+use super::manhattan::l1;
 use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 use crate::map::random::Law;

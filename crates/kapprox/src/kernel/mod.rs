@@ -48,12 +48,14 @@ pub mod intersection;
 pub mod jaccard;
 pub mod laplacian;
 pub mod linear;
+mod manhattan;
 pub mod matern;
 pub mod matern_product;
 pub mod periodic;
 pub mod polynomial;
 pub mod rational_quadratic;
 pub mod sigmoid;
+pub mod skewed_chi_squared;
 pub mod subset;
 
 pub use registry::{Domain, Family, Metric, Parameter, Range, Value, registry};
@@ -107,7 +109,7 @@ impl<K: Kernel<f32> + Kernel<f64>> AnyKernel for K {}
 ///
 /// This is all a new kernel has to supply: the engines bring the blocks. The argument is
 /// * the squared distance in units of the length scale, (‖x−z‖₂/σ)², with [`radial::l2`];
-/// * the distance in units of the length scale, ‖x−z‖₁/σ, with [`direct::l1`];
+/// * the distance in units of the length scale, ‖x−z‖₁/σ, with [`manhattan::l1`];
 /// * the inner product x·z, with [`inner::product`].
 pub(crate) trait Profile: Debug + Send + Sync + 'static {
     /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return

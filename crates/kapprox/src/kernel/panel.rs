@@ -11,7 +11,7 @@
 use super::points::{Aligned, Frame, row};
 use crate::Real;
 use faer::prelude::*;
-use faer::{ColMut, MatMut, MatRef};
+use faer::{MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
@@ -61,6 +61,17 @@ impl Term for Magnitudes {
     #[inline(always)]
     fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
         T::plus(simd, sum, T::absolute(simd, T::minus(simd, x, z)))
+    }
+}
+
+/// Σ max(x, z).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Maxima;
+
+impl Term for Maxima {
+    #[inline(always)]
+    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
+        T::plus(simd, sum, T::greatest(simd, x, z))
     }
 }
 
@@ -137,7 +148,7 @@ pub(crate) fn block<T: Real, M: Term, F: Finish<T>>(
 ) {
     let height = pulp::Arch::new().dispatch(Height(PhantomData::<T>));
     let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height };
-    let (mut sums, mut values) = (Aligned::new(), Aligned::new());
+    let (mut sums, mut values, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
     sums.zeros(WIDEST * height);
     values.zeros(height);
     for i in (0..x.nrows()).step_by(TILE_ROWS) {
@@ -151,9 +162,9 @@ pub(crate) fn block<T: Real, M: Term, F: Finish<T>>(
             frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut packed.z);
             finish.columns(&packed);
             let (packed, finish, term) = (&packed, &*finish, PhantomData::<M>);
-            let (sums, values) = (&mut *sums, &mut *values);
+            let (sums, values, spare) = (&mut *sums, &mut *values, &mut spare);
             let out = out.rb_mut().submatrix_mut(i, j, rows, columns);
-            pulp::Arch::new().dispatch(Sweep { x, z, packed, finish, out, sums, values, term });
+            pulp::Arch::new().dispatch(Sweep { x, z, packed, finish, out, sums, values, spare, term });
         }
     }
 }
@@ -184,8 +195,10 @@ struct Sweep<'a, T, M, F> {
     out: MatMut<'a, T>,
     /// The sums of a panel, column by column.
     sums: &'a mut [T],
-    /// Kernel values of a panel's column.
+    /// Kernel values of the end of a column.
     values: &'a mut [T],
+    /// Columns that have to be copied.
+    spare: &'a mut Vec<T>,
     term: PhantomData<M>,
 }
 
@@ -202,48 +215,93 @@ impl<T: Real, M: Term, F: Finish<T>> WithSimd for Sweep<'_, T, M, F> {
 impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
     #[inline(always)]
     fn run<S: Simd, const WIDE: usize>(mut self, simd: S) {
-        let (d, rows, columns) = (self.x.ncols().max(1), self.out.nrows(), self.out.ncols());
-        let height = height::<T, S>();
+        let (d, columns) = (self.x.ncols().max(1), self.out.ncols());
         let (panels, _) = T::vectors::<S>(&self.packed.x).as_chunks::<TALL>();
         for (j, z) in (0..columns).step_by(WIDE).zip(self.packed.z.chunks_exact(WIDE * d)) {
             let mut z_rows = [z; WIDE];
             for (c, row) in z_rows.iter_mut().enumerate() {
                 *row = &z[c * d..][..d];
             }
-            for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
-                let (sums, _) = T::vectors_mut::<S>(self.sums).as_chunks_mut::<TALL>();
-                if let Some(sums) = sums.first_chunk_mut::<WIDE>() {
-                    *sums = accumulate::<T, S, M, WIDE>(simd, panel, &z_rows);
+            let width = WIDE.min(columns - j);
+            let mut out = self.out.rb_mut().subcols_mut(j, width);
+            // kernel values go where they belong without a copy, unless the columns of the block have strides
+            let group = Group { x: self.x, z: self.z, finish: self.finish, term: self.term, j };
+            match contiguous::<T, WIDE>(out.rb_mut()) {
+                Some(mut to) => group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]),
+                None => {
+                    let rows = out.nrows();
+                    self.spare.resize(WIDE * rows, T::ZERO);
+                    let mut to = self.spare.chunks_exact_mut(rows);
+                    let mut to: [&mut [T]; WIDE] = std::array::from_fn(|_| to.next().unwrap_or_default());
+                    group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]);
+                    for (column, from) in out.col_iter_mut().zip(self.spare.chunks_exact(rows)) {
+                        column.iter_mut().zip(from).for_each(|(to, value)| *to = *value);
+                    }
                 }
-                for c in 0..WIDE.min(columns - j) {
-                    self.finish(i, j + c, c, height);
+            }
+        }
+    }
+}
+
+/// The columns of a block as slices; `None` where they have strides.
+fn contiguous<T, const WIDE: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; WIDE]> {
+    let mut columns = out.try_as_col_major_mut()?.col_iter_mut().map(faer::col::ColMut::as_slice_mut);
+    Some(std::array::from_fn(|_| columns.next().unwrap_or_default()))
+}
+
+/// Some rows of z, from row j of the tile on, with all rows of x.
+struct Group<'a, T, M, F> {
+    x: MatRef<'a, T>,
+    z: MatRef<'a, T>,
+    finish: &'a F,
+    term: PhantomData<M>,
+    j: usize,
+}
+
+impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
+    /// Columns `to` of the block, panel by panel. `sums` are those of a panel, `values` the end of a column that no whole
+    /// panel fits.
+    #[inline(always)]
+    fn fill<S: Simd, const WIDE: usize>(
+        &self,
+        simd: S,
+        panels: &[[T::Vector<S>; TALL]],
+        z_rows: &[&[T]; WIDE],
+        (sums, values): (&mut [T], &mut [T]),
+        to: &mut [&mut [T]],
+    ) {
+        let (d, height, rows) = (self.x.ncols().max(1), height::<T, S>(), self.x.nrows());
+        for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
+            let (vectors, _) = T::vectors_mut::<S>(sums).as_chunks_mut::<TALL>();
+            if let Some(vectors) = vectors.first_chunk_mut::<WIDE>() {
+                *vectors = accumulate::<T, S, M, WIDE>(simd, panel, z_rows);
+            }
+            for (c, (to, sums)) in to.iter_mut().zip(sums.chunks_exact(height)).enumerate() {
+                match to.get_mut(i..i + height) {
+                    Some(to) => self.column(i, c, sums, to),
+                    None => {
+                        let values = &mut values[..height];
+                        self.column(i, c, sums, values);
+                        to[i..].copy_from_slice(&values[..rows - i]);
+                    }
                 }
             }
         }
     }
 
-    /// Column c of the panel that begins at row i, which is column j of the tile.
+    /// Column c of the panel that begins at row i.
     #[inline(always)]
-    fn finish(&mut self, i: usize, j: usize, c: usize, height: usize) {
-        let (sums, values) = (&self.sums[c * height..][..height], &mut self.values[..height]);
-        let suspect = self.finish.column(i, j, sums, values);
-        let rows = height.min(self.out.nrows() - i);
-        if suspect {
-            let (mut spare, x) = (Vec::new(), self.x.subrows(i, rows));
-            self.finish.repair(i, j, &sums[..rows], x, row(self.z, j, &mut spare), &mut values[..rows]);
+    fn column(&self, i: usize, c: usize, sums: &[T], values: &mut [T]) {
+        if self.finish.column(i, self.j + c, sums, values) {
+            self.repair(i, self.j + c, sums, values);
         }
-        let column = self.out.rb_mut().col_mut(j).subrows_mut(i, rows);
-        write(column, values);
     }
-}
 
-/// Copies values to a column of a block, which may have any stride.
-#[inline(always)]
-fn write<T: Real>(mut column: ColMut<'_, T>, values: &[T]) {
-    match column.rb_mut().try_as_col_major_mut() {
-        // a whole panel, as nearly all are: a constant number of moves
-        Some(column) if column.nrows() == values.len() => column.as_slice_mut().copy_from_slice(values),
-        _ => column.iter_mut().zip(values).for_each(|(to, value)| *to = *value),
+    #[cold]
+    fn repair(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) {
+        let rows = sums.len().min(self.x.nrows() - i);
+        let (mut spare, x) = (Vec::new(), self.x.subrows(i, rows));
+        self.finish.repair(i, j, &sums[..rows], x, row(self.z, j, &mut spare), &mut values[..rows]);
     }
 }
 

@@ -223,6 +223,52 @@ pub(crate) fn panel_norms<T: Real>(packed: &[T], height: usize, d: usize, norms:
     }
 }
 
+/// Halves of Σ x and Σ |x| of the rows of packed panels of `height` rows with d features each: summed in `f64`, rounded once.
+pub(crate) fn panel_sums<T: Real>(packed: &[T], height: usize, d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
+    halves.clear();
+    sizes.clear();
+    let (mut sums, mut magnitudes) = (vec![0.0; height], vec![0.0; height]);
+    for panel in packed.chunks_exact(height * d.max(1)) {
+        sums.fill(0.0);
+        magnitudes.fill(0.0);
+        vectorised(
+            #[inline(always)]
+            || {
+                for column in panel.chunks_exact(height) {
+                    for ((sum, magnitude), &value) in sums.iter_mut().zip(&mut magnitudes).zip(column) {
+                        *sum += value.to_f64();
+                        *magnitude += value.to_f64().abs();
+                    }
+                }
+            },
+        );
+        halves.extend(sums.iter().map(|sum| T::from_f64(sum / 2.0)));
+        sizes.extend(magnitudes.iter().map(|magnitude| T::from_f64(magnitude / 2.0)));
+    }
+}
+
+/// The same of packed rows with d features each, in eight interleaved sums.
+pub(crate) fn row_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
+    halves.clear();
+    sizes.clear();
+    vectorised(
+        #[inline(always)]
+        || {
+            for row in packed.chunks_exact(d.max(1)) {
+                let (mut sums, mut magnitudes) = ([0.0f64; 8], [0.0f64; 8]);
+                for values in row.chunks(8) {
+                    for ((sum, magnitude), &value) in sums.iter_mut().zip(&mut magnitudes).zip(values) {
+                        *sum += value.to_f64();
+                        *magnitude += value.to_f64().abs();
+                    }
+                }
+                halves.push(T::from_f64(pairwise(sums) / 2.0));
+                sizes.push(T::from_f64(pairwise(magnitudes) / 2.0));
+            }
+        },
+    );
+}
+
 /// Σ v², in `f64` and in eight interleaved sums: the rounding error of `f32` values is that of the last conversion.
 #[inline(always)]
 pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
@@ -248,6 +294,18 @@ pub(crate) fn squared_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
         }
     }
     pairwise(sums)
+}
+
+/// Σ |(x − z) · scale| / 2, by differences, as [`squared_distance`].
+#[inline(always)]
+pub(crate) fn absolute_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
+    let mut sums = [T::ZERO; 16];
+    for ((x, z), scale) in x.chunks(16).zip(z.chunks(16)).zip(scale.chunks(16)) {
+        for (((sum, &x), &z), &scale) in sums.iter_mut().zip(x).zip(z).zip(scale) {
+            *sum = ((x - z) * scale).magnitude() + *sum;
+        }
+    }
+    pairwise(sums) * T::from_f64(0.5)
 }
 
 /// The sum of a power of two of numbers, as a balanced tree.

@@ -2,7 +2,8 @@
 
 use super::{
     AnyKernel, additive_chi_squared, anova, cauchy, chi_squared, cosine, delta, exponential, gaussian, intersection,
-    jaccard, laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic, sigmoid, subset,
+    jaccard, laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic, sigmoid,
+    skewed_chi_squared, subset,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub fn registry() -> &'static [Family] {
         sigmoid::FAMILY,
         chi_squared::FAMILY,
         additive_chi_squared::FAMILY,
+        skewed_chi_squared::FAMILY,
         intersection::FAMILY,
         anova::FAMILY,
         delta::FAMILY,

@@ -3,7 +3,7 @@
 //! * **Plain**: pivot s with probability r_s / Σr, where r_i = k(x_i,x_i) − ‖L⁻¹k_S(x_i)‖²; a pass for each pivot.
 //! * **Accelerated**: proposes a block of rows at once, independently, in proportion to the residuals r at the start of
 //!   the round, and then accepts proposal s with probability (its residual now)/(its residual at the start of the
-//!   round): rejection sampling, which gives the law of the plain form exactly.
+//!   round): rejection sampling, which gives the law of the plain form exactly, however many are proposed at once.
 //! * **Block**: takes every distinct proposal of the block. Cheaper by the rejected ones, and worse where a block
 //!   proposes several rows of one cluster.
 //!
@@ -21,9 +21,11 @@ use kstore::key::{Purpose, Stream};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Accelerated randomly pivoted Cholesky in blocks.
+/// Accelerated randomly pivoted Cholesky in blocks that grow with the landmarks.
 ///
-/// About `m / block` rounds, more where many proposals are rejected. A round with s landmarks costs n(s² + 2sd) flops.
+/// A round with s landmarks costs n(s² + 2sd) flops for its pass, and s² for each proposal. So a pass is worth as many
+/// proposals as there are rows, and a round proposes twice as many as there are landmarks: about 5 rounds for m = 2,000,
+/// with Σ s² = m²/3 or so in place of the 4m² of blocks of m/5; more rounds where the residuals fall fast and most are rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpCholesky;
 
@@ -38,13 +40,21 @@ pub struct BlockRpCholesky;
 /// Smallest block. Below it a pass costs more than the proposals save.
 const MIN_BLOCK: usize = 40;
 
+/// Proposals that are eliminated together: the Schur complement of so many stays in the second-level cache.
+const POOL: usize = 256;
+
 /// The number of rounds in which every proposal may be rejected before the rows count as exhausted. A proposal whose
 /// residual is genuine is accepted with probability near 1, so one such round is already strange.
 const EMPTY_ROUNDS: usize = 3;
 
-/// Proposals per round: a fifth of the landmarks. With residuals computed anew the rounds cost Σ (t·m/5)² ≈ 1.2 m² per
-/// row, a third of what tenths cost, and the share of rejections grows only slowly.
-fn block_size(m: usize) -> usize {
+/// Proposals of a round that begins with s of m landmarks: at most m + 40.
+fn growing(m: usize, s: usize) -> usize {
+    // twice as many as are still missing leave room for rejections
+    (m / 5).max(2 * s).clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
+}
+
+/// A fifth of the landmarks, whatever the round.
+fn fifth(m: usize, _: usize) -> usize {
     (m / 5).max(MIN_BLOCK)
 }
 
@@ -67,16 +77,16 @@ macro_rules! landmarks {
                 m: usize,
                 seed: u64,
             ) -> Result<LandmarkSet<T>> {
-                select(data, kernel, m, seed, $form, $block(m))
+                select(data, kernel, m, seed, $form, $block)
             }
         }
     };
 }
 
-landmarks!(RpCholesky, Form::Accelerated, block_size);
-landmarks!(BlockRpCholesky, Form::Block, block_size);
+landmarks!(RpCholesky, Form::Accelerated, growing);
+landmarks!(BlockRpCholesky, Form::Block, fifth);
 // a block of one proposal is always accepted
-landmarks!(PlainRpCholesky, Form::Accelerated, |_| 1);
+landmarks!(PlainRpCholesky, Form::Accelerated, |_, _| 1);
 
 fn select<T: Real>(
     data: &Rows<'_, T>,
@@ -84,13 +94,13 @@ fn select<T: Real>(
     m: usize,
     seed: u64,
     form: Form,
-    block: usize,
+    block: fn(usize, usize) -> usize,
 ) -> Result<LandmarkSet<T>> {
     let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
     let mut empty = 0;
     for round in 0.. {
         let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));
-        let map = growth.map(data.pass.workers);
+        let (map, block) = (growth.map(data.pass.workers), block(m, growth.len()));
         let residuals = Round::new(T::kernel(kernel.clone()), map, &keys, block, data)
             .run(&format!("residuals of {} landmarks", growth.len()), data)?;
         growth.chosen.passes += 1;
@@ -130,22 +140,26 @@ struct Proposals {
 /// new. Returns whether any proposal had a residual above the floor.
 fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Stream, form: Form) -> bool {
     let Proposals { rows, weights, x } = proposals;
-    let mut pool = growth.pool(rows.clone(), x);
-    let b = pool.len();
-    let genuine = (0..b).any(|i| pool.residual(i).is_some());
-    let mut seen = HashSet::new();
-    for i in 0..b {
-        if growth.is_full() {
-            break;
-        }
-        let Some(now) = pool.residual(i) else { continue };
-        let accepted = match form {
-            // the coins after 2b belong to the proposals
-            Form::Accelerated => coins.uniform((2 * b + i) as u64) * weights[i] < now,
-            Form::Block => seen.insert(rows[i]),
-        };
-        if accepted {
-            growth.take(&mut pool, i);
+    let (b, d) = (rows.len(), growth.chosen.d);
+    let (mut genuine, mut seen) = (false, HashSet::new());
+    for first in (0..b).step_by(POOL) {
+        let chunk = first..(first + POOL).min(b);
+        // what the landmarks leave of these now, those of the chunks before among them
+        let mut pool = growth.pool(rows[chunk.clone()].to_vec(), x[chunk.start * d..chunk.end * d].to_vec());
+        for i in chunk {
+            if growth.is_full() {
+                return true;
+            }
+            let Some(now) = pool.residual(i - first) else { continue };
+            genuine = true;
+            let accepted = match form {
+                // the coins below 2b belong to the proposals
+                Form::Accelerated => coins.uniform((2 * b + i) as u64) * weights[i] < now,
+                Form::Block => seen.insert(rows[i]),
+            };
+            if accepted {
+                growth.take(&mut pool, i - first);
+            }
         }
     }
     genuine

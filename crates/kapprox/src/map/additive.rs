@@ -17,6 +17,7 @@ use super::nystrom::strips;
 use super::random::{Fourier, Law, Sampling, Spectrum};
 use super::registry::{Build, Built, Family, Parameter, Shape, WithoutRows};
 use crate::kernel::Range;
+use crate::kernel::skewed_chi_squared::logarithm;
 use crate::{Error, Real, Result};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
@@ -159,7 +160,8 @@ impl<T: Real> FeatureMap<T> for Additive {
 
 /// Random features of the skewed chi-squared kernel Π_c 2√(x_c + s)√(z_c + s)/(x_c + z_c + 2s), for values above −s.
 ///
-/// It is shift-invariant in ln(x + s), its frequencies have density 1/cosh πω.
+/// It is shift-invariant in ln(x + s), its frequencies have density 1/cosh πω. On the command line `--map fourier` and
+/// `quasi` make these of [`skewed_chi_squared`](crate::kernel::skewed_chi_squared).
 #[derive(Debug)]
 pub struct SkewedChi2<T> {
     skew: f64,
@@ -171,9 +173,9 @@ impl<T: Real> SkewedChi2<T> {
     ///
     /// # Errors
     /// None but those of [`Fourier::new`].
-    pub fn new(skew: f64, d: usize, p: usize, seed: u64) -> Result<Self> {
+    pub fn new(skew: f64, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let spectrum = Spectrum::new(Law::product(hyperbolic), 1.0);
-        Ok(Self { skew, waves: Fourier::new(&spectrum, d, p, Sampling::Plain, seed)? })
+        Ok(Self { skew, waves: Fourier::new(&spectrum, d, p, sampling, seed)? })
     }
 }
 
@@ -189,10 +191,7 @@ impl<T: Real> FeatureMap<T> for SkewedChi2<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>, workers: &Workers) {
-        let log = |value: T| {
-            let above = (kstore::Real::to_f64(value) + self.skew).max(f64::MIN_POSITIVE);
-            <T as kstore::Real>::from_f64(above.ln())
-        };
+        let log = |value: T| <T as kstore::Real>::from_f64(logarithm(kstore::Real::to_f64(value), self.skew));
         let logs: Vec<T> = (0..x.nrows()).flat_map(|i| x.row(i).iter().map(|v| log(*v))).collect();
         self.waves.apply(MatRef::from_row_major_slice(&logs, x.nrows(), x.ncols()), out.rb_mut(), workers);
     }

@@ -61,6 +61,9 @@ pub(crate) fn cases() -> Vec<(&'static str, Oracle)> {
         ("additive_chi_squared()", |x, z| {
             x.iter().zip(z).map(|(x, z)| if x + z > 0.0 { 2.0 * x * z / (x + z) } else { 0.0 }).sum()
         }),
+        ("skewed_chi_squared(skew=0.5)", |x, z| {
+            x.iter().zip(z).map(|(x, z)| 2.0 * ((x + 0.5) * (z + 0.5)).sqrt() / (x + z + 1.0)).product()
+        }),
         ("intersection()", |x, z| x.iter().zip(z).map(|(x, z)| x.min(*z)).sum()),
         ("delta()", |x, z| f64::from(u8::from(x == z))),
         ("subset()", |x, z| dot(x, z).exp2()),

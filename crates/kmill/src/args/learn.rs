@@ -110,6 +110,12 @@ pub struct LearnArgs {
     /// Components of the features as they are, their mean not taken off (kpca)
     #[arg(long)]
     pub uncentred: bool,
+    /// Groups of kmeans and spectral
+    #[arg(long, value_name = "K", value_parser = parse::rank)]
+    pub clusters: Option<usize>,
+    /// Starts of kmeans and spectral, on a sample; the best goes on [default: 10]
+    #[arg(long, value_name = "N", value_parser = parse::rank)]
+    pub starts: Option<usize>,
     /// Scores of variance 1 (kpca)
     #[arg(long)]
     pub whiten: bool,

@@ -8,11 +8,16 @@
 
 mod fisher;
 mod fold;
+mod kmeans;
 mod kpca;
+mod lloyd;
+mod spectral;
 
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
+pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
+pub use spectral::Spectral;
 
 use crate::train::{Cut, Resources, Shape};
 use crate::{CertificateState, Classes, FoldSpec, Folds, Result, RidgeFold, RidgeState, Targets, Task};
@@ -62,16 +67,20 @@ impl<T: Real> Features<'_, T> {
     {
         let range = self.source.range();
         let observer = self.resources.stages.stage(name, Some(range.end - range.start));
-        let pass = Pass {
+        Ok(self.pass(&*observer).resume(name, self.source, fold)?.0)
+    }
+
+    /// How a pass over the rows is cut.
+    fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
+        Pass {
             tile: self.cut.tile,
             segment: self.cut.segment,
             lanes: self.cut.gram_lanes,
             prefetch: self.cut.prefetch,
             workers: self.resources.workers,
-            observer: &*observer,
+            observer,
             journal: self.resources.journal,
-        };
-        Ok(pass.resume(name, self.source, fold)?.0)
+        }
     }
 
     /// All rows in one fold.
@@ -138,11 +147,15 @@ pub struct SolverOptions {
     pub centre: bool,
     /// Components are divided by their standard deviation.
     pub whiten: bool,
+    /// Groups of a clustering.
+    pub clusters: usize,
+    /// Starts of a search that depends on where it begins.
+    pub starts: usize,
 }
 
 impl Default for SolverOptions {
     fn default() -> Self {
-        Self { lambda: 1e-6, components: None, centre: true, whiten: false }
+        Self { lambda: 1e-6, components: None, centre: true, whiten: false, clusters: 8, starts: 10 }
     }
 }
 
@@ -194,7 +207,7 @@ impl Family {
 
 /// Every solver but ridge regression, whose surface has a run of its own ([`crate::train::train`]). One line each.
 pub fn registry() -> &'static [Family] {
-    const FAMILIES: &[Family] = &[kpca::FAMILY, fisher::FAMILY];
+    const FAMILIES: &[Family] = &[kpca::FAMILY, fisher::FAMILY, kmeans::FAMILY, spectral::FAMILY];
     FAMILIES
 }
 

@@ -108,6 +108,9 @@ fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: u
     ]
 }
 
+/// Proposals of a landmark scheme that are eliminated together.
+const POOL: usize = 256;
+
 const DATA: &str = "read fewer columns (--features)";
 pub(super) const RANK: &str = "lower --rank";
 
@@ -143,7 +146,7 @@ fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let e = shape.element;
     let Some(m) = shape.map.landmarks else { return plan };
     let row = shape.d * e + 40;
-    let block = m / 5 + 40;
+    let proposals = m + 40;
     let plan = match shape.candidates {
         // twice while the best keys compete, once more while they are put in row order
         Some(n) => plan.term("candidate rows", 3 * n.min(shape.n as usize) * row, "lower --candidates"),
@@ -155,7 +158,11 @@ fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     };
     plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK)
         .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)
-        .term("proposals", block * (block * 8 + m * 8 + 3 * shape.d * 8) + 2 * block * row, RANK)
+        .term(
+            "proposals",
+            POOL * (POOL + m + 3 * shape.d) * 8 + (cut.scan_lanes + 2) * 2 * proposals * (row + 8 * shape.d),
+            RANK,
+        )
 }
 
 fn map(shape: &Shape, budget: usize) -> Plan {

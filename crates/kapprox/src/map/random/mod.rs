@@ -24,7 +24,7 @@ pub use spectrum::{Draw, Law, Spectrum};
 
 use super::nystrom::strips;
 use super::registry::{Ask, Build, Built, Family, Shape, WithoutRows};
-use super::{FeatureMap, MapSpec};
+use super::{FeatureMap, MapSpec, SkewedChi2};
 use crate::turns::cosine_sine;
 use crate::{Error, Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
@@ -95,6 +95,12 @@ fn quasi<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
 }
 
 fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
+    if let Some(("skewed_chi_squared", skew)) = given.kernel.call().as_ref().map(|(name, values)| (*name, &values[..]))
+    {
+        // plane waves of the logarithms, which are no features of the table
+        let skew = skew.first().copied().unwrap_or(1.0);
+        return Ok(Box::new(SkewedChi2::<T>::new(skew, given.d, given.rank, sampling, given.seed)?));
+    }
     let spectrum = T::kernel(given.kernel.build()?).spectrum().ok_or_else(|| Error::NoSpectrum {
         why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
         remedy: "use --map nystrom, or a kernel such as gaussian, laplacian or matern",

@@ -1,0 +1,174 @@
+//! Blocks of kernels of the L1 distance: sums of the larger of two values, and a profile while the tile is in cache.
+//!
+//! Σ |x − z| = 2 Σ max(x, z) − Σ x − Σ z costs a maximum and an addition per feature, where the difference, its sign and the
+//! addition cost three on the units that add. It cancels as the product form of [`radial`](super::radial) does, and the
+//! remedy is the same: points are centred first, and pairs whose distance is not well above the error are computed
+//! again from differences.
+
+use super::direct::Plain;
+use super::panel::{self, Finish, Magnitudes, Maxima, Packed};
+use super::points::{Frame, Lengths, absolute_distance, panel_sums, row, row_sums};
+use super::{Kernel, Profile, check_shapes};
+use crate::Real;
+use crate::map::random::Spectrum;
+use crate::vectorised;
+use faer::{MatMut, MatRef};
+use std::sync::Arc;
+
+/// Up to this many features distances are summed from differences, which do not cancel: the loop over them is too short to
+/// pay for the sums of rows.
+const FEW_FEATURES: usize = 4;
+
+/// The share of (Σ |x| + Σ |z|)/2 below which a distance is computed from differences: an error of a few roundings of
+/// that sum is then a few thousand roundings of the distance at most.
+const NEAR: f64 = 1.0 / 1024.0;
+
+/// A kernel of ‖x − z‖₁ in units of `length`.
+#[derive(Debug)]
+struct Manhattan<P> {
+    text: String,
+    length: f64,
+    profile: P,
+}
+
+/// The kernel `profile(‖x − z‖₁ / length)`, written `text`.
+pub(crate) fn l1<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn super::AnyKernel> {
+    Arc::new(Manhattan { text, length, profile })
+}
+
+impl<T: Real, P: Profile> Kernel<T> for Manhattan<P> {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        Some(Spectrum { law: self.profile.law()?, lengths: vec![self.length], amplitude: 1.0 })
+    }
+
+    /// Centring costs a rounding of each coordinate and nothing of its own: equal points stay equal.
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
+        check_shapes(x, z, &out);
+        let profile = self.profile.function();
+        if x.ncols() <= FEW_FEATURES {
+            let frame = Frame::new(z, &Lengths::Same(self.length));
+            panel::block::<T, Magnitudes, _>(&frame, &mut Plain(profile), x, z, out);
+        } else {
+            // in units of half a length, so that sums need no factor 2
+            let frame = Frame::new(z, &Lengths::Same(0.5 * self.length));
+            panel::block::<T, Maxima, _>(&frame, &mut Spans::new(&frame, T::from_f64(NEAR), profile), x, z, out);
+        }
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
+        out.fill(self.profile.function::<f64>()(0.0));
+    }
+}
+
+/// k(x, z) = `profile(Σ max(x, z) − s_x − s_z)` with halves of sums s.
+struct Spans<'a, T, F> {
+    scale: &'a [T],
+    /// Share of the halves of Σ |x| + Σ |z| below which a distance is computed from differences.
+    near: T,
+    profile: F,
+    /// Σ x / 2 and Σ |x| / 2.
+    x_halves: Vec<T>,
+    x_sizes: Vec<T>,
+    /// The largest of the latter.
+    largest: T,
+    z_halves: Vec<T>,
+    z_sizes: Vec<T>,
+}
+
+impl<'a, T: Real, F: Fn(T) -> T + Copy> Spans<'a, T, F> {
+    fn new(frame: &'a Frame<T>, near: T, profile: F) -> Self {
+        let (x_halves, x_sizes, z_halves, z_sizes) = (vec![], vec![], vec![], vec![]);
+        Self { scale: &frame.scale, near, profile, x_halves, x_sizes, largest: T::ZERO, z_halves, z_sizes }
+    }
+}
+
+impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Spans<'_, T, F> {
+    fn rows(&mut self, packed: &mut Packed<T>) {
+        panel_sums(&packed.x, packed.height, self.scale.len(), &mut self.x_halves, &mut self.x_sizes);
+        self.largest = self.x_sizes.iter().fold(T::ZERO, |largest, &size| size.larger(largest));
+    }
+
+    fn columns(&mut self, packed: &Packed<T>) {
+        row_sums(&packed.z, self.scale.len(), &mut self.z_halves, &mut self.z_sizes);
+    }
+
+    /// As for [`radial`](super::radial), one bound serves the tile; where sums overflowed, no distance is above it.
+    #[inline(always)]
+    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
+        let (z_half, bound) = (self.z_halves[j], self.near * (self.largest + self.z_sizes[j]));
+        let (mut far, x_halves) = (true, &self.x_halves[i..][..sums.len()]);
+        for ((value, &sum), &x_half) in values.iter_mut().zip(sums).zip(x_halves) {
+            let distance = sum - (x_half + z_half);
+            far &= distance > bound;
+            *value = (self.profile)(distance);
+        }
+        !far
+    }
+
+    fn repair(&self, i: usize, j: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
+        let (z_half, z_size, mut spare) = (self.z_halves[j], self.z_sizes[j], Vec::new());
+        for (r, (value, &sum)) in values.iter_mut().zip(sums).enumerate() {
+            let far = sum - (self.x_halves[i + r] + z_half) > self.near * (self.x_sizes[i + r] + z_size);
+            if !far {
+                let x = row(x, r, &mut spare);
+                *value = vectorised(
+                    #[inline(always)]
+                    || (self.profile)(absolute_distance(x, z, self.scale)),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::points::Aligned;
+    use super::*;
+
+    /// The largest error of a distance by maxima, in roundings of (Σ |x| + Σ |z|)/2.
+    fn roundings<T: Real>(d: usize) -> f64 {
+        let (b, m) = (60, 80);
+        let mut state = d as u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            T::from_f64((state >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
+        };
+        let x: Vec<T> = (0..b * d).map(|_| next()).collect();
+        let z: Vec<T> = (0..m * d).map(|_| next()).collect();
+        let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
+        let frame = Frame::new(z, &Lengths::Same(0.5));
+        // never near: the profile sees what the maxima give
+        let mut got = faer::Mat::zeros(b, m);
+        let identity = |distance: T| distance;
+        let mut finish = Spans::new(&frame, T::ZERO - T::ONE, identity);
+        panel::block::<T, Maxima, _>(&frame, &mut finish, x, z, got.as_mut());
+        let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
+        frame.pack_rows(x, b, &mut x_packed);
+        frame.pack_rows(z, m, &mut z_packed);
+        let mut worst = 0.0f64;
+        for (i, x) in x_packed.chunks(d).enumerate() {
+            for (j, z) in z_packed.chunks(d).enumerate() {
+                let pairs = || x.iter().zip(z).map(|(x, z)| (x.to_f64(), z.to_f64()));
+                let exact: f64 = pairs().map(|(x, z)| (x - z).abs() / 2.0).sum();
+                let sizes: f64 = pairs().map(|(x, z)| (x.abs() + z.abs()) / 2.0).sum();
+                worst = worst.max((got[(i, j)].to_f64() - exact).abs() / (sizes * T::EPSILON));
+            }
+        }
+        worst
+    }
+
+    #[test]
+    fn maxima_err_by_a_few_roundings() {
+        for d in [5, 8, 32, 90, 300, 784] {
+            let (single, double) = (roundings::<f32>(d), roundings::<f64>(d));
+            println!("d={d}: {single:.2} {double:.2}");
+            assert!(single < 16.0 && double < 32.0, "d={d}: {single} and {double} roundings");
+            assert!(single > 0.05, "measures nothing");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The skewed chi-squared kernel, Π 2√(x + s)√(z + s) / (x + z + 2s), for histograms; s is its skew.
+//!
+//! A multiplicative relative of the chi-squared kernel that random Fourier features exist for: in u = ln(x + s) it is
+//! Π sech((u − v)/2), shift-invariant, so positive definite. The skew keeps empty bins from making a product of zeros.
+//!
+//! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010.
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert!(Spec::parse("skewed_chi_squared(skew=0.1)").is_ok());
+//! ```
+
+use super::embedded::{Embedding, embedded};
+use super::registry::{Domain, Family, Parameter, Range, Value};
+use super::sweep::{Features, swept};
+use crate::Real;
+use std::f64::consts::LN_2;
+
+/// `skewed_chi_squared(skew=1)`.
+pub(super) const FAMILY: Family = Family {
+    name: "skewed_chi_squared",
+    formula: "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
+    parameters: &[Parameter {
+        name: "skew",
+        default: Value::Number(1.0),
+        range: Range::Positive,
+        reason: "it is added to values that may be 0, and their logarithm is taken",
+    }],
+    metric: None,
+    positive_definite: true,
+    domain: Domain::NotNegative,
+    example: "skewed_chi_squared(skew=0.5)",
+    // a difference of logarithms is halved, and a power of two is cheaper than e to the power
+    build: |text, values| {
+        embedded(text, Logarithms { skew: values[0] }, swept(String::new(), 2.0 * LN_2, HyperbolicSecants))
+    },
+    each: None,
+};
+
+/// ln(x + skew), for every feature.
+#[derive(Debug)]
+struct Logarithms {
+    skew: f64,
+}
+
+impl Embedding for Logarithms {
+    fn features(&self, d: usize) -> usize {
+        d
+    }
+
+    fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
+        for (image, value) in image.iter_mut().zip(x) {
+            *image = T::from_f64(logarithm(value.to_f64(), self.skew));
+        }
+    }
+}
+
+/// ln(value + skew); what is not above −skew has none, and counts as if it were just above.
+pub(crate) fn logarithm(value: f64, skew: f64) -> f64 {
+    (value + skew).clamp(f64::MIN_POSITIVE, f64::MAX).ln()
+}
+
+/// Π 2h / (1 + h²) with h = 2^−|difference|.
+#[derive(Debug)]
+struct HyperbolicSecants;
+
+impl Features for HyperbolicSecants {
+    const START: f64 = 1.0;
+
+    fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+        #[inline(always)]
+        |value: T, difference: T| {
+            let half = difference.magnitude().halvings();
+            value * (half + half) / half.mul_plus(half, T::ONE)
+        }
+    }
+
+    fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        #[inline(always)]
+        |value: T| value
+    }
+}

@@ -1,0 +1,68 @@
+//! Kernel k-means: k groups of rows around their means in feature space.
+//!
+//! Minimises Σ_i min_j ‖φ_i − c_j‖² over centroids c_1, …, c_k; with all rows as landmarks that is the objective of kernel
+//! k-means, whose distances are in feature space. A row belongs to the centroid of the largest score
+//!
+//! ```text
+//! score_j(x) = φ(x)ᵀc_j − ‖c_j‖²/2
+//! ```
+//!
+//! so groups are predicted as classes are. [`lloyd`](super::lloyd) tells how they are found, and what that costs.
+//!
+//! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
+//! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
+
+use super::lloyd::{self, Space};
+use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use crate::train::{Cut, Shape};
+use crate::{Result, Task};
+use kapprox::Real;
+use kstore::Plan;
+
+/// `kmeans`.
+pub(super) const FAMILY: Family = Family {
+    name: "kmeans",
+    about: "kernel k-means: groups of rows around their means in feature space",
+    task: Task::Clusters,
+    options: &["clusters", "starts"],
+    make: Make(|options| Box::new(KernelKMeans::new(options)), |options| Box::new(KernelKMeans::new(options))),
+};
+
+/// Kernel k-means.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelKMeans {
+    /// k.
+    pub clusters: usize,
+    /// Starts on the sample.
+    pub starts: usize,
+}
+
+impl KernelKMeans {
+    fn new(options: &SolverOptions) -> Self {
+        Self { clusters: options.clusters, starts: options.starts }
+    }
+}
+
+impl<T: Real> Solver<T> for KernelKMeans {
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        lloyd::plan(plan, shape, cut, shape.map.p, self.clusters)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+        let space = Space { projection: None, sphere: false };
+        let found = lloyd::cluster(data, space, self.clusters, self.starts)?;
+        let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
+        let figures = vec![
+            Figure { name: "mean squared distance", values: vec![found.squares / data.rows.max(1) as f64] },
+            Figure { name: "rows", values: found.sizes.iter().map(|size| *size as f64).collect() },
+        ];
+        Ok(Fitted {
+            intercept: (0..self.clusters).map(|j| -half(j)).collect(),
+            weights: found.centroids,
+            certificate: None,
+            lambda: None,
+            figures,
+            passes: found.passes,
+        })
+    }
+}

@@ -1,0 +1,391 @@
+//! K-means of points that are linear in the features: Lloyd's iterations, a pass each.
+//!
+//! Minimises Σ_i min_j ‖e_i − c_j‖² over k centroids, where e_i = φ_i, or e_i = Aᵀφ_i, or that divided by its length. An
+//! iteration sends every point to its nearest centroid and every centroid to the mean of its points, so the sum never
+//! grows. Seeds are found on a sample of max(2,000, 100 k) rows, in memory: several starts by k-means++, each
+//! iterated there until nothing changes, and the best goes on with all rows. A centroid without points moves to a point that is
+//! far from every centroid.
+//!
+//! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq a row. *Bytes*: kq numbers in f64 for each
+//! state and each strip of a bin, and the sample.
+//!
+//! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
+//! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
+
+use super::{FeatureFold, Features, Filled, Take};
+use crate::strips::Pool;
+use crate::train::{Cut, Shape};
+use crate::{Error, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use kapprox::Real;
+use kapprox::landmark::{Rows, uniform_sample};
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::key::{Purpose, Stream};
+use kstore::{Merge, Plan, Workers};
+
+/// Points that one thread assigns at once.
+const STRIP: usize = 288;
+/// Rows of the sample for each cluster, and fewest.
+const SAMPLE: usize = 100;
+const FEWEST: usize = 2000;
+/// Points kept for centroids that lose all of theirs; more at once wait for the next iteration.
+const FAR: usize = 16;
+/// Most iterations on the sample, and over all rows.
+const ITERATIONS: usize = 300;
+const PASSES: usize = 100;
+/// Iterations over all rows end where one lowers the sum of squares by less than this share.
+const GAIN: f64 = 1e-6;
+
+/// The points that are clustered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space<'a> {
+    /// A, p x q; `None` for the features themselves.
+    pub(super) projection: Option<MatRef<'a, f64>>,
+    /// Points and centroids have length 1.
+    pub(super) sphere: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub(super) struct Clusters {
+    /// c_j as columns, q x k, those of many rows first.
+    pub(super) centroids: Mat<f64>,
+    /// Rows of each.
+    pub(super) sizes: Vec<u64>,
+    /// Σ min ‖e − c‖².
+    pub(super) squares: f64,
+    /// Passes it took.
+    pub(super) passes: u64,
+}
+
+/// Adds what clustering p features, projected to q, into k clusters holds.
+pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, q: usize, k: usize) -> Plan {
+    let copies = cut.gram_lanes * (1 + cut.tile.div_ceil(STRIP)) + 1;
+    let sample = usize::try_from(shape.n).unwrap_or(usize::MAX).min(rows_of_sample(k));
+    plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "ask for fewer --clusters")
+        .term("sample of points", sample * (8 * q + shape.element * (shape.map.p + 3 * shape.d)), "lower --rank")
+        .term("points of a strip", shape.threads * STRIP * 8 * (q + shape.map.p + k), "lower --rank")
+}
+
+fn rows_of_sample(k: usize) -> usize {
+    SAMPLE.saturating_mul(k).max(FEWEST)
+}
+
+impl Space<'_> {
+    fn dims(&self, p: usize) -> usize {
+        self.projection.map_or(p, |a| a.ncols())
+    }
+
+    /// The points of some rows, b x q row-major.
+    fn points<T: Real>(&self, phi: MatRef<'_, T>, wide: &mut Vec<f64>, points: &mut Vec<f64>) {
+        let (b, p) = phi.shape();
+        let q = self.dims(p);
+        points.clear();
+        points.resize(b * q, 0.0);
+        match self.projection {
+            None => {
+                for j in 0..p {
+                    phi.col(j).iter().enumerate().for_each(|(i, v)| points[i * q + j] = kstore::Real::to_f64(*v));
+                }
+            }
+            Some(a) => {
+                wide.clear();
+                wide.resize(b * p, 0.0);
+                crate::gram::widen(phi, wide);
+                let wide = MatRef::from_column_major_slice(&wide[..], b, p);
+                matmul(MatMut::from_row_major_slice_mut(points, b, q), Accum::Replace, wide, a, 1.0, Par::Seq);
+            }
+        }
+        if self.sphere {
+            points.chunks_exact_mut(q).for_each(unit);
+        }
+    }
+
+    /// Centroids from sums: means, or directions.
+    fn centre(&self, sum: &[f64], size: u64) -> Vec<f64> {
+        let mut centroid: Vec<f64> = sum.iter().map(|v| v / size as f64).collect();
+        if self.sphere {
+            unit(&mut centroid);
+        }
+        centroid
+    }
+}
+
+/// Divides a vector by its length; that of no length stays.
+fn unit(v: &mut [f64]) {
+    let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
+    if length > 0.0 {
+        v.iter_mut().for_each(|v| *v /= length);
+    }
+}
+
+/// Sums over the points of each cluster.
+#[derive(Clone, Debug, PartialEq)]
+struct Groups {
+    /// k x q, row-major.
+    sums: Vec<f64>,
+    sizes: Vec<u64>,
+    squares: f64,
+    /// The points farthest from their centroid, farthest first; of equals the earlier row.
+    far: Vec<(f64, Vec<f64>)>,
+    q: usize,
+}
+
+impl Groups {
+    fn new(k: usize, q: usize) -> Self {
+        Self { sums: vec![0.0; k * q], sizes: vec![0; k], squares: 0.0, far: Vec::new(), q }
+    }
+
+    fn push_far(&mut self, distance: f64, point: &[f64]) {
+        let full = self.far.len() == FAR;
+        if distance <= 0.0 || full && self.far.last().is_some_and(|last| distance <= last.0) {
+            return;
+        }
+        let at = self.far.partition_point(|(other, _)| *other >= distance);
+        self.far.insert(at, (distance, point.to_vec()));
+        self.far.truncate(FAR);
+    }
+}
+
+impl Merge for Groups {
+    fn merge(&mut self, later: &Self) {
+        self.sums.iter_mut().zip(&later.sums).for_each(|(mine, theirs)| *mine += theirs);
+        self.sizes.iter_mut().zip(&later.sizes).for_each(|(mine, theirs)| *mine += theirs);
+        self.squares += later.squares;
+        later.far.iter().for_each(|(distance, point)| self.push_far(*distance, point));
+    }
+}
+
+impl Persist for Groups {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("sums", &self.sums);
+        out.put("sizes", &self.sizes);
+        out.one("squares", self.squares);
+        out.own("far", self.far.iter().map(|(distance, _)| *distance).collect());
+        out.own("far points", self.far.iter().flat_map(|(_, point)| point).copied().collect());
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.fill("sums", &mut self.sums)?;
+        from.fill("sizes", &mut self.sizes)?;
+        self.squares = from.one("squares")?;
+        let far: Vec<f64> = from.read("far")?;
+        let mut points = vec![0.0; far.len() * self.q];
+        from.fill("far points", &mut points)?;
+        self.far = far.into_iter().zip(points.chunks(self.q.max(1)).map(<[f64]>::to_vec)).collect();
+        Ok(())
+    }
+}
+
+/// One iteration: every point goes to its nearest centroid.
+struct Assign<'a> {
+    space: Space<'a>,
+    /// k x q, row-major.
+    centroids: &'a [f64],
+    /// ‖c_j‖²/2: the nearest centroid has the largest e·c_j − ‖c_j‖²/2.
+    halves: Vec<f64>,
+    q: usize,
+}
+
+impl<'a> Assign<'a> {
+    fn new(space: Space<'a>, centroids: &'a [f64], q: usize) -> Self {
+        let halves = centroids.chunks_exact(q).map(|c| c.iter().map(|v| v * v).sum::<f64>() / 2.0).collect();
+        Self { space, centroids, halves, q }
+    }
+
+    /// The groups of some points, b x q row-major.
+    fn strip(&self, points: &[f64]) -> Groups {
+        let (k, q) = (self.halves.len(), self.q);
+        let b = points.len() / q;
+        let mut products = Mat::<f64>::zeros(b, k);
+        let (e, c) = (MatRef::from_row_major_slice(points, b, q), MatRef::from_row_major_slice(self.centroids, k, q));
+        matmul(products.as_mut(), Accum::Replace, e, c.transpose(), 1.0, Par::Seq);
+        let mut groups = Groups::new(k, q);
+        for (i, point) in points.chunks_exact(q).enumerate() {
+            let score = |j: usize| products[(i, j)] - self.halves[j];
+            let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
+            let square = point.iter().map(|v| v * v).sum::<f64>();
+            let distance = (square - 2.0 * score(nearest)).max(0.0);
+            groups.squares += distance;
+            groups.sizes[nearest] += 1;
+            let sums = groups.sums[nearest * q..][..q].iter_mut();
+            sums.zip(point).for_each(|(sum, v)| *sum += v);
+            groups.push_far(distance, point);
+        }
+        groups
+    }
+
+    /// The next centroids: one without points takes the farthest point that is left.
+    fn next(&self, groups: &Groups) -> Vec<f64> {
+        let mut far = groups.far.iter().map(|(_, point)| point.clone());
+        let of = |(j, sum): (usize, &[f64])| match groups.sizes[j] {
+            0 => far.next().unwrap_or_else(|| self.centroids[j * self.q..][..self.q].to_vec()),
+            size => self.space.centre(sum, size),
+        };
+        groups.sums.chunks_exact(self.q).enumerate().flat_map(of).collect()
+    }
+}
+
+/// Buffers of a lane, for its threads.
+type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
+
+impl<T: Real> Take<T> for Assign<'_> {
+    type State = Groups;
+    type Scratch = Buffers;
+
+    fn init(&self) -> Groups {
+        Groups::new(self.halves.len(), self.q)
+    }
+
+    fn scratch(&self) -> Buffers {
+        Pool::default()
+    }
+
+    fn take(
+        &self,
+        state: &mut Groups,
+        buffers: &mut Buffers,
+        _: usize,
+        filled: &Filled<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let b = filled.phi.nrows();
+        let mut parts: Vec<Option<Groups>> = vec![None; b.div_ceil(STRIP)];
+        workers.each(parts.iter_mut().enumerate().collect(), |(strip, groups)| {
+            let rows = STRIP.min(b - strip * STRIP);
+            buffers.with(Default::default, |(wide, points)| {
+                self.space.points(filled.phi.subrows(strip * STRIP, rows), wide, points);
+                *groups = Some(self.strip(points));
+            });
+        });
+        // in the order of the rows, whoever was first
+        parts.iter().flatten().for_each(|groups| state.merge(groups));
+        Ok(())
+    }
+}
+
+/// Finds k clusters.
+///
+/// # Errors
+/// [`Error::Clusters`] for fewer distinct points than clusters; those of the rows.
+pub(super) fn cluster<T: Real>(data: &Features<'_, T>, space: Space<'_>, k: usize, starts: usize) -> Result<Clusters> {
+    let q = space.dims(data.map.dims().1);
+    let sample = sample(data, space, k)?;
+    let mut centroids = best_start(space, &sample, q, (k, starts), data)?;
+    let folds = data.whole()?;
+    let (mut before, mut iteration) = (f64::INFINITY, 0);
+    loop {
+        iteration += 1;
+        let assign = || Assign::new(space, &centroids, q);
+        let fold = FeatureFold::new(data.map, &folds, data.targets, data.cut.tile, assign());
+        let groups = data.fold(&format!("clusters, iteration {iteration}"), &fold)?;
+        let settled = groups.squares >= before * (1.0 - GAIN);
+        if !settled && iteration < PASSES {
+            before = groups.squares;
+            let next = assign().next(&groups);
+            centroids = next;
+            continue;
+        }
+        if !settled {
+            data.resources.stages.warn(format!("clusters still changed after {PASSES} passes"));
+        }
+        return Ok(ordered(&centroids, &groups, q, iteration as u64 + 1));
+    }
+}
+
+/// Large clusters first; of equals the earlier.
+fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Clusters {
+    let mut order: Vec<usize> = (0..groups.sizes.len()).collect();
+    order.sort_by_key(|j| std::cmp::Reverse(groups.sizes[*j]));
+    Clusters {
+        centroids: Mat::from_fn(q, order.len(), |i, j| centroids[order[j] * q + i]),
+        sizes: order.iter().map(|j| groups.sizes[*j]).collect(),
+        squares: groups.squares,
+        passes,
+    }
+}
+
+/// The points of a uniform sample of the rows, row-major.
+fn sample<T: Real>(data: &Features<'_, T>, space: Space<'_>, k: usize) -> Result<Vec<f64>> {
+    let range = data.source.range();
+    let observer = data.resources.stages.stage("sample for clusters", Some(range.end - range.start));
+    // what is found is in memory and is found again in a resumed run
+    let pass = kstore::Pass { journal: None, ..data.pass(&*observer) };
+    let rows = uniform_sample(
+        &Rows { source: data.source, count: data.rows, pass },
+        rows_of_sample(k),
+        Purpose::Clusters,
+        data.seed,
+    )?;
+    let mut phi = Mat::<T>::zeros(rows.len(), data.map.dims().1);
+    data.map.apply(rows.as_mat(), phi.as_mut(), data.resources.workers);
+    let mut points = Vec::new();
+    space.points(phi.as_ref(), &mut Vec::new(), &mut points);
+    Ok(points)
+}
+
+/// The best of several starts on the sample.
+fn best_start<T: Real>(
+    space: Space<'_>,
+    sample: &[f64],
+    q: usize,
+    (k, starts): (usize, usize),
+    data: &Features<'_, T>,
+) -> Result<Vec<f64>> {
+    let stage = data.resources.stages.stage("starts", Some(starts as u64));
+    let mut best: Option<(f64, Vec<f64>)> = None;
+    for start in 0..starts.max(1) {
+        let mut centroids = seeds(sample, q, k, &Stream::new(data.seed, Purpose::Clusters, 1 + start as u64));
+        if centroids.len() < k * q {
+            return Err(Error::Clusters { asked: k, distinct: centroids.len() / q });
+        }
+        let mut before = f64::INFINITY;
+        for _ in 0..ITERATIONS {
+            let assign = Assign::new(space, &centroids, q);
+            let mut parts: Vec<(&[f64], Option<Groups>)> =
+                sample.chunks(STRIP * q).map(|strip| (strip, None)).collect();
+            let each: Vec<_> = parts.iter_mut().collect();
+            data.resources.workers.each(each, |(strip, groups)| *groups = Some(assign.strip(strip)));
+            let mut groups = Groups::new(k, q);
+            parts.iter().filter_map(|(_, part)| part.as_ref()).for_each(|part| groups.merge(part));
+            if groups.squares >= before {
+                break;
+            }
+            before = groups.squares;
+            centroids = assign.next(&groups);
+        }
+        if best.as_ref().is_none_or(|(squares, _)| before < *squares) {
+            best = Some((before, centroids));
+        }
+        stage.advance(1);
+    }
+    Ok(best.map(|(_, centroids)| centroids).unwrap_or_default())
+}
+
+/// k-means++: each seed is a point with probability proportional to its squared distance from the seeds before. Fewer
+/// where there are fewer distinct points.
+fn seeds(points: &[f64], q: usize, k: usize, coins: &Stream) -> Vec<f64> {
+    let n = points.len() / q;
+    let point = |i: usize| &points[i * q..][..q];
+    let mut distances = vec![1.0; n];
+    let mut seeds: Vec<f64> = Vec::with_capacity(k * q);
+    for draw in 0..k.min(n) {
+        let mut left = coins.uniform(draw as u64) * distances.iter().sum::<f64>();
+        let pick = distances.iter().position(|distance| {
+            left -= distance;
+            left < 0.0
+        });
+        // rounding may leave a little: the last point that has a distance
+        let Some(pick) = pick.or_else(|| distances.iter().rposition(|distance| *distance > 0.0)) else { break };
+        if distances[pick] <= 0.0 {
+            break;
+        }
+        seeds.extend_from_slice(point(pick));
+        for (i, distance) in distances.iter_mut().enumerate() {
+            let away: f64 = point(i).iter().zip(point(pick)).map(|(a, b)| (a - b) * (a - b)).sum();
+            *distance = if draw == 0 { away } else { distance.min(away) };
+        }
+    }
+    seeds
+}
