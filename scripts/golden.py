@@ -115,7 +115,7 @@ def solvers():
     model = LinearDiscriminantAnalysis(solver="eigen", covariance_estimator=Ridged()).fit(phi, label)
     cases["fisher"]["share"] = model.explained_variance_ratio_.tolist()
     means = KMeans(n_clusters=4, n_init=50, tol=0, max_iter=1000, random_state=0).fit(phi)
-    cases["kmeans"] = {"mean_square": means.inertia_ / n, "labels": means.predict(phi_new).tolist()}
+    cases["kmeans"] = {"mean_square": means.inertia_ / n}
     degrees = k.sum(axis=1)
     normalised = k / np.sqrt(np.outer(degrees, degrees))
     cases["spectral"] = {"eigenvalues": np.linalg.eigvalsh(normalised)[::-1][:5].tolist()}

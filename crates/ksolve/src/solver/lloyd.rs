@@ -363,29 +363,40 @@ fn best_start<T: Real>(
     Ok(best.map(|(_, centroids)| centroids).unwrap_or_default())
 }
 
-/// k-means++: each seed is a point with probability proportional to its squared distance from the seeds before. Fewer
-/// where there are fewer distinct points.
+/// k-means++, greedy: for each seed 2 + ln k points are drawn with probability proportional to their squared distance from
+/// the seeds before, and the one that lowers the sum most is taken. Fewer seeds where there are fewer distinct points.
 fn seeds(points: &[f64], q: usize, k: usize, coins: &Stream) -> Vec<f64> {
     let n = points.len() / q;
     let point = |i: usize| &points[i * q..][..q];
-    let mut distances = vec![1.0; n];
+    let trials = 2 + (k as f64).ln() as usize;
+    // before the first seed every point is as far as any other
+    let mut distances = vec![f64::INFINITY; n];
     let mut seeds: Vec<f64> = Vec::with_capacity(k * q);
     for draw in 0..k.min(n) {
-        let mut left = coins.uniform(draw as u64) * distances.iter().sum::<f64>();
-        let pick = distances.iter().position(|distance| {
-            left -= distance;
-            left < 0.0
-        });
-        // rounding may leave a little: the last point that has a distance
-        let Some(pick) = pick.or_else(|| distances.iter().rposition(|distance| *distance > 0.0)) else { break };
-        if distances[pick] <= 0.0 {
-            break;
+        let weight = |distance: f64| if draw == 0 { 1.0 } else { distance };
+        let total: f64 = distances.iter().map(|distance| weight(*distance)).sum();
+        let mut best: Option<(f64, usize, Vec<f64>)> = None;
+        for trial in 0..trials {
+            let mut left = coins.uniform((draw * trials + trial) as u64) * total;
+            let pick = distances.iter().position(|distance| {
+                left -= weight(*distance);
+                left < 0.0
+            });
+            // rounding may leave a little: the last point that has a distance
+            let Some(pick) = pick.or_else(|| distances.iter().rposition(|distance| *distance > 0.0)) else { break };
+            if distances[pick] <= 0.0 {
+                break;
+            }
+            let away = |i: usize| point(i).iter().zip(point(pick)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
+            let after: Vec<f64> = distances.iter().enumerate().map(|(i, distance)| distance.min(away(i))).collect();
+            let sum = after.iter().sum::<f64>();
+            if best.as_ref().is_none_or(|(least, ..)| sum < *least) {
+                best = Some((sum, pick, after));
+            }
         }
+        let Some((_, pick, after)) = best else { break };
         seeds.extend_from_slice(point(pick));
-        for (i, distance) in distances.iter_mut().enumerate() {
-            let away: f64 = point(i).iter().zip(point(pick)).map(|(a, b)| (a - b) * (a - b)).sum();
-            *distance = if draw == 0 { away } else { distance.min(away) };
-        }
+        distances = after;
     }
     seeds
 }

@@ -49,7 +49,8 @@ fn a_full_disk_leaves_nothing() {
             "generate friedman1 --rows 20000 -o disk/a.npy",
             "convert large.parquet --target y -o disk/a.npy",
             "convert large.parquet --target y -o disk/a.parquet",
-            "fit ridge large.parquet --target y --rank 1000 --lambda 1e-6 --precision f64 -o disk/model",
+            "fit ridge large.parquet --target y --rank 1000 --lambda 1e-6 --precision f64 \
+             --checkpoint-every 1h -o disk/model",
         ] {
             fails(at, line, 1, "free some space");
             assert_eq!(files(&disk), Vec::<String>::new(), "{line}");
