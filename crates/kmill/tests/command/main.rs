@@ -6,11 +6,13 @@
 
 mod bits;
 mod cli;
+mod curve;
 mod faults;
 mod fit;
 mod maps;
 mod memory;
 mod model;
+mod page;
 mod restricted;
 #[cfg(unix)]
 mod resume;
