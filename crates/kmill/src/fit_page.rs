@@ -2,7 +2,7 @@
 
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series, Stage};
 use crate::report::{FitReport, SHOWN};
-use crate::table::{count, exact, number};
+use crate::table::{count, number};
 use crate::{machine, table};
 use kstore::budget::bytes;
 
@@ -37,7 +37,7 @@ pub(crate) fn page(report: &FitReport) -> Page {
 fn result(report: &FitReport) -> String {
     let mut facts = vec![("rank", count(report.rank as u64))];
     if let Some(lambda) = report.lambda {
-        facts.push(("lambda", format!("{}; {}", exact(lambda), report.lambda_convention)));
+        facts.push(("lambda", format!("{}; {}", number(lambda, 3), report.lambda_convention)));
     }
     if let Some(cell) = report.chosen() {
         facts.extend(cell.cv_mse.map(|mse| ("cross-validated mse", number(mse, 4))));

@@ -227,7 +227,8 @@ impl CurveReport {
     pub(super) fn new(request: &Request, run: &Run, context: Context<'_>, cells: &[Cell]) -> Self {
         let options = &request.options;
         let methods: Vec<String> = options.methods.iter().map(ToString::to_string).collect();
-        let mut rows: Vec<Row> = cells.iter().map(Row::from).collect();
+        let wanted = cells.iter().filter(|cell| cell.repeat < options.repeats);
+        let mut rows: Vec<Row> = wanted.map(Row::from).collect();
         let place = |row: &Row| methods.iter().position(|method| *method == row.method);
         rows.sort_by_key(|row| (place(row), row.rank, row.repeat));
         let table = request.train.table();

@@ -85,15 +85,14 @@ impl Request {
         })
     }
 
-    /// What a file of cells belongs to.
+    /// What a file of cells belongs to. Not the number of repeats: with more of them the first are the same.
     pub(super) fn manifest<T: Real>(&self) -> Manifest {
         let o = &self.options;
         let condition = |condition: &Option<Condition>| condition.as_ref().map_or("none".into(), ToString::to_string);
         let list = |names: Vec<String>| names.join(", ");
-        let named: [(&str, String); 19] = [
+        let named: [(&str, String); 18] = [
             ("--methods", list(o.methods.iter().map(ToString::to_string).collect())),
             ("--ranks", list(o.ranks.iter().map(ToString::to_string).collect())),
-            ("--repeats", o.repeats.to_string()),
             ("--landmarks", o.landmarks.name.to_string()),
             ("--sample", o.sample.map_or("all".to_string(), |rows| rows.to_string())),
             ("--scale", format!("{:?}", o.scaling)),

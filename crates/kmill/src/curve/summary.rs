@@ -56,7 +56,10 @@ impl Metric {
             Self::Frobenius if all => "exact, all pairs of rows".to_string(),
             Self::Frobenius => format!("estimated from {} columns of all rows", report.frobenius_columns),
             Self::Spectral if all => "block Krylov iterations on all rows".to_string(),
-            Self::Spectral => "lower bound: largest measured column or residual".to_string(),
+            Self::Spectral => {
+                let rows = crate::table::count(ksolve::curve::SPECTRAL_ROWS as u64);
+                format!("estimated on {rows} rows, within bounds of all")
+            }
             Self::Test => format!("ridge regression, lambda {}", crate::table::exact(report.lambda)),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::report::CurveReport;
 use super::summary::{Cost, Metric, points, within};
-use crate::table::{Grid, Table, count, duration, number};
+use crate::table::{Grid, Table, count, duration, exact, number};
 use kstore::budget::bytes;
 use std::fmt;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl CurveReport {
             // every row has a Frobenius error
             let points = points(self, method, Metric::Frobenius, cost);
             let found = points.iter().find(|point| point.rank == rank && point.cost > 0.0)?.cost;
-            Some(if cost == Cost::Seconds { seconds(found) } else { number(found, 3) })
+            Some(if cost == Cost::Seconds { seconds(found) } else { format!("{found:.2e}") })
         };
         self.grid(&median, None)
     }
@@ -59,7 +59,7 @@ impl CurveReport {
         let within = within(self, metric, cost)?;
         let shown = |budget: &f64| match cost {
             Cost::Seconds => seconds(*budget),
-            _ => number(*budget, 1),
+            _ => exact(*budget),
         };
         let cell = |reached: &Option<(f64, usize)>| reached.map_or(NONE.to_string(), |(error, _)| number(error, 3));
         let rows = self.methods.iter().zip(&within.reached).filter(|(_, reached)| reached.iter().any(Option::is_some));
@@ -151,10 +151,10 @@ error against rank on 900 rows, 1 features
 
 Relative trace error (exact, all rows; projections only)
 
-  method \\ rank      50     100
-        uniform   0.500   0.250
-     rpcholesky   0.400   0.100
-          floor   0.300  0.0500
+  method \\ rank     50     100
+        uniform  0.500   0.250
+     rpcholesky  0.400   0.100
+          floor  0.300  0.0500
 
 Relative Frobenius error (exact, all pairs of rows)
 

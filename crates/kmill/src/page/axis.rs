@@ -109,6 +109,9 @@ pub(super) fn label(value: f64) -> String {
     if value == 0.0 {
         return "0".to_string();
     }
+    if value < 0.0 {
+        return format!("−{}", label(-value));
+    }
     let size = value.abs();
     if (1e-4..1e5).contains(&size) {
         let plain = value.to_string();
@@ -151,7 +154,7 @@ mod tests {
         let axis = Axis::new("error", Scale::Log, [1e-13, 1.0]).unwrap();
         assert!(axis.ticks.len() <= MOST_TICKS && axis.ticks.len() >= 4, "{:?}", axis.ticks);
         let axis = Axis::new("error", Scale::Log, [0.011, 0.97]).unwrap();
-        assert_eq!(axis.ticks, [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]);
+        assert_eq!(axis.ticks, [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]);
     }
 
     #[test]
@@ -177,7 +180,7 @@ mod tests {
     fn labels_are_as_people_write_them() {
         let texts = [0.0, 50.0, 2000.0, 20_000.0, 1e6, 2e6, 0.001, 0.0001, 1e-5, 5e-12, 0.35, -200.0].map(label);
         let expected =
-            ["0", "50", "2000", "20,000", "10⁶", "2·10⁶", "0.001", "0.0001", "10⁻⁵", "5·10⁻¹²", "0.35", "-200"];
+            ["0", "50", "2000", "20,000", "10⁶", "2·10⁶", "0.001", "0.0001", "10⁻⁵", "5·10⁻¹²", "0.35", "−200"];
         assert_eq!(texts, expected);
     }
 }

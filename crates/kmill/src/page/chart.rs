@@ -2,6 +2,7 @@
 
 use super::axis::{Axis, label};
 use super::{COLOURS, text};
+use std::f64::consts::FRAC_1_SQRT_2;
 use std::fmt::{self, Write};
 
 /// Units of the drawing. Style rules set the size of letters for narrow and wide screens.
@@ -177,6 +178,22 @@ fn path(points: &[(f64, f64)]) -> String {
     })
 }
 
+/// Corners of a cross with arms of one width.
+const CROSS: [(f64, f64); 12] = [
+    (-1.4, -4.6),
+    (1.4, -4.6),
+    (1.4, -1.4),
+    (4.6, -1.4),
+    (4.6, 1.4),
+    (1.4, 1.4),
+    (1.4, 4.6),
+    (-1.4, 4.6),
+    (-1.4, 1.4),
+    (-4.6, 1.4),
+    (-4.6, -1.4),
+    (-1.4, -1.4),
+];
+
 /// The shape of a mark tells series apart without colour.
 fn shape(place: usize, x: f64, y: f64) -> String {
     let at = |points: &[(f64, f64)]| {
@@ -189,8 +206,8 @@ fn shape(place: usize, x: f64, y: f64) -> String {
         2 => at(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
         3 => at(&[(0.0, -4.6), (4.6, 0.0), (0.0, 4.6), (-4.6, 0.0)]),
         4 => at(&[(0.0, 4.4), (4.2, -3.2), (-4.2, -3.2)]),
-        5 => at(&[(-4.4, -1.5), (4.4, -1.5), (4.4, 1.5), (-4.4, 1.5)]),
-        _ => at(&[(-1.5, -4.4), (1.5, -4.4), (1.5, 4.4), (-1.5, 4.4)]),
+        5 => at(&CROSS.map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
+        _ => at(&CROSS),
     }
 }
 

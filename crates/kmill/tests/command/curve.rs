@@ -33,7 +33,8 @@ fn number(text: &str) -> Option<f64> {
     (!text.is_empty()).then(|| text.parse().unwrap())
 }
 
-fn embedded(page: &str) -> Value {
+/// The numbers that a page holds.
+pub(crate) fn embedded(page: &str) -> Value {
     let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
     serde_json::from_str(&page[start..start + page[start..].find("</script>").unwrap()]).unwrap()
 }
@@ -199,6 +200,9 @@ fn a_stopped_curve_keeps_its_cells_and_goes_on() {
         assert_eq!((&row["seconds"], &row["trace_error"]), (&cell["seconds"], &cell["trace_error"]));
     }
     assert!(at.join("c.html").exists() && !kept.exists());
+    // fewer repeats are a part of the same cells
+    let kept_cells = serde_json::to_string(&before).unwrap();
+    assert!(kept_cells.contains("\"repeat\":0"), "repeats are measured in their order: {kept_cells}");
     // a file of somebody else is left alone
     std::fs::write(&kept, "years of work").unwrap();
     let (code, _, text) = kmill(at, &format!("{line} -o c.html"));

@@ -9,6 +9,7 @@ mod cli;
 mod curve;
 mod faults;
 mod fit;
+mod literature;
 mod maps;
 mod memory;
 mod model;

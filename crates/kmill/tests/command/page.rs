@@ -35,7 +35,7 @@ fn look(browser: &Path, folder: &Path, page: &str, width: u32, dark: bool) -> (s
         .args(["--virtual-time-budget=5000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", folder.join("profile").display()));
     if dark {
-        command.arg("--force-dark-mode");
+        command.arg("--blink-settings=preferredColorScheme=0");
     }
     let output = command.arg(format!("file://{}", path.display())).output().unwrap();
     let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr).into_owned());
@@ -64,7 +64,9 @@ fn the_page_of_a_curve_shows_every_series_at_every_width() {
     for (width, dark) in [(1280, false), (390, false), (390, true)] {
         let (seen, console) = look(&browser, at, &page, width, dark);
         assert_eq!(console, "", "at {width}");
-        assert_eq!((&seen["ran"], &seen["overflow"]), (&"ran".into(), &0.into()), "at {width}: {seen}");
+        assert_eq!(seen["ran"], "ran", "at {width}: {seen}");
+        // a bar to scroll by takes some of the width
+        assert!(seen["overflow"].as_i64().unwrap() <= 0, "nothing sticks out at {width}: {seen}");
         let series = |id: &str| seen["series"][id].as_u64();
         // two of the eight are no projections
         assert_eq!(
@@ -74,10 +76,44 @@ fn the_page_of_a_curve_shows_every_series_at_every_width() {
         );
         assert_eq!(seen["series"].as_object().unwrap().len(), 4, "the charts of the other tabs are not shown");
         assert!(seen["letters"].as_f64().unwrap() >= 9.0, "letters are readable at {width}: {seen}");
+        assert_eq!(seen["dark"], if dark { "rgb(21, 24, 28)" } else { "rgb(255, 255, 255)" }, "{seen}");
         let tip = seen["tip"].as_str().unwrap();
         assert!(tip.contains("rank 80") && tip.contains("rpcholesky") && tip.contains("kmeans"), "{tip}");
         assert_eq!((&seen["gone"], &seen["hidden"]), (&true.into(), &5.into()), "{seen}");
         assert_eq!(seen["seconds"].as_array().unwrap().len(), 4, "{seen}");
         assert!(seen["seconds"].to_string().contains("trace-seconds"), "{seen}");
+    }
+}
+
+#[test]
+fn the_pages_of_fits_and_evaluations_show_what_they_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 -o t.parquet -q");
+    ok(at, "generate moons --rows 3000 -o c.parquet -q");
+    ok(at, "fit ridge t.parquet --target y --ranks 20..80 --lambda 1e-6,1e-4 -o r --report fit.html -q --json");
+    ok(at, "fit ridge c.parquet --target y --task classification --rank 60 -o k --report classes.html -q --json");
+    let scores = ok(at, "evaluate r t.parquet --report numbers.html -q --json");
+    ok(at, "evaluate k c.parquet --report labels.html -q --json");
+    let page = |name: &str| std::fs::read_to_string(at.join(name)).unwrap();
+    assert_eq!(super::curve::embedded(&page("numbers.html")), scores, "the page holds the scores");
+    for wrong in ["--report a.pdf", "--report no/a.html"] {
+        let (code, _, text) = super::run::kmill(at, &format!("evaluate r t.parquet {wrong}"));
+        assert!(code == 1 && (text.contains(".html") || text.contains("no folder")), "{wrong}: {text}");
+    }
+    let Some(browser) = chromium() else { return };
+    for (name, charts, clouds, heat) in [
+        ("fit.html", &["certificate"][..], 0, 6),
+        ("classes.html", &[][..], 0, 13),
+        ("numbers.html", &["truth", "residuals"][..], 2, 0),
+        ("labels.html", &["roc"][..], 0, 4),
+    ] {
+        for width in [1280, 390] {
+            let (seen, console) = look(&browser, at, &page(name), width, false);
+            assert_eq!((console.as_str(), &seen["ran"]), ("", &"ran".into()), "{name}: {seen}");
+            assert!(seen["overflow"].as_i64().unwrap() <= 0, "{name} at {width}: {seen}");
+            assert!(charts.iter().all(|id| seen["series"].get(id).is_some()), "{name}: {seen}");
+            assert_eq!((&seen["clouds"], &seen["heat"]), (&clouds.into(), &heat.into()), "{name}: {seen}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a run holds, and how its passes are cut.
 
-use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS};
+use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::train::plan::{self, Cut, GRAM, RANK, Shape, base, cut};
 use crate::train::{LandmarkSource, Resources, TrainOptions, prepare};
 use crate::{FoldSpec, Result, RidgeOptions};
@@ -80,21 +80,19 @@ pub(super) fn columns(n: u64) -> usize {
     if n <= EXACT_ROWS { n as usize } else { SAMPLED_COLUMNS }
 }
 
-/// Rows whose spectrum is the floor: so many that the largest rank is in the first half, where a sample tells something.
+/// Rows whose spectrum is the floor: so many that the largest rank is in the first quarter, where a sample tells something,
+/// as far as [`FLOOR_ROWS`] go.
 pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
-    let wanted = 2 * options.ranks.last().copied().unwrap_or(1);
-    usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(1_000, FLOOR_ROWS))
+    let wanted = 4 * options.ranks.last().copied().unwrap_or(1);
+    usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
 }
 
 /// Held columns with their features, sums over them, and a tile of features in both precisions.
 fn measures(shape: &Shape, options: &CurveOptions, cut: Cut, budget: usize) -> Plan {
     let (p, d, c) = (shape.map.p, shape.d, columns(shape.n));
-    let krylov = if shape.n <= EXACT_ROWS {
-        let n = shape.n as usize;
-        8 * n * (d + 2 * p + 2 * KRYLOV * SpectralOptions::default().steps)
-    } else {
-        0
-    };
+    // all rows, or those that the spectral error is estimated on, held twice
+    let rows = if shape.n <= EXACT_ROWS { shape.n as usize } else { 2 * SPECTRAL_ROWS };
+    let krylov = 8 * rows * (d + 2 * p + 2 * KRYLOV * SpectralOptions::default().steps);
     base("errors", budget)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * options.ranks.len() + 2), RANK)

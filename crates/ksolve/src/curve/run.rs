@@ -9,7 +9,7 @@ use crate::train::plan::Cut;
 use crate::{Error, Folds, Head, Result, RidgeFold, RidgeOptions, fit};
 use kapprox::landmark::{LandmarkSet, Rows, Scheme};
 use kapprox::map::registry::{Ask, Making, OnLandmarks, WithoutRows};
-use kapprox::quality::{Approximation, Errors, GramSpectrum, SpectralOptions, SpectralSource};
+use kapprox::quality::{Approximation, Errors, GramSpectrum, Measure, SpectralOptions, SpectralSource};
 use kapprox::{FeatureMap, MapSpec, Nystrom, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
@@ -136,8 +136,7 @@ impl<T: Real> Task<'_, '_, T> {
         let approximation = Approximation { data: self.data(self.observer), kernel: any, map: &*made.map };
         // the same columns for every cell: differences are then those of the methods
         let errors = approximation.errors(&present, self.setting.columns(), options.seed)?;
-        let spectral: Vec<Option<Estimate>> =
-            errors.iter().map(|errors| self.spectral(&approximation, errors)).collect::<Result<_>>()?;
+        let spectral = self.spectral(&approximation, &errors, &present)?;
         let tested = self.test(&*made.map, &present)?;
         let cell = |(rank, cost): (&usize, &Cost)| {
             let at = present.iter().position(|there| there == rank.min(&p)).unwrap_or(0);
@@ -161,17 +160,34 @@ impl<T: Real> Task<'_, '_, T> {
         Ok(self.run.ranks.iter().zip(&made.costs).map(cell).collect())
     }
 
-    fn spectral(&self, approximation: &Approximation<'_, T>, errors: &Errors) -> Result<Option<Estimate>> {
+    /// The spectral errors at every rank: of all rows, or estimated on few and bounded on all.
+    fn spectral(
+        &self,
+        approximation: &Approximation<'_, T>,
+        errors: &[Errors],
+        ranks: &[usize],
+    ) -> Result<Vec<Option<Estimate>>> {
         let seed = self.setting.options.seed;
+        let products = SpectralSource::Products(SpectralOptions::default());
         if self.setting.n <= EXACT_ROWS {
-            let source = SpectralSource::Products(SpectralOptions::default());
-            return Ok(Some(approximation.spectral(errors, source, seed)?.0.into()));
+            let one = |errors: &Errors| Ok(Some(approximation.spectral(errors, products, seed)?.0.into()));
+            return errors.iter().map(one).collect();
         }
-        let Some(whole) = self.setting.whole else { return Ok(None) };
-        // the norm of K is known already: no spectrum is needed for it
-        let none = GramSpectrum { values: Vec::new(), rows: errors.rows };
-        let norm = approximation.spectral(errors, SpectralSource::Bounds(&none), seed)?.1;
-        Ok(Some(norm.error.relative_to(whole).into()))
+        let Some((whole, few)) = &self.setting.beyond else { return Ok(vec![None; ranks.len()]) };
+        let data = Rows { source: few, count: few.len() as u64, ..self.data(self.observer) };
+        let among_few = Approximation { data, ..*approximation };
+        let of_few = among_few.errors(ranks, few.len(), seed)?;
+        let one = |(errors, of_few): (&Errors, &Errors)| {
+            // the norm of K is known already: no spectrum is needed for it
+            let none = GramSpectrum { values: Vec::new(), rows: errors.rows };
+            let norm = approximation.spectral(errors, SpectralSource::Bounds(&none), seed)?.1;
+            let bounds = norm.error.relative_to(*whole);
+            let guess = among_few.spectral(of_few, products, seed)?.0.value;
+            // what is outside of what is certain is not believed
+            let value = guess.min(bounds.high).max(bounds.low);
+            Ok(Some(Estimate::from(Measure { value, ..bounds })))
+        };
+        errors.iter().zip(&of_few).map(one).collect()
     }
 
     /// Ridge regression on the leading features, and its error on the test rows; one value for each rank.

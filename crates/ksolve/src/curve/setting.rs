@@ -2,7 +2,7 @@
 
 use super::method::Run;
 use super::plan::{columns, floor_rows, plan};
-use super::{Cell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS};
+use super::{Cell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::train::landmarks::{MEDIAN_ROWS, check_values, settle};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
@@ -66,8 +66,8 @@ pub struct Setting<'a, T: Real> {
     pub(super) any: Arc<dyn AnyKernel>,
     pub(super) targets: Targets,
     spectrum: Option<SampleSpectrum>,
-    /// ‖K‖₂, where runs do not find it themselves.
-    pub(super) whole: Option<Measure>,
+    /// ‖K‖₂, where runs do not find it themselves, and the rows they estimate spectral errors on.
+    pub(super) beyond: Option<(Measure, MemoryRows<T>)>,
 }
 
 impl<T: Real> std::fmt::Debug for Setting<'_, T> {
@@ -80,8 +80,8 @@ impl<'a, T: Real> Setting<'a, T> {
     /// Opens the rows to approximate, and those to test on; plans every run, scales, settles the kernel and finds the
     /// floor.
     ///
-    /// *Passes*: statistics; a sample where one is asked for; a median; three for ‖K‖₂ beyond [`EXACT_ROWS`] rows; one for
-    /// the floor.
+    /// *Passes*: statistics; a sample where one is asked for; a median; those of 256 landmarks, three for ‖K‖₂ and one for a
+    /// sample beyond [`EXACT_ROWS`] rows; one for the floor.
     ///
     /// # Errors
     /// [`kstore::Error::OverBudget`] before the first pass where a run does not fit; bad rows with their place; a map that
@@ -119,11 +119,14 @@ impl<'a, T: Real> Setting<'a, T> {
         let any = kernel.build()?;
         opening.try_maps::<T>(&kernel, source.shape().features)?;
         let definite = T::kernel(any.clone()).positive_definite();
-        let whole = if n > EXACT_ROWS && definite { Some(opening.norm(source, n, &any)?) } else { None };
+        let beyond = match n > EXACT_ROWS && definite {
+            true => Some((opening.norm(source, n, &any)?, opening.few(source, n)?)),
+            false => None,
+        };
         let spectrum = if definite { Some(opening.spectrum(source, n, &any)?) } else { None };
         let test = test.map(|test| test.rows(survey.reading())).transpose()?;
         let targets = survey.targets_of_regression();
-        Ok(Self { options, resources, selected, survey, held, test, n, kernel, any, targets, spectrum, whole })
+        Ok(Self { options, resources, selected, survey, held, test, n, kernel, any, targets, spectrum, beyond })
     }
 
     /// The rows that are approximated.
@@ -290,6 +293,13 @@ impl Opening<'_> {
             let gram: GramSpectrum = approximation.gram_spectrum(map.rank())?;
             let norm = approximation.spectral(&errors[0], SpectralSource::Bounds(&gram), seed)?.1;
             Ok(norm.whole)
+        })
+    }
+
+    /// The rows that spectral errors are estimated on.
+    fn few<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<MemoryRows<T>> {
+        self.stage("rows of the spectral error", source, n, |data| {
+            candidates::in_row_order(uniform_sample(&data, SPECTRAL_ROWS, Purpose::Quality, self.options.seed)?)
         })
     }
 
