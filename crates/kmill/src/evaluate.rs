@@ -4,11 +4,13 @@ use crate::args::EvaluateArgs;
 use crate::args::run::Run;
 use crate::predictor::{Predictor, Truth};
 use crate::table::{Align, Grid, Table, count, number, percent};
-use crate::{Error, Result, output, predictor};
+use crate::{Error, Result, evaluate_page, output, predictor};
 use ksolve::auc::EXACT_ROWS;
 use ksolve::score::Regression;
 use ksolve::{AnyModel, Classes, ClassificationScore, Model, RegressionScore};
+use kstore::key::{Purpose, Stream};
 use kstore::{Coded, Label};
+use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
 
 /// What `kmill evaluate` says.
@@ -163,13 +165,74 @@ impl ClassificationReport {
 /// # Errors
 /// Files that cannot be read or do not fit the model.
 pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
-    match AnyModel::load(&args.model)? {
+    if let Some(page) = &args.report {
+        output::check_page(page, &args.model)?;
+    }
+    let (report, details) = match AnyModel::load(&args.model)? {
         AnyModel::F32(model) => score(model, args, run),
         AnyModel::F64(model) => score(model, args, run),
+    }?;
+    if let Some(page) = &args.report {
+        evaluate_page::page(&report, &details, &args.model).write(page)?;
+    }
+    Ok(report)
+}
+
+/// What only a page shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Details {
+    /// Prediction and truth of the first target, for a sample of the rows.
+    pub(crate) points: Vec<(f64, f64)>,
+    /// False and true positive rate at falling thresholds, for two classes.
+    pub(crate) roc: Option<Vec<(f64, f64)>>,
+}
+
+/// Points of a residual plot: more would hide each other.
+const POINTS: usize = 2_000;
+
+/// Points of a ROC curve.
+const ROC_POINTS: usize = 60;
+
+/// A uniform sample of the rows that go by: those with the smallest keys.
+#[derive(Debug)]
+struct Sample {
+    keys: Stream,
+    rows: u64,
+    /// Key and values, the largest key on top.
+    kept: BinaryHeap<(u64, u64)>,
+    points: HashMap<u64, (f64, f64)>,
+}
+
+impl Sample {
+    fn new() -> Self {
+        let keys = Stream::new(0, Purpose::Quality, 0);
+        Self { keys, rows: 0, kept: BinaryHeap::new(), points: HashMap::new() }
+    }
+
+    fn push(&mut self, prediction: f64, truth: f64) {
+        let (row, key) = (self.rows, self.keys.word(self.rows));
+        self.rows += 1;
+        if self.kept.len() >= POINTS && self.kept.peek().is_some_and(|(most, _)| *most <= key) {
+            return;
+        }
+        self.kept.push((key, row));
+        self.points.insert(row, (prediction, truth));
+        if self.kept.len() > POINTS
+            && let Some((_, dropped)) = self.kept.pop()
+        {
+            self.points.remove(&dropped);
+        }
+    }
+
+    /// In the order of the rows.
+    fn points(self) -> Vec<(f64, f64)> {
+        let mut points: Vec<(u64, (f64, f64))> = self.points.into_iter().collect();
+        points.sort_by_key(|(row, _)| *row);
+        points.into_iter().map(|(_, point)| point).collect()
     }
 }
 
-fn score<T: kapprox::Real>(model: Model<T>, args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
+fn score<T: kapprox::Real>(model: Model<T>, args: &EvaluateArgs, run: &Run) -> Result<(EvaluateReport, Details)> {
     if !model.card.task.has_target() {
         let why = format!("a model of {} has no truth to be compared with", model.card.task);
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
@@ -182,25 +245,33 @@ fn score<T: kapprox::Real>(model: Model<T>, args: &EvaluateArgs, run: &Run) -> R
     }
 }
 
-fn regression<T: kapprox::Real>(predictor: &Predictor<T>, run: &Run) -> Result<EvaluateReport> {
+fn regression<T: kapprox::Real>(predictor: &Predictor<T>, run: &Run) -> Result<(EvaluateReport, Details)> {
     let (t, names) = (predictor.outputs(), predictor.target_names());
     if names.len() != t {
         let why = format!("the model predicts {t} targets");
         return Err(Error::option("--target", names.join(","), why, "name as many, in the order of the fit"));
     }
-    let mut score = RegressionScore::new(t);
+    let (mut score, mut sample) = (RegressionScore::new(t), Sample::new());
     predictor.run(run, |scores| {
         let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t));
-        rows.for_each(|(prediction, truth)| score.push(prediction, truth));
+        for (prediction, truth) in rows {
+            score.push(prediction, truth);
+            sample.push(prediction[0], truth[0]);
+        }
         Ok(())
     })?;
     let report = score.report();
     let by_target = names.into_iter().zip(report.targets).map(|(target, scores)| TargetReport { target, scores });
     let by_target = by_target.collect();
-    Ok(EvaluateReport::Regression(RegressionReport { rows: report.rows, scores: report.scores, by_target }))
+    let report = RegressionReport { rows: report.rows, scores: report.scores, by_target };
+    Ok((EvaluateReport::Regression(report), Details { points: sample.points(), roc: None }))
 }
 
-fn classification<T: kapprox::Real>(predictor: &Predictor<T>, classes: &Classes, run: &Run) -> Result<EvaluateReport> {
+fn classification<T: kapprox::Real>(
+    predictor: &Predictor<T>,
+    classes: &Classes,
+    run: &Run,
+) -> Result<(EvaluateReport, Details)> {
     let mut score = ClassificationScore::new(classes.labels(), EXACT_ROWS)?;
     predictor.run(run, |scores| {
         for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {
@@ -209,8 +280,9 @@ fn classification<T: kapprox::Real>(predictor: &Predictor<T>, classes: &Classes,
         }
         Ok(())
     })?;
+    let details = Details { points: Vec::new(), roc: score.roc(ROC_POINTS) };
     let report = score.report();
-    Ok(EvaluateReport::Classification(ClassificationReport {
+    let report = EvaluateReport::Classification(ClassificationReport {
         rows: report.rows,
         accuracy: report.accuracy,
         error: report.error,
@@ -219,7 +291,8 @@ fn classification<T: kapprox::Real>(predictor: &Predictor<T>, classes: &Classes,
         auc: report.auc,
         auc_within: report.auc_within,
         unknown: report.confusion.unknown.iter().sum(),
-    }))
+    });
+    Ok((report, details))
 }
 
 /// `kmill evaluate`.

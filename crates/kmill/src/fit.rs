@@ -7,7 +7,7 @@ use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs};
 use crate::report::FitReport;
 use crate::solver::Learner;
-use crate::{Error, Result, convert, output, pipeline};
+use crate::{Error, Result, convert, fit_page, output, pipeline};
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use ksolve::{FoldSpec, Task};
@@ -229,7 +229,14 @@ fn ranks(learn: &LearnArgs, text: &TextOptions) -> Result<(usize, Vec<usize>)> {
 pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
     output::check(&args.output)?;
-    pipeline::fit(&options, run, &args.output, &args.disk)
+    if let Some(page) = &args.report {
+        output::check_page(page, &args.output)?;
+    }
+    let report = pipeline::fit(&options, run, &args.output, &args.disk)?;
+    if let Some(page) = &args.report {
+        fit_page::page(&report).write(page)?;
+    }
+    Ok(report)
 }
 
 /// `kmill fit`.

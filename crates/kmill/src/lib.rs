@@ -8,15 +8,20 @@ pub mod allocator;
 pub mod args;
 mod checkpoint;
 pub mod convert;
+pub mod curve;
 pub mod demo;
 mod error;
 pub mod evaluate;
+mod evaluate_page;
 pub mod fit;
+mod fit_page;
 pub mod generate;
 pub mod generators;
 pub mod inspect;
 pub mod interrupt;
+pub mod machine;
 pub mod output;
+pub mod page;
 pub mod passes;
 pub mod pipeline;
 pub mod plan;
@@ -48,6 +53,7 @@ pub fn run() -> ExitCode {
         Command::Plan(args) => plan::main(args),
         Command::Generate(args) => generate::main(args),
         Command::Convert(args) => convert::main(args),
+        Command::Curve(args) => curve::main(args),
         Command::Demo(args) => demo::main(args),
     };
     match outcome {

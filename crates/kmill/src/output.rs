@@ -48,6 +48,23 @@ pub fn spare(path: &std::path::Path, table: &kstore::Table, model: Option<&std::
     Ok(())
 }
 
+/// Checks before the work that a page can be put at `path` after it, and that it is not `other`.
+///
+/// # Errors
+/// As [`check`], and [`Error::Option`] for another extension.
+pub fn check_page(path: &std::path::Path, other: &std::path::Path) -> Result<()> {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    if path == other || !matches!(extension.as_deref(), Some("html" | "htm")) {
+        return Err(Error::option(
+            "--report",
+            path.display(),
+            "a report is a page",
+            "give a name that ends with .html",
+        ));
+    }
+    check(path)
+}
+
 /// Checks before the work that a file can be put at `path` after it.
 ///
 /// # Errors

@@ -291,10 +291,18 @@ fn report<T: Real>(
         threads: run.threads,
         instruction_set: instruction_set(),
         precision: <T as kstore::Real>::NAME,
+        scaling: scaling(selected, trained),
+        certificates: trained.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
         warnings: run.progress.warnings(),
         model: output.to_path_buf(),
         model_bytes: std::fs::metadata(output).map_or(0, |metadata| metadata.len()),
     }
+}
+
+/// Name, shift and divisor of each feature.
+fn scaling<T: Real>(selected: &Selected, trained: &Trained<T>) -> Vec<(String, f64, f64)> {
+    let numbers = trained.scaler.centre.iter().zip(&trained.scaler.scale);
+    selected.feature_names().into_iter().zip(numbers).map(|(name, (centre, scale))| (name, *centre, *scale)).collect()
 }
 
 /// What the kernels and products dispatch to on this machine: the same bits are promised within one.

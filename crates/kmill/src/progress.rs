@@ -67,6 +67,18 @@ impl Progress {
         Box::new(Watched(Some(self.stage(name, rows))))
     }
 
+    /// Begins work of so many runs, each of which takes a while.
+    pub fn work(&self, name: &str, runs: u64) -> Work<'_> {
+        let bar = (self.voice == Voice::Bars).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
+            bar.set_style(style("{prefix} {bar:24} {pos}/{len} runs  {msg}"));
+            bar.set_prefix(name.to_string());
+            bar.enable_steady_tick(Duration::from_millis(250));
+            bar
+        });
+        Work { progress: self, name: name.to_string(), bar, started: Instant::now(), runs, done: AtomicU64::new(0) }
+    }
+
     /// Says `warning: text` on stderr and keeps it for the report.
     pub fn warn(&self, text: impl Into<String>) {
         let text = text.into();
@@ -173,6 +185,65 @@ impl Observer for Stage<'_> {
 }
 
 impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Work of many runs: how many are done, and how long the rest will take.
+#[derive(Debug)]
+pub struct Work<'a> {
+    progress: &'a Progress,
+    name: String,
+    bar: Option<ProgressBar>,
+    started: Instant,
+    runs: u64,
+    done: AtomicU64,
+}
+
+impl Work<'_> {
+    /// Runs that were done before.
+    pub fn skip(&self, runs: u64) {
+        self.done.fetch_add(runs, Ordering::Relaxed);
+        if let Some(bar) = &self.bar {
+            bar.inc(runs);
+        }
+    }
+
+    /// A run begins.
+    pub fn begin(&self, what: &str, left: Option<Duration>) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(left.map_or(what.to_string(), |left| format!("{} left  {what}", duration(left))));
+        }
+    }
+
+    /// A run has ended.
+    pub fn end(&self, what: &str, took: Duration, left: Option<Duration>) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        match &self.bar {
+            Some(bar) => bar.inc(1),
+            None => {
+                let left = left.map_or(String::new(), |left| format!(", {} left", duration(left)));
+                let (name, runs, took) = (&self.name, self.runs, duration(took));
+                self.progress.note(&format!("{name}: {done} of {runs} runs{left} ({what}: {took})"));
+            }
+        }
+    }
+
+    /// All runs are done: their time goes to the report.
+    pub fn finish(self) {
+        let elapsed = self.started.elapsed();
+        self.progress.record(&self.name, elapsed);
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        self.progress.note(&format!("{}: {} runs in {}", self.name, self.runs, duration(elapsed)));
+    }
+}
+
+impl Drop for Work<'_> {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

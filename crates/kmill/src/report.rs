@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
 /// Numbers of a figure that are shown.
-const SHOWN: usize = 8;
+pub(crate) const SHOWN: usize = 8;
 
 /// What `kmill fit` did.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -73,6 +73,12 @@ pub struct FitReport {
     pub instruction_set: String,
     /// `f32` or `f64`.
     pub precision: &'static str,
+    /// Name, shift and divisor of each feature; for the page.
+    #[serde(skip)]
+    pub scaling: Vec<(String, f64, f64)>,
+    /// Relative trace error at each rank of the surface; for the page.
+    #[serde(skip)]
+    pub certificates: Vec<(usize, f64)>,
     /// What the user should know: rank reduced, constant feature, tolerance not reached, …
     pub warnings: Vec<String>,
     /// The model file.
@@ -130,7 +136,7 @@ pub struct Train {
 }
 
 /// Serialises pairs as an object that keeps their order.
-fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(pairs.len()))?;
     for (name, seconds) in pairs {
         map.serialize_entry(name, &((seconds * 1e6).round() / 1e6))?;
@@ -169,7 +175,27 @@ impl FitReport {
         })
     }
 
-    fn chosen(&self) -> Option<&Cell> {
+    /// True where every cell has a `cv_error`, which then chooses.
+    pub(crate) fn is_chosen_by_error(&self) -> bool {
+        self.surface.iter().all(|cell| cell.cv_error.is_some())
+    }
+
+    /// The scores behind [`Self::surface_grid`], lambda by lambda.
+    pub(crate) fn surface_scores(&self) -> Vec<Vec<Option<f64>>> {
+        let by_error = self.is_chosen_by_error();
+        let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
+        let mut ranks: Vec<usize> = self.surface.iter().map(|cell| cell.rank).collect();
+        ranks.dedup();
+        let mut lambdas: Vec<f64> = self.surface.iter().map(|cell| cell.lambda).collect();
+        lambdas.sort_by(f64::total_cmp);
+        lambdas.dedup();
+        let cell = |rank: usize, lambda: f64| {
+            self.surface.iter().find(|cell| cell.rank == rank && cell.lambda == lambda).and_then(score)
+        };
+        lambdas.iter().map(|lambda| ranks.iter().map(|rank| cell(*rank, *lambda)).collect()).collect()
+    }
+
+    pub(crate) fn chosen(&self) -> Option<&Cell> {
         self.surface.iter().find(|cell| cell.rank == self.rank && Some(cell.lambda) == self.lambda)
     }
 }
@@ -301,6 +327,8 @@ pub(crate) mod tests {
             threads: 2,
             instruction_set: "x86-64 AVX2".to_string(),
             precision: "f32",
+            scaling: Vec::new(),
+            certificates: Vec::new(),
             warnings: vec!["feature x3 is constant".to_string()],
             model: PathBuf::from("m.safetensors"),
             model_bytes: 120 << 10,

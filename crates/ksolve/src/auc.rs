@@ -82,6 +82,34 @@ impl AucState {
         }
     }
 
+    /// False and true positive rates as the threshold falls from above every score to below, thinned to about `most`
+    /// points; `None` where a class has no row. Scores that are equal, or share a bin, are one step.
+    pub fn curve(&self, most: usize) -> Option<Vec<(f64, f64)>> {
+        let steps: Vec<(u64, u64)> = match &self.scores {
+            Scores::Kept { positive, negative } => tallies(positive, negative).collect(),
+            Scores::Binned { positive, negative } => positive.iter().copied().zip(negative.iter().copied()).collect(),
+        };
+        let (p, n) = steps.iter().fold((0, 0), |(p, n), step| (p + step.0, n + step.1));
+        if p == 0 || n == 0 {
+            return None;
+        }
+        let (mut found, mut all) = ((0, 0), vec![(0.0, 0.0)]);
+        for step in steps.iter().rev().filter(|step| step.0 + step.1 > 0) {
+            found = (found.0 + step.0, found.1 + step.1);
+            all.push((found.1 as f64 / n as f64, found.0 as f64 / p as f64));
+        }
+        // a point is worth showing where it is away from the last one that is shown
+        let (apart, end) = (2.0 / most.max(1) as f64, (1.0, 1.0));
+        let mut shown: Vec<(f64, f64)> = vec![all[0]];
+        for point in &all {
+            if shown.last().is_some_and(|last| point.0 - last.0 + point.1 - last.1 >= apart) && *point != end {
+                shown.push(*point);
+            }
+        }
+        shown.push(end);
+        Some(shown)
+    }
+
     /// The area; `None` where a class has no row.
     pub fn auc(&self) -> Option<Auc> {
         match &self.scores {
@@ -207,6 +235,22 @@ mod tests {
         assert_eq!(state(&[(0.0, true), (-0.0, false)], 9).auc().unwrap().value, 0.5);
         assert_eq!(state(&[(1.0, true), (-1.0, false)], 9).auc().unwrap().value, 1.0);
         assert_eq!(state(&[(1.0, true)], 9).auc(), None);
+    }
+
+    #[test]
+    fn the_area_under_the_curve_is_the_area() {
+        let rows = rows(500);
+        for exact in [500, 100] {
+            let state = state(&rows, exact);
+            let curve = state.curve(usize::MAX).unwrap();
+            assert_eq!((curve[0], curve[curve.len() - 1]), ((0.0, 0.0), (1.0, 1.0)));
+            assert!(curve.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1));
+            let area: f64 = curve.windows(2).map(|p| (p[1].0 - p[0].0) * (p[1].1 + p[0].1) / 2.0).sum();
+            assert!((area - state.auc().unwrap().value).abs() < 1e-12, "{area} {:?}", state.auc());
+            let few = state.curve(10).unwrap();
+            assert!(few.len() <= 12 && few.iter().all(|point| curve.contains(point)), "{few:?}");
+        }
+        assert_eq!(state(&[(1.0, true)], 9).curve(10), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 pub mod auc;
 pub mod bins;
 pub mod certificate;
+pub mod curve;
 mod error;
 pub mod folds;
 pub mod gram;

@@ -218,6 +218,12 @@ impl ClassificationScore {
         }
     }
 
+    /// False and true positive rates as the threshold falls, at most about `most` points; `None` for more than two
+    /// classes, and where one has no row.
+    pub fn roc(&self, most: usize) -> Option<Vec<(f64, f64)>> {
+        self.auc.as_ref().and_then(|auc| auc.curve(most))
+    }
+
     /// The scores.
     pub fn report(&self) -> ClassificationReport {
         let k = self.labels.len();

@@ -94,6 +94,27 @@ impl Condition {
         Ok(Self { column: unquote(column).0.to_string(), operator: *operator, value: value.to_string(), quoted })
     }
 
+    /// The condition that holds where this one does not. A row without a value fulfils neither.
+    ///
+    /// ```
+    /// # use kstore::condition::Condition;
+    /// assert_eq!(Condition::parse("fold == 0")?.complement().to_string(), "fold != 0");
+    /// assert_eq!(Condition::parse("x <= 2")?.complement().to_string(), "x > 2");
+    /// # Ok::<(), kstore::Error>(())
+    /// ```
+    #[must_use]
+    pub fn complement(&self) -> Self {
+        let operator = match self.operator {
+            Operator::Equal => Operator::NotEqual,
+            Operator::NotEqual => Operator::Equal,
+            Operator::Less => Operator::GreaterOrEqual,
+            Operator::LessOrEqual => Operator::Greater,
+            Operator::Greater => Operator::LessOrEqual,
+            Operator::GreaterOrEqual => Operator::Less,
+        };
+        Self { operator, ..self.clone() }
+    }
+
     /// Checks the value against a column's kind.
     pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<Bound> {
         let wrong = |expected: String| Error::WrongType {

@@ -76,6 +76,12 @@ impl KeptColumn {
         Self { values, valid: None }
     }
 
+    /// A column of numbers some of which may be missing.
+    pub fn optional(values: &[Option<f64>]) -> Self {
+        let valid = values.iter().any(Option::is_none).then(|| values.iter().map(Option::is_some).collect());
+        Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
+    }
+
     /// The values; anything where one is missing.
     pub fn values(&self) -> &KeptValues {
         &self.values

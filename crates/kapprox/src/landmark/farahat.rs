@@ -64,6 +64,7 @@ impl<T: Real> Landmarks<T> for Farahat {
             columns.extend(&mut growth, before, workers);
             columns.residual[best] = 0.0;
             sketch.deflate(columns.factor(growth.len()).subcols(before, 1), &groups, workers);
+            growth.tell(data);
         }
         Ok(growth.chosen)
     }

@@ -79,6 +79,7 @@ impl Greedy {
             if let Largest::Updated(columns) = &mut largest {
                 columns.extend(&mut growth, before, data.pass.workers);
             }
+            growth.tell(data);
         }
         Ok(growth.chosen)
     }

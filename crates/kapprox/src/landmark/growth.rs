@@ -8,7 +8,7 @@
 //! Whatever proposes rows, the decision about each is taken in f64 on the pool's own Schur complement, so that what is
 //! left of a row that earlier landmarks span is told from rounding.
 
-use super::LandmarkSet;
+use super::{LandmarkSet, Rows};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::Nystrom;
@@ -45,6 +45,11 @@ impl<'a, T: Real> Growth<'a, T> {
 
     pub(super) fn len(&self) -> usize {
         self.chosen.len()
+    }
+
+    /// Tells the observer how far the choice is.
+    pub(super) fn tell(&self, data: &Rows<'_, T>) {
+        data.pass.observer.reached(self.len(), self.chosen.passes, self.chosen.evaluations);
     }
 
     /// True once there are as many landmarks as were asked for.

@@ -117,6 +117,9 @@ pub struct Scheme {
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
+    /// True where the first r landmarks are the scheme's choice for rank r, whatever the largest rank: one run then serves
+    /// every rank, and tells [`kstore::pass::Observer::reached`] how far it is.
+    pub nested: bool,
     single: fn() -> Box<dyn Landmarks<f32>>,
     double: fn() -> Box<dyn Landmarks<f64>>,
 }
@@ -135,9 +138,13 @@ pub fn by_name(name: &str) -> Option<&'static Scheme> {
 
 macro_rules! scheme {
     ($name:literal, $about:literal, $type:ty) => {
+        Scheme { nested: true, ..scheme!($name, $about, $type, for one rank) }
+    };
+    ($name:literal, $about:literal, $type:ty, for one rank) => {
         Scheme {
             name: $name,
             about: $about,
+            nested: false,
             single: || Box::new(<$type>::default()),
             double: || Box::new(<$type>::default()),
         }
@@ -149,11 +156,11 @@ pub fn registry() -> &'static [Scheme] {
         scheme!("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", RpCholesky),
         scheme!("uniform", "every row equally likely, without replacement", Uniform),
         scheme!("greedy", "pivoted Cholesky: the row that the earlier landmarks leave most of", Greedy),
-        scheme!("kmeans", "centroids of k-means++ and Lloyd's iterations", KMeans),
-        scheme!("leverage", "recursive ridge leverage scores", Leverage),
-        scheme!("bless", "ridge leverage scores along a path of decreasing lambda", Bless),
+        scheme!("kmeans", "centroids of k-means++ and Lloyd's iterations", KMeans, for one rank),
+        scheme!("leverage", "recursive ridge leverage scores", Leverage, for one rank),
+        scheme!("bless", "ridge leverage scores along a path of decreasing lambda", Bless, for one rank),
         scheme!("farahat", "the row whose column explains most of the residual matrix", Farahat),
-        scheme!("predictive", "explains the kernel matrix and the targets alike", Predictive),
+        scheme!("predictive", "explains the kernel matrix and the targets alike", Predictive, for one rank),
         scheme!(
             "rpcholesky-block",
             "randomly pivoted Cholesky in blocks without rejection, for comparison",

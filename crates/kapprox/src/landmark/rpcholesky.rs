@@ -109,6 +109,7 @@ fn select<T: Real>(
         let Some(proposals) = residuals.propose(block, &coins) else { break };
         let before = growth.len();
         let genuine = accept(&mut growth, proposals, &coins, form);
+        growth.tell(data);
         empty = if growth.len() == before { empty + 1 } else { 0 };
         if growth.is_full() || empty > EMPTY_ROUNDS || (empty > 0 && !genuine) {
             break;

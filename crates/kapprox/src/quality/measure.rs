@@ -35,7 +35,7 @@ impl Measure {
     }
 
     /// The same divided by a number that is known up to its own interval; 0/0 is 0.
-    pub(super) fn relative_to(self, whole: Self) -> Self {
+    pub fn relative_to(self, whole: Self) -> Self {
         let evidence = match (self.evidence, whole.evidence) {
             (Evidence::Confidence(a), Evidence::Confidence(b)) => Evidence::Confidence((a + b - 1.0).max(0.0)),
             (Evidence::Confidence(a), _) | (_, Evidence::Confidence(a)) => Evidence::Confidence(a),

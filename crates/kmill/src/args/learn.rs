@@ -75,7 +75,7 @@ impl From<Intercept> for ksolve::Intercept {
 }
 
 /// The registry's kernels, in a sentence.
-fn kernel_help() -> String {
+pub(super) fn kernel_help() -> String {
     let names: Vec<&str> = registry().iter().map(|family| family.name).collect();
     format!(
         "Kernel: {}; sums and products of them. sigma=median takes the median distance of a sample",

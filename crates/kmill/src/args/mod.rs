@@ -3,11 +3,13 @@
 //! Types here are as typed; a verb's file lowers them to plain options ([`crate::fit::FitOptions`]) and checks what
 //! needs more than one of them.
 
+pub mod curve;
 pub mod data;
 pub mod learn;
 pub mod parse;
 pub mod run;
 
+pub use curve::CurveArgs;
 pub use data::DataArgs;
 pub use learn::LearnArgs;
 pub use run::{DiskArgs, RunArgs};
@@ -53,6 +55,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Rewrite a table in another format
     Convert(ConvertArgs),
+    /// Compare landmark schemes and maps: error against rank, and what each costs
+    Curve(CurveArgs),
     /// Generate data, fit, evaluate, and explain: the first thing to run
     Demo(DemoArgs),
 }
@@ -79,6 +83,9 @@ pub struct FitArgs {
     /// Where the model goes (safetensors)
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub output: PathBuf,
+    /// Also write a page: surface, certificate, scaling, times
+    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
+    pub report: Option<PathBuf>,
     /// What is kept of a fit that is stopped.
     #[command(flatten)]
     pub disk: DiskArgs,
@@ -145,6 +152,9 @@ pub struct EvaluateArgs {
     /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Table")]
     pub target: Vec<String>,
+    /// Also write a page: residuals, or confusions and the ROC curve
+    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
+    pub report: Option<PathBuf>,
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,
@@ -285,7 +295,7 @@ mod tests {
 
     #[test]
     fn verbs_that_are_not_there_yet_do_not_appear() {
-        for verb in ["curve", "tune", "plot"] {
+        for verb in ["tune", "plot"] {
             assert!(Cli::try_parse_from(["kmill", verb]).is_err());
         }
     }

@@ -1,8 +1,10 @@
 //! From the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
 use kapprox::Spec;
+use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
 use ksolve::FoldSpec;
+use ksolve::curve::Method;
 use kstore::condition::Condition;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -61,6 +63,44 @@ pub fn landmarks(text: &str) -> Result<Landmarks, String> {
     }
     let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
     Err(format!("expected one of {}, or a file such as landmarks.parquet", known.join(", ")))
+}
+
+/// Landmark schemes and maps to compare, each once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Methods(pub Vec<Method>);
+
+/// `--methods`: names, maps with their parameters in parentheses.
+pub fn methods(text: &str) -> Result<Methods, String> {
+    let (mut methods, mut depth, mut start) = (Vec::new(), 0usize, 0);
+    for (at, letter) in text.char_indices().chain([(text.len(), ',')]) {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 || at == text.len() => {
+                let method: Method = text[start..at].parse().map_err(expected_by_solver)?;
+                if methods.contains(&method) {
+                    return Err(format!("{method} is named twice"));
+                }
+                methods.push(method);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    Ok(Methods(methods))
+}
+
+/// `--landmarks` of a comparison: a name of the registry.
+pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
+    kapprox::landmark::by_name(text).ok_or_else(|| {
+        let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
+/// `--repeats`.
+pub fn repeats(text: &str) -> Result<u64, String> {
+    at_least(text, 1).map(|n| n as u64)
 }
 
 /// `--map`.
@@ -219,6 +259,25 @@ mod tests {
         assert!(["0", "5..2", "a"].iter().all(|text| ranks(text).is_err()));
         assert!(["1", "blocks:1", "column:", "rows:3"].iter().all(|text| folds(text).is_err()));
         assert!(condition("fold = 3").unwrap_err().contains("=="));
+    }
+
+    #[test]
+    fn methods_are_separated_outside_of_parentheses() {
+        let names = |text: &str| methods(text).unwrap().0.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            names("uniform, additive(steps=3,interval=0.5),greedy"),
+            ["uniform", "additive(steps=3, interval=0.5)", "greedy"]
+        );
+        for (wrong, why) in [
+            ("uniform,unifrom", "no landmark scheme and no map"),
+            ("greedy,greedy", "greedy is named twice"),
+            ("", "no landmark scheme"),
+            ("uniform,", "no landmark scheme"),
+            ("ensemble(parts=4", "not closed"),
+        ] {
+            let error = methods(wrong).unwrap_err();
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
     }
 
     #[test]

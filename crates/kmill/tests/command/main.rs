@@ -6,11 +6,14 @@
 
 mod bits;
 mod cli;
+mod curve;
 mod faults;
 mod fit;
+mod literature;
 mod maps;
 mod memory;
 mod model;
+mod page;
 mod restricted;
 #[cfg(unix)]
 mod resume;

@@ -7,7 +7,7 @@ use kstore::{Coded, Fold, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, W
 use std::sync::Arc;
 
 /// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
-pub(super) fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> {
+pub(crate) fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> {
     let mut order: Vec<usize> = (0..sample.len()).collect();
     order.sort_unstable_by_key(|i| sample.rows[*i]);
     let d = sample.d;
@@ -17,7 +17,7 @@ pub(super) fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> 
 }
 
 /// The candidates with their targets or classes, which one pass brings from the table.
-pub(super) fn with_targets<T: Real>(
+pub(crate) fn with_targets<T: Real>(
     candidates: MemoryRows<T>,
     source: &dyn RowSource<T>,
     pass: Pass<'_>,

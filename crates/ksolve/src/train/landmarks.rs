@@ -15,21 +15,21 @@ use kstore::{Fold, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers}
 use std::sync::Arc;
 
 /// Rows the median distance is taken over: half a million pairs, which places the median within 1 %.
-const MEDIAN_ROWS: usize = 1000;
+pub(crate) const MEDIAN_ROWS: usize = 1000;
 
 /// A map and what it took to find it.
 #[derive(Debug)]
-pub(super) struct Mapped<T: Real> {
-    pub(super) map: Box<dyn FeatureMap<T>>,
-    pub(super) kernel: Spec,
+pub(crate) struct Mapped<T: Real> {
+    pub(crate) map: Box<dyn FeatureMap<T>>,
+    pub(crate) kernel: Spec,
     /// Landmarks, and the rows they were chosen among; `None` for a map without.
-    pub(super) landmarks: Option<(usize, u64)>,
+    pub(crate) landmarks: Option<(usize, u64)>,
     /// Passes over the table.
-    pub(super) passes: u64,
+    pub(crate) passes: u64,
 }
 
 /// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map.
-pub(super) fn map<T: Real>(
+pub(crate) fn map<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
     reading: &Reading,
@@ -187,9 +187,20 @@ impl<T: Real> Run<'_, T> {
             return Ok(0);
         }
         let observer = self.resources.stages.stage("values the kernel is defined for", Some(self.n));
-        self.scan(&*observer).fold(self.source, &Check(&self.options.kernel))?;
-        Ok(1)
+        check_values(self.source, &self.options.kernel, &self.scan(&*observer))
     }
+}
+
+/// One pass for kernels that are not defined for every number, and how many passes it took.
+///
+/// # Errors
+/// [`kapprox::Error::Domain`] for the first value outside.
+pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pass: &Pass<'_>) -> Result<u64> {
+    if kernel.domain() == Domain::Any {
+        return Ok(0);
+    }
+    pass.fold(source, &Check(kernel))?;
+    Ok(1)
 }
 
 /// The first rows of a table.
@@ -265,7 +276,7 @@ impl<T: Real> Fold<T> for Check<'_> {
 }
 
 /// Fills in the median distance of the first candidates in the order of their keys: a uniform sample.
-fn settle<T: Real>(kernel: &Spec, sample: &Sample<T>, seed: u64) -> Result<Spec> {
+pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &Sample<T>, seed: u64) -> Result<Spec> {
     if !kernel.needs_median() {
         return Ok(kernel.clone());
     }

@@ -10,16 +10,16 @@
 //! With a scratch folder one more pass, after the first, writes the rows there, decoded and scaled, for all that follow.
 
 mod cached;
-mod candidates;
+pub(crate) mod candidates;
 mod forecast;
-mod landmarks;
+pub(crate) mod landmarks;
 mod options;
-mod plan;
-mod prepare;
+pub(crate) mod plan;
+pub(crate) mod prepare;
 mod rates;
 mod run;
 mod solve;
-mod survey;
+pub(crate) mod survey;
 mod trained;
 
 pub use forecast::{Forecast, Step, forecast, forecast_solve};

@@ -79,7 +79,7 @@ pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
 
 /// The cut that fits the budget with the most lanes, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
-pub(super) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: usize) -> (Cut, Vec<Plan>) {
+pub(crate) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: usize) -> (Cut, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     let (gram_lanes, tiles) = match shape.map.p <= LANE_FEATURES {
         true => (shape.threads, TILES_PER_SEGMENT),
@@ -111,10 +111,13 @@ fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: u
 /// Proposals of a landmark scheme that are eliminated together.
 const POOL: usize = 256;
 
-const DATA: &str = "read fewer columns (--features)";
-pub(super) const RANK: &str = "lower --rank";
+/// The stage in which moments are gathered.
+pub(crate) const GRAM: &str = "Gram matrix";
 
-fn base(what: &str, budget: usize) -> Plan {
+const DATA: &str = "read fewer columns (--features)";
+pub(crate) const RANK: &str = "lower --rank";
+
+pub(crate) fn base(what: &str, budget: usize) -> Plan {
     Plan::new(what, budget).term("the program itself", RESERVE, "")
 }
 
@@ -180,7 +183,7 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let state = GramState::bytes(m, t, shape.folds) + CertificateState::bytes(m);
     let bin = cut.tile * (shape.d * shape.element + t * 8);
     let features = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed + cut.tile * (m * shape.element + 8);
-    let plan = rows(base("Gram matrix", budget), shape, cut, lanes, shape.element);
+    let plan = rows(base(GRAM, budget), shape, cut, lanes, shape.element);
     let copies = if states == 1 { "one lane".to_string() } else { format!("{} lanes and a sum", states - 1) };
     let (name, remedy) = gram_term(shape.folds, &copies);
     plan.term(name, states * state, remedy)
@@ -200,7 +203,7 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
 }
 
 /// What a solver begins with once its moments are gathered: those, and the map.
-pub(super) fn solve(shape: &Shape, budget: usize) -> Plan {
+pub(crate) fn solve(shape: &Shape, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
     base("solve", budget).term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy).term(
         "feature map",

@@ -13,24 +13,24 @@ use kstore::scratch::Cache;
 use kstore::{Plan, Reading, RowSource, Selected, TableRows};
 
 /// Targets assumed before the classes are known, for the plan.
-pub(super) const CLASSES_ASSUMED: usize = 10;
+pub(crate) const CLASSES_ASSUMED: usize = 10;
 
 /// Rows, targets and map of a run.
-pub(super) struct Prepared<T: Real> {
-    pub(super) survey: Survey,
-    pub(super) folds: Folds,
-    pub(super) targets: Targets,
-    pub(super) mapped: Mapped<T>,
-    pub(super) cut: Cut,
+pub(crate) struct Prepared<T: Real> {
+    pub(crate) survey: Survey,
+    pub(crate) folds: Folds,
+    pub(crate) targets: Targets,
+    pub(crate) mapped: Mapped<T>,
+    pub(crate) cut: Cut,
     /// Largest sum of the plan.
-    pub(super) planned_bytes: usize,
+    pub(crate) planned_bytes: usize,
     rows: TableRows<T>,
     cache: Option<Cache<T>>,
 }
 
 impl<T: Real> Prepared<T> {
     /// The rows, scaled: from scratch where they are kept there.
-    pub(super) fn source(&self) -> &dyn RowSource<T> {
+    pub(crate) fn source(&self) -> &dyn RowSource<T> {
         match &self.cache {
             Some(cache) => cache,
             None => &self.rows,
@@ -38,17 +38,22 @@ impl<T: Real> Prepared<T> {
     }
 
     /// Passes over the table so far.
-    pub(super) fn passes(&self) -> u64 {
+    pub(crate) fn passes(&self) -> u64 {
         1 + u64::from(self.cache.is_some()) + self.mapped.passes
     }
 }
 
-/// Targets and folds as far as they are known before the first pass.
-pub(super) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, usize) {
-    let t = match options.task {
+/// Targets as far as they are known before the first pass.
+pub(crate) fn assumed_targets(selected: &Selected, task: Task) -> usize {
+    match task {
         Task::Classification => CLASSES_ASSUMED,
         _ => selected.shape().targets,
-    };
+    }
+}
+
+/// Targets and folds as far as they are known before the first pass.
+pub(crate) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, usize) {
+    let t = assumed_targets(selected, options.task);
     let folds = match &options.folds {
         FoldSpec::None => 1,
         FoldSpec::Hash(k) | FoldSpec::Blocks(k) => *k,
@@ -58,7 +63,7 @@ pub(super) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, us
 }
 
 /// The shape of the work.
-pub(super) fn shape<T: Real>(
+pub(crate) fn shape<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
     resources: &Resources<'_>,
@@ -105,7 +110,7 @@ fn check(plans: Vec<Plan>) -> Result<usize> {
 
 /// Statistics, scaling, landmarks and map. `plan` is asked before the first pass and again once targets and folds are
 /// known.
-pub(super) fn prepare<T: Real>(
+pub(crate) fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
     resources: &Resources<'_>,

@@ -8,26 +8,26 @@ use std::sync::Arc;
 
 /// What the first pass found.
 #[derive(Debug)]
-pub(super) struct Survey {
-    pub(super) statistics: Statistics,
-    pub(super) scaler: Arc<Scaler>,
-    pub(super) classes: Option<Classes>,
-    pub(super) groups: Vec<Label>,
+pub(crate) struct Survey {
+    pub(crate) statistics: Statistics,
+    pub(crate) scaler: Arc<Scaler>,
+    pub(crate) classes: Option<Classes>,
+    pub(crate) groups: Vec<Label>,
 }
 
 impl Survey {
     /// Number of selected rows.
-    pub(super) fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.statistics.rows
     }
 
     /// Targets of the regression: the numeric ones, or the codes of the classes.
-    pub(super) fn targets(&self) -> usize {
+    pub(crate) fn targets(&self) -> usize {
         self.classes.as_ref().map_or(self.statistics.targets.len(), Classes::targets)
     }
 
     /// What is learned: numeric targets less their means, which keeps the sums of squares accurate, or class codes.
-    pub(super) fn targets_of_regression(&self) -> Targets {
+    pub(crate) fn targets_of_regression(&self) -> Targets {
         match &self.classes {
             Some(classes) => Targets::Classes(classes.clone()),
             None => Targets::Numeric { centre: self.statistics.targets.iter().map(|target| target.mean).collect() },
@@ -35,7 +35,7 @@ impl Survey {
     }
 
     /// How rows are read from here on.
-    pub(super) fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> Reading {
         Reading {
             scaler: Some(self.scaler.clone()),
             classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
@@ -45,7 +45,7 @@ impl Survey {
 }
 
 /// One pass over the rows in f64.
-pub(super) fn survey(
+pub(crate) fn survey(
     selected: &Selected,
     options: &TrainOptions,
     cut: Cut,

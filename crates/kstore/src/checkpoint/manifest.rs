@@ -19,7 +19,7 @@ pub struct Manifest {
 
 impl Manifest {
     /// The first difference between this run and one that was saved, as the end of a sentence.
-    pub(super) fn difference(&self, saved: &Self) -> Option<String> {
+    pub fn difference(&self, saved: &Self) -> Option<String> {
         if self.version != saved.version {
             return Some(format!("it was written by version {}, this is {}", saved.version, self.version));
         }

@@ -79,6 +79,9 @@ pub trait Observer: Sync {
     fn stop(&self) -> bool {
         false
     }
+    /// A choice of rows that grows from pass to pass holds `count` of them now, after so many `passes` and `evaluations`
+    /// of whatever the choice goes by.
+    fn reached(&self, _count: usize, _passes: u64, _evaluations: u64) {}
 }
 
 /// An observer that neither looks nor stops.

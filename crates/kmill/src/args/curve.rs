@@ -1,0 +1,98 @@
+//! What to compare, and on which rows.
+
+use super::data::DataArgs;
+use super::learn::{Intercept, Precision, Scale, Task, kernel_help};
+use super::parse::{self, Methods};
+use super::run::RunArgs;
+use clap::Args;
+use kapprox::Spec;
+use kapprox::landmark::Scheme;
+use kstore::condition::Condition;
+use std::path::PathBuf;
+
+/// Options of `kmill curve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill curve train.parquet -o curve.html\n  \
+    kmill curve all.parquet --target y --test-where 'fold == 0' --methods uniform,kmeans,rpcholesky,fourier \\\n    \
+        --ranks 50..2000 --repeats 10 -o curve.html -o curve.csv\n\n\
+    Seconds, passes, kernel evaluations and bytes read are those of choosing landmarks, making the map and forming the\n\
+    features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its finished\n\
+    cells in OUT.cells.json; the same command with --resume goes on.")]
+pub struct CurveArgs {
+    /// The table.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Rows to test ridge regression on: 'fold == 0'. Without --where all others are approximated and learned from
+    #[arg(long, value_name = "CONDITION", value_parser = parse::condition, help_heading = "Table")]
+    pub test_where: Option<Condition>,
+    /// Measure on a uniform sample of so many rows, held in memory [default: all rows]
+    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Table")]
+    pub sample: Option<usize>,
+    /// Landmark schemes (with the map nystrom) and maps, comma-separated; fit --help lists them
+    #[arg(long, value_name = "LIST", value_parser = parse::methods, default_value = "uniform,kmeans,greedy,rpcholesky",
+        help_heading = "Comparison")]
+    pub methods: Methods,
+    /// Ranks: 250,500,1000 or 50..2000 (doubling)
+    #[arg(long, value_name = "LIST", value_parser = parse::ranks, default_value = "50..1000", help_heading = "Comparison")]
+    pub ranks: String,
+    /// Seeds to try, from --seed on
+    #[arg(long, value_name = "N", value_parser = parse::repeats, default_value = "5", help_heading = "Comparison")]
+    pub repeats: u64,
+    /// The scheme of landmarks for maps that have some and are no scheme
+    #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, default_value = "rpcholesky", help_heading = "Comparison")]
+    pub landmarks: &'static Scheme,
+    /// Scaling learned from the rows: standard, minmax or none
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "SCALE",
+        help_heading = "Comparison"
+    )]
+    pub scale: Scale,
+    /// The kernel.
+    #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
+        value_parser = parse::kernel, help_heading = "Comparison")]
+    pub kernel: Spec,
+    /// What the target is: regression or classification [default: regression]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "TASK", help_heading = "Comparison")]
+    pub task: Option<Task>,
+    /// Penalty of the test error, per row: (1/n) sum loss + lambda |w|^2
+    #[arg(long, value_name = "LAMBDA", value_parser = parse::lambdas, default_value = "1e-6", allow_hyphen_values = true,
+        help_heading = "Comparison")]
+    pub lambda: String,
+    /// Constant term of the test error: free, penalised or none
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "INTERCEPT",
+        help_heading = "Comparison"
+    )]
+    pub intercept: Intercept,
+    /// First seed
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Comparison")]
+    pub seed: u64,
+    /// Type of rows and features: f32 or f64 (sums are f64)
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "TYPE",
+        help_heading = "Comparison"
+    )]
+    pub precision: Precision,
+    /// Where the curve goes: .html, .json, .csv, .tsv, .parquet or .arrow; may be given several times
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    pub output: Vec<PathBuf>,
+    /// Go on with the cells that a stopped curve left beside the first output
+    #[arg(long, help_heading = "Run")]
+    pub resume: bool,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}

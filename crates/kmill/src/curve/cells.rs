@@ -1,0 +1,128 @@
+//! Finished cells beside the output, so that a curve that is stopped goes on where it was.
+
+use crate::progress::Progress;
+use crate::{Error, Result};
+use ksolve::curve::{Cell, Run};
+use kstore::AtomicFile;
+use kstore::checkpoint::Manifest;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Version of the file.
+const FORMAT: u64 = 1;
+
+/// What the file holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    format: u64,
+    manifest: Manifest,
+    cells: Vec<Cell>,
+}
+
+/// The cells so far, and the file they are kept in.
+#[derive(Debug)]
+pub(super) struct CellsFile {
+    place: Option<(PathBuf, Manifest)>,
+    cells: Vec<Cell>,
+    saved: bool,
+}
+
+impl CellsFile {
+    /// Cells without a file.
+    pub(super) fn nowhere() -> Self {
+        Self { place: None, cells: Vec::new(), saved: false }
+    }
+
+    /// `OUT.cells.json`, with what is in it where the curve is resumed.
+    ///
+    /// # Errors
+    /// A file of another curve under `--resume`, and a file that is none of kmill's.
+    pub(super) fn open(output: &Path, manifest: Manifest, resume: bool, progress: &Progress) -> Result<Self> {
+        let mut name = output.as_os_str().to_owned();
+        name.push(".cells.json");
+        let path = PathBuf::from(name);
+        let new = |cells: Vec<Cell>, manifest| {
+            let saved = !cells.is_empty();
+            Self { place: Some((path.clone(), manifest)), cells, saved }
+        };
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                if resume {
+                    progress.note(&format!("note: there is no {}: starting afresh", path.display()));
+                }
+                return Ok(new(Vec::new(), manifest));
+            }
+            Err(error) => return Err(kstore::Error::io("read", &path)(error).into()),
+        };
+        let refuse = |why: String, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
+        let kept: Kept = match serde_json::from_slice(&bytes) {
+            Ok(kept) => kept,
+            Err(_) => {
+                let why = "this is not a file of cells that kmill wrote".to_string();
+                return refuse(why, "move it, or give -o another name");
+            }
+        };
+        if !resume {
+            progress.note(&format!("note: {} of an earlier curve is replaced (--resume would use it)", path.display()));
+            return Ok(new(Vec::new(), manifest));
+        }
+        if kept.format != FORMAT {
+            let why = format!("it has format {}, this kmill reads {FORMAT}", kept.format);
+            return refuse(why, "start afresh without --resume");
+        }
+        if let Some(difference) = manifest.difference(&kept.manifest) {
+            return refuse(difference, "resume with the same command, or start afresh without --resume");
+        }
+        progress.note(&format!("note: {} cells are in {}", kept.cells.len(), path.display()));
+        Ok(new(kept.cells, manifest))
+    }
+
+    /// The cells.
+    pub(super) fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// True where every cell of a run is there.
+    pub(super) fn hold(&self, run: &Run) -> bool {
+        let method = run.method.to_string();
+        let here = |rank: &usize| {
+            self.cells.iter().any(|cell| cell.method == method && cell.repeat == run.repeat && cell.rank == *rank)
+        };
+        run.ranks.iter().all(here)
+    }
+
+    /// More cells, kept at once.
+    pub(super) fn add(&mut self, cells: Vec<Cell>) -> Result<()> {
+        self.cells.extend(cells);
+        let Some((path, manifest)) = &self.place else { return Ok(()) };
+        let kept = Kept { format: FORMAT, manifest: manifest.clone(), cells: self.cells.clone() };
+        let text = serde_json::to_vec(&kept).map_err(|error| kstore::Error::io("write", path)(error.into()))?;
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(&text).map_err(kstore::Error::io("write", path))?;
+        file.commit()?;
+        self.saved = true;
+        Ok(())
+    }
+
+    /// The error of a curve, once it is known whether anything is left to go on from.
+    pub(super) fn kept(&self, error: Error, progress: &Progress) -> Error {
+        let Some((path, _)) = self.place.as_ref().filter(|_| self.saved) else { return error };
+        if error.is_interruption() {
+            return Error::Stopped { checkpoint: path.clone() };
+        }
+        progress.note(&format!("note: what was done is kept in {}; --resume goes on from there", path.display()));
+        error
+    }
+
+    /// Removes the file: what it was for is done.
+    pub(super) fn finish(self, progress: &Progress) {
+        if let Some((path, _)) = self.place
+            && self.saved
+            && let Err(error) = std::fs::remove_file(&path)
+        {
+            progress.warn(format!("{} is not needed any more, but: {error}", path.display()));
+        }
+    }
+}

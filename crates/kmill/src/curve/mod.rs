@@ -1,0 +1,159 @@
+//! `kmill curve`: error against rank for landmark schemes and maps, with what each costs.
+//!
+//! ```text
+//! args ─▶ Request ─▶ Setting (ksolve) ─▶ runs ─▶ cells, kept beside the output ─▶ CurveReport ─▶ terminal, JSON
+//!                                                                                    └─▶ HTML, CSV, Parquet
+//! ```
+
+mod cells;
+mod html;
+mod outputs;
+mod pace;
+mod report;
+mod request;
+mod summary;
+mod terminal;
+
+pub use report::{CurveReport, Row};
+
+use crate::args::CurveArgs;
+use crate::args::learn::Precision;
+use crate::args::run::Run;
+use crate::progress::Progress;
+use crate::{Error, Result, interrupt, output};
+use cells::CellsFile;
+use kapprox::Real;
+use ksolve::curve::{Setting, Tested};
+use ksolve::train::{Resources, Stages};
+use kstore::Workers;
+use kstore::pass::Observer;
+use outputs::Outputs;
+use pace::Pace;
+use report::{Context, Planned};
+use request::Request;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Measures every method, and writes the outputs.
+///
+/// # Errors
+/// Whatever stops a run; what is done by then is kept beside the first output.
+pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
+    let outputs = Outputs::new(&args.output)?;
+    if args.resume && outputs.is_empty() {
+        let remedy = "give the -o of the curve that was stopped";
+        return Err(Error::option("--resume", "", "finished cells are kept beside an output", remedy));
+    }
+    let request = Request::new(args, &run.progress)?;
+    outputs.spare(request.train.table())?;
+    let report = match args.precision {
+        Precision::F32 => measure::<f32>(&request, args, run, &outputs),
+        Precision::F64 => measure::<f64>(&request, args, run, &outputs),
+    }?;
+    Ok(report)
+}
+
+/// `kmill curve`.
+pub(crate) fn main(args: &CurveArgs) -> Result<()> {
+    let context = args.run.resolve();
+    let report = run(args, &context)?;
+    output::report(&report, context.json)
+}
+
+fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
+    let mut cells = match outputs.first() {
+        Some(path) => CellsFile::open(path, request.manifest::<T>(), args.resume, &run.progress)?,
+        None => CellsFile::nowhere(),
+    };
+    let (watch, workers) =
+        (Watch { progress: &run.progress, measuring: AtomicBool::new(false) }, Workers::new(run.threads));
+    let resources = Resources { memory: run.memory, workers: &workers, stages: &watch, journal: None, scratch: None };
+    let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
+    watch.measuring.store(true, Ordering::Relaxed);
+    all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;
+    let plan = plan(&setting, request)?;
+    let context = Context {
+        kernel: setting.kernel().to_string(),
+        approximated: setting.rows(),
+        tested: setting.tested(),
+        columns: setting.columns(),
+        floor: setting.floor(),
+        statistics: setting.statistics(),
+        precision: <T as kstore::Real>::NAME,
+        plan,
+    };
+    let report = CurveReport::new(request, run, context, cells.cells());
+    outputs.write(&report)?;
+    cells.finish(&run.progress);
+    Ok(report)
+}
+
+/// Every run that is not done yet.
+fn all_runs<T: Real>(
+    setting: &Setting<'_, T>,
+    request: &Request,
+    cells: &mut CellsFile,
+    progress: &Progress,
+) -> Result<()> {
+    let runs = request.options.runs();
+    let left: Vec<_> = runs.iter().filter(|run| !cells.hold(run)).collect();
+    let work = progress.work("curve", runs.len() as u64);
+    let mut pace = Pace::new(left.iter().copied());
+    work.skip((runs.len() - left.len()) as u64);
+    for run in left {
+        interrupt::check()?;
+        work.begin(&run.to_string(), pace.left());
+        let started = std::time::Instant::now();
+        let found = setting.run(run)?;
+        pace.took(run, started.elapsed());
+        cells.add(found)?;
+        work.end(&run.to_string(), started.elapsed(), pace.left());
+    }
+    work.finish();
+    Ok(())
+}
+
+/// The stages of the run that needs most memory.
+fn plan<T: Real>(setting: &Setting<'_, T>, request: &Request) -> Result<Vec<Planned>> {
+    let largest = request.options.ranks.last().copied().unwrap_or(1);
+    let mut most = Vec::new();
+    for method in &request.options.methods {
+        let (_, plans) = setting.plan(method, largest)?;
+        let stages: Vec<Planned> = plans.into_iter().map(|plan| Planned::new(method, plan)).collect();
+        if Planned::largest(&stages) > Planned::largest(&most) {
+            most = stages;
+        }
+    }
+    Ok(most)
+}
+
+/// Shows the stages before the first run; those of the runs only stop when they are asked to.
+struct Watch<'a> {
+    progress: &'a Progress,
+    measuring: AtomicBool,
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn advance(&self, _rows: u64) {}
+    fn stop(&self) -> bool {
+        interrupt::requested()
+    }
+}
+
+impl Stages for Watch<'_> {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        if self.measuring.load(Ordering::Relaxed) { Box::new(Silent) } else { self.progress.watch(name, rows) }
+    }
+    fn warn(&self, text: String) {
+        self.progress.warn(text);
+    }
+}
+
+/// What a test error is called.
+fn test_name(tested: Tested) -> &'static str {
+    match tested {
+        Tested::Mse => "test mean squared error",
+        Tested::Error => "test share of wrong classes",
+    }
+}

@@ -1,0 +1,383 @@
+//! What a curve answers.
+
+use super::request::Request;
+use crate::args::run::Run;
+use crate::pipeline::{instruction_set, target_names};
+use crate::report::{LAMBDA, as_map};
+use ksolve::curve::{Cell, Floor, Method, Tested};
+use kstore::Statistics;
+use kstore::budget::Term;
+use std::path::PathBuf;
+
+/// What `kmill curve` found.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct CurveReport {
+    /// A cell for every method, rank and repeat, in this order.
+    pub rows: Vec<Row>,
+    /// Methods, in the order they were asked for.
+    pub methods: Vec<String>,
+    /// Ranks, ascending.
+    pub ranks: Vec<usize>,
+    /// Seeds tried.
+    pub repeats: u64,
+    /// The first of them.
+    pub seed: u64,
+    /// The files.
+    pub table: TableReport,
+    /// Rows whose kernel matrix is approximated.
+    pub approximated_rows: u64,
+    /// Rows whose columns of the matrix were formed for the Frobenius error; all where it is exact.
+    pub frobenius_columns: usize,
+    /// The kernel with every parameter a number.
+    pub kernel: String,
+    /// The penalty of the test error.
+    pub lambda: f64,
+    /// [`LAMBDA`].
+    pub lambda_convention: &'static str,
+    /// What the test error counts: `mse` or `error`; null without test rows.
+    pub tested: Option<Tested>,
+    /// The scheme of landmarks of maps that are no scheme.
+    pub landmarks: &'static str,
+    /// The least error of any matrix of a rank; null for kernels that are not positive definite.
+    pub floor: Option<Floor>,
+    /// Seconds of what comes before the runs, by stage, and of the runs.
+    #[serde(serialize_with = "as_map")]
+    pub seconds: Vec<(String, f64)>,
+    /// Bytes read from storage by everything.
+    pub bytes_read: u64,
+    /// Highest resident memory of the process; null where the system does not tell.
+    pub peak_rss_bytes: Option<usize>,
+    /// The budget.
+    pub memory_budget_bytes: usize,
+    /// The stages of the run that needs most memory.
+    pub plan: Vec<Planned>,
+    /// Threads used.
+    pub threads: usize,
+    /// `f32` or `f64`.
+    pub precision: &'static str,
+    /// Version of kmill.
+    pub version: &'static str,
+    /// The instruction set that computed.
+    pub instruction_set: String,
+    /// Processor and operating system.
+    pub machine: String,
+    /// The command, as it was typed.
+    pub command: String,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// A cell, as JSON, CSV and Parquet have it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Row {
+    /// The method.
+    pub method: String,
+    /// Rank asked for.
+    pub rank: usize,
+    /// Which repeat, from 0.
+    pub repeat: u64,
+    /// Features there are.
+    pub features: usize,
+    /// Seconds to choose landmarks, make the map and form the features of every row once.
+    pub seconds: f64,
+    /// Kernel evaluations of the same.
+    pub kernel_evaluations: u64,
+    /// Passes of the same.
+    pub passes: u64,
+    /// Bytes read of the same.
+    pub bytes_read: u64,
+    /// Bytes of memory planned.
+    pub planned_bytes: usize,
+    /// Relative trace error; null for maps that are no projection.
+    pub trace_error: Option<f64>,
+    /// What rounding may have added to it.
+    pub trace_rounding: f64,
+    /// Relative Frobenius error.
+    pub frobenius_error: f64,
+    /// Lower end of its interval.
+    pub frobenius_low: f64,
+    /// Upper end; null where nothing bounds it.
+    pub frobenius_high: Option<f64>,
+    /// `exact`, `bounds` or a confidence.
+    pub frobenius_evidence: String,
+    /// Relative spectral error.
+    pub spectral_error: Option<f64>,
+    /// Lower end of its interval.
+    pub spectral_low: Option<f64>,
+    /// Upper end; null where nothing bounds it.
+    pub spectral_high: Option<f64>,
+    /// `exact`, `bounds` or a confidence.
+    pub spectral_evidence: Option<String>,
+    /// Error of ridge regression on the test rows.
+    pub test_error: Option<f64>,
+}
+
+impl From<&Cell> for Row {
+    fn from(cell: &Cell) -> Self {
+        Self {
+            method: cell.method.clone(),
+            rank: cell.rank,
+            repeat: cell.repeat,
+            features: cell.features,
+            seconds: cell.seconds,
+            kernel_evaluations: cell.kernel_evaluations,
+            passes: cell.passes,
+            bytes_read: cell.bytes_read,
+            planned_bytes: cell.planned_bytes,
+            trace_error: cell.trace_error,
+            trace_rounding: cell.trace_rounding,
+            frobenius_error: cell.frobenius.value,
+            frobenius_low: cell.frobenius.low,
+            frobenius_high: cell.frobenius.high,
+            frobenius_evidence: cell.frobenius.evidence.clone(),
+            spectral_error: cell.spectral.as_ref().map(|spectral| spectral.value),
+            spectral_low: cell.spectral.as_ref().map(|spectral| spectral.low),
+            spectral_high: cell.spectral.as_ref().and_then(|spectral| spectral.high),
+            spectral_evidence: cell.spectral.as_ref().map(|spectral| spectral.evidence.clone()),
+            test_error: cell.test_error,
+        }
+    }
+}
+
+/// The files and what is in them.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TableReport {
+    /// Files, as they were named.
+    pub files: Vec<PathBuf>,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Name of the format.
+    pub format: &'static str,
+    /// Rows in all files.
+    pub stored_rows: u64,
+    /// Rows that the condition selects.
+    pub selected_rows: u64,
+    /// Condition of those rows.
+    pub selected_where: Option<String>,
+    /// Condition of the test rows.
+    pub test_where: Option<String>,
+    /// Target columns.
+    pub target: Vec<String>,
+    /// Features, before scaling.
+    pub features: Vec<FeatureReport>,
+    /// How they are scaled.
+    pub scale: &'static str,
+}
+
+/// A feature over the selected rows.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct FeatureReport {
+    /// Its name.
+    pub name: String,
+    /// Smallest value.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+    /// Largest value.
+    pub max: f64,
+}
+
+/// A stage of the plan.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Planned {
+    /// The method that needs it.
+    pub method: String,
+    /// The stage.
+    pub stage: String,
+    /// Bytes of the stage.
+    pub bytes: usize,
+    /// What they are, largest first.
+    pub terms: Vec<(String, usize)>,
+}
+
+impl Planned {
+    pub(super) fn new(method: &Method, plan: kstore::Plan) -> Self {
+        let bytes = plan.bytes();
+        let mut terms: Vec<(String, usize)> = plan
+            .terms
+            .iter()
+            .filter(|term| term.bytes > 0)
+            .map(|term: &Term| (term.name.clone(), term.bytes))
+            .collect();
+        terms.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        Self { method: method.to_string(), stage: plan.what, bytes, terms }
+    }
+
+    /// Bytes of the stage that needs most.
+    pub(super) fn largest(stages: &[Self]) -> usize {
+        stages.iter().map(|stage| stage.bytes).max().unwrap_or(0)
+    }
+}
+
+/// What the setting knows.
+pub(super) struct Context<'a> {
+    pub(super) kernel: String,
+    pub(super) approximated: u64,
+    pub(super) tested: Option<Tested>,
+    pub(super) columns: usize,
+    pub(super) floor: Option<Floor>,
+    pub(super) statistics: &'a Statistics,
+    pub(super) precision: &'static str,
+    pub(super) plan: Vec<Planned>,
+}
+
+impl CurveReport {
+    pub(super) fn new(request: &Request, run: &Run, context: Context<'_>, cells: &[Cell]) -> Self {
+        let options = &request.options;
+        let methods: Vec<String> = options.methods.iter().map(ToString::to_string).collect();
+        let wanted = cells.iter().filter(|cell| cell.repeat < options.repeats);
+        let mut rows: Vec<Row> = wanted.map(Row::from).collect();
+        let place = |row: &Row| methods.iter().position(|method| *method == row.method);
+        rows.sort_by_key(|row| (place(row), row.rank, row.repeat));
+        let table = request.train.table();
+        let names = request.train.feature_names();
+        let moments = names.into_iter().zip(&context.statistics.features);
+        let feature = |(name, m): (String, &kstore::statistics::Moments)| FeatureReport {
+            name,
+            min: m.min,
+            mean: m.mean,
+            deviation: m.deviation(),
+            max: m.max,
+        };
+        let condition = |condition: &Option<kstore::Condition>| condition.as_ref().map(ToString::to_string);
+        Self {
+            rows,
+            methods,
+            ranks: options.ranks.clone(),
+            repeats: options.repeats,
+            seed: options.seed,
+            table: TableReport {
+                files: table.files().map(std::path::Path::to_path_buf).collect(),
+                bytes: table.bytes(),
+                format: table.format(),
+                stored_rows: table.stored_rows(),
+                selected_rows: context.statistics.rows,
+                selected_where: condition(&request.train_where),
+                test_where: condition(&request.test_where),
+                target: target_names(&request.train),
+                features: moments.map(feature).collect(),
+                scale: match options.scaling {
+                    ksolve::train::Scaling::Standard => "mean 0, standard deviation 1",
+                    ksolve::train::Scaling::Minmax => "from 0 to 1",
+                    ksolve::train::Scaling::None => "as they are",
+                },
+            },
+            approximated_rows: context.approximated,
+            frobenius_columns: context.columns,
+            kernel: context.kernel,
+            lambda: options.lambda,
+            lambda_convention: LAMBDA,
+            tested: context.tested,
+            landmarks: options.landmarks.name,
+            floor: context.floor,
+            seconds: run.progress.seconds(),
+            bytes_read: table.bytes_read(),
+            peak_rss_bytes: kstore::budget::peak_rss(),
+            memory_budget_bytes: run.memory,
+            plan: context.plan,
+            threads: run.threads,
+            precision: context.precision,
+            version: env!("CARGO_PKG_VERSION"),
+            instruction_set: instruction_set(),
+            machine: crate::machine::machine(),
+            command: crate::machine::command(),
+            warnings: run.progress.warnings(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Three methods at two ranks, once.
+    pub(in crate::curve) fn report() -> CurveReport {
+        let row = |method: &str, rank: usize, seconds: f64, evaluations: u64, trace: Option<f64>, error: f64| Row {
+            method: method.to_string(),
+            rank,
+            repeat: 0,
+            features: rank,
+            seconds,
+            kernel_evaluations: evaluations,
+            passes: 2,
+            bytes_read: 1 << 20,
+            planned_bytes: 64 << 20,
+            trace_error: trace,
+            trace_rounding: 1e-7,
+            frobenius_error: error,
+            frobenius_low: error,
+            frobenius_high: Some(error),
+            frobenius_evidence: "exact".to_string(),
+            spectral_error: Some(error / 2.0),
+            spectral_low: Some(error / 2.0),
+            spectral_high: Some(error / 2.0),
+            spectral_evidence: Some("bounds".to_string()),
+            test_error: None,
+        };
+        CurveReport {
+            rows: vec![
+                row("uniform", 50, 0.1, 50_000, Some(0.5), 0.3),
+                row("uniform", 100, 0.4, 100_000, Some(0.25), 0.2),
+                row("rpcholesky", 50, 0.2, 80_000, Some(0.4), 0.2),
+                row("rpcholesky", 100, 0.8, 160_000, Some(0.1), 0.05),
+                row("fourier", 50, 0.1, 0, None, 0.6),
+                row("fourier", 100, 0.2, 0, None, 0.4),
+            ],
+            methods: ["uniform", "rpcholesky", "fourier"].map(str::to_string).to_vec(),
+            ranks: vec![50, 100],
+            repeats: 1,
+            seed: 0,
+            table: TableReport {
+                files: vec![PathBuf::from("a<b>.parquet")],
+                bytes: 1 << 20,
+                format: "Parquet",
+                stored_rows: 1000,
+                selected_rows: 900,
+                selected_where: Some("fold != 0".to_string()),
+                test_where: Some("fold == 0".to_string()),
+                target: vec!["y".to_string()],
+                features: vec![FeatureReport {
+                    name: "x\"0".to_string(),
+                    min: 0.0,
+                    mean: 0.5,
+                    deviation: 0.25,
+                    max: 1.0,
+                }],
+                scale: "mean 0, standard deviation 1",
+            },
+            approximated_rows: 900,
+            frobenius_columns: 900,
+            kernel: "gaussian(sigma=1)".to_string(),
+            lambda: 1e-6,
+            lambda_convention: LAMBDA,
+            tested: None,
+            landmarks: "rpcholesky",
+            floor: Some(Floor {
+                rows: 900,
+                ranks: vec![50, 100],
+                trace: vec![0.3, 0.05],
+                frobenius: vec![0.1, 0.01],
+                spectral: vec![0.05, 0.005],
+            }),
+            seconds: vec![("scaling statistics".to_string(), 0.1), ("curve".to_string(), 2.0)],
+            bytes_read: 10 << 20,
+            peak_rss_bytes: Some(80 << 20),
+            memory_budget_bytes: 1 << 30,
+            plan: vec![Planned {
+                method: "rpcholesky".to_string(),
+                stage: "errors".to_string(),
+                bytes: 64 << 20,
+                terms: vec![("the program itself".to_string(), 32 << 20)],
+            }],
+            threads: 2,
+            precision: "f32",
+            version: "0.1.0",
+            instruction_set: "x86-64 AVX2".to_string(),
+            machine: "a machine".to_string(),
+            command: "kmill curve 'a<b>.parquet'".to_string(),
+            warnings: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! From what was typed to rows, options, and the manifest of the cells.
+
+use crate::args::CurveArgs;
+use crate::args::learn::{Scale, Task as TaskArg};
+use crate::pipeline::{instruction_set, target_names};
+use crate::progress::Progress;
+use crate::{Error, Result, convert};
+use ksolve::Task;
+use ksolve::curve::CurveOptions;
+use ksolve::train::Scaling;
+use kstore::checkpoint::Manifest;
+use kstore::condition::Condition;
+use kstore::{Real, Selected, Selection, Table};
+use std::collections::BTreeMap;
+
+/// Everything that defines the numbers of a curve.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) options: CurveOptions,
+    /// Rows that are approximated and learned from.
+    pub(super) train: Selected,
+    /// Rows that are tested on.
+    pub(super) test: Option<Selected>,
+    /// Their condition.
+    pub(super) test_where: Option<Condition>,
+    /// Condition of the rows that are approximated.
+    pub(super) train_where: Option<Condition>,
+    rows: String,
+    missing: String,
+    text: String,
+}
+
+impl Request {
+    /// Opens the table and checks what needs more than one option.
+    ///
+    /// # Errors
+    /// Options that contradict each other, files and columns that are not there.
+    pub(super) fn new(args: &CurveArgs, progress: &Progress) -> Result<Self> {
+        let data = &args.data;
+        convert::only_convert_keeps(data.select.missing)?;
+        if args.test_where.is_some() && data.target.is_empty() {
+            let why = "a test error needs a target; name its column: --target y";
+            return Err(Error::Missing { option: "--target", solver: "--test-where".to_string(), why });
+        }
+        if args.test_where.is_none() && !data.target.is_empty() {
+            progress.note("note: without --test-where the target is left out of the features, and nothing is learned");
+        }
+        let task = match args.task {
+            Some(TaskArg::Classification) => Task::Classification,
+            Some(TaskArg::Regression) | None => Task::Regression,
+        };
+        let text = data.select.text.options();
+        let (table, targets) = convert::open(&data.select.paths, &text, &data.target)?;
+        let (train, test, train_where) = rows(args, &table, &targets, task)?;
+        let lambda = match ksolve::grid::lambdas(&args.lambda)?[..] {
+            [one] => one,
+            _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one", "give one number")),
+        };
+        let options = CurveOptions {
+            methods: args.methods.0.clone(),
+            ranks: ksolve::grid::ranks(&args.ranks)?,
+            repeats: args.repeats,
+            landmarks: args.landmarks,
+            sample: args.sample,
+            scaling: match args.scale {
+                Scale::Standard => Scaling::Standard,
+                Scale::Minmax => Scaling::Minmax,
+                Scale::None => Scaling::None,
+            },
+            kernel: args.kernel.resolve_columns(&train.feature_names())?,
+            task,
+            lambda,
+            intercept: args.intercept.into(),
+            seed: args.seed,
+        };
+        Ok(Self {
+            options,
+            train,
+            test,
+            test_where: args.test_where.clone(),
+            train_where,
+            rows: format!("{:?}", data.select.rows),
+            missing: format!("{:?}", data.select.missing),
+            text: format!("{text:?}"),
+        })
+    }
+
+    /// What a file of cells belongs to. Not the number of repeats: with more of them the first are the same.
+    pub(super) fn manifest<T: Real>(&self) -> Manifest {
+        let o = &self.options;
+        let condition = |condition: &Option<Condition>| condition.as_ref().map_or("none".into(), ToString::to_string);
+        let list = |names: Vec<String>| names.join(", ");
+        let named: [(&str, String); 18] = [
+            ("--methods", list(o.methods.iter().map(ToString::to_string).collect())),
+            ("--ranks", list(o.ranks.iter().map(ToString::to_string).collect())),
+            ("--landmarks", o.landmarks.name.to_string()),
+            ("--sample", o.sample.map_or("all".to_string(), |rows| rows.to_string())),
+            ("--scale", format!("{:?}", o.scaling)),
+            ("--kernel", o.kernel.to_string()),
+            ("--task", o.task.to_string()),
+            ("--lambda", o.lambda.to_string()),
+            ("--intercept", o.intercept.to_string()),
+            ("--seed", o.seed.to_string()),
+            ("--precision", T::NAME.to_string()),
+            ("features", list(self.train.feature_names())),
+            ("target", list(target_names(&self.train))),
+            ("--rows", self.rows.clone()),
+            ("--where", condition(&self.train_where)),
+            ("--test-where", condition(&self.test_where)),
+            ("--missing", self.missing.clone()),
+            ("reading of text files", self.text.clone()),
+        ];
+        Manifest {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            instruction_set: instruction_set(),
+            options: named.into_iter().map(|(name, value)| (name.to_string(), value)).collect::<BTreeMap<_, _>>(),
+            files: self.train.table().identities(),
+        }
+    }
+}
+
+/// Rows to approximate, rows to test on, and the condition of the former: where nothing else is said, all that are not
+/// tested on.
+fn rows(
+    args: &CurveArgs,
+    table: &Table,
+    targets: &[String],
+    task: Task,
+) -> Result<(Selected, Option<Selected>, Option<Condition>)> {
+    let select = &args.data.select;
+    let condition = select.condition.clone().or_else(|| args.test_where.as_ref().map(Condition::complement));
+    let selection = Selection {
+        features: args.data.features.clone(),
+        targets: targets.to_vec(),
+        class_target: task == Task::Classification && args.test_where.is_some(),
+        rows: select.rows.clone(),
+        filter: condition.clone(),
+        missing: select.missing.into(),
+        ..Selection::default()
+    };
+    let first = table.select(&selection)?;
+    let Some(test) = &args.test_where else { return Ok((first, None, condition)) };
+    // a column that chooses rows is no feature, in either of the two
+    let mut features = first.feature_names();
+    if args.data.features.is_empty() {
+        features.retain(|name| *name != test.column);
+    }
+    let selection = Selection { features, ..selection };
+    let tested = Selection { filter: Some(test.clone()), ..selection.clone() };
+    Ok((table.select(&selection)?, Some(table.select(&tested)?), condition))
+}

@@ -1,0 +1,48 @@
+//! What a report says of where it was made: the command as it was typed, and the machine.
+
+use std::ffi::OsString;
+
+/// The command line, quoted so that a shell reads it back.
+pub fn command() -> String {
+    let mut words = std::env::args_os();
+    // the program by its name: where it lies says nothing about the result
+    words.next();
+    std::iter::once("kmill".to_string()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: OsString) -> String {
+    let word = word.to_string_lossy().into_owned();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word;
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Processor, cores, memory and operating system, as far as the system tells.
+pub fn machine() -> String {
+    let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_string())
+    });
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let memory = kstore::budget::available().map(kstore::budget::bytes);
+    let parts = [
+        Some(model.unwrap_or_else(|| std::env::consts::ARCH.to_string())),
+        Some(format!("{cores} cores")),
+        memory,
+        Some(std::env::consts::OS.to_string()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_a_shell_would_split_or_read_are_quoted() {
+        let texts = ["a.parquet", "fold == 0", "it's", "", "50..2000", "$(x)"].map(|word| quoted(word.into()));
+        assert_eq!(texts, ["a.parquet", "'fold == 0'", r"'it'\''s'", "''", "50..2000", "'$(x)'"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! Where a number stands on an axis, and which numbers are written at it.
+
+/// How numbers are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Equal differences.
+    Linear,
+    /// Equal ratios; positive numbers only.
+    Log,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What it shows, with its unit.
+    pub label: String,
+    scale: Scale,
+    low: f64,
+    high: f64,
+    /// Numbers with a label, ascending.
+    pub ticks: Vec<f64>,
+}
+
+/// Labels that have room beside each other.
+const MOST_TICKS: usize = 7;
+
+/// Share of the axis that is left free at either end.
+const MARGIN: f64 = 0.04;
+
+impl Axis {
+    /// An axis for these numbers; `None` where none of them can stand on it.
+    pub fn new(label: impl Into<String>, scale: Scale, values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let fits = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
+        let (low, high) = values
+            .into_iter()
+            .filter(fits)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        if low > high {
+            return None;
+        }
+        let (label, (low, high)) = (label.into(), spread(scale, low, high));
+        let ticks = match scale {
+            Scale::Linear => linear_ticks(low, high),
+            Scale::Log => log_ticks(low, high),
+        };
+        Some(Self { label, scale, low, high, ticks })
+    }
+
+    /// The place of a number between `from` and `to`; `None` where it has none.
+    pub fn place(&self, value: f64, from: f64, to: f64) -> Option<f64> {
+        let (low, high, value) = match self.scale {
+            Scale::Linear => (self.low, self.high, value),
+            Scale::Log if value > 0.0 => (self.low.ln(), self.high.ln(), value.ln()),
+            Scale::Log => return None,
+        };
+        let share = (value - low) / (high - low);
+        share.is_finite().then(|| from + share.clamp(0.0, 1.0) * (to - from))
+    }
+}
+
+/// The ends of an axis for numbers from `low` to `high`.
+fn spread(scale: Scale, low: f64, high: f64) -> (f64, f64) {
+    match scale {
+        Scale::Linear => {
+            let room = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
+            (low - room, high + room)
+        }
+        Scale::Log => {
+            let room = if high > low { (high / low).powf(MARGIN) } else { 2.0 };
+            (low / room, high * room)
+        }
+    }
+}
+
+/// 1, 2 and 5 times powers of ten, or powers alone, or every second power …: what has room.
+fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let within = |value: &f64| (low..=high).contains(value);
+    let fine: Vec<f64> = (first..=last).flat_map(|e| [1.0, 2.0, 5.0].map(|m| power(m, e))).filter(within).collect();
+    if fine.len() <= MOST_TICKS {
+        return fine;
+    }
+    (1..)
+        .map(|step| (first..=last).filter(|e| e % step == 0).map(|e| power(1.0, e)).filter(within).collect())
+        .find(|ticks: &Vec<f64>| ticks.len() <= MOST_TICKS)
+        .unwrap_or_default()
+}
+
+/// Decimal text is read to the nearest number: 5e-3 is what is written 0.005.
+fn power(mantissa: f64, exponent: i32) -> f64 {
+    format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN)
+}
+
+/// Multiples of 1, 2 or 5 times a power of ten.
+fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
+    let rough = (high - low) / (MOST_TICKS - 1) as f64;
+    let exponent = rough.log10().floor() as i32;
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|m| power(m, exponent));
+    let step = steps.into_iter().find(|step| *step >= rough).unwrap_or(rough);
+    let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+    // a division rounds to the number that is written, a product need not
+    let inverse = 1.0 / step;
+    let whole = inverse >= 1.0;
+    (first..=last).map(|i| if whole { i as f64 / inverse.round() } else { i as f64 * step }).collect()
+}
+
+/// A number at an axis: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
+pub(super) fn label(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_string();
+    }
+    if value < 0.0 {
+        return format!("−{}", label(-value));
+    }
+    let size = value.abs();
+    if (1e-4..1e5).contains(&size) {
+        let plain = value.to_string();
+        return match plain.split_once('.') {
+            None if size >= 1e4 => crate::table::count(value as u64),
+            _ => plain,
+        };
+    }
+    let scientific = format!("{value:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    let raised: String = exponent.chars().map(raised).collect();
+    if mantissa == "1" { format!("10{raised}") } else { format!("{mantissa}·10{raised}") }
+}
+
+fn raised(digit: char) -> char {
+    match digit {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        other => other.to_digit(10).and_then(|digit| char::from_u32('⁰' as u32 + digit)).unwrap_or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_read_as_ranks() {
+        let axis = Axis::new("rank", Scale::Log, [50.0, 100.0, 2000.0]).unwrap();
+        assert_eq!(axis.ticks, [50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0]);
+        assert_eq!(axis.place(0.0, 0.0, 1.0), None);
+        let places: Vec<f64> = axis.ticks.iter().map(|tick| axis.place(*tick, 0.0, 400.0).unwrap()).collect();
+        assert!(places.windows(2).all(|pair| pair[1] > pair[0] + 20.0), "{places:?}");
+    }
+
+    #[test]
+    fn many_decades_have_few_ticks() {
+        let axis = Axis::new("error", Scale::Log, [1e-13, 1.0]).unwrap();
+        assert!(axis.ticks.len() <= MOST_TICKS && axis.ticks.len() >= 4, "{:?}", axis.ticks);
+        let axis = Axis::new("error", Scale::Log, [0.011, 0.97]).unwrap();
+        assert_eq!(axis.ticks, [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn linear_ticks_are_round_numbers() {
+        let axis = Axis::new("mse", Scale::Linear, [0.31, 0.52]).unwrap();
+        assert_eq!(axis.ticks, [0.35, 0.4, 0.45, 0.5]);
+        let axis = Axis::new("rows", Scale::Linear, [-210.0, 830.0]).unwrap();
+        assert_eq!(axis.ticks, [-200.0, 0.0, 200.0, 400.0, 600.0, 800.0]);
+    }
+
+    #[test]
+    fn a_single_number_and_none_are_no_trouble() {
+        for scale in [Scale::Linear, Scale::Log] {
+            let axis = Axis::new("", scale, [3.0]).unwrap();
+            let place = axis.place(3.0, 0.0, 100.0).unwrap();
+            assert!((place - 50.0).abs() < 1e-9 && !axis.ticks.is_empty(), "{axis:?}");
+        }
+        assert!(Axis::new("", Scale::Log, [0.0, -1.0, f64::NAN, f64::INFINITY]).is_none());
+        assert!(Axis::new("", Scale::Linear, [0.0]).unwrap().place(f64::NAN, 0.0, 1.0).is_none());
+    }
+
+    #[test]
+    fn labels_are_as_people_write_them() {
+        let texts = [0.0, 50.0, 2000.0, 20_000.0, 1e6, 2e6, 0.001, 0.0001, 1e-5, 5e-12, 0.35, -200.0].map(label);
+        let expected =
+            ["0", "50", "2000", "20,000", "10⁶", "2·10⁶", "0.001", "0.0001", "10⁻⁵", "5·10⁻¹²", "0.35", "−200"];
+        assert_eq!(texts, expected);
+    }
+}

@@ -1,0 +1,146 @@
+//! The report page: one HTML file that needs no network.
+//!
+//! Everything on it is there without a script: charts are SVG made here, tabs and toggles are style rules. The script
+//! only adds values under the pointer and the saving of charts. Text that comes from a user goes through [`text()`].
+
+mod axis;
+mod chart;
+mod parts;
+
+pub use axis::{Axis, Scale};
+pub use chart::{Chart, Mark, Series, swatch};
+pub use parts::{Heat, Stage, command, facts, stages, table};
+
+use crate::Result;
+use kstore::AtomicFile;
+use std::fmt::{self, Write};
+use std::io::Write as _;
+use std::path::Path;
+
+/// Rules of the page and of its charts.
+const STYLE: &str = include_str!("style.css");
+
+/// Values under the pointer, and saving.
+const SCRIPT: &str = include_str!("script.js");
+
+/// Colours of the palette; further series repeat them with dashed lines.
+pub const COLOURS: usize = 7;
+
+/// A page with its sections.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Of the window and at the top.
+    pub title: String,
+    /// One line under the title.
+    pub subtitle: String,
+    /// Rules that depend on what is on the page.
+    pub style: String,
+    /// What stands on the page.
+    pub sections: Vec<Section>,
+    /// Every number of the page as one JSON value.
+    pub data: serde_json::Value,
+}
+
+/// A part of the page with a heading.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// Heading.
+    pub title: String,
+    /// HTML.
+    pub body: String,
+}
+
+impl Section {
+    /// A section.
+    pub fn new(title: impl Into<String>, body: impl Into<String>) -> Self {
+        Self { title: title.into(), body: body.into() }
+    }
+}
+
+/// Text as HTML shows it, also within an attribute's quotes.
+pub fn text(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len());
+    for letter in raw.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// JSON that cannot end the script element it stands in.
+fn embedded(data: &serde_json::Value) -> String {
+    data.to_string().replace('<', "\\u003c")
+}
+
+impl Page {
+    /// Writes the page; it appears whole or not at all.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(self.to_string().as_bytes()).map_err(kstore::Error::io("write", path))?;
+        Ok(file.commit()?)
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (title, subtitle) = (text(&self.title), text(&self.subtitle));
+        let mut sections = String::new();
+        for section in &self.sections {
+            writeln!(sections, "<section>\n<h2>{}</h2>\n{}\n</section>", text(&section.title), section.body)?;
+        }
+        write!(
+            f,
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+             <link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n\
+             <header>\n<h1>{title}</h1>\n<p>{subtitle}</p>\n</header>\n{sections}</main>\n\
+             <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+            style = self.style,
+            data = embedded(&self.data),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_from_a_user_becomes_markup() {
+        let evil = "</script><script>alert('x')</script>\"&";
+        let page = Page {
+            title: evil.to_string(),
+            subtitle: evil.to_string(),
+            sections: vec![Section::new(evil, table(&[evil], &[vec![evil.to_string()]]))],
+            data: serde_json::json!({ "name": evil }),
+            ..Page::default()
+        };
+        let html = page.to_string();
+        assert_eq!(html.matches("<script").count(), 2, "the page's own");
+        assert_eq!(html.matches("</script").count(), 2, "the page's own");
+        assert!(html.contains("&lt;/script&gt;&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;"));
+        let start = html.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+        let data = &html[start..start + html[start..].find("</script>").unwrap()];
+        assert_eq!(serde_json::from_str::<serde_json::Value>(data).unwrap()["name"], evil);
+    }
+
+    #[test]
+    fn the_page_asks_nothing_of_the_network() {
+        let html = Page::default().to_string();
+        for address in ["src=", "@import", "url(", "fetch(", "XMLHttpRequest"] {
+            assert!(!html.contains(address), "{address}");
+        }
+        let own = html.replace("http://www.w3.org/2000/svg", "").replace("http://www.w3.org/1999/xhtml", "");
+        assert!(!own.contains("http"), "no address but the names of XML's spaces");
+    }
+}

@@ -1,0 +1,129 @@
+//! Tables, facts, the command and the stages.
+
+use super::{COLOURS, text};
+use crate::table::{Grid, duration};
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// Names and values.
+pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let row = |(name, value): (&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", text(name), text(&value));
+    format!("<dl>\n{}</dl>", pairs.into_iter().map(row).collect::<String>())
+}
+
+/// A table: the first column names the row, the others are numbers.
+pub fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
+    let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
+        cells.enumerate().fold(String::new(), |mut out, (i, cell)| {
+            let (tag, scope) = if i == 0 { ("th", " scope=\"row\"") } else { (tag, "") };
+            // writing to a string cannot fail
+            let _ = write!(out, "<{tag}{scope}>{}</{tag}>", text(cell));
+            out
+        })
+    };
+    let heads = cells("th", &mut head.iter().map(AsRef::as_ref)).replace(" scope=\"row\"", "");
+    let body: String =
+        rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str)))).collect();
+    format!("<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>")
+}
+
+/// A command line, to be copied.
+pub fn command(line: &str) -> String {
+    format!("<pre class=\"command\">{}</pre>", text(line))
+}
+
+/// A grid whose cells are shaded by a number: small ones light, on a logarithmic scale where all are positive.
+#[derive(Clone, Debug)]
+pub struct Heat {
+    /// What the cells say; its mark is outlined.
+    pub grid: Grid,
+    /// What they are shaded by, row by row; `None` stays blank.
+    pub scores: Vec<Vec<Option<f64>>>,
+}
+
+impl fmt::Display for Heat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = || self.scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
+        let logs = all().all(|score| score > 0.0);
+        let height = |score: f64| if logs { score.ln() } else { score };
+        let (low, high) =
+            all().map(height).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        let shade = |score: Option<f64>| {
+            let share = (height(score?) - low) / (high - low);
+            share.is_finite().then_some(share)
+        };
+        let heads: String = self.grid.columns.iter().map(|head| format!("<th>{}</th>", text(head))).collect();
+        let corner = text(&self.grid.corner);
+        write!(f, "<div class=\"scroll\"><table>\n<thead><tr><th>{corner}</th>{heads}</tr></thead>\n<tbody>\n")?;
+        for (i, (name, cells)) in self.grid.rows.iter().enumerate() {
+            write!(f, "<tr><th scope=\"row\">{}</th>", text(name))?;
+            for (j, cell) in cells.iter().enumerate() {
+                let score = self.scores.get(i).and_then(|row| row.get(j)).copied().flatten();
+                let share = shade(score).unwrap_or(0.0);
+                let chosen = if self.grid.marked == Some((i, j)) { " data-chosen" } else { "" };
+                write!(f, "<td class=\"heat\"{chosen} style=\"--heat: {:.0}%\">{}</td>", 70.0 * share, text(cell))?;
+            }
+            f.write_str("</tr>\n")?;
+        }
+        f.write_str("</tbody>\n</table></div>")
+    }
+}
+
+/// A part of the time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// What was done.
+    pub name: String,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Widths of a bar's parts, in units of the drawing.
+const BAR: f64 = 1000.0;
+
+/// A bar of stages, with a table of them.
+pub fn stages(stages: &[Stage]) -> String {
+    let total: f64 = stages.iter().map(|stage| stage.seconds.max(0.0)).sum();
+    if total <= 0.0 {
+        return String::new();
+    }
+    let (mut bar, mut at, mut rows) = (String::new(), 0.0, Vec::new());
+    for (i, Stage { name, seconds }) in stages.iter().enumerate() {
+        let (width, time) = (seconds.max(0.0) / total * BAR, duration(Duration::from_secs_f64(seconds.max(0.0))));
+        // writing to a string cannot fail
+        let _ = write!(
+            bar,
+            "<rect class=\"c{}\" x=\"{at:.1}\" y=\"0\" width=\"{width:.1}\" height=\"26\"><title>{}: {time}</title></rect>",
+            i % COLOURS,
+            text(name)
+        );
+        at += width;
+        rows.push(vec![name.clone(), time, format!("{:.1} %", 100.0 * seconds.max(0.0) / total)]);
+    }
+    let label = "stages of the run";
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR} 26\" preserveAspectRatio=\"none\" \
+         role=\"img\" aria-label=\"{label}\">{bar}</svg>\n{}",
+        table(&["stage", "time", "share"], &rows)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_names_its_rows() {
+        let html = table(&["method", "50"], &[vec!["a<b".to_string(), "0.1".to_string()]]);
+        assert!(html.contains("<tr><th>method</th><th>50</th></tr>"), "{html}");
+        assert!(html.contains("<tr><th scope=\"row\">a&lt;b</th><td>0.1</td></tr>"), "{html}");
+    }
+
+    #[test]
+    fn stages_share_the_bar() {
+        let stage = |name: &str, seconds| Stage { name: name.to_string(), seconds };
+        let html = stages(&[stage("a", 1.0), stage("b", 3.0)]);
+        assert!(html.contains("x=\"250.0\" y=\"0\" width=\"750.0\"") && html.contains("75.0 %"), "{html}");
+        assert_eq!(stages(&[]), "");
+    }
+}

@@ -1,0 +1,131 @@
+"use strict";
+// Values under the pointer, and saving of charts. The page is whole without this.
+(() => {
+  const SVG = "http://www.w3.org/2000/svg";
+  // what a saved picture needs of the page's rules
+  const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family",
+    "font-size", "font-variant-numeric", "text-anchor"];
+
+  /** Three digits, in powers of ten where plain digits would be long. */
+  const shown = (value) => {
+    const number = Number(value), size = Math.abs(number);
+    if (number === 0) return "0";
+    if (size >= 1e7 || size < 1e-4) return number.toExponential(2);
+    return size >= 100 ? Math.round(number).toString() : number.toPrecision(3);
+  };
+
+  const visible = (mark) => getComputedStyle(mark.closest(".series")).display !== "none";
+
+  /** The marks nearest to the pointer, one for each series that is shown, at about the same place. */
+  const nearest = (svg, event) => {
+    const box = svg.getBoundingClientRect();
+    const x = (event.clientX - box.left) * svg.viewBox.baseVal.width / box.width;
+    const marks = [...svg.querySelectorAll(".mark")].filter(visible);
+    if (!marks.length) return [];
+    const away = (mark) => Math.abs(mark.dataset.cx - x);
+    const first = marks.reduce((a, b) => (away(b) < away(a) ? b : a));
+    const group = new Map();
+    for (const mark of marks) {
+      if (Math.abs(mark.dataset.cx - first.dataset.cx) > 6) continue;
+      const name = mark.closest(".series").dataset.name;
+      if (!group.has(name) || away(mark) < away(group.get(name))) group.set(name, mark);
+    }
+    return [...group.values()].sort((a, b) => b.dataset.y - a.dataset.y);
+  };
+
+  const watch = (figure) => {
+    const svg = figure.querySelector("svg");
+    let tip = null, rule = null;
+    const clear = () => { tip?.remove(); rule?.remove(); tip = rule = null; };
+    svg.addEventListener("pointermove", (event) => {
+      const marks = nearest(svg, event);
+      clear();
+      if (!marks.length) return;
+      rule = document.createElementNS(SVG, "path");
+      rule.setAttribute("class", "rule");
+      rule.setAttribute("d", `M${marks[0].dataset.cx} 14V278`);
+      svg.insertBefore(rule, svg.querySelector(".series"));
+      tip = document.createElement("div");
+      tip.className = "tip";
+      const head = document.createElement("b");
+      head.textContent = [...new Set(marks.map((mark) => mark.dataset.note))].length === 1 ? marks[0].dataset.note : "";
+      const table = document.createElement("table");
+      for (const mark of marks) {
+        const row = table.insertRow();
+        const name = mark.closest(".series").dataset.name + (head.textContent ? "" : ", " + mark.dataset.note);
+        const band = mark.dataset.low === mark.dataset.high ? "" : `${shown(mark.dataset.low)} – ${shown(mark.dataset.high)}`;
+        for (const value of [name, shown(mark.dataset.y), band]) row.insertCell().textContent = value;
+      }
+      tip.append(head, table);
+      figure.append(tip);
+      const box = figure.getBoundingClientRect();
+      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+      const left = x > box.width / 2 ? x - tip.offsetWidth - 14 : x + 14;
+      tip.style.left = `${Math.max(0, Math.min(left, box.width - tip.offsetWidth))}px`;
+      tip.style.top = `${Math.max(0, y - tip.offsetHeight / 2)}px`;
+    });
+    svg.addEventListener("pointerleave", clear);
+  };
+
+  /** The drawing with its rules written into it, on the page's ground. */
+  const standalone = (svg) => {
+    const copy = svg.cloneNode(true);
+    const [from, to] = [svg.querySelectorAll("*"), copy.querySelectorAll("*")];
+    const gone = [];
+    from.forEach((element, i) => {
+      const style = getComputedStyle(element);
+      if (style.display === "none") gone.push(to[i]);
+      for (const name of KEPT) to[i].style.setProperty(name, style.getPropertyValue(name));
+    });
+    gone.forEach((element) => element.remove());
+    const { width, height } = svg.viewBox.baseVal;
+    const ground = document.createElementNS(SVG, "rect");
+    ground.setAttribute("width", width);
+    ground.setAttribute("height", height);
+    ground.setAttribute("fill", getComputedStyle(document.body).backgroundColor);
+    copy.prepend(ground);
+    copy.setAttribute("width", width);
+    copy.setAttribute("height", height);
+    return new XMLSerializer().serializeToString(copy);
+  };
+
+  const save = (href, name) => {
+    const link = document.createElement("a");
+    link.href = href;
+    link.download = name;
+    link.click();
+  };
+
+  const picture = (svg, name) => {
+    const { width, height } = svg.viewBox.baseVal;
+    const image = new Image();
+    image.onload = () => {
+      const canvas = document.createElement("canvas");
+      canvas.width = 3 * width;
+      canvas.height = 3 * height;
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      save(canvas.toDataURL("image/png"), name);
+    };
+    image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(standalone(svg));
+  };
+
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    watch(figure);
+    const svg = figure.querySelector("svg");
+    const buttons = document.createElement("div");
+    buttons.className = "save";
+    for (const [kind, act] of [
+      ["SVG", () => save("data:image/svg+xml;charset=utf-8," + encodeURIComponent(standalone(svg)), `${svg.id}.svg`)],
+      ["PNG", () => picture(svg, `${svg.id}.png`)],
+    ]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = kind;
+      button.title = `save this chart as ${kind}`;
+      button.addEventListener("click", act);
+      buttons.append(button);
+    }
+    figure.append(buttons);
+  }
+  document.documentElement.dataset.script = "ran";
+})();

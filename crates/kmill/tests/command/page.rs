@@ -1,0 +1,119 @@
+//! Report pages in headless Chromium, where there is one: everything is there, and nothing complains.
+
+use super::run::ok;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The browser of this machine.
+fn chromium() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found =
+        std::env::split_paths(&folders).flat_map(|folder| names.map(|name| folder.join(name))).find(|p| p.is_file());
+    if found.is_none() {
+        eprintln!("skipped: no Chromium on this machine");
+    }
+    found
+}
+
+/// What looks at the page in its frame.
+const PROBE: &str = include_str!("probe.js");
+
+/// What the probe sees at a width, and what the browser says on its console.
+fn look(browser: &Path, folder: &Path, page: &str, width: u32, dark: bool) -> (serde_json::Value, String) {
+    let quoted = page.replace('&', "&amp;").replace('"', "&quot;");
+    // the frame's document is an attribute: of the same origin, so that the probe may look inside
+    let outer = format!(
+        "<!doctype html><meta charset=\"utf-8\"><link rel=\"icon\" href=\"data:,\"><pre></pre>\
+         <iframe width=\"{width}\" height=\"900\" style=\"border:0\" data-page=\"{quoted}\"></iframe><script>{PROBE}</script>"
+    );
+    let path = folder.join(format!("outer-{width}.html"));
+    std::fs::write(&path, outer).unwrap();
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000", "--enable-logging=stderr"]);
+    command
+        .args(["--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()));
+    if dark {
+        command.arg("--blink-settings=preferredColorScheme=0");
+    }
+    let output = command.arg(format!("file://{}", path.display())).output().unwrap();
+    let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr).into_owned());
+    let start = dom.find("<pre>").unwrap_or_else(|| panic!("{dom}{log}")) + 5;
+    let text = dom[start..start + dom[start..].find("</pre>").unwrap()]
+        .replace("&amp;", "&")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">");
+    let seen = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?} {log}"));
+    let console = log.lines().filter(|line| line.contains("CONSOLE")).collect::<Vec<_>>().join("\n");
+    (seen, console)
+}
+
+#[test]
+fn the_page_of_a_curve_shows_every_series_at_every_width() {
+    let Some(browser) = chromium() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 1500 -o t.parquet -q");
+    ok(
+        at,
+        "curve t.parquet --target y --test-where x9>0.8 --kernel gaussian(sigma=3) --repeats 3 --ranks 10..80 -q --json \
+        --features x* --methods uniform,kmeans,greedy,rpcholesky,leverage,fourier,orthogonal,eigen -o c.html",
+    );
+    let page = std::fs::read_to_string(at.join("c.html")).unwrap();
+    for (width, dark) in [(1280, false), (390, false), (390, true)] {
+        let (seen, console) = look(&browser, at, &page, width, dark);
+        assert_eq!(console, "", "at {width}");
+        assert_eq!(seen["ran"], "ran", "at {width}: {seen}");
+        // a bar to scroll by takes some of the width
+        assert!(seen["overflow"].as_i64().unwrap() <= 0, "nothing sticks out at {width}: {seen}");
+        let series = |id: &str| seen["series"][id].as_u64();
+        // two of the eight are no projections
+        assert_eq!(
+            [series("trace-rank"), series("frobenius-rank"), series("spectral-rank"), series("test-rank")],
+            [Some(6), Some(8), Some(8), Some(8)],
+            "at {width}: {seen}"
+        );
+        assert_eq!(seen["series"].as_object().unwrap().len(), 4, "the charts of the other tabs are not shown");
+        assert!(seen["letters"].as_f64().unwrap() >= 9.0, "letters are readable at {width}: {seen}");
+        assert_eq!(seen["dark"], if dark { "rgb(21, 24, 28)" } else { "rgb(255, 255, 255)" }, "{seen}");
+        let tip = seen["tip"].as_str().unwrap();
+        assert!(tip.contains("rank 80") && tip.contains("rpcholesky") && tip.contains("kmeans"), "{tip}");
+        assert_eq!((&seen["gone"], &seen["hidden"]), (&true.into(), &5.into()), "{seen}");
+        assert_eq!(seen["seconds"].as_array().unwrap().len(), 4, "{seen}");
+        assert!(seen["seconds"].to_string().contains("trace-seconds"), "{seen}");
+    }
+}
+
+#[test]
+fn the_pages_of_fits_and_evaluations_show_what_they_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 -o t.parquet -q");
+    ok(at, "generate moons --rows 3000 -o c.parquet -q");
+    ok(at, "fit ridge t.parquet --target y --ranks 20..80 --lambda 1e-6,1e-4 -o r --report fit.html -q --json");
+    ok(at, "fit ridge c.parquet --target y --task classification --rank 60 -o k --report classes.html -q --json");
+    let scores = ok(at, "evaluate r t.parquet --report numbers.html -q --json");
+    ok(at, "evaluate k c.parquet --report labels.html -q --json");
+    let page = |name: &str| std::fs::read_to_string(at.join(name)).unwrap();
+    assert_eq!(super::curve::embedded(&page("numbers.html")), scores, "the page holds the scores");
+    for wrong in ["--report a.pdf", "--report no/a.html"] {
+        let (code, _, text) = super::run::kmill(at, &format!("evaluate r t.parquet {wrong}"));
+        assert!(code == 1 && (text.contains(".html") || text.contains("no folder")), "{wrong}: {text}");
+    }
+    let Some(browser) = chromium() else { return };
+    for (name, charts, clouds, heat) in [
+        ("fit.html", &["certificate"][..], 0, 6),
+        ("classes.html", &[][..], 0, 13),
+        ("numbers.html", &["truth", "residuals"][..], 2, 0),
+        ("labels.html", &["roc"][..], 0, 4),
+    ] {
+        for width in [1280, 390] {
+            let (seen, console) = look(&browser, at, &page(name), width, false);
+            assert_eq!((console.as_str(), &seen["ran"]), ("", &"ran".into()), "{name}: {seen}");
+            assert!(seen["overflow"].as_i64().unwrap() <= 0, "{name} at {width}: {seen}");
+            assert!(charts.iter().all(|id| seen["series"].get(id).is_some()), "{name}: {seen}");
+            assert_eq!((&seen["clouds"], &seen["heat"]), (&clouds.into(), &heat.into()), "{name}: {seen}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What it costs to have the features of every row.
+
+use crate::Result;
+use faer::{Mat, MatRef};
+use kapprox::{FeatureMap, Real};
+use kstore::pass::Observer;
+use kstore::{Fold, Merge, Pass, RowBlock, RowSource, Table, Workers};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// What was spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cost {
+    pub(super) seconds: f64,
+    pub(super) evaluations: u64,
+    pub(super) passes: u64,
+    pub(super) bytes: u64,
+}
+
+impl Cost {
+    pub(super) fn and(self, more: Self) -> Self {
+        Self {
+            seconds: self.seconds + more.seconds,
+            evaluations: self.evaluations + more.evaluations,
+            passes: self.passes + more.passes,
+            bytes: self.bytes + more.bytes,
+        }
+    }
+}
+
+/// Time and bytes since a moment.
+pub(super) struct Meter<'a> {
+    started: Instant,
+    table: &'a Table,
+    read: u64,
+}
+
+impl<'a> Meter<'a> {
+    pub(super) fn start(table: &'a Table) -> Self {
+        Self { started: Instant::now(), table, read: table.bytes_read() }
+    }
+
+    pub(super) fn cost(&self, passes: u64, evaluations: u64) -> Cost {
+        let bytes = self.table.bytes_read().saturating_sub(self.read);
+        Cost { seconds: self.started.elapsed().as_secs_f64(), evaluations, passes, bytes }
+    }
+}
+
+/// Watches a choice of landmarks, and writes down what it had cost at every number of them.
+pub(super) struct Milestones<'a> {
+    inner: &'a dyn Observer,
+    meter: Meter<'a>,
+    reached: Mutex<Vec<(usize, Cost)>>,
+}
+
+impl<'a> Milestones<'a> {
+    pub(super) fn new(inner: &'a dyn Observer, table: &'a Table) -> Self {
+        Self { inner, meter: Meter::start(table), reached: Mutex::default() }
+    }
+
+    /// What the first `count` landmarks had cost when there first were so many, or the whole choice where it did not tell.
+    pub(super) fn at(&self, count: usize, whole: Cost) -> Cost {
+        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)
+    }
+
+    /// The whole choice, which has just ended.
+    pub(super) fn whole(&self, passes: u64, evaluations: u64) -> Cost {
+        self.meter.cost(passes, evaluations)
+    }
+}
+
+impl Observer for Milestones<'_> {
+    fn advance(&self, rows: u64) {
+        self.inner.advance(rows);
+    }
+    fn stop(&self) -> bool {
+        self.inner.stop()
+    }
+    fn reached(&self, count: usize, passes: u64, evaluations: u64) {
+        let cost = self.meter.cost(passes, evaluations);
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner).push((count, cost));
+    }
+}
+
+/// One pass that forms the features of every row and forgets them.
+pub(super) fn form<T: Real>(
+    map: &dyn FeatureMap<T>,
+    source: &dyn RowSource<T>,
+    pass: Pass<'_>,
+    table: &Table,
+) -> Result<Cost> {
+    let meter = Meter::start(table);
+    pass.fold(source, &Form { map, tile: pass.tile })?;
+    Ok(meter.cost(1, 0))
+}
+
+struct Form<'a, T: Real> {
+    map: &'a dyn FeatureMap<T>,
+    tile: usize,
+}
+
+/// The state of a fold that leaves nothing.
+struct Formed;
+
+impl Merge for Formed {
+    fn merge(&mut self, _later: &Self) {}
+}
+
+impl<T: Real> Fold<T> for Form<'_, T> {
+    type State = Formed;
+    type Scratch = Mat<T>;
+    type Error = crate::Error;
+
+    fn init(&self) -> Formed {
+        Formed
+    }
+    fn scratch(&self) -> Mat<T> {
+        Mat::zeros(self.tile, self.map.dims().1)
+    }
+    fn step(&self, _: &mut Formed, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+        let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
+        self.map.apply(x, phi.as_mut().subrows_mut(0, block.len()), workers);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kstore::pass::Unobserved;
+
+    #[test]
+    fn a_rank_costs_what_the_run_had_cost_when_it_was_first_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        std::fs::write(&path, "a,b\n1,2\n").unwrap();
+        let table = Table::open(&[&path]).unwrap();
+        let milestones = Milestones::new(&Unobserved, &table);
+        for (count, passes, evaluations) in [(4, 1, 100), (9, 2, 220), (10, 3, 300)] {
+            milestones.reached(count, passes, evaluations);
+        }
+        let whole = milestones.whole(4, 400);
+        let at = |count| (milestones.at(count, whole).passes, milestones.at(count, whole).evaluations);
+        assert_eq!([1, 4, 5, 9, 10].map(at), [(1, 100), (1, 100), (2, 220), (2, 220), (3, 300)]);
+        // what the choice did not tell of costs all of it
+        assert_eq!(at(11), (4, 400));
+        assert!(milestones.at(1, whole).seconds <= milestones.at(10, whole).seconds);
+    }
+}

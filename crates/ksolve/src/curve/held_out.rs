@@ -1,0 +1,138 @@
+//! The error of several heads on rows that no method has seen, from one pass.
+
+use crate::bins::Targets;
+use crate::gram::widen;
+use crate::strips::{Pool, for_each_strip};
+use crate::{Classes, Error, Head, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
+use kapprox::{FeatureMap, Real};
+use kstore::{Coded, Fold, Merge, RowBlock, Workers};
+
+/// Rows scored at once by one thread: 256 x 2,000 features in f64 are 4 MB.
+const STRIP: usize = 256;
+
+/// The fold. A row costs its features and 2·rank·t flops for each head; a lane holds a tile of features, and a strip of
+/// them in f64 for each thread.
+pub(super) struct HeldOut<'a, T: Real> {
+    pub(super) map: &'a dyn FeatureMap<T>,
+    /// Of leading features.
+    pub(super) heads: &'a [Head],
+    pub(super) targets: &'a Targets,
+    pub(super) tile: usize,
+}
+
+/// Sums over the rows so far.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sums {
+    rows: u64,
+    /// For each head Σ of squared errors over rows and targets, or wrong classes.
+    losses: Vec<f64>,
+}
+
+impl Sums {
+    /// Mean over rows, and over targets of a regression; `None` without rows.
+    pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
+        let each = match targets {
+            Targets::Numeric { centre } => centre.len() as f64,
+            Targets::Classes(_) => 1.0,
+        };
+        (self.rows > 0).then(|| self.losses.iter().map(|loss| loss / (self.rows as f64 * each)).collect())
+    }
+}
+
+impl Merge for Sums {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        self.losses.iter_mut().zip(&later.losses).for_each(|(sum, part)| *sum += part);
+    }
+}
+
+/// Buffers of a lane.
+pub(super) struct Scratch<T> {
+    phi: Mat<T>,
+    wide: Pool<Vec<f64>>,
+}
+
+impl<T: Real> Fold<T> for HeldOut<'_, T> {
+    type State = Sums;
+    type Scratch = Scratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> Sums {
+        Sums { rows: 0, losses: vec![0.0; self.heads.len()] }
+    }
+
+    fn scratch(&self) -> Scratch<T> {
+        Scratch { phi: Mat::zeros(self.tile, self.map.dims().1), wide: Pool::default() }
+    }
+
+    fn step(
+        &self,
+        state: &mut Sums,
+        scratch: &mut Scratch<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let (b, heads) = (block.len(), self.heads.len());
+        let Scratch { phi, wide } = scratch;
+        let mut phi = phi.as_mut().subrows_mut(0, b);
+        self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
+        let (phi, wide) = (phi.as_ref(), &*wide);
+        let mut losses = vec![0.0; b.div_ceil(STRIP) * heads];
+        for_each_strip(workers, &mut losses, heads.max(1), |strip, losses| {
+            let rows = strip * STRIP..((strip + 1) * STRIP).min(b);
+            wide.with(Vec::new, |wide| self.score(phi, block, rows, wide, losses));
+        });
+        // strips in their order: threads never change a sum
+        for (i, loss) in losses.iter().enumerate() {
+            state.losses[i % heads] += loss;
+        }
+        state.rows += b as u64;
+        Ok(())
+    }
+}
+
+impl<T: Real> HeldOut<'_, T> {
+    /// `losses[head]` of some rows of a block.
+    fn score(
+        &self,
+        phi: MatRef<'_, T>,
+        block: &RowBlock<'_, T>,
+        rows: std::ops::Range<usize>,
+        wide: &mut Vec<f64>,
+        losses: &mut [f64],
+    ) {
+        let (count, p) = (rows.len(), phi.ncols());
+        wide.resize(wide.len().max(STRIP * p), 0.0);
+        widen(phi.subrows(rows.start, count), &mut wide[..count * p]);
+        let phi = MatRef::from_column_major_slice(&wide[..count * p], count, p);
+        for (head, loss) in self.heads.iter().zip(losses) {
+            let mut scores = Mat::from_fn(count, head.intercept.len(), |_, j| head.intercept[j]);
+            let leading = phi.subcols(0, head.weights.nrows());
+            matmul(scores.as_mut(), Accum::Add, leading, head.weights.as_ref(), 1.0, Par::Seq);
+            *loss = (0..count).map(|i| self.loss(scores.row(i).iter().copied(), block, rows.start + i)).sum();
+        }
+    }
+
+    fn loss(&self, scores: impl Iterator<Item = f64>, block: &RowBlock<'_, T>, row: usize) -> f64 {
+        match self.targets {
+            Targets::Numeric { .. } => {
+                let y = &block.y[row * block.t..(row + 1) * block.t];
+                scores.zip(y).map(|(score, y)| (y - score).powi(2)).sum()
+            }
+            Targets::Classes(classes) => f64::from(u8::from(is_wrong(classes, scores, block, row))),
+        }
+    }
+}
+
+/// A label that the training rows do not have is wrong whatever is said.
+fn is_wrong<T: Real>(
+    classes: &Classes,
+    scores: impl Iterator<Item = f64>,
+    block: &RowBlock<'_, T>,
+    row: usize,
+) -> bool {
+    let code = block.classes.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[row]);
+    code == Coded::UNKNOWN || classes.decide(scores) != code as usize
+}

@@ -1,0 +1,122 @@
+//! What is compared, and in which runs.
+
+use crate::{Error, Result};
+use kapprox::landmark::{self, Scheme};
+use kapprox::map::{self, MapSpec};
+use std::fmt;
+use std::str::FromStr;
+
+/// A way to features: a landmark scheme under the Nyström map, or another map.
+#[derive(Clone, Debug)]
+pub enum Method {
+    /// The Nyström map on landmarks of this scheme.
+    Scheme(&'static Scheme),
+    /// A map of the registry.
+    Map(MapSpec),
+}
+
+impl Method {
+    /// True where one run gives every rank.
+    pub fn is_nested(&self) -> bool {
+        matches!(self, Self::Scheme(scheme) if scheme.nested)
+    }
+
+    /// The map.
+    pub(super) fn map(&self) -> MapSpec {
+        match self {
+            Self::Scheme(_) => MapSpec::default(),
+            Self::Map(spec) => spec.clone(),
+        }
+    }
+}
+
+impl PartialEq for Method {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Scheme(a), Self::Scheme(b)) => a.name == b.name,
+            (Self::Map(a), Self::Map(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheme(scheme) => f.write_str(scheme.name),
+            Self::Map(spec) => spec.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let name = text.split('(').next().unwrap_or_default().trim();
+        if let Some(scheme) = landmark::by_name(text.trim()) {
+            return Ok(Self::Scheme(scheme));
+        }
+        if map::registry::by_name(name).is_some() {
+            return Ok(Self::Map(text.parse()?));
+        }
+        let schemes = landmark::registry().iter().map(|scheme| scheme.name);
+        let known: Vec<&str> = schemes.chain(map::registry().iter().map(|family| family.name)).collect();
+        let expected = format!("no landmark scheme and no map has this name; there are {}", known.join(", "));
+        Err(Error::option("--methods", format!("{:?}", text.trim()), expected))
+    }
+}
+
+/// What is done at once: one method with one seed, at every rank if one run gives them all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The method.
+    pub method: Method,
+    /// From 0; the seed is that of the options and this.
+    pub repeat: u64,
+    /// Ranks, ascending.
+    pub ranks: Vec<usize>,
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, repeat {}, ", self.method, self.repeat + 1)?;
+        match &self.ranks[..] {
+            [first, .., last] => write!(f, "ranks {first} to {last}"),
+            [rank] => write!(f, "rank {rank}"),
+            [] => f.write_str("no rank"),
+        }
+    }
+}
+
+impl super::CurveOptions {
+    /// Every run: all methods once, then all once more with the next seed, so that a curve that is stopped has something
+    /// of each.
+    pub fn runs(&self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for repeat in 0..self.repeats {
+            for method in &self.methods {
+                let ranks = if method.is_nested() { self.ranks.len().max(1) } else { 1 };
+                let run = |ranks: &[usize]| Run { method: method.clone(), repeat, ranks: ranks.to_vec() };
+                runs.extend(self.ranks.chunks(ranks).map(run));
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_and_maps_are_methods_and_nothing_else_is() {
+        let method = |text: &str| text.parse::<Method>();
+        assert!(method("rpcholesky").unwrap().is_nested() && method("greedy").unwrap().is_nested());
+        assert!(!method("kmeans").unwrap().is_nested() && !method("fourier").unwrap().is_nested());
+        assert_eq!(method(" ensemble(parts=8)").unwrap().to_string(), "ensemble(parts=8)");
+        assert!(method("ensemble(part=8)").unwrap_err().to_string().contains("has no parameter"));
+        let error = method("rpcholsky").unwrap_err().to_string();
+        assert!(error.starts_with("--methods \"rpcholsky\"") && error.contains("rpcholesky, uniform"), "{error}");
+    }
+}

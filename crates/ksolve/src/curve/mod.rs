@@ -1,0 +1,84 @@
+//! Error against rank: what every landmark scheme and every map makes of the same rows, and what it costs.
+//!
+//! With K the kernel matrix of n rows and K̂ = ΦΦᵀ that of a map with r features, a [`Cell`] holds, for one method, rank
+//! and seed,
+//!
+//! | number | what it is |
+//! |---|---|
+//! | trace error | tr(K − K̂)/tr K, exact over all rows; projections only |
+//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; exact up to [`EXACT_ROWS`] rows, beyond from [`SAMPLED_COLUMNS`] columns |
+//! | spectral error | ‖K − K̂‖₂/‖K‖₂; block Krylov up to [`EXACT_ROWS`] rows, beyond on [`SPECTRAL_ROWS`] of them, within bounds |
+//! | test error | ridge regression on the r features, on rows that no method has seen |
+//! | seconds, passes, bytes read | to choose landmarks, to make the map, and to form the features of every row once |
+//! | kernel evaluations | the same: those of the choice, r² for the factor, n·r for the features |
+//!
+//! All methods see the same rows, scaled the same way, the same kernel (a median is taken once) and the same sampled
+//! columns, so that differences between cells are differences between methods.
+//!
+//! A scheme whose landmarks are nested runs once, at the largest rank. Its first r landmarks are its choice for rank r, and
+//! what they cost is what the run had cost when there first were so many. Every other method runs anew at every rank.
+//!
+//! ```text
+//! rows ─▶ Setting ─▶ Run: method, repeat, ranks ─▶ landmarks ─▶ map ─▶ features ─▶ errors ─▶ ridge ─▶ Cells
+//!         scaling, kernel, floor                  └──── what it costs ────┘
+//! ```
+//!
+//! Reference for the quantities compared: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13,
+//! 2012; Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", 2022.
+
+mod cell;
+mod cost;
+mod held_out;
+mod method;
+mod plan;
+mod run;
+mod setting;
+
+pub use cell::{Cell, Estimate};
+pub use method::{Method, Run};
+pub use setting::{Floor, Setting, Tested};
+
+use crate::Intercept;
+use crate::train::{Scaling, Task};
+use kapprox::kernel::Spec;
+
+/// Rows up to which Frobenius and spectral errors are taken over all pairs: a matrix of 5,000 rows has its norm in about
+/// a second, and a curve asks for it a hundred times.
+pub const EXACT_ROWS: u64 = 5_000;
+
+/// Columns of K − K̂ that are formed beyond. The same for all cells.
+pub const SAMPLED_COLUMNS: usize = 500;
+
+/// Rows on which the spectral error is estimated beyond: that of the matrices among them. The interval is that of all rows.
+/// A residual whose spectrum is flat has a smaller share of the norm among more rows, so the estimate errs upwards.
+pub const SPECTRAL_ROWS: usize = 1_000;
+
+/// Rows whose spectrum is the floor, at most: 4,000 take 128 MB for the matrix and some twenty seconds.
+pub const FLOOR_ROWS: usize = 4_000;
+
+/// Everything that defines the numbers of a curve beside its rows.
+#[derive(Clone, Debug)]
+pub struct CurveOptions {
+    /// What is compared.
+    pub methods: Vec<Method>,
+    /// Ranks, ascending.
+    pub ranks: Vec<usize>,
+    /// Seeds: the first `repeats` from `seed` on.
+    pub repeats: u64,
+    /// The scheme of landmarks for maps that have some and are no scheme themselves.
+    pub landmarks: &'static kapprox::landmark::Scheme,
+    /// Rows to measure on: a uniform sample of so many, held in memory, or all in `None`.
+    pub sample: Option<usize>,
+    /// Scaling of the features, from all rows.
+    pub scaling: Scaling,
+    /// The kernel; a median still to be taken is taken on a sample.
+    pub kernel: Spec,
+    /// What the target is; without one there is no test error.
+    pub task: Task,
+    /// The penalty of the test error, per row: (1/n)Σ loss + lambda‖w‖².
+    pub lambda: f64,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// The first seed.
+    pub seed: u64,
+}

@@ -1,0 +1,107 @@
+//! What a run holds, and how its passes are cut.
+
+use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
+use crate::train::plan::{self, Cut, GRAM, RANK, Shape, base, cut};
+use crate::train::{LandmarkSource, Resources, TrainOptions, prepare};
+use crate::{FoldSpec, Result, RidgeOptions};
+use kapprox::Real;
+use kapprox::quality::SpectralOptions;
+use kstore::{Plan, Selected};
+
+/// Columns of the blocks of the Krylov spaces, for K and for its error.
+const KRYLOV: usize = 2 * 8;
+
+/// What is done in one run, as a training run would be told.
+pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
+    let scheme = match method {
+        Method::Scheme(scheme) => scheme.name,
+        Method::Map(_) => options.landmarks.name,
+    };
+    TrainOptions {
+        task: options.task,
+        scaling: options.scaling,
+        kernel: options.kernel.clone(),
+        map: method.map(),
+        landmarks: LandmarkSource::Scheme(scheme.to_string()),
+        candidates: None,
+        rank,
+        tolerance: None,
+        ranks: vec![rank],
+        lambdas: vec![options.lambda],
+        folds: FoldSpec::None,
+        intercept: options.intercept,
+        choice: crate::train::Choice::Mse,
+        seed: options.seed,
+    }
+}
+
+/// Tiles, lanes and stages of a run at a largest rank; `t` targets are tested, none without test rows.
+///
+/// # Errors
+/// Those of opening the rows. A plan over the budget is no error here.
+pub(super) fn plan<T: Real>(
+    selected: &Selected,
+    options: &CurveOptions,
+    method: &Method,
+    rank: usize,
+    t: Option<usize>,
+    resources: &Resources<'_>,
+) -> Result<(Cut, Vec<Plan>)> {
+    let training = training(options, method, rank);
+    let mut shape = prepare::shape::<T>(selected, &training, resources, t.unwrap_or(0), 1)?;
+    let stored = shape.n;
+    let sample = options.sample.map(|rows| (rows as u64).min(stored));
+    shape.n = sample.unwrap_or(stored);
+    let budget = resources.memory;
+    let ridge = RidgeOptions {
+        ranks: options.ranks.clone(),
+        lambdas: vec![options.lambda],
+        intercept: options.intercept,
+        target_centre: vec![0.0; t.unwrap_or(0)],
+    };
+    let last = |_: Cut| plan::solve(&shape, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK);
+    let (cut, mut plans) = cut::<T>(&shape, &last, budget);
+    if t.is_none() {
+        // nothing is learned
+        plans.truncate(plans.iter().position(|plan| plan.what == GRAM).unwrap_or(plans.len()));
+    }
+    plans.push(measures(&shape, options, cut, budget));
+    plans.push(spectrum(&shape, options, budget));
+    if let Some(rows) = sample {
+        // twice while the best keys compete, once more in row order, and the targets
+        let bytes = 3 * rows as usize * (shape.d * shape.element + 40) + 8 * rows as usize * shape.t;
+        plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower --sample")).collect();
+    }
+    Ok((cut, plans))
+}
+
+/// Rows whose columns of K are formed.
+pub(super) fn columns(n: u64) -> usize {
+    if n <= EXACT_ROWS { n as usize } else { SAMPLED_COLUMNS }
+}
+
+/// Rows whose spectrum is the floor: so many that the largest rank is in the first quarter, where a sample tells something,
+/// as far as [`FLOOR_ROWS`] go.
+pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
+    let wanted = 4 * options.ranks.last().copied().unwrap_or(1);
+    usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
+}
+
+/// Held columns with their features, sums over them, and a tile of features in both precisions.
+fn measures(shape: &Shape, options: &CurveOptions, cut: Cut, budget: usize) -> Plan {
+    let (p, d, c) = (shape.map.p, shape.d, columns(shape.n));
+    // all rows, or those that the spectral error is estimated on, held twice
+    let rows = if shape.n <= EXACT_ROWS { shape.n as usize } else { 2 * SPECTRAL_ROWS };
+    let krylov = 8 * rows * (d + 2 * p + 2 * KRYLOV * SpectralOptions::default().steps);
+    base("errors", budget)
+        .term("feature map", shape.map.footprint.fixed, RANK)
+        .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * options.ranks.len() + 2), RANK)
+        .term("features of a tile", cut.tile * (p * (shape.element + 8) + 8 * d) + shape.map.footprint.per_row, RANK)
+        .term("Krylov spaces", krylov, RANK)
+}
+
+/// The spectrum that is the floor: the matrix, and what the decomposition makes of it.
+fn spectrum(shape: &Shape, options: &CurveOptions, budget: usize) -> Plan {
+    let c = floor_rows(shape.n, options);
+    base("floor", budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower --ranks")
+}

@@ -1,0 +1,310 @@
+//! What all runs share: the rows, their scaling, the kernel, and the floor under every error.
+
+use super::method::Run;
+use super::plan::{columns, floor_rows, plan};
+use super::{Cell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
+use crate::train::landmarks::{MEDIAN_ROWS, check_values, settle};
+use crate::train::plan::Cut;
+use crate::train::survey::{Survey, survey};
+use crate::train::{Resources, Task, candidates};
+use crate::{Result, Targets};
+use faer::Par;
+use kapprox::kernel::{AnyKernel, Domain, Spec};
+use kapprox::landmark::{Landmarks, Rows, RpCholesky, Sample, uniform_sample};
+use kapprox::map::registry::{Making, WithoutRows};
+use kapprox::quality::{Approximation, GramSpectrum, Measure, SampleSpectrum, SpectralSource, sample_spectrum};
+use kapprox::{Nystrom, Real};
+use kstore::key::Purpose;
+use kstore::pass::Observer;
+use kstore::{MemoryRows, Pass, Plan, RowSource, Selected, Statistics, TableRows};
+use std::sync::Arc;
+
+/// Landmarks of the map whose features bound ‖K‖₂ from below: that of the leading directions is known soon.
+const NORM_RANK: usize = 256;
+
+/// The least error of any matrix of a rank.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Floor {
+    /// Rows whose spectrum it is; with fewer than all rows an estimate, too low towards their number.
+    pub rows: usize,
+    /// Ranks.
+    pub ranks: Vec<usize>,
+    /// Relative trace error at each rank.
+    pub trace: Vec<f64>,
+    /// Relative Frobenius error.
+    pub frobenius: Vec<f64>,
+    /// Relative spectral error.
+    pub spectral: Vec<f64>,
+}
+
+/// What the test error counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tested {
+    /// Mean squared error.
+    Mse,
+    /// Share of wrong classes.
+    Error,
+}
+
+/// Rows of the table, or a sample of them in memory.
+enum Held<T> {
+    Table(Box<TableRows<T>>),
+    Memory(Box<MemoryRows<T>>),
+}
+
+/// Everything that is settled before the first run.
+pub struct Setting<'a, T: Real> {
+    pub(super) options: &'a CurveOptions,
+    pub(super) resources: &'a Resources<'a>,
+    pub(super) selected: &'a Selected,
+    survey: Survey,
+    held: Held<T>,
+    pub(super) test: Option<TableRows<T>>,
+    pub(super) n: u64,
+    kernel: Spec,
+    pub(super) any: Arc<dyn AnyKernel>,
+    pub(super) targets: Targets,
+    spectrum: Option<SampleSpectrum>,
+    /// ‖K‖₂, where runs do not find it themselves, and the rows they estimate spectral errors on.
+    pub(super) beyond: Option<(Measure, MemoryRows<T>)>,
+}
+
+impl<T: Real> std::fmt::Debug for Setting<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Setting").field("rows", &self.n).field("kernel", &self.kernel).finish_non_exhaustive()
+    }
+}
+
+impl<'a, T: Real> Setting<'a, T> {
+    /// Opens the rows to approximate, and those to test on; plans every run, scales, settles the kernel and finds the
+    /// floor.
+    ///
+    /// *Passes*: statistics; a sample where one is asked for; a median; those of 256 landmarks, three for ‖K‖₂ and one for a
+    /// sample beyond [`EXACT_ROWS`] rows; one for the floor.
+    ///
+    /// # Errors
+    /// [`kstore::Error::OverBudget`] before the first pass where a run does not fit; bad rows with their place; a map that
+    /// is not for this kernel.
+    pub fn open(
+        selected: &'a Selected,
+        test: Option<&Selected>,
+        options: &'a CurveOptions,
+        resources: &'a Resources<'a>,
+    ) -> Result<Self> {
+        options.kernel.check_features(selected.shape().features)?;
+        let assumed = test.map(|_| crate::train::prepare::assumed_targets(selected, options.task));
+        let largest = options.ranks.last().copied().unwrap_or(1);
+        let mut first = None;
+        for method in &options.methods {
+            let (cut, plans) = plan::<T>(selected, options, method, largest, assumed, resources)?;
+            check(plans)?;
+            first.get_or_insert(cut);
+        }
+        let Some(cut) = first else {
+            return Err(crate::Error::option("--methods", "", "name a landmark scheme or a map"));
+        };
+        let training = super::plan::training(options, &options.methods[0], largest);
+        let survey = survey(selected, &training, cut, resources)?;
+        let rows: TableRows<T> = selected.rows(survey.reading())?;
+        let opening = Opening { options, resources, cut };
+        opening.check_values(&rows, survey.rows())?;
+        let held = opening.hold(rows, &survey, test.is_some())?;
+        let source = held.source();
+        let n = match &held {
+            Held::Table(_) => survey.rows(),
+            Held::Memory(rows) => rows.len() as u64,
+        };
+        let kernel = opening.kernel(source, n)?;
+        let any = kernel.build()?;
+        opening.try_maps::<T>(&kernel, source.shape().features)?;
+        let definite = T::kernel(any.clone()).positive_definite();
+        let beyond = match n > EXACT_ROWS && definite {
+            true => Some((opening.norm(source, n, &any)?, opening.few(source, n)?)),
+            false => None,
+        };
+        let spectrum = if definite { Some(opening.spectrum(source, n, &any)?) } else { None };
+        let test = test.map(|test| test.rows(survey.reading())).transpose()?;
+        let targets = survey.targets_of_regression();
+        Ok(Self { options, resources, selected, survey, held, test, n, kernel, any, targets, spectrum, beyond })
+    }
+
+    /// The rows that are approximated.
+    pub fn rows(&self) -> u64 {
+        self.n
+    }
+
+    /// What the first pass found about all rows.
+    pub fn statistics(&self) -> &Statistics {
+        &self.survey.statistics
+    }
+
+    /// The kernel, every parameter a number.
+    pub fn kernel(&self) -> &Spec {
+        &self.kernel
+    }
+
+    /// What the test error counts; `None` without test rows.
+    pub fn tested(&self) -> Option<Tested> {
+        self.test.as_ref().map(|_| match self.options.task {
+            Task::Classification => Tested::Error,
+            _ => Tested::Mse,
+        })
+    }
+
+    /// Rows whose columns of K are formed for the Frobenius error; all rows where it is exact.
+    pub fn columns(&self) -> usize {
+        columns(self.n)
+    }
+
+    /// The least errors at the ranks of the options; `None` for kernels that are not positive definite.
+    pub fn floor(&self) -> Option<Floor> {
+        let spectrum = self.spectrum.as_ref()?;
+        let at = |error: &dyn Fn(usize) -> f64| self.options.ranks.iter().map(|rank| error(*rank)).collect();
+        Some(Floor {
+            rows: spectrum.values.len(),
+            ranks: self.options.ranks.clone(),
+            trace: at(&|rank| spectrum.trace_floor(rank)),
+            frobenius: at(&|rank| spectrum.frobenius_floor(rank)),
+            spectral: at(&|rank| spectrum.spectral_floor(rank)),
+        })
+    }
+
+    /// The plan of a method at its largest rank.
+    ///
+    /// # Errors
+    /// Those of opening the rows.
+    pub fn plan(&self, method: &Method, rank: usize) -> Result<(Cut, Vec<Plan>)> {
+        let t = self.test.as_ref().map(|_| self.targets.count());
+        plan::<T>(self.selected, self.options, method, rank, t, self.resources)
+    }
+
+    /// What a run finds.
+    ///
+    /// # Errors
+    /// Those of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
+    pub fn run(&self, run: &Run) -> Result<Vec<Cell>> {
+        super::run::run(self, run)
+    }
+
+    pub(super) fn source(&self) -> &dyn RowSource<T> {
+        self.held.source()
+    }
+}
+
+impl<T: Real> Held<T> {
+    fn source(&self) -> &dyn RowSource<T> {
+        match self {
+            Self::Table(rows) => &**rows,
+            Self::Memory(rows) => &**rows,
+        }
+    }
+}
+
+/// Refuses a plan that does not fit; gives its largest sum.
+pub(super) fn check(mut plans: Vec<Plan>) -> Result<usize> {
+    // the stage that needs most tells best what to lower
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
+    let largest = plans.first().map_or(0, Plan::bytes);
+    for plan in plans {
+        plan.check()?;
+    }
+    Ok(largest)
+}
+
+/// A pass with all threads inside its steps: what it times is the work and not the lanes.
+pub(super) fn pass<'o>(cut: Cut, resources: &'o Resources<'_>, observer: &'o dyn Observer) -> Pass<'o> {
+    let Cut { tile, segment, prefetch, .. } = cut;
+    Pass { tile, segment, lanes: 1, prefetch, workers: resources.workers, observer, journal: None }
+}
+
+/// What the steps of [`Setting::open`] share.
+struct Opening<'a> {
+    options: &'a CurveOptions,
+    resources: &'a Resources<'a>,
+    cut: Cut,
+}
+
+impl Opening<'_> {
+    /// Runs `work` on the rows as a stage of its own.
+    fn stage<T: Real, R>(
+        &self,
+        name: &str,
+        source: &dyn RowSource<T>,
+        count: u64,
+        work: impl FnOnce(Rows<'_, T>) -> Result<R>,
+    ) -> Result<R> {
+        let range = source.range();
+        let observer = self.resources.stages.stage(name, Some(range.end - range.start));
+        work(Rows { source, pass: pass(self.cut, self.resources, &*observer), count })
+    }
+
+    fn check_values<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<()> {
+        if self.options.kernel.domain() == Domain::Any {
+            return Ok(());
+        }
+        let work = |data: Rows<'_, T>| check_values(data.source, &self.options.kernel, &data.pass).map(drop);
+        self.stage("values the kernel is defined for", source, n, work)
+    }
+
+    /// The rows as they are, or a sample with its targets where those are needed.
+    fn hold<T: Real>(&self, rows: TableRows<T>, survey: &Survey, with_targets: bool) -> Result<Held<T>> {
+        let Some(count) = self.options.sample.filter(|count| (*count as u64) < survey.rows()) else {
+            return Ok(Held::Table(Box::new(rows)));
+        };
+        let held = self.stage("sampling rows", &rows, survey.rows(), |data| {
+            let sample = uniform_sample(&data, count, Purpose::Candidates, self.options.seed)?;
+            let held = candidates::in_row_order(sample)?;
+            if with_targets { candidates::with_targets(held, &rows, data.pass) } else { Ok(held) }
+        })?;
+        Ok(Held::Memory(Box::new(held)))
+    }
+
+    fn kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Spec> {
+        let (kernel, seed) = (&self.options.kernel, self.options.seed);
+        if !kernel.needs_median() {
+            return settle::<T>(kernel, &Sample::default(), seed);
+        }
+        self.stage("median distance", source, n, |data| {
+            settle(kernel, &uniform_sample(&data, MEDIAN_ROWS, Purpose::Candidates, seed)?, seed)
+        })
+    }
+
+    /// Maps that look at no rows are made once, so that one that is not for the kernel is refused before the work.
+    fn try_maps<T: Real>(&self, kernel: &Spec, d: usize) -> Result<()> {
+        let (rank, seed) = (self.options.ranks.first().copied().unwrap_or(1), self.options.seed);
+        for method in &self.options.methods {
+            let spec = method.map();
+            if let Making::WithoutRows(make) = spec.making::<T>() {
+                make(&WithoutRows { spec: &spec, kernel, d, rank, seed })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// ‖K‖₂ between the largest eigenvalue of a Nyström approximation and that plus what it leaves.
+    fn norm<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any: &Arc<dyn AnyKernel>) -> Result<Measure> {
+        self.stage("norm of the kernel matrix", source, n, |data| {
+            let seed = self.options.seed;
+            let set = RpCholesky.select(&data, any, NORM_RANK, seed)?;
+            let map = Nystrom::new(any, set, Par::Seq)?;
+            let approximation = Approximation { data, kernel: any, map: &map };
+            let errors = approximation.errors(&[map.rank()], SAMPLED_COLUMNS, seed)?;
+            let gram: GramSpectrum = approximation.gram_spectrum(map.rank())?;
+            let norm = approximation.spectral(&errors[0], SpectralSource::Bounds(&gram), seed)?.1;
+            Ok(norm.whole)
+        })
+    }
+
+    /// The rows that spectral errors are estimated on.
+    fn few<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<MemoryRows<T>> {
+        self.stage("rows of the spectral error", source, n, |data| {
+            candidates::in_row_order(uniform_sample(&data, SPECTRAL_ROWS, Purpose::Quality, self.options.seed)?)
+        })
+    }
+
+    fn spectrum<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any: &Arc<dyn AnyKernel>) -> Result<SampleSpectrum> {
+        let count = floor_rows(n, self.options);
+        self.stage("floor", source, n, |data| Ok(sample_spectrum(&data, any, count, self.options.seed)?))
+    }
+}

@@ -1,0 +1,182 @@
+//! The cells of a curve against dense matrices of 2,000 rows.
+
+use faer::{Mat, MatRef};
+use kapprox::landmark::{self, Precision};
+use kapprox::map::registry::{Making, WithoutRows};
+use kapprox::quality::{Approximation, SpectralOptions, SpectralSource};
+use kapprox::{FeatureMap, MapSpec, Nystrom, Spec};
+use kmill_tests::dense::{frobenius, kernel_matrix, residual_matrix};
+use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
+use kmill_tests::points::Lcg;
+use kmill_tests::source::Points;
+use kmill_tests::{kernels, table};
+use ksolve::Intercept;
+use ksolve::curve::{Cell, CurveOptions, EXACT_ROWS, Setting};
+use ksolve::train::{Resources, Scaling, Task, Unwatched};
+use kstore::Workers;
+
+const N: usize = 2_000;
+const D: usize = 3;
+const SPEC: &str = "gaussian(sigma=1.5)";
+const RANKS: [usize; 2] = [8, 30];
+
+fn clusters(n: usize) -> Vec<Vec<f64>> {
+    let mut random = Lcg(11);
+    let centres = random.normals(6, D);
+    (0..n).map(|i| centres[i % 6].iter().map(|c| 1.5 * c + 0.6 * random.normal()).collect()).collect()
+}
+
+fn options(methods: &str, repeats: u64, scaling: Scaling) -> CurveOptions {
+    CurveOptions {
+        methods: methods.split(',').map(|name| name.parse().unwrap()).collect(),
+        ranks: RANKS.to_vec(),
+        repeats,
+        landmarks: landmark::by_name("rpcholesky").unwrap(),
+        sample: None,
+        scaling,
+        kernel: Spec::parse(SPEC).unwrap(),
+        task: Task::Regression,
+        lambda: 1e-6,
+        intercept: Intercept::Free,
+        seed: 5,
+    }
+}
+
+fn cells(rows: &[Vec<f64>], options: &CurveOptions, threads: usize) -> (Vec<Cell>, Option<ksolve::curve::Floor>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    table::write(&path, rows, &vec![0.0; rows.len()]);
+    let selected = table::select(&path, Task::Components);
+    let workers = Workers::new(threads);
+    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let setting = Setting::<f64>::open(&selected, None, options, &resources).unwrap();
+    (options.runs().iter().flat_map(|run| setting.run(run).unwrap()).collect(), setting.floor())
+}
+
+/// The largest eigenvalue in absolute value, by the power method: from below, and near after so many steps.
+fn spectral(matrix: &[Vec<f64>]) -> f64 {
+    let mut v: Vec<f64> = (0..matrix.len()).map(|i| (1.7 * i as f64).sin() + 0.1).collect();
+    let mut norm = 0.0;
+    for _ in 0..200 {
+        let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
+        v.iter_mut().for_each(|v| *v /= length);
+        v = matrix.iter().map(|row| row.iter().zip(&v).map(|(a, v)| a * v).sum()).collect();
+        norm = v.iter().map(|v| v * v).sum::<f64>().sqrt();
+    }
+    norm
+}
+
+fn close(found: f64, expected: f64, by: f64) -> bool {
+    (found - expected).abs() <= by * expected.abs()
+}
+
+/// The errors of a cell against E and K.
+fn check(cell: &Cell, e: &[Vec<f64>], k: &[Vec<f64>], whole: f64, projection: bool) {
+    let trace = (0..N).map(|i| e[i][i]).sum::<f64>() / (0..N).map(|i| k[i][i]).sum::<f64>();
+    assert_eq!(cell.trace_error.is_some(), projection, "{cell:?}");
+    assert!(cell.trace_error.is_none_or(|found| close(found, trace, 1e-9)), "{cell:?} {trace}");
+    assert!(close(cell.frobenius.value, frobenius(e) / frobenius(k), 1e-9), "{cell:?}");
+    assert_eq!(cell.frobenius.evidence, "exact");
+    let (norm, found) = (spectral(e) / whole, cell.spectral.clone().unwrap());
+    eprintln!("{} {}: {norm:.6e} {found:?}", cell.method, cell.rank);
+    // the iteration ends when its interval is 5 % wide
+    assert!(close(found.value, norm, 0.05), "{cell:?} {norm}");
+    assert!(found.low <= norm * (1.0 + 1e-3) && norm <= found.high.unwrap() * (1.0 + 1e-9), "{cell:?} {norm}");
+}
+
+#[test]
+fn errors_are_those_of_the_dense_matrix() {
+    let rows = clusters(N);
+    let points = Points::<f64>::new(&rows);
+    let k = kernel_matrix(&rows, &*kernels::kernel(SPEC));
+    let whole = spectral(&k);
+    let (found, floor) = cells(&rows, &options("uniform,rpcholesky,greedy,fourier", 1, Scaling::None), 2);
+    assert_eq!(found.len(), 8);
+    for cell in found.iter().filter(|cell| cell.method != "fourier") {
+        let scheme = f64::landmarks(landmark::by_name(&cell.method).unwrap());
+        let set = select(&points, &*scheme, SPEC, RANKS[1], 5, WHOLE);
+        let chosen: Vec<usize> = set.rows.iter().take(cell.rank).map(|row| *row as usize).collect();
+        check(cell, &residual_matrix(k.clone(), &chosen, 0.0), &k, whole, true);
+        // the features of every row, the factor, and what the choice took until there were so many
+        let least = (N * cell.rank + cell.rank * cell.rank) as u64;
+        let most = least + set.evaluations;
+        assert!((least..=most).contains(&cell.kernel_evaluations), "{cell:?} {least} {most}");
+        assert!(cell.passes >= 2 && cell.passes <= set.passes + 1 && cell.bytes_read > 0 && cell.seconds > 0.0);
+    }
+    let spec: MapSpec = "fourier".parse().unwrap();
+    let Making::WithoutRows(make) = spec.making::<f64>() else { panic!("random features look at no rows") };
+    let kernel = Spec::parse(SPEC).unwrap();
+    for cell in found.iter().filter(|cell| cell.method == "fourier") {
+        let map = make(&WithoutRows { spec: &spec, kernel: &kernel, d: D, rank: cell.rank, seed: 5 }).unwrap();
+        check(cell, &left(&*map, &points, &k), &k, whole, false);
+        assert_eq!((cell.kernel_evaluations, cell.passes), (0, 1));
+    }
+    // nothing is below the floor, and the floor is that of these rows
+    let floor = floor.unwrap();
+    for cell in &found {
+        let at = floor.ranks.iter().position(|rank| *rank == cell.rank).unwrap();
+        if floor.rows == N {
+            assert!(cell.trace_error.is_none_or(|error| error >= floor.trace[at]), "{cell:?} {floor:?}");
+            assert!(cell.frobenius.value >= floor.frobenius[at], "{cell:?} {floor:?}");
+        }
+    }
+}
+
+/// Beyond the rows whose norms are computed, the spectral error is estimated on a few and bounded on all.
+#[test]
+fn estimates_and_bounds_beyond_the_exact_rows() {
+    let rows = clusters(EXACT_ROWS as usize + 1_000);
+    let points = Points::<f64>::new(&rows);
+    let (found, _) = cells(&rows, &options("uniform", 1, Scaling::None), 2);
+    let any = kernel(SPEC);
+    let scheme = f64::landmarks(landmark::by_name("uniform").unwrap());
+    let map = Nystrom::new(&any, select(&points, &*scheme, SPEC, RANKS[1], 5, WHOLE), faer::Par::Seq).unwrap();
+    let workers = Workers::new(2);
+    let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
+    let exact = approximation.errors(&RANKS, rows.len(), 0).unwrap();
+    for (cell, exact) in found.iter().zip(&exact) {
+        let products = SpectralSource::Products(SpectralOptions::default());
+        let norm = approximation.spectral(exact, products, 0).unwrap().0;
+        let (spectral, frobenius) = (cell.spectral.clone().unwrap(), &cell.frobenius);
+        eprintln!("rank {}: {norm:?}, {spectral:?}; {:?}, {frobenius:?}", cell.rank, exact.frobenius);
+        assert!(close(cell.trace_error.unwrap(), exact.trace.unwrap(), 1e-9), "the trace error is exact on any table");
+        assert!(spectral.low <= norm.high && norm.low <= spectral.high.unwrap(), "{spectral:?} {norm:?}");
+        assert!(close(spectral.value, norm.value, 0.3), "{spectral:?} {norm:?}");
+        assert!([spectral.evidence, frobenius.evidence.clone()].iter().all(|text| text.ends_with("confidence")));
+        assert!(close(frobenius.value, exact.frobenius.value, 0.1), "{frobenius:?} {:?}", exact.frobenius);
+    }
+}
+
+/// K − ΦΦᵀ, entry by entry.
+fn left(map: &dyn FeatureMap<f64>, points: &Points<f64>, k: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let p = map.dims().1;
+    let mut phi = Mat::<f64>::zeros(N, p);
+    map.apply(MatRef::from_row_major_slice(&points.x, N, D), phi.as_mut(), &Workers::sequential());
+    let row = |i: usize| (0..p).map(|j| phi[(i, j)]).collect::<Vec<f64>>();
+    let phi: Vec<Vec<f64>> = (0..N).map(row).collect();
+    let product = |i: usize, j: usize| phi[i].iter().zip(&phi[j]).map(|(a, b)| a * b).sum::<f64>();
+    (0..N).map(|i| (0..N).map(|j| k[i][j] - product(i, j)).collect()).collect()
+}
+
+/// Everything but the time is the same for every number of threads, and for a sample that is the table.
+#[test]
+fn threads_change_the_time_only() {
+    let rows: Vec<Vec<f64>> = clusters(700);
+    let run = |threads: usize, sample: Option<usize>| {
+        let options = CurveOptions { sample, ..options("kmeans,leverage,rpcholesky,orthogonal", 2, Scaling::Standard) };
+        let mut cells = cells(&rows, &options, threads).0;
+        cells.iter_mut().for_each(|cell| (cell.seconds, cell.planned_bytes) = (0.0, 0));
+        cells
+    };
+    let one = run(1, None);
+    assert_eq!(one.len(), 16);
+    assert_eq!(one, run(3, None));
+    assert_eq!(one, run(2, Some(700)), "a sample of all rows is the table");
+    // a part of the rows is another matrix, and is read from memory
+    let part = run(2, Some(400));
+    assert!(part.iter().all(|cell| cell.bytes_read == 0 && cell.passes > 0), "{part:?}");
+    assert!(one.iter().zip(&part).all(|(all, part)| all.frobenius.value != part.frobenius.value));
+    // another seed is another choice
+    let other = |repeat: u64| one.iter().filter(move |cell| cell.repeat == repeat);
+    assert!(other(0).zip(other(1)).all(|(a, b)| a.rank == b.rank && a.frobenius.value != b.frobenius.value));
+}
