@@ -2,7 +2,9 @@
 
 mod certificate;
 mod exact;
+mod kept;
 mod landmarks;
+mod machines;
 mod maps;
 mod outside;
 mod pivot_law;

@@ -88,6 +88,7 @@ pub(super) fn shape<T: Real>(
         scheme,
         cursor: source.footprint(),
         threads: resources.workers.threads(),
+        keeps: false,
     })
 }
 
