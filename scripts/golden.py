@@ -18,7 +18,9 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import KernelPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, Matern, RationalQuadratic
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise
+from sklearn.svm import SVC, SVR, LinearSVC, OneClassSVM
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 
@@ -91,6 +93,72 @@ class Ridged:
         return self
 
 
+def libsvm(model, k):
+    """Objective of a LIBSVM model, from its dual, in LIBSVM's own units; hinge losses for classes +-1 or values."""
+    beta = np.zeros(len(k))
+    beta[model.support_] = model.dual_coef_[0]
+    return beta, 0.5 * beta @ k @ beta
+
+
+def logistic(phi, label, phi_new):
+    """Logistic regression on exact features at C = 1/(2 n lambda), to the rounding of its gradient."""
+    cases = {}
+    for name, rows in (("logistic", np.arange(len(label))), ("logistic_two", np.flatnonzero(label < 2))):
+        for weight in (None, "balanced"):
+            # classes of unequal size, or the weights would be 1
+            kept = rows[(label[rows] != 1) | (rows // 3 % 2 == 0)]
+            penalty = 1e-3
+            model = LogisticRegression(
+                C=1 / (2 * len(kept) * penalty), solver="newton-cg", tol=1e-13, max_iter=100_000, class_weight=weight
+            ).fit(phi[kept], label[kept])
+            scores = np.atleast_2d(model.decision_function(phi_new).T).T
+            case = {"lambda": penalty, "rows": kept.tolist(), "scores": scores.tolist(), "intercept": model.intercept_.tolist()}
+            case["square"] = float((model.coef_**2).sum())
+            cases[name if weight is None else f"{name}_balanced"] = case
+    return cases
+
+
+def machines(k, phi, x, label, k_new, phi_new, k_test):
+    """Support vector machines by LIBSVM on the exact kernel, by LIBLINEAR on exact features."""
+    cases, n = {}, len(label)
+    for c in (1.0, 100.0):
+        objectives, scores, test = [], [], []
+        for own in range(3):
+            y = np.where(label == own, 1, -1)
+            model = SVC(kernel="precomputed", C=c, tol=1e-9).fit(k, y)
+            beta, square = libsvm(model, k)
+            objectives.append(np.abs(beta).sum() - square)
+            scores.append(model.decision_function(k_new).tolist())
+            test.append(model.decision_function(k_test))
+        cases[f"svm_{c:g}"] = {
+            "c": c,
+            "objectives": objectives,
+            "scores": np.transpose(scores).tolist(),
+            "labels": np.argmax(test, axis=0).tolist(),
+        }
+    y = np.where(label == 0, 1, -1)
+    for loss in ("hinge", "squared_hinge"):
+        model = LinearSVC(loss=loss, C=1.0, tol=1e-7, max_iter=3_000_000, dual=True).fit(phi, y)
+        slack = np.maximum(0, 1 - y * model.decision_function(phi))
+        cost = (slack if loss == "hinge" else slack**2).sum()
+        objective = 0.5 * (model.coef_**2).sum() + 0.5 * model.intercept_[0] ** 2 + cost
+        scores = model.decision_function(phi_new)
+        cases[f"penalised_{loss}"] = {"c": 1.0, "objective": objective, "scores": scores.tolist()}
+    z = np.round(np.sin(2 * x[:, 0]) + 0.3 * x[:, 1] + 3, 6)
+    for c in (1.0, 10.0):
+        model = SVR(kernel="precomputed", C=c, epsilon=0.1, tol=1e-10).fit(k, z)
+        beta, square = libsvm(model, k)
+        objective = z @ beta - 0.1 * np.abs(beta).sum() - square
+        cases[f"svr_{c:g}"] = {"c": c, "y": z.tolist(), "objective": objective, "values": model.predict(k_new).tolist()}
+    for nu in (0.1, 0.5):
+        model = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-10).fit(k)
+        # LIBSVM's coefficients add up to nu n
+        scores = model.decision_function(k_new) / (nu * n)
+        beta, square = libsvm(model, k)
+        cases[f"oneclass_{nu:g}"] = {"nu": nu, "objective": -square / (nu * n) ** 2, "scores": scores.tolist()}
+    return cases
+
+
 def solvers():
     """Every solver on 150 rows with all rows as landmarks: what scikit-learn finds on the exact kernel."""
     rng = np.random.default_rng(20241121)
@@ -119,6 +187,10 @@ def solvers():
     degrees = k.sum(axis=1)
     normalised = k / np.sqrt(np.outer(degrees, degrees))
     cases["spectral"] = {"eigenvalues": np.linalg.eigvalsh(normalised)[::-1][:5].tolist()}
+    test = np.round(rng.normal(size=(1000, 3)) + 0.7 * np.array([0, 1, 0]), 3)
+    k_test = pairwise.rbf_kernel(test, x, gamma=1 / (2 * sigma**2))
+    cases |= logistic(phi, label, phi_new) | machines(k, phi, x, label, k_new, phi_new, k_test)
+    cases["test"] = test.tolist()
     return {"kernel": f"gaussian(sigma={sigma})", "x": x.tolist(), "y": label.tolist(), "new": new.tolist(), "cases": cases}
 
 

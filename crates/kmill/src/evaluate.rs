@@ -65,6 +65,9 @@ pub struct ClassificationReport {
     /// Largest possible error of `auc`, where it comes from a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc_within: Option<f64>,
+    /// Mean of −ln of the probability of the true class, over the rows of known classes; for models that have probabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_loss: Option<f64>,
     /// Rows whose label the model has never seen: wrong, and in no row of the matrix.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown: u64,
@@ -118,6 +121,7 @@ impl fmt::Display for ClassificationReport {
         facts.fact("accuracy", percent(self.accuracy.unwrap_or(f64::NAN)));
         facts.fact("error", percent(self.error.unwrap_or(f64::NAN)));
         self.auc.inspect(|auc| facts.fact("auc", optional(*auc)));
+        self.log_loss.inspect(|loss| facts.fact("log-loss", number(*loss, 4)));
         if self.unknown > 0 {
             facts.fact("unknown", format!("{} rows of classes the model has never seen", count(self.unknown)));
         }
@@ -273,10 +277,15 @@ fn classification<T: kapprox::Real>(
     run: &Run,
 ) -> Result<(EvaluateReport, Details)> {
     let mut score = ClassificationScore::new(classes.labels(), EXACT_ROWS)?;
+    let (link, mut loss, mut known) = (predictor.link(), 0.0, 0u64);
     predictor.run(run, |scores| {
         for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {
             let truth = (*code != Coded::UNKNOWN).then_some(*code as usize);
             score.push(classes.decide(row.iter().copied()), truth, row[0]);
+            if let (Some(link), Some(class)) = (link, truth) {
+                loss += link.log_loss(row, class);
+                known += 1;
+            }
         }
         Ok(())
     })?;
@@ -290,6 +299,7 @@ fn classification<T: kapprox::Real>(
         confusion: report.confusion.counts,
         auc: report.auc,
         auc_within: report.auc_within,
+        log_loss: (known > 0).then(|| loss / known as f64),
         unknown: report.confusion.unknown.iter().sum(),
     });
     Ok((report, details))
@@ -327,6 +337,7 @@ mod tests {
             confusion: (0..classes).map(|k| row(k).collect()).collect(),
             auc: (classes == 2).then_some(Some(0.975)),
             auc_within: None,
+            log_loss: None,
             unknown: 0,
         })
     }

@@ -228,6 +228,7 @@ fn model<T: Real>(options: &FitOptions, selected: &Selected, trained: &Trained<T
             features: selected.feature_names(),
             targets: target_names(selected),
             classes: trained.classes.as_ref().map_or(Vec::new(), |classes| classes.labels().to_vec()),
+            link: options.learner.link(),
             certificate: trained.certificate,
             rows: trained.rows,
             seed: options.seed,

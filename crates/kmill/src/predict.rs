@@ -5,7 +5,7 @@ use crate::args::run::Run;
 use crate::predictor::{Predictor, Scores, Truth};
 use crate::table::count;
 use crate::{Error, Result, output, predictor};
-use ksolve::{AnyModel, Classes, Model, Task};
+use ksolve::{AnyModel, Classes, Link, Model, Task};
 use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
 use kstore::{KeptValues, Label};
 use std::path::Path;
@@ -20,8 +20,10 @@ pub enum Decision {
     Components(usize),
     /// The position of the largest score.
     Clusters(usize),
-    /// The label of the largest score.
-    Labels(Classes),
+    /// The score itself, negative for novel rows.
+    Novelty,
+    /// The label of the largest score, and the probabilities of all where there is a link.
+    Labels(Classes, Option<Link>),
 }
 
 /// A file of predictions being written; dropped before [`PredictionWriter::finish`], it leaves nothing.
@@ -47,25 +49,30 @@ impl PredictionWriter {
     /// the predictions are.
     pub fn create(path: &Path, kept: &[OutputColumn], targets: &[String], decision: Decision) -> Result<Self> {
         let kind = match &decision {
-            Decision::Numbers | Decision::Components(_) => OutputKind::F64,
+            Decision::Numbers | Decision::Components(_) | Decision::Novelty => OutputKind::F64,
             Decision::Clusters(_) => OutputKind::I64,
-            Decision::Labels(classes) => label_kind(classes.labels()),
+            Decision::Labels(classes, _) => label_kind(classes.labels()),
         };
-        let predictions: Vec<OutputColumn> = match (&decision, targets) {
+        let mut predictions: Vec<OutputColumn> = match (&decision, targets) {
             (Decision::Components(q), _) => {
                 (0..*q).map(|j| OutputColumn::new(format!("component_{j}"), kind)).collect()
             }
+            (Decision::Novelty, _) => vec![OutputColumn::new("score", kind)],
             (Decision::Clusters(_), _) | (_, [_]) => vec![OutputColumn::new("prediction", kind)],
             (_, several) => several.iter().map(|name| OutputColumn::new(format!("prediction_{name}"), kind)).collect(),
         };
+        if let Decision::Labels(classes, Some(_)) = &decision {
+            let column = |label: &Label| OutputColumn::new(format!("probability_{label}"), OutputKind::F64);
+            predictions.extend(classes.labels().iter().map(column));
+        }
         if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
             let why = "the predictions are called so";
             return Err(Error::option("--keep", &twice.name, why, "leave the column out or rename it"));
         }
         let t = match &decision {
-            Decision::Numbers | Decision::Components(_) => predictions.len(),
+            Decision::Numbers | Decision::Components(_) | Decision::Novelty => predictions.len(),
             Decision::Clusters(k) => *k,
-            Decision::Labels(classes) => classes.targets(),
+            Decision::Labels(classes, _) => classes.targets(),
         };
         Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, decision, kind, t })
     }
@@ -89,13 +96,18 @@ impl PredictionWriter {
                 let rows = scores.scores.chunks_exact(t);
                 vec![KeptValues::I64(rows.map(|row| largest(row) as i64).collect())]
             }
-            Decision::Numbers | Decision::Components(_) => {
+            Decision::Numbers | Decision::Components(_) | Decision::Novelty => {
                 let column = |j: usize| scores.scores.iter().skip(j).step_by(t).copied().collect();
                 (0..t).map(|j| KeptValues::F64(column(j))).collect()
             }
-            Decision::Labels(classes) => {
-                let rows = scores.scores.chunks_exact(t);
-                vec![labels(self.kind, rows.map(|row| &classes.labels()[classes.decide(row.iter().copied())]))]
+            Decision::Labels(classes, link) => {
+                let rows = || scores.scores.chunks_exact(t);
+                let decided = rows().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
+                let mut columns = vec![labels(self.kind, decided)];
+                if let Some(link) = link {
+                    columns.extend(probabilities(*link, rows(), classes.labels().len()));
+                }
+                columns
             }
         }
     }
@@ -107,6 +119,16 @@ impl PredictionWriter {
     pub fn finish(self) -> Result<()> {
         Ok(self.sink.finish()?)
     }
+}
+
+/// A column for each of k classes.
+fn probabilities<'a>(link: Link, rows: impl Iterator<Item = &'a [f64]>, k: usize) -> Vec<KeptValues> {
+    let (mut columns, mut row) = (vec![Vec::new(); k], Vec::new());
+    for scores in rows {
+        link.probabilities(scores, &mut row);
+        columns.iter_mut().zip(&row).for_each(|(column, probability)| column.push(*probability));
+    }
+    columns.into_iter().map(KeptValues::F64).collect()
 }
 
 /// The position of the largest score; of equal ones the first.
@@ -155,10 +177,15 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
     let selected = predictor::select(&model.card, &args.data, &Truth::Absent, &args.keep)?;
     output::spare(&args.output, selected.table(), Some(&args.model))?;
     let outputs = model.dims().2;
+    if args.probabilities && model.card.link.is_none() {
+        let why = format!("the scores of {} are no probabilities", model.card.solver);
+        return Err(Error::option("--probabilities", "", why, "leave it out, or fit logistic"));
+    }
     let decision = match (model.card.task, predictor::classes(&model.card)?) {
-        (_, Some(classes)) => Decision::Labels(classes),
+        (_, Some(classes)) => Decision::Labels(classes, if args.probabilities { model.card.link } else { None }),
         (Task::Components, None) => Decision::Components(outputs),
         (Task::Clusters, None) => Decision::Clusters(outputs),
+        (Task::Novelty, None) => Decision::Novelty,
         (Task::Regression | Task::Classification, None) => Decision::Numbers,
     };
     let mut out = PredictionWriter::create(&args.output, &selected.kept_columns(), &model.card.targets, decision)?;
@@ -217,7 +244,7 @@ mod tests {
             (vec![Label::Bool(false), Label::Bool(true)], "bool"),
             (vec![Label::Text("a".into()), Label::Text("b".into())], "text"),
         ] {
-            let decision = Decision::Labels(Classes::new(labels).unwrap());
+            let decision = Decision::Labels(Classes::new(labels).unwrap(), None);
             assert_eq!(written(decision, &["y"], vec![-1.0, 0.5]), (columns(&[("prediction", kind)]), 2));
         }
     }

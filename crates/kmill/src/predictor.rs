@@ -6,7 +6,7 @@ use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
 use faer::MatMut;
 use kapprox::{FeatureMap, Real};
-use ksolve::{Card, Classes, Model};
+use ksolve::{Card, Classes, Link, Model};
 use kstore::{Coded, Fold, KeptColumn, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
 use std::ops::Range;
 use std::sync::Arc;
@@ -132,6 +132,11 @@ impl<T: Real> Predictor<T> {
         }
         stage.finish();
         Ok(report.rows)
+    }
+
+    /// How scores become probabilities.
+    pub fn link(&self) -> Option<Link> {
+        self.model.card.link
     }
 
     /// The model's scaling and classes, for the decoder.

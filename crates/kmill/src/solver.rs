@@ -1,10 +1,10 @@
 //! The solver of a fit: which options it reads, and which it refuses.
 
 use crate::args::LearnArgs;
-use crate::args::learn::{Intercept, Select, Task as TaskArg};
+use crate::args::learn::{ClassWeight, Intercept, Loss, Select, Task as TaskArg};
 use crate::{Error, Result};
-use ksolve::Task;
-use ksolve::solver::{self, Family, Solver, SolverOptions};
+use ksolve::solver::{self, Family, Penalty, Solver, SolverOptions};
+use ksolve::{Link, Task};
 
 /// lambda of a solver that takes one, where none is given.
 const LAMBDA: f64 = 1e-6;
@@ -31,7 +31,7 @@ impl Learner {
     }
 
     fn ridge(learn: &LearnArgs) -> Result<Self> {
-        given(learn, &|_| false, "ridge", &["components", "centre", "whiten", "clusters", "starts"])?;
+        given(learn, &|option| ["surface", "lambda", "intercept"].contains(&option), "ridge")?;
         let task = match learn.task {
             Some(TaskArg::Classification) => Task::Classification,
             Some(TaskArg::Regression) | None => Task::Regression,
@@ -41,12 +41,7 @@ impl Learner {
 
     fn other(family: &'static Family, learn: &LearnArgs) -> Result<Self> {
         let reads = |option: &str| family.options.contains(&option);
-        given(
-            learn,
-            &reads,
-            family.name,
-            &["components", "centre", "whiten", "clusters", "starts", "lambda", "surface"],
-        )?;
+        given(learn, &reads, family.name)?;
         let lambda = match &learn.lambda {
             None => LAMBDA,
             Some(text) => match ksolve::grid::lambdas(text)?[..] {
@@ -54,21 +49,29 @@ impl Learner {
                 _ => return Err(Error::option("--lambda", text, "only ridge compares several", "give one number")),
             },
         };
+        let default = SolverOptions::default();
         let clusters = match learn.clusters {
             Some(clusters) => clusters,
             None if reads("clusters") => {
                 let why = "it needs the number of groups: --clusters 8";
                 return Err(Error::Missing { option: "--clusters", solver: family.name.to_string(), why });
             }
-            None => SolverOptions::default().clusters,
+            None => default.clusters,
         };
         let options = SolverOptions {
-            lambda,
+            penalty: learn.c.map_or(Penalty::Lambda(lambda), Penalty::C),
+            intercept: learn.intercept.into(),
+            balanced: learn.class_weight == Some(ClassWeight::Balanced),
+            squared: learn.loss == Loss::SquaredHinge,
+            gap: learn.gap.unwrap_or(default.gap),
+            steps: learn.steps.unwrap_or(default.steps),
+            epsilon: learn.epsilon.unwrap_or(default.epsilon),
+            nu: learn.nu.unwrap_or(default.nu),
             components: learn.components,
             centre: !learn.uncentred,
             whiten: learn.whiten,
             clusters,
-            starts: learn.starts.unwrap_or(SolverOptions::default().starts),
+            starts: learn.starts.unwrap_or(default.starts),
         };
         Ok(Self::Other(family.name, family.task, options))
     }
@@ -96,32 +99,40 @@ impl Learner {
         }
     }
 
-    /// The numbers that define the result, for the model file.
-    pub fn canonical(&self) -> serde_json::Value {
+    /// How its scores become probabilities; `None` where they do not.
+    pub fn link(&self) -> Option<Link> {
         match self {
-            Self::Ridge(_) => serde_json::Value::Null,
-            Self::Other(_, _, options) => serde_json::json!({
-                "components": options.components,
-                "centre": options.centre,
-                "whiten": options.whiten,
-                "clusters": options.clusters,
-                "starts": options.starts,
-                "lambda": options.lambda,
-            }),
+            Self::Ridge(_) => None,
+            Self::Other(name, ..) => solver::by_name(name).and_then(|family| family.link),
         }
+    }
+
+    /// The numbers that define the result, for the model file: those that the solver reads.
+    pub fn canonical(&self) -> serde_json::Value {
+        let Self::Other(name, _, options) = self else { return serde_json::Value::Null };
+        let read = solver::by_name(name).map_or(&[][..], |family| family.options);
+        let value = |option: &&str| match *option {
+            "components" => serde_json::json!(options.components),
+            "centre" => serde_json::json!(options.centre),
+            "whiten" => serde_json::json!(options.whiten),
+            "lambda" | "c" => serde_json::json!(options.penalty),
+            "class_weight" => serde_json::json!(options.balanced),
+            "loss" => serde_json::json!(if options.squared { "squared-hinge" } else { "hinge" }),
+            "gap" => serde_json::json!(options.gap),
+            "steps" => serde_json::json!(options.steps),
+            "epsilon" => serde_json::json!(options.epsilon),
+            "nu" => serde_json::json!(options.nu),
+            "clusters" => serde_json::json!(options.clusters),
+            "starts" => serde_json::json!(options.starts),
+            // the card holds it
+            _ => serde_json::Value::Null,
+        };
+        read.iter().map(|option| (option.to_string(), value(option))).filter(|(_, value)| !value.is_null()).collect()
     }
 }
 
 /// Refuses the first option that was given and is not read.
-fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str, options: &[&str]) -> Result<()> {
-    let surface = [
-        ("--folds", learn.folds.is_some()),
-        ("--ranks", learn.ranks.is_some()),
-        ("--tolerance", learn.tolerance.is_some()),
-        ("--select", learn.select != Select::default()),
-        ("--intercept", learn.intercept != Intercept::default()),
-        ("--task", learn.task.is_some()),
-    ];
+fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str) -> Result<()> {
     let all = [
         ("components", "--components", learn.components.is_some()),
         ("centre", "--uncentred", learn.uncentred),
@@ -129,10 +140,21 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str, options:
         ("clusters", "--clusters", learn.clusters.is_some()),
         ("starts", "--starts", learn.starts.is_some()),
         ("lambda", "--lambda", learn.lambda.is_some()),
+        ("c", "--C", learn.c.is_some()),
+        ("intercept", "--intercept", learn.intercept != Intercept::default()),
+        ("class_weight", "--class-weight", learn.class_weight.is_some()),
+        ("loss", "--loss", learn.loss != Loss::default()),
+        ("epsilon", "--epsilon", learn.epsilon.is_some()),
+        ("nu", "--nu", learn.nu.is_some()),
+        ("gap", "--gap", learn.gap.is_some()),
+        ("steps", "--steps", learn.steps.is_some()),
+        ("surface", "--folds", learn.folds.is_some()),
+        ("surface", "--ranks", learn.ranks.is_some()),
+        ("surface", "--tolerance", learn.tolerance.is_some()),
+        ("surface", "--select", learn.select != Select::default()),
+        ("surface", "--task", learn.task.is_some()),
     ];
-    let of_surface = surface.into_iter().map(|(option, given)| ("surface", option, given));
-    let unread = |(name, _, given): &(&str, &str, bool)| *given && options.contains(name) && !reads(name);
-    match all.into_iter().chain(of_surface).find(unread) {
+    match all.into_iter().find(|(name, _, given)| *given && !reads(name)) {
         None => Ok(()),
         Some((_, option, _)) => Err(Error::option(option, "", format!("{solver} does not read it"), "leave it out")),
     }

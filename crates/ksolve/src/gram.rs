@@ -222,7 +222,7 @@ fn expect(what: &'static str, expected: usize, got: usize) -> Result<()> {
 }
 
 /// Lower triangle of `g` += phiᵀ·phi, panel by panel.
-fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Vec<T>>, workers: &Workers) {
+pub(crate) fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Vec<T>>, workers: &Workers) {
     let p = phi.ncols();
     for_each_strip(workers, g, p * PANEL, |panel, g| {
         panels.with(

@@ -31,4 +31,4 @@ pub use passes::{CvErrorFold, CvErrorState, RidgeFold, RidgeState};
 pub use ridge::{Fit, Head, Intercept, RidgeOptions, fit};
 pub use score::{ClassificationReport, ClassificationScore, RegressionReport, RegressionScore};
 pub use surface::{Cell, FoldCoefficients, Surface};
-pub use task::{Classes, Task};
+pub use task::{Classes, Link, Task};

@@ -16,6 +16,41 @@ pub enum Task {
     Components,
     /// A group for each row, with no target: that of the largest score.
     Clusters,
+    /// A score for each row, with no target: negative for rows unlike those of the fit.
+    Novelty,
+}
+
+/// How the scores of a classification become probabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Link {
+    /// Scores are logarithms of odds: the logistic function of the only one, else the softmax.
+    Logit,
+}
+
+impl Link {
+    /// Probabilities of the classes of a row with these scores, one for each class: two where there is one score.
+    pub fn probabilities(self, scores: &[f64], out: &mut Vec<f64>) {
+        let Self::Logit = self;
+        out.clear();
+        // one score is that of the second of two classes; the first has score 0
+        out.extend((scores.len() == 1).then_some(0.0));
+        out.extend_from_slice(scores);
+        let largest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        out.iter_mut().for_each(|score| *score = (*score - largest).exp());
+        let sum: f64 = out.iter().sum();
+        out.iter_mut().for_each(|score| *score /= sum);
+    }
+
+    /// −ln of the probability of `class`, from the scores themselves: finite however small it is.
+    pub fn log_loss(self, scores: &[f64], class: usize) -> f64 {
+        let Self::Logit = self;
+        let zero = (scores.len() == 1).then_some(&0.0);
+        let all = || zero.into_iter().chain(scores);
+        let largest = all().copied().fold(f64::NEG_INFINITY, f64::max);
+        let own = all().nth(class).map_or(f64::NAN, |score| score - largest);
+        all().map(|score| (score - largest).exp()).sum::<f64>().ln() - own
+    }
 }
 
 impl Task {
@@ -32,6 +67,7 @@ impl std::fmt::Display for Task {
             Self::Classification => "classification",
             Self::Components => "components",
             Self::Clusters => "clusters",
+            Self::Novelty => "novelty",
         })
     }
 }
@@ -114,6 +150,19 @@ mod tests {
         assert_eq!(three.decide([-1.0, 0.2, 0.1]), 1);
         assert_eq!(three.decide([0.5, 0.2, 0.5]), 0, "the first of equal scores wins");
         assert_eq!(three.decide([-3.0, -2.0, -2.0]), 1);
+    }
+
+    #[test]
+    fn probabilities_of_scores() {
+        let mut out = Vec::new();
+        Link::Logit.probabilities(&[2.0], &mut out);
+        let sigma = 1.0 / (1.0 + (-2.0f64).exp());
+        assert!((out[1] - sigma).abs() < 1e-15 && (out[0] + out[1] - 1.0).abs() < 1e-15);
+        assert!((Link::Logit.log_loss(&[2.0], 1) + sigma.ln()).abs() < 1e-15);
+        assert_eq!(Link::Logit.log_loss(&[-900.0], 1), 900.0);
+        Link::Logit.probabilities(&[1.0, 800.0, -800.0], &mut out);
+        assert_eq!(out, [0.0, 1.0, 0.0]);
+        assert_eq!(Link::Logit.log_loss(&[1.0, 800.0, -800.0], 2), 1600.0);
     }
 
     #[test]

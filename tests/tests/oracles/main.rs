@@ -3,7 +3,9 @@
 mod certificate;
 mod curve;
 mod exact;
+mod kept;
 mod landmarks;
+mod machines;
 mod maps;
 mod outside;
 mod pivot_law;

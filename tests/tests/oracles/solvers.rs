@@ -2,28 +2,28 @@
 
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
-use ksolve::solver::SolverOptions;
+use ksolve::solver::{Penalty, SolverOptions};
 use ksolve::train::{TrainOptions, Trained};
 use serde_json::Value;
 use std::path::Path;
 
-struct Golden {
-    kernel: String,
-    x: Vec<Vec<f64>>,
-    y: Vec<f64>,
-    new: Vec<Vec<f64>>,
-    cases: Value,
+pub(crate) struct Golden {
+    pub(crate) kernel: String,
+    pub(crate) x: Vec<Vec<f64>>,
+    pub(crate) y: Vec<f64>,
+    pub(crate) new: Vec<Vec<f64>>,
+    pub(crate) cases: Value,
 }
 
-fn rows(value: &Value) -> Vec<Vec<f64>> {
+pub(crate) fn rows(value: &Value) -> Vec<Vec<f64>> {
     value.as_array().unwrap().iter().map(numbers).collect()
 }
 
-fn numbers(value: &Value) -> Vec<f64> {
+pub(crate) fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
 }
 
-fn golden() -> Golden {
+pub(crate) fn golden() -> Golden {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/solvers.json");
     let json: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     Golden {
@@ -55,7 +55,7 @@ fn figure<'a>(trained: &'a Trained<f64>, name: &str) -> &'a [f64] {
     &trained.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 
-fn close(got: f64, expected: f64, tolerance: f64, what: &str) {
+pub(crate) fn close(got: f64, expected: f64, tolerance: f64, what: &str) {
     assert!((got - expected).abs() <= tolerance * expected.abs().max(1.0), "{what}: {got} against {expected}");
 }
 
@@ -110,7 +110,8 @@ fn fisher_discriminants() {
     let golden = golden();
     for (name, classes) in [("fisher", 3.0), ("fisher_two", 2.0)] {
         let case = &golden.cases[name];
-        let options = SolverOptions { lambda: case["lambda"].as_f64().unwrap(), ..SolverOptions::default() };
+        let penalty = Penalty::Lambda(case["lambda"].as_f64().unwrap());
+        let options = SolverOptions { penalty, ..SolverOptions::default() };
         let trained = fit(&golden, "fisher", Task::Classification, &options, |label| label < classes);
         let expected = rows(&case["scores"]);
         for (x, expected) in golden.new.iter().zip(&expected) {

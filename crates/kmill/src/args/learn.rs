@@ -42,6 +42,25 @@ pub enum Intercept {
     None,
 }
 
+/// The loss of a support vector machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// max(0, 1 − margin)
+    #[default]
+    Hinge,
+    /// Its square
+    SquaredHinge,
+}
+
+/// Weights of the classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassWeight {
+    /// n/(k n_c) for the rows of a class of n_c among k classes
+    Balanced,
+}
+
 /// By what the cell of the surface is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -144,9 +163,31 @@ pub struct LearnArgs {
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
     pub candidates: Option<Candidates>,
-    /// Penalties: 1e-6, or 1e-8,1e-6, or 1e-9..1e-3 (two per decade) [default: 1e-9..1e-3]
+    /// Penalties: 1e-6, or for ridge several, 1e-8,1e-6 or 1e-9..1e-3 (two per decade) [default: 1e-9..1e-3 for ridge,
+    /// else 1e-6]
     #[arg(long, value_name = "LIST", value_parser = parse::lambdas, allow_hyphen_values = true)]
     pub lambda: Option<String>,
+    /// The penalty of svm, svr and logistic as LIBSVM writes it, in the place of --lambda: C = 1/(2 n lambda)
+    #[arg(long = "C", value_name = "C", conflicts_with = "lambda", value_parser = parse::positive)]
+    pub c: Option<f64>,
+    /// Loss of svm: hinge or squared-hinge
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "LOSS")]
+    pub loss: Loss,
+    /// Weigh the rows of svm and logistic by the inverse size of their class: balanced
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "balanced")]
+    pub class_weight: Option<ClassWeight>,
+    /// Errors below this cost nothing, in the unit of the target (svr) [default: 0.1]
+    #[arg(long, value_name = "WIDTH", value_parser = parse::not_negative)]
+    pub epsilon: Option<f64>,
+    /// Share of the rows that may lie outside, above 0 and up to 1 (oneclass) [default: 0.5]
+    #[arg(long, value_name = "SHARE", value_parser = parse::share)]
+    pub nu: Option<f64>,
+    /// Relative duality gap at which svm, svr and oneclass stop [default: 1e-3]
+    #[arg(long, value_name = "GAP", value_parser = parse::positive)]
+    pub gap: Option<f64>,
+    /// Most Newton steps of svm, svr, oneclass and logistic [default: 200]
+    #[arg(long, value_name = "N", value_parser = parse::rank)]
+    pub steps: Option<usize>,
     /// Cross-validation: 5 (rows at random), blocks:6 (contiguous rows) or column:NAME [default: 5, and none for a
     /// single cell]
     #[arg(long, value_name = "FOLDS", value_parser = parse::folds)]

@@ -68,8 +68,10 @@ pub enum Command {
     kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \
     kmill fit ridge all.parquet --target y --rows ..427500 --task classification --folds blocks:6 -o m.safetensors\n  \
     kmill fit kpca train.parquet --components 5 -o m.safetensors\n  \
-    kmill fit fisher train.parquet --target label --lambda 1e-5 -o m.safetensors\n\n\
-    Lambda is per row: ridge minimises (1/n) sum (y - f(x))^2 + lambda |w|^2, so scikit-learn's alpha is lambda * n.")]
+    kmill fit fisher train.parquet --target label --lambda 1e-5 -o m.safetensors\n  \
+    kmill fit svm train.parquet --target label --C 10 --scratch /fast/disk -o m.safetensors\n\n\
+    Lambda is per row: ridge minimises (1/n) sum (y - f(x))^2 + lambda |w|^2, so scikit-learn's alpha is lambda * n,\n\
+    and C of LIBSVM and of scikit-learn's logistic regression is 1/(2 n lambda).")]
 pub struct FitArgs {
     /// What to minimise
     #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_help(), value_parser = solvers())]
@@ -126,6 +128,9 @@ pub struct PredictArgs {
     /// The table.
     #[command(flatten)]
     pub data: data::SelectArgs,
+    /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
+    #[arg(long, help_heading = "Run")]
+    pub probabilities: bool,
     /// Columns to carry along, before the predictions, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Table")]
     pub keep: Vec<String>,

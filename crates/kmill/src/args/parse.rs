@@ -134,6 +134,24 @@ pub fn rank(text: &str) -> Result<usize, String> {
     at_least(text, 1)
 }
 
+/// A number above 0.
+pub fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0, such as 1e-3".to_string())
+}
+
+/// A number that is 0 or above.
+pub fn not_negative(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "expected 0 or a number above, such as 0.1".to_string())
+}
+
+/// A number above 0 and at most 1.
+pub fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1.0);
+    number.ok_or_else(|| "expected a number above 0 and at most 1, such as 0.1".to_string())
+}
+
 /// `--threads`.
 pub fn threads(text: &str) -> Result<usize, String> {
     match at_least(text, 1)? {

@@ -21,6 +21,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         features: vec!["a".to_string(), "b".to_string()],
         targets: targets.iter().map(ToString::to_string).collect(),
         classes,
+        link: None,
         certificate: None,
         rows: 10,
         seed: 0,

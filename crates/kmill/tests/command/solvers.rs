@@ -64,3 +64,80 @@ fn options_of_other_solvers_are_refused() {
     let plan = ok(at, "plan kpca t.parquet --rank 50 --json");
     assert!(plan["fits"] == true && plan["passes"] == 3, "{plan}");
 }
+
+#[test]
+fn probabilities_and_the_log_loss_of_logistic_regression() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for (generator, classes) in [("moons", 2), ("blobs", 3)] {
+        ok(at, &format!("generate {generator} --rows 3000 -o t.parquet -q"));
+        let fit = ok(at, "fit logistic t.parquet --target y --rank 100 --lambda 1e-4 -o m --json");
+        let figure = |name: &str| {
+            let figures = fit["figures"].as_array().unwrap();
+            figures.iter().find(|figure| figure["name"] == name).unwrap()["values"][0].as_f64().unwrap()
+        };
+        assert!(figure("relative gradient norm") <= 1e-4 && fit["warnings"].as_array().unwrap().is_empty(), "{fit}");
+        // the loss of the fit is that of the model on the same rows
+        let loss = ok(at, "evaluate m t.parquet --json")["log_loss"].as_f64().unwrap();
+        assert!((loss / figure("log-loss") - 1.0).abs() < 1e-3, "{loss}, {fit}");
+        ok(at, "predict m t.parquet --probabilities -o p.parquet --json");
+        let report = ok(at, "inspect p.parquet --stats --json");
+        let columns = report["columns"].as_array().unwrap();
+        assert!(columns.len() > classes && columns[1]["name"] == "probability_0", "{report}");
+        let means: f64 = columns[1..].iter().map(|column| column["mean"].as_f64().unwrap()).sum();
+        assert!((means - 1.0).abs() < 1e-9, "{report}");
+    }
+    ok(at, "fit fisher t.parquet --target y --rank 50 -o f --json");
+    refused(at, "predict f t.parquet --probabilities -o refused", "no probabilities");
+}
+
+#[test]
+fn support_vector_machines_from_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate blobs --rows 4000 -o t.parquet -q");
+    let fit = ok(at, "fit svm t.parquet --target y --rank 100 --C 1 --class-weight balanced -o m --json");
+    let lambda = fit["lambda"].as_f64().unwrap();
+    assert!((lambda - 1.0 / 8000.0).abs() < 1e-15, "{lambda}");
+    let gaps = &fit["figures"].as_array().unwrap().iter().find(|f| f["name"] == "duality gap").unwrap()["values"];
+    assert!(gaps.as_array().unwrap().iter().all(|gap| gap.as_f64().unwrap() <= 1e-3), "{fit}");
+    let svm = ok(at, "evaluate m t.parquet --json")["accuracy"].as_f64().unwrap();
+    ok(at, "fit fisher t.parquet --target y --rank 100 --lambda 1e-4 -o f --json");
+    let fisher = ok(at, "evaluate f t.parquet --json")["accuracy"].as_f64().unwrap();
+    assert!(svm > fisher - 0.01, "{svm} and {fisher}");
+    // C and lambda are the same penalty, and the model says how it was given
+    ok(at, "fit svm t.parquet --target y --rank 50 --loss squared-hinge --lambda 1e-4 -o s --json");
+    refused(at, "fit svm t.parquet --target y --C 1 --lambda 1e-4 -o refused", "cannot be used with");
+    refused(at, "fit svm t.parquet --target y --C 0 -o refused", "above 0");
+    refused(at, "fit svm t.parquet --target y --nu 0.1 -o refused", "does not read it");
+    refused(at, "fit ridge t.parquet --target y --C 1 -o refused", "does not read it");
+    refused(at, "fit oneclass t.parquet --nu 1.5 -o refused", "at most 1");
+
+    ok(at, "generate friedman1 --rows 3000 -o r.parquet -q");
+    ok(at, "fit svr r.parquet --target y --rank 200 --C 10 --epsilon 0.5 -o v --json");
+    let r2 = ok(at, "evaluate v r.parquet --json")["r2"].as_f64().unwrap();
+    assert!(r2 > 0.9, "{r2}");
+
+    ok(at, "fit oneclass t.parquet --features x* --rank 100 --nu 0.1 -o o --json");
+    ok(at, "predict o t.parquet -o scores.csv --json");
+    let scores = std::fs::read_to_string(at.join("scores.csv")).unwrap();
+    let mut lines = scores.lines();
+    assert_eq!(lines.next(), Some("score"));
+    let novel = lines.filter(|line| line.parse::<f64>().unwrap() < 0.0).count();
+    assert!((300..=410).contains(&novel), "{novel} of 4000 rows");
+}
+
+#[test]
+fn scratch_and_memory_give_the_same_model_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate blobs --rows 60000 -o t.parquet -q");
+    let fit = "fit svm t.parquet --target y --rank 200 --candidates 2000 --C 1 --json";
+    let within = ok(at, &format!("{fit} -o a --memory 2GiB"));
+    let scratch = ok(at, &format!("{fit} -o b --memory 100MiB --scratch ."));
+    assert!(within["seconds"].get("features to memory").is_some(), "{within}");
+    assert!(scratch["seconds"].get("features to scratch").is_some(), "{scratch}");
+    let peak = scratch["peak_rss_bytes"].as_u64().unwrap_or(0);
+    assert!(peak <= 100 << 20, "{peak}");
+    assert!(std::fs::read(at.join("a")).unwrap() == std::fs::read(at.join("b")).unwrap(), "other bits");
+}

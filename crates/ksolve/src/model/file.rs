@@ -336,6 +336,7 @@ impl Reader<'_> {
             (Task::Classification, 2) => 1,
             (Task::Classification, k) => k,
             (Task::Components | Task::Clusters, _) => t,
+            (Task::Novelty, _) => 1,
         };
         if outputs != t {
             return Err(self.damaged(format!("it has {t} outputs for {outputs} targets or classes")));

@@ -10,7 +10,7 @@ pub mod file;
 pub use basis::Basis;
 
 use crate::strips::Pool;
-use crate::{Certificate, Error, Intercept, Result, Task, gram};
+use crate::{Certificate, Error, Intercept, Link, Result, Task, gram};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Label, Workers};
@@ -49,6 +49,9 @@ pub struct Card {
     pub targets: Vec<String>,
     /// Labels of the classes, by code; empty for a regression.
     pub classes: Vec<Label>,
+    /// How scores become probabilities; absent where they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
     /// Error of the approximation at this rank; null for maps without one.
     pub certificate: Option<Certificate>,
     /// Rows trained on.

@@ -21,7 +21,7 @@
 //! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with kernels", NNSP 1999; Baudat,
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
-use super::{Family, Features, Figure, Fitted, Make, Solver};
+use super::{Family, Features, Figure, Fitted, Make, Penalty, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
@@ -35,18 +35,19 @@ pub(super) const FAMILY: Family = Family {
     name: "fisher",
     about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
     task: Task::Classification,
+    link: None,
     options: &["lambda"],
     make: Make(
-        |options| Box::new(Fisher { lambda: options.lambda }),
-        |options| Box::new(Fisher { lambda: options.lambda }),
+        |options| Box::new(Fisher { penalty: options.penalty }),
+        |options| Box::new(Fisher { penalty: options.penalty }),
     ),
 };
 
 /// Kernel Fisher discriminant analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Fisher {
-    /// What is added to the diagonal of the scatter within classes.
-    pub lambda: f64,
+    /// What is added to the diagonal of the scatter within classes: lambda.
+    pub penalty: Penalty,
 }
 
 /// Sizes and means of the classes.
@@ -88,6 +89,7 @@ impl<T: Real> Solver<T> for Fisher {
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
+        let lambda = self.penalty.lambda(data.rows);
         let state = data.moments()?;
         let _stage = data.resources.stages.stage("discriminants", None);
         let moments = &state.gram.folds()[0];
@@ -103,10 +105,10 @@ impl<T: Real> Solver<T> for Fisher {
                 }
             }
         }
-        (0..p).for_each(|j| within[(j, j)] += self.lambda);
+        (0..p).for_each(|j| within[(j, j)] += lambda);
         let factor = within.llt(Side::Lower).map_err(|_| Error::Indefinite {
             rank: p,
-            lambda: self.lambda,
+            lambda,
             precision: state.gram.precision(),
         })?;
         let directions = factor.solve(&means);
@@ -122,7 +124,7 @@ impl<T: Real> Solver<T> for Fisher {
             _ => (directions.clone(), (0..classes).map(offset).collect()),
         };
         let ratios = Figure { name: "discriminant ratio", values: ratios(&counts, &means, &directions)? };
-        let (certificate, lambda) = (state.certificate, Some(self.lambda));
+        let (certificate, lambda) = (state.certificate, Some(lambda));
         Ok(Fitted { weights, intercept, certificate, lambda, figures: vec![ratios], passes: 1 })
     }
 }

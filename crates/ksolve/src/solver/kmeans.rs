@@ -25,6 +25,7 @@ pub(super) const FAMILY: Family = Family {
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
     options: &["clusters", "starts"],
+    link: None,
     make: Make(|options| Box::new(KernelKMeans::new(options)), |options| Box::new(KernelKMeans::new(options))),
 };
 

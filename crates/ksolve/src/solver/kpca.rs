@@ -27,6 +27,7 @@ pub(super) const FAMILY: Family = Family {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
+    link: None,
     options: &["components", "centre", "whiten"],
     make: Make(|options| Box::new(KernelPca::new(options)), |options| Box::new(KernelPca::new(options))),
 };

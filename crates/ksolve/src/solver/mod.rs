@@ -8,19 +8,27 @@
 
 mod fisher;
 mod fold;
+pub(crate) mod kept;
 mod kmeans;
 mod kpca;
 mod lloyd;
+mod logistic;
 mod spectral;
+mod svm;
 
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
+pub use kept::{Gathered, Kept, Place, Tile};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
+pub use logistic::Logistic;
 pub use spectral::Spectral;
+pub use svm::{OneClass, Svm, Svr};
 
 use crate::train::{Cut, Resources, Shape};
-use crate::{CertificateState, Classes, FoldSpec, Folds, Result, RidgeFold, RidgeState, Targets, Task};
+use crate::{
+    CertificateState, Classes, FoldSpec, Folds, Intercept, Link, Result, RidgeFold, RidgeState, Targets, Task,
+};
 use faer::Mat;
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::Persist;
@@ -44,6 +52,8 @@ pub struct Features<'a, T: Real> {
     pub resources: &'a Resources<'a>,
     /// Seed of random choices.
     pub seed: u64,
+    /// Where features that are read many times are kept.
+    pub keep: Place,
 }
 
 impl<T: Real> Features<'_, T> {
@@ -127,6 +137,10 @@ pub struct Figure {
 
 /// Learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
+    /// True for a solver that reads the features in many passes, by [`Kept`]: they are kept where there is room.
+    fn keeps(&self) -> bool {
+        false
+    }
     /// Adds what the solver holds beside rows and map to the plan of its stage.
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan;
     /// Learns.
@@ -136,11 +150,53 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted>;
 }
 
+/// How strongly coefficients are held down: one number in either of two conventions.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Penalty {
+    /// lambda of (1/n) Σ loss + lambda ‖w‖².
+    Lambda(f64),
+    /// C of ½‖w‖² + C Σ loss.
+    C(f64),
+}
+
+impl Penalty {
+    /// lambda = 1/(2nC).
+    pub fn lambda(self, rows: u64) -> f64 {
+        match self {
+            Self::Lambda(lambda) => lambda,
+            Self::C(c) => 0.5 / (c * rows as f64),
+        }
+    }
+
+    /// C = 1/(2n lambda).
+    pub fn c(self, rows: u64) -> f64 {
+        match self {
+            Self::Lambda(lambda) => 0.5 / (lambda * rows as f64),
+            Self::C(c) => c,
+        }
+    }
+}
+
 /// Options of all solvers; each reads those it names in its `FAMILY`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SolverOptions {
-    /// lambda.
-    pub lambda: f64,
+    /// lambda, or C instead.
+    pub penalty: Penalty,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// Rows weigh by the inverse of the size of their class.
+    pub balanced: bool,
+    /// Squared hinge instead of hinge.
+    pub squared: bool,
+    /// Relative duality gap at which a solver stops.
+    pub gap: f64,
+    /// Most Newton steps.
+    pub steps: usize,
+    /// Half the width of the tube of support vector regression, in the unit of the target.
+    pub epsilon: f64,
+    /// Share of the rows that may lie outside, of the one-class machine.
+    pub nu: f64,
     /// Components of a decomposition.
     pub components: Option<usize>,
     /// Features are centred.
@@ -155,7 +211,21 @@ pub struct SolverOptions {
 
 impl Default for SolverOptions {
     fn default() -> Self {
-        Self { lambda: 1e-6, components: None, centre: true, whiten: false, clusters: 8, starts: 10 }
+        Self {
+            penalty: Penalty::Lambda(1e-6),
+            intercept: Intercept::Free,
+            balanced: false,
+            squared: false,
+            gap: 1e-3,
+            steps: 200,
+            epsilon: 0.1,
+            nu: 0.5,
+            components: None,
+            centre: true,
+            whiten: false,
+            clusters: 8,
+            starts: 10,
+        }
     }
 }
 
@@ -168,6 +238,8 @@ pub struct Family {
     pub about: &'static str,
     /// What its functions mean.
     pub task: Task,
+    /// How its scores become probabilities; `None` where they do not.
+    pub link: Option<Link>,
     /// The options it reads.
     pub options: &'static [&'static str],
     make: Make,
@@ -207,7 +279,16 @@ impl Family {
 
 /// Every solver but ridge regression, whose surface has a run of its own ([`crate::train::train`]). One line each.
 pub fn registry() -> &'static [Family] {
-    const FAMILIES: &[Family] = &[kpca::FAMILY, fisher::FAMILY, kmeans::FAMILY, spectral::FAMILY];
+    const FAMILIES: &[Family] = &[
+        kpca::FAMILY,
+        fisher::FAMILY,
+        logistic::FAMILY,
+        svm::SVM,
+        svm::SVR,
+        svm::ONE_CLASS,
+        kmeans::FAMILY,
+        spectral::FAMILY,
+    ];
     FAMILIES
 }
 

@@ -35,6 +35,7 @@ pub(super) const FAMILY: Family = Family {
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
     options: &["clusters", "starts"],
+    link: None,
     make: Make(|options| Box::new(Spectral::new(options)), |options| Box::new(Spectral::new(options))),
 };
 

@@ -5,6 +5,7 @@
 
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
+use crate::solver::kept;
 use kapprox::Real;
 use kapprox::map::nystrom::STRIP;
 use kstore::{Footprint, Plan};
@@ -54,6 +55,8 @@ pub struct Shape {
     pub cursor: Footprint,
     /// Threads.
     pub threads: usize,
+    /// True where a pass keeps the features for many more, instead of summing their second moments.
+    pub keeps: bool,
 }
 
 /// How passes are cut and how many lanes they have.
@@ -103,7 +106,7 @@ fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: u
         scan(shape, cut, budget),
         landmarks(shape, cut, budget),
         map(shape, budget),
-        gram::<T>(shape, cut, budget),
+        if shape.keeps { features("features", shape, cut, budget) } else { gram::<T>(shape, cut, budget) },
         last(cut),
     ]
 }
@@ -191,6 +194,14 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         .term("features of a tile", lanes * features + strips(shape), RANK)
         .term("rows waiting by fold", lanes * shape.folds * bin, "lower --folds")
         .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
+        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
+}
+
+/// The pass that keeps the features, and every pass over them: those of two tiles, and the map.
+pub(super) fn features(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
+    base(what, budget)
+        .term("tiles of rows and of features", kept::pass_bytes(shape, cut) + strips(shape), RANK)
+        .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
 }
 

@@ -93,6 +93,7 @@ pub(crate) fn shape<T: Real>(
         scheme,
         cursor: source.footprint(),
         threads: resources.workers.threads(),
+        keeps: false,
     })
 }
 

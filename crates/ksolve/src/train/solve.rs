@@ -1,11 +1,11 @@
 //! A run of any solver of the registry.
 
 use super::options::{Resources, TrainOptions};
-use super::plan::{self, Cut, cut};
+use super::plan::{self, Cut, Shape, cut};
 use super::prepare::{self, Prepared};
 use super::trained::Trained;
 use crate::model::Basis;
-use crate::solver::{Features, Solver};
+use crate::solver::{Features, Place, Solver};
 use crate::{FoldSpec, Result, Surface};
 use kapprox::Real;
 use kstore::{Plan, Selected};
@@ -31,9 +31,30 @@ fn plan_for<T: Real>(
     resources: &Resources<'_>,
     t: usize,
 ) -> Result<(Cut, Vec<Plan>)> {
-    let shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
-    let last = |cut| solver.plan(plan::solve(&shape, resources.memory), &shape, cut);
-    Ok(cut::<T>(&shape, &last, resources.memory))
+    let shape = shape(selected, options, solver, resources, t)?;
+    Ok(cut::<T>(&shape, &|cut| last(&shape, solver, cut, resources).1, resources.memory))
+}
+
+fn shape<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    solver: &dyn Solver<T>,
+    resources: &Resources<'_>,
+    t: usize,
+) -> Result<Shape> {
+    Ok(Shape { keeps: solver.keeps(), ..prepare::shape::<T>(selected, options, resources, t, 1)? })
+}
+
+/// What the solver's stage holds, and where its features are kept.
+fn last<T: Real>(shape: &Shape, solver: &dyn Solver<T>, cut: Cut, resources: &Resources<'_>) -> (Place, Plan) {
+    if solver.keeps() {
+        return Place::choose(
+            solver.plan(plan::features("solve", shape, cut, resources.memory), shape, cut),
+            shape,
+            resources,
+        );
+    }
+    (Place::Recomputed, solver.plan(plan::solve(shape, resources.memory), shape, cut))
 }
 
 /// Learns with a solver on a feature map: no surface, no folds.
@@ -53,6 +74,11 @@ pub fn solve<T: Real>(
     let plan = |t, _| plan_for(selected, options, solver, resources, t);
     let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
     let Prepared { survey, mapped, targets, cut, .. } = &prepared;
+    let shape = shape(selected, options, solver, resources, survey.targets())?;
+    let (keep, _) = last(&shape, solver, *cut, resources);
+    if solver.keeps() {
+        keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
+    }
     let features = Features {
         source: prepared.source(),
         map: &*mapped.map,
@@ -61,6 +87,7 @@ pub fn solve<T: Real>(
         cut: *cut,
         resources,
         seed: options.seed,
+        keep,
     };
     let fitted = solver.fit(&features)?;
     let rank = fitted.weights.nrows();

@@ -1,0 +1,424 @@
+//! The features of all rows, for solvers that read them many times.
+//!
+//! They are kept in memory where the plan leaves room, else in the scratch folder where there is one with room, else they
+//! are computed anew in every pass. A solver sees the same tiles of rows in the same order in all three cases, with the same
+//! bits: the map works on the same tiles, and what is kept is what it gave.
+//!
+//! *Bytes*: n·p elements in memory or on disk; beside them two tiles of features. *Cost of a pass*: nothing from memory, the
+//! rate of the disk from scratch, the map otherwise.
+
+use super::Features;
+use crate::certificate::CertificateState;
+use crate::gram::{GramScratch, GramState};
+use crate::strips::for_each_strip;
+use crate::train::{Cut, Resources, Shape};
+use crate::{Error, Result, Targets};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+use kapprox::{FeatureMap, Real};
+use kstore::pass::Observer;
+use kstore::scratch::{Cache, CacheWriter};
+use kstore::{Coded, Fold, Merge, Pass, Plan, RowBlock, TableShape, Workers};
+use std::sync::{Mutex, PoisonError};
+
+/// Rows of a strip of a product: 256 x 1,000 features in f32 are 1 MB.
+const STRIP: usize = 256;
+
+/// Features of a panel of a transposed product.
+const PANEL: usize = 128;
+
+/// Rows that are transposed by one thread at a time.
+const TURNED: usize = 64;
+
+/// Where the features are between the passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In memory.
+    Memory,
+    /// In the scratch folder.
+    Scratch,
+    /// Nowhere: the map is applied in every pass.
+    #[default]
+    Recomputed,
+}
+
+impl Place {
+    /// Where the features of `shape` go beside what `plan` holds already, and the plan with them.
+    pub(crate) fn choose(plan: Plan, shape: &Shape, resources: &Resources<'_>) -> (Self, Plan) {
+        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
+        let needed = rows.saturating_mul(shape.map.p).saturating_mul(shape.element);
+        if plan.bytes().saturating_add(needed) <= plan.budget {
+            return (Self::Memory, plan.term("features of all rows", needed, ""));
+        }
+        // as the cache counts them: a row number and two codes beside the features
+        let on_disk = (needed as u64).saturating_add(16 * shape.n);
+        match resources.scratch {
+            Some(scratch) if on_disk <= scratch.left() => (Self::Scratch, plan),
+            _ => (Self::Recomputed, plan),
+        }
+    }
+
+    /// What is said of it where the features are not in memory.
+    pub(crate) fn warning(self, shape: &Shape) -> Option<String> {
+        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
+        let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));
+        match self {
+            Self::Memory | Self::Scratch => None,
+            Self::Recomputed => Some(format!(
+                "the features ({bytes}) fit neither --memory nor a scratch folder and are computed anew in every pass; \
+                 give --scratch DIR or more --memory"
+            )),
+        }
+    }
+}
+
+/// The features, where they are.
+enum Phi<T> {
+    /// n x p, row-major.
+    Memory(Vec<T>),
+    Scratch(Cache<T>),
+    Recomputed,
+}
+
+/// What the pass that keeps the features learns beside them.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Residuals of the map at every rank, where it is a projection.
+    pub certificate: Option<CertificateState>,
+    /// Second moments, where they were asked for.
+    pub moments: Option<GramState>,
+}
+
+/// The features of all rows, and their targets.
+pub struct Kept<'a, T: Real> {
+    data: &'a Features<'a, T>,
+    phi: Phi<T>,
+    /// Rows.
+    pub n: usize,
+    /// Features of a row.
+    pub p: usize,
+    /// Classes of the rows; empty for numeric targets.
+    pub codes: Vec<u32>,
+    /// Numeric targets, n x t row-major, as they are in the table.
+    pub y: Vec<f64>,
+    /// Position of the first row of every tile, and n.
+    starts: Vec<usize>,
+}
+
+impl<T: Real> std::fmt::Debug for Kept<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("n", &self.n).field("p", &self.p).finish_non_exhaustive()
+    }
+}
+
+/// Some rows of features.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile<'a, T> {
+    /// Position of the first row among all rows of the fit.
+    pub first: usize,
+    /// Features, b x p row-major.
+    pub phi: &'a [T],
+    p: usize,
+}
+
+impl<T: Real> Tile<'_, T> {
+    /// Rows b.
+    pub fn rows(&self) -> usize {
+        self.phi.len() / self.p
+    }
+
+    /// The features of row `i` of the tile.
+    pub fn row(&self, i: usize) -> &[T] {
+        &self.phi[i * self.p..(i + 1) * self.p]
+    }
+
+    /// `out` (b x c row-major) = Φ·`weights` (p x c row-major). Strips of rows go to the workers. 2pc flops a row.
+    pub fn times(&self, weights: &[T], out: &mut [T], workers: &Workers) {
+        let (p, c) = (self.p, weights.len() / self.p);
+        let weights = MatRef::from_row_major_slice(weights, p, c);
+        for_each_strip(workers, out, STRIP * c, |strip, out| {
+            let rows = out.len() / c;
+            let phi = MatRef::from_row_major_slice(&self.phi[strip * STRIP * p..][..rows * p], rows, p);
+            let out = MatMut::from_row_major_slice_mut(out, rows, c);
+            matmul(out, Accum::Replace, phi, weights, T::ONE, Par::Seq);
+        });
+    }
+
+    /// `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): the product in the type of the features, the sum in
+    /// f64. Panels of features go to the workers. 2pc flops a row.
+    pub fn add_transposed(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
+        let (b, p) = (self.rows(), self.p);
+        let c = right.len() / b.max(1);
+        let phi = MatRef::from_row_major_slice(self.phi, b, p);
+        let right = MatRef::from_row_major_slice(right, b, c);
+        for_each_strip(workers, sums, PANEL * c, |panel, sums| {
+            let width = sums.len() / c;
+            let mut product = vec![T::ZERO; width * c];
+            let out = MatMut::from_row_major_slice_mut(&mut product, width, c);
+            let left = phi.subcols(panel * PANEL, width).transpose();
+            matmul(out, Accum::Replace, left, right, T::ONE, Par::Seq);
+            sums.iter_mut().zip(&product).for_each(|(sum, product)| *sum += product.to_f64());
+        });
+    }
+}
+
+/// Bytes of what every pass over the features holds: decoded rows or stored features, and two tiles of features.
+pub(crate) fn pass_bytes(shape: &Shape, cut: Cut) -> usize {
+    let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
+    let features = 2 * shape.map.p * shape.element + 8;
+    let map = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed;
+    shape.cursor.at(cut.tile) + (cut.prefetch + 2) * cut.tile * row + cut.tile * features + map
+}
+
+impl<'a, T: Real> Kept<'a, T> {
+    /// Computes the features of all rows, once, and keeps them where `data` says: one pass, in the order of the rows.
+    ///
+    /// # Errors
+    /// Those of the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
+    pub fn gather(data: &'a Features<'a, T>, moments: bool) -> Result<(Self, Gathered)> {
+        let (d, p) = data.map.dims();
+        let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
+        let origin = vec![T::default(); d];
+        let projects = data.map.kernel_diag(MatRef::from_row_major_slice(&origin, 1, d), &mut [0.0]).is_some();
+        let gather = Gather {
+            map: data.map,
+            targets: data.targets,
+            kept: Mutex::new(Gathering {
+                memory: Vec::with_capacity(if data.keep == Place::Memory { n * p } else { 0 }),
+                writer: writer(data, p)?,
+                codes: Vec::new(),
+                y: Vec::new(),
+                starts: vec![0],
+                certificate: projects.then(|| CertificateState::new(p)),
+                moments: moments.then(|| (GramState::new(p, 0, 1), GramScratch::default())),
+            }),
+        };
+        let name = match data.keep {
+            Place::Memory => "features to memory",
+            Place::Scratch => "features to scratch",
+            Place::Recomputed => "features",
+        };
+        let range = data.source.range();
+        let observer = data.resources.stages.stage(name, Some(range.end - range.start));
+        pass(data, &*observer).fold(data.source, &gather)?;
+        let Gathering { memory, writer, codes, y, starts, certificate, moments } =
+            gather.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let phi = match (data.keep, writer) {
+            (Place::Memory, _) => Phi::Memory(memory),
+            (_, Some(writer)) => Phi::Scratch(writer.finish()?),
+            (_, None) => Phi::Recomputed,
+        };
+        let n = starts.last().copied().unwrap_or(0);
+        let gathered = Gathered { certificate, moments: moments.map(|(state, _)| state) };
+        Ok((Self { data, phi, n, p, codes, y, starts }, gathered))
+    }
+
+    /// Gives every tile of features to `work`, in the order of the rows.
+    ///
+    /// # Errors
+    /// Those of the rows, of the scratch folder and of `work`; [`kstore::Error::Interrupted`].
+    pub fn visit(&self, observer: &dyn Observer, work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send) -> Result<()> {
+        match &self.phi {
+            Phi::Memory(phi) => self.visit_memory(phi, observer, work),
+            Phi::Scratch(cache) => {
+                let visit = Visit { map: None, p: self.p, place: Mutex::new((0, work)) };
+                pass(self.data, observer).fold(cache, &visit).map(drop)
+            }
+            Phi::Recomputed => {
+                let visit = Visit { map: Some(self.data.map), p: self.p, place: Mutex::new((0, work)) };
+                pass(self.data, observer).fold(self.data.source, &visit).map(drop)
+            }
+        }
+    }
+
+    fn visit_memory(
+        &self,
+        phi: &[T],
+        observer: &dyn Observer,
+        mut work: impl FnMut(&Tile<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        for bounds in self.starts.windows(2) {
+            if observer.stop() {
+                return Err(kstore::Error::Interrupted.into());
+            }
+            let (first, end) = (bounds[0], bounds[1]);
+            work(&Tile { first, phi: &phi[first * self.p..end * self.p], p: self.p })?;
+            observer.advance((end - first) as u64);
+        }
+        Ok(())
+    }
+
+    /// Threads.
+    pub fn workers(&self) -> &'a Workers {
+        self.data.resources.workers
+    }
+}
+
+/// Tiles in row order, one after the other, all threads on each: what the solvers do with a tile is no merge.
+fn pass<'p, T: Real>(data: &Features<'p, T>, observer: &'p dyn Observer) -> Pass<'p> {
+    let Cut { tile, segment, prefetch, .. } = data.cut;
+    Pass { tile, segment, lanes: 1, prefetch, workers: data.resources.workers, observer, journal: None }
+}
+
+/// A cache for the features of all rows, where they go to scratch.
+fn writer<T: Real>(data: &Features<'_, T>, p: usize) -> Result<Option<CacheWriter<T>>> {
+    match (data.keep, data.resources.scratch) {
+        (Place::Scratch, Some(scratch)) => {
+            let shape = TableShape { features: p, targets: 0, ..data.source.shape() };
+            Ok(Some(scratch.cache(shape, data.source.range())?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The state of a fold whose result lies elsewhere.
+struct Done;
+
+impl Merge for Done {
+    fn merge(&mut self, _later: &Self) {}
+}
+
+/// Features of a tile as the map gives them and as they are kept.
+#[derive(Default)]
+struct Buffers<T> {
+    columns: Vec<T>,
+    rows: Vec<T>,
+    diag: Vec<f64>,
+    partial: Vec<f64>,
+}
+
+impl<T: Real> Buffers<T> {
+    /// Φ of a block: column-major in `columns`, row-major in `rows`.
+    fn fill(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
+        let (b, p) = (block.len(), map.dims().1);
+        self.columns.resize(b * p, T::ZERO);
+        self.rows.resize(b * p, T::ZERO);
+        let x = MatRef::from_row_major_slice(block.x, b, block.d);
+        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.columns, b, p), workers);
+        let columns = &self.columns;
+        for_each_strip(workers, &mut self.rows, TURNED * p, |strip, rows| {
+            let first = strip * TURNED;
+            for j in 0..p {
+                let column = &columns[j * b + first..][..rows.len() / p];
+                column.iter().enumerate().for_each(|(i, value)| rows[i * p + j] = *value);
+            }
+        });
+    }
+}
+
+/// The pass that keeps features.
+struct Gather<'a, T: Real> {
+    map: &'a dyn FeatureMap<T>,
+    targets: &'a Targets,
+    kept: Mutex<Gathering<T>>,
+}
+
+struct Gathering<T> {
+    memory: Vec<T>,
+    writer: Option<CacheWriter<T>>,
+    codes: Vec<u32>,
+    y: Vec<f64>,
+    starts: Vec<usize>,
+    certificate: Option<CertificateState>,
+    moments: Option<(GramState, GramScratch<T>)>,
+}
+
+impl<T: Real> Fold<T> for Gather<'_, T> {
+    type State = Done;
+    type Scratch = Buffers<T>;
+    type Error = Error;
+
+    fn init(&self) -> Done {
+        Done
+    }
+    fn scratch(&self) -> Buffers<T> {
+        Buffers::default()
+    }
+    fn step(&self, _: &mut Done, buffers: &mut Buffers<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = &mut *kept;
+        let (b, p) = (block.len(), self.map.dims().1);
+        buffers.fill(self.map, block, workers);
+        if !buffers.rows.iter().all(|value| value.to_f64().is_finite()) {
+            let remedy = "scale the features, choose another kernel or use --precision f64";
+            return Err(Error::NotFinite { what: "a feature of a row", remedy });
+        }
+        let phi = MatRef::from_column_major_slice(&buffers.columns, b, p);
+        if let Some(certificate) = &mut kept.certificate {
+            buffers.diag.resize(b, 0.0);
+            self.map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
+            certificate.update(phi, &buffers.diag, &mut buffers.partial, workers);
+        }
+        if let Some((state, scratch)) = &mut kept.moments {
+            state.update(0, phi, MatRef::from_column_major_slice(&[], b, 0), scratch, workers)?;
+        }
+        match (self.targets, block.classes) {
+            (Targets::Classes(classes), Some(Coded { codes, .. })) => {
+                let unknown = codes.iter().position(|code| *code as usize >= classes.labels().len());
+                if let Some(i) = unknown {
+                    return Err(Error::UnknownClass { row: block.rows[i] });
+                }
+                kept.codes.extend_from_slice(codes);
+            }
+            (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
+            (Targets::Numeric { .. }, _) => kept.y.extend_from_slice(block.y),
+        }
+        let end = kept.starts.last().copied().unwrap_or(0) + b;
+        kept.starts.push(end);
+        match &mut kept.writer {
+            Some(writer) => {
+                let block = RowBlock { x: &buffers.rows, d: p, y: &[], t: 0, classes: None, groups: None, ..*block };
+                writer.push(&block)?;
+            }
+            None if kept.memory.capacity() > 0 => kept.memory.extend_from_slice(&buffers.rows),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// A pass over features from scratch, or from the map.
+struct Visit<'a, T: Real, W> {
+    map: Option<&'a dyn FeatureMap<T>>,
+    p: usize,
+    /// Position of the next row, and the work.
+    place: Mutex<(usize, W)>,
+}
+
+impl<T: Real, W: FnMut(&Tile<'_, T>) -> Result<()> + Send> Fold<T> for Visit<'_, T, W> {
+    type State = Done;
+    type Scratch = Buffers<T>;
+    type Error = Error;
+
+    fn init(&self) -> Done {
+        Done
+    }
+    fn scratch(&self) -> Buffers<T> {
+        Buffers::default()
+    }
+    fn step(&self, _: &mut Done, buffers: &mut Buffers<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, work) = &mut *place;
+        let phi = match self.map {
+            Some(map) => {
+                buffers.fill(map, block, workers);
+                &buffers.rows[..]
+            }
+            None => block.x,
+        };
+        work(&Tile { first: *first, phi, p: self.p })?;
+        *first += block.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_in_scratch_takes_what_the_choice_counts() {
+        let shape = TableShape { stored: 0, features: 10, targets: 0 };
+        assert_eq!((Cache::<f32>::row_bytes(&shape), Cache::<f64>::row_bytes(&shape)), (10 * 4 + 16, 10 * 8 + 16));
+    }
+}

@@ -1,0 +1,508 @@
+//! Logistic regression, binary and multinomial.
+//!
+//! ```text
+//! minimise over W, c   F = (1/n) Σ_i a_i ℓ(Wᵀφ_i + c; y_i) + lambda ‖W‖²
+//! ```
+//!
+//! with ℓ the logarithm of the softmax of the true class (the logistic function for two classes, one column), a_i = 1 or
+//! the weight of the row's class, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
+//!
+//! Newton's method with conjugate gradients: every step solves H d = −∇F with products H·V, one pass over the features
+//! each, and no matrix of order pk. They are preconditioned by one for all classes, γ ΦᵀΦ/n + 2 lambda I with γ the mean of
+//! p(1 − p), whose Gram matrix the pass that keeps the features has summed; then a handful of iterations is enough whatever the
+//! condition of the kernel. Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it
+//! begins at a large lambda and divides it by ten a step, which keeps it where Newton's steps are whole.
+//!
+//! *Cost*: the map, np² for the Gram matrix, p³/3 a Newton step, and 4npk flops a pass. *Bytes*: the features, n·k
+//! probabilities, 2p² numbers in f64.
+//!
+//! References: Lin, Weng, Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008;
+//! Marteau-Ferey, Bach, Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-concordant losses",
+//! NeurIPS 2019; Nocedal, Wright, *Numerical Optimization* (2006), algorithm 7.1.
+
+use super::kept::{Kept, Tile};
+use super::{Family, Features, Figure, Fitted, Make, Penalty, Solver, SolverOptions};
+use crate::train::{Cut, Shape};
+use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor as llt;
+use faer::linalg::triangular_solve as triangular;
+use faer::prelude::ReborrowMut;
+use faer::{Mat, MatMut, Par, Spec};
+use kapprox::Real;
+use kstore::pass::Observer;
+use kstore::{Plan, Workers};
+
+/// `logistic`.
+pub(super) const FAMILY: Family = Family {
+    name: "logistic",
+    about: "logistic regression: probabilities of two or more classes",
+    task: Task::Classification,
+    link: Some(Link::Logit),
+    options: &["lambda", "c", "intercept", "class_weight", "steps"],
+    make: Make(|options| Box::new(Logistic::new(options)), |options| Box::new(Logistic::new(options))),
+};
+
+/// Rows of a strip whose probabilities are computed by one thread.
+const STRIP: usize = 256;
+
+/// What lambda is divided by from step to step on the way down.
+const DECREASE: f64 = 10.0;
+
+/// Residual of the inner iteration, as a share of the gradient, far from the solution.
+const LOOSE: f64 = 0.1;
+
+/// Most inner iterations of a step.
+const INNER: usize = 200;
+
+/// Share of the predicted decrease that a step must reach.
+const ARMIJO: f64 = 1e-4;
+
+/// Most halvings of a step.
+const HALVINGS: usize = 30;
+
+/// Logistic regression.
+#[derive(Clone, Copy, Debug)]
+pub struct Logistic {
+    /// lambda, or C.
+    pub penalty: Penalty,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// Rows weigh by the inverse of the size of their class.
+    pub balanced: bool,
+    /// Most Newton steps at the last lambda.
+    pub steps: usize,
+}
+
+impl Logistic {
+    fn new(options: &SolverOptions) -> Self {
+        let SolverOptions { penalty, intercept, balanced, steps, .. } = *options;
+        Self { penalty, intercept, balanced, steps }
+    }
+}
+
+impl<T: Real> Solver<T> for Logistic {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        let (n, p, k) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t);
+        plan.term("classes and probabilities of all rows", n.saturating_mul(4 + shape.element * k), "")
+            .term(
+                "Gram matrix and the preconditioner's factor",
+                GramState::bytes(p, 0, 1) + 8 * (p + 1) * (p + 1),
+                RANK,
+            )
+            .term("scores of a tile", 2 * cut.tile * k * shape.element, "")
+            .term("coefficients and directions", 9 * 8 * (p + 1) * k, RANK)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+        let classes = data.classes().map_or(0, |classes| classes.labels().len());
+        let (kept, gathered) = Kept::gather(data, true)?;
+        let stage = data.resources.stages.stage("newton", None);
+        let lambda = self.penalty.lambda(data.rows);
+        let weight = class_weights(&kept.codes, classes, self.balanced)?;
+        let columns = if classes == 2 { 1 } else { classes };
+        let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
+        let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
+        let mut loss = Loss {
+            kept: &kept,
+            observer: &*stage,
+            k: columns,
+            weight,
+            intercept: self.intercept,
+            probabilities: vec![T::ZERO; kept.n * columns],
+            passes: 0,
+        };
+        let found = newton(&mut loss, moments, lambda, self.steps)?;
+        if !found.converged {
+            data.resources.stages.warn(format!(
+                "logistic regression was stopped after {} Newton steps at a relative gradient norm of {:.1e}; raise --steps",
+                found.steps, found.gradient
+            ));
+        }
+        let (p, k) = (kept.p, columns);
+        let figures = vec![
+            Figure { name: "log-loss", values: vec![found.point.loss] },
+            Figure { name: "objective", values: vec![found.point.loss + lambda * found.square] },
+            Figure { name: "relative gradient norm", values: vec![found.gradient] },
+            Figure { name: "newton steps", values: vec![found.steps as f64] },
+        ];
+        Ok(Fitted {
+            weights: Mat::from_fn(p, k, |i, j| found.w[i * k + j]),
+            intercept: found.w[p * k..].to_vec(),
+            certificate: gathered.certificate,
+            lambda: Some(lambda),
+            figures,
+            passes: 1 + loss.passes,
+        })
+    }
+}
+
+const RANK: &str = "lower --rank";
+
+/// Weight of the rows of each class: 1, or n/(k n_c).
+///
+/// # Errors
+/// [`Error::EmptyClass`].
+pub(super) fn class_weights(codes: &[u32], classes: usize, balanced: bool) -> Result<Vec<f64>> {
+    let mut counts = vec![0usize; classes];
+    codes.iter().for_each(|code| counts[*code as usize] += 1);
+    if let Some(class) = counts.iter().position(|count| *count == 0) {
+        return Err(Error::EmptyClass { class });
+    }
+    let weight = |count: &usize| if balanced { codes.len() as f64 / (classes * count) as f64 } else { 1.0 };
+    Ok(counts.iter().map(weight).collect())
+}
+
+/// The mean loss of the rows, without the penalty, by passes over the features.
+struct Loss<'a, 'k, T: Real> {
+    kept: &'a Kept<'k, T>,
+    observer: &'a dyn Observer,
+    /// Columns of W.
+    k: usize,
+    /// Of each class.
+    weight: Vec<f64>,
+    intercept: Intercept,
+    /// n x k row-major, at the last point that was evaluated.
+    probabilities: Vec<T>,
+    passes: u64,
+}
+
+/// The loss at some coefficients.
+#[derive(Clone, Debug, Default)]
+struct Point {
+    /// (1/n) Σ a_i ℓ_i.
+    loss: f64,
+    /// Its gradient, (p + 1) x k row-major, the constant last.
+    gradient: Vec<f64>,
+    /// Mean of a_i p(1 − p) over rows and columns.
+    curvature: f64,
+}
+
+impl<T: Real> Loss<'_, '_, T> {
+    /// W in the type of the features, without the constant.
+    fn narrow(&self, w: &[f64]) -> Vec<T> {
+        w[..self.kept.p * self.k].iter().map(|value| T::from_f64(*value)).collect()
+    }
+
+    /// Loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
+    fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
+        let (n, p, k) = (self.kept.n, self.kept.p, self.k);
+        let (weights, constant) = (self.narrow(w), w[p * k..].to_vec());
+        let (kept, weight, probabilities) = (self.kept, &self.weight, &mut self.probabilities);
+        let workers = kept.workers();
+        let (mut sums, mut gradient) = (vec![0.0; k + 2], vec![0.0; (p + 1) * k]);
+        let (mut scores, mut residuals) = (Vec::new(), Vec::new());
+        kept.visit(self.observer, |tile: &Tile<'_, T>| {
+            let b = tile.rows();
+            scores.resize(b * k, T::ZERO);
+            residuals.resize(b * k, T::ZERO);
+            tile.times(&weights, &mut scores, workers);
+            let codes = &kept.codes[tile.first..tile.first + b];
+            let probabilities = &mut probabilities[tile.first * k..(tile.first + b) * k];
+            let mut partial = vec![0.0; b.div_ceil(STRIP) * (k + 2)];
+            let strips = scores.chunks(STRIP * k).zip(residuals.chunks_mut(STRIP * k));
+            let strips = strips.zip(probabilities.chunks_mut(STRIP * k)).zip(codes.chunks(STRIP));
+            let strips = strips.zip(partial.chunks_mut(k + 2)).collect();
+            workers.each(strips, |((((scores, residuals), probabilities), codes), partial)| {
+                let mut f = vec![0.0; k];
+                for (i, code) in codes.iter().enumerate() {
+                    let at = i * k..(i + 1) * k;
+                    f.iter_mut().zip(&scores[at.clone()]).zip(&constant).for_each(|((f, s), c)| *f = s.to_f64() + c);
+                    let (weight, row) = (weight[*code as usize], &mut residuals[at.clone()]);
+                    partial[k] += weight * link(&mut f, *code as usize);
+                    for (j, probability) in f.iter().enumerate() {
+                        let is = if k == 1 { *code == 1 } else { *code as usize == j };
+                        let residual = weight * (probability - f64::from(u8::from(is)));
+                        partial[j] += residual;
+                        partial[k + 1] += weight * probability * (1.0 - probability);
+                        row[j] = T::from_f64(residual);
+                        probabilities[i * k + j] = T::from_f64(*probability);
+                    }
+                }
+            });
+            partial.chunks(k + 2).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            tile.add_transposed(&residuals, &mut gradient[..p * k], workers);
+            Ok(())
+        })?;
+        self.passes += 1;
+        if self.intercept != Intercept::None {
+            gradient[p * k..].copy_from_slice(&sums[..k]);
+        }
+        gradient.iter_mut().for_each(|g| *g /= n as f64);
+        Ok(Point { loss: sums[k] / n as f64, gradient, curvature: sums[k + 1] / (n * k) as f64 })
+    }
+
+    /// The Hessian of the loss at the last point times `v`, both (p + 1) x k row-major: one pass.
+    fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
+        let (n, p, k) = (self.kept.n, self.kept.p, self.k);
+        let (weights, constant) = (self.narrow(v), v[p * k..].to_vec());
+        let (kept, weight, probabilities) = (self.kept, &self.weight, &self.probabilities);
+        let workers = kept.workers();
+        let (mut sums, mut product) = (vec![0.0; k], vec![0.0; (p + 1) * k]);
+        let mut scores = Vec::new();
+        kept.visit(self.observer, |tile: &Tile<'_, T>| {
+            let b = tile.rows();
+            scores.resize(b * k, T::ZERO);
+            tile.times(&weights, &mut scores, workers);
+            let codes = &kept.codes[tile.first..tile.first + b];
+            let probabilities = &probabilities[tile.first * k..(tile.first + b) * k];
+            let mut partial = vec![0.0; b.div_ceil(STRIP) * k];
+            let strips = scores.chunks_mut(STRIP * k).zip(probabilities.chunks(STRIP * k));
+            let strips = strips.zip(codes.chunks(STRIP)).zip(partial.chunks_mut(k)).collect();
+            workers.each(strips, |(((scores, probabilities), codes), partial)| {
+                for (i, code) in codes.iter().enumerate() {
+                    let (row, p) = (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);
+                    let of = |j: usize, row: &[T]| (p[j].to_f64(), row[j].to_f64() + constant[j]);
+                    // of two classes the other has score 0
+                    let mean: f64 = (0..k).map(|j| of(j, row)).map(|(p, u)| p * u).sum();
+                    for j in 0..k {
+                        let (p, u) = of(j, row);
+                        let z = weight[*code as usize] * p * (u - mean);
+                        partial[j] += z;
+                        row[j] = T::from_f64(z);
+                    }
+                }
+            });
+            partial.chunks(k).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            tile.add_transposed(&scores, &mut product[..p * k], workers);
+            Ok(())
+        })?;
+        self.passes += 1;
+        if self.intercept != Intercept::None {
+            product[p * k..].copy_from_slice(&sums);
+        }
+        product.iter_mut().for_each(|value| *value /= n as f64);
+        Ok(product)
+    }
+
+    /// 2 lambda for every coefficient that is penalised.
+    fn ridge(&self, i: usize, lambda: f64) -> f64 {
+        let penalised = i < self.kept.p * self.k || self.intercept == Intercept::Penalised;
+        if penalised { 2.0 * lambda } else { 0.0 }
+    }
+}
+
+/// Scores become probabilities; the loss of the true class, −ln of its probability. One score is that of class 1 of two.
+fn link(scores: &mut [f64], class: usize) -> f64 {
+    if let [f] = scores {
+        let margin = if class == 1 { *f } else { -*f };
+        // ln(1 + e^−m) without overflow, and its derivative's σ(f) without cancellation
+        let loss = (-margin).max(0.0) + (-margin.abs()).exp().ln_1p();
+        let tail = (-f.abs()).exp() / (1.0 + (-f.abs()).exp());
+        *f = if *f >= 0.0 { 1.0 - tail } else { tail };
+        return loss;
+    }
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let own = scores[class] - largest;
+    scores.iter_mut().for_each(|f| *f = (*f - largest).exp());
+    let sum: f64 = scores.iter().sum();
+    scores.iter_mut().for_each(|f| *f /= sum);
+    sum.ln() - own
+}
+
+/// Where Newton's method ended.
+struct Found {
+    /// W and the constant, (p + 1) x k row-major.
+    w: Vec<f64>,
+    point: Point,
+    /// ‖·‖² of the penalised coefficients.
+    square: f64,
+    /// ‖∇F‖ as a share of the gradient at W = 0.
+    gradient: f64,
+    steps: usize,
+    converged: bool,
+}
+
+/// ‖∇F‖/‖∇F(0)‖ at which the iteration ends: well above the rounding of the gradient's sums.
+fn tolerance<T: Real>() -> f64 {
+    (8.0 * <T as kstore::Real>::EPSILON).max(1e-10)
+}
+
+fn newton<T: Real>(loss: &mut Loss<'_, '_, T>, moments: &FoldGram, lambda: f64, most: usize) -> Result<Found> {
+    let (p, k) = (loss.kept.p, loss.k);
+    let mut w = vec![0.0; (p + 1) * k];
+    let mut point = loss.evaluate(&w)?;
+    let start = norm(&point.gradient).max(f64::MIN_POSITIVE);
+    let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
+    let mut schedule = lambda;
+    while schedule * DECREASE < 0.1 * point.curvature * trace {
+        schedule *= DECREASE;
+    }
+    let (mut steps, mut last) = (0, 0);
+    loop {
+        // the schedule ends on the very lambda that was asked for
+        let now = if schedule <= lambda * DECREASE.sqrt() { lambda } else { schedule };
+        let gradient: Vec<f64> =
+            point.gradient.iter().zip(&w).enumerate().map(|(i, (g, w))| g + loss.ridge(i, now) * w).collect();
+        let relative = norm(&gradient) / start;
+        let done = now == lambda && relative <= tolerance::<T>();
+        let square = squares(loss, &w);
+        let end = |w, point, converged| Ok(Found { w, point, square, gradient: relative, steps, converged });
+        if done || (now == lambda && last >= most) {
+            return end(w, point, done);
+        }
+        let preconditioner = Preconditioner::new(moments, point.curvature, now, loss.intercept, loss.kept.workers())?;
+        let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
+        let direction = conjugate_gradients(loss, &preconditioner, &gradient, now, forcing)?;
+        let slope = dot(&gradient, &direction);
+        let objective = |point: &Point, w: &[f64]| point.loss + now * squares(loss, w);
+        let before = objective(&point, &w);
+        // what is left to gain is below the rounding of the loss: nothing can tell the points apart
+        let rounding = 4.0 * <T as kstore::Real>::EPSILON * before.abs();
+        if now == lambda && -slope <= rounding {
+            return end(w, point, true);
+        }
+        let (mut step, mut halvings) = (1.0, 0);
+        loop {
+            let trial: Vec<f64> = w.iter().zip(&direction).map(|(w, d)| w + step * d).collect();
+            let there = loss.evaluate(&trial)?;
+            let after = there.loss + now * squares(loss, &trial);
+            if after <= before + ARMIJO * step * slope + rounding || halvings == HALVINGS {
+                (w, point) = (trial, there);
+                break;
+            }
+            step *= 0.5;
+            halvings += 1;
+        }
+        steps += 1;
+        last += usize::from(now == lambda);
+        schedule = (schedule / DECREASE).max(lambda);
+    }
+}
+
+/// ‖·‖² of the penalised coefficients.
+fn squares<T: Real>(loss: &Loss<'_, '_, T>, w: &[f64]) -> f64 {
+    w.iter().enumerate().map(|(i, w)| 0.5 * loss.ridge(i, 1.0) * w * w).sum()
+}
+
+fn norm(v: &[f64]) -> f64 {
+    dot(v, v).sqrt()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// d with H d ≈ −`gradient`, up to `forcing` of its norm: preconditioned conjugate gradients, a pass an iteration.
+///
+/// Its iterates are directions of descent whenever it is stopped.
+fn conjugate_gradients<T: Real>(
+    loss: &mut Loss<'_, '_, T>,
+    preconditioner: &Preconditioner,
+    gradient: &[f64],
+    lambda: f64,
+    forcing: f64,
+) -> Result<Vec<f64>> {
+    let k = loss.k;
+    let mut direction = vec![0.0; gradient.len()];
+    let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
+    let mut z = preconditioner.solve(&residual, k, loss.kept.workers());
+    let (mut search, mut rz) = (z.clone(), dot(&residual, &z));
+    for _ in 0..INNER {
+        let mut product = loss.curve(&search)?;
+        product.iter_mut().zip(&search).enumerate().for_each(|(i, (h, v))| *h += loss.ridge(i, lambda) * v);
+        let curvature = dot(&search, &product);
+        if !(curvature > 0.0 && rz > 0.0) {
+            break;
+        }
+        let step = rz / curvature;
+        direction.iter_mut().zip(&search).for_each(|(d, s)| *d += step * s);
+        residual.iter_mut().zip(&product).for_each(|(r, h)| *r -= step * h);
+        if norm(&residual) <= forcing * norm(gradient) {
+            break;
+        }
+        z = preconditioner.solve(&residual, k, loss.kept.workers());
+        let next = dot(&residual, &z);
+        let ratio = next / rz;
+        rz = next;
+        search.iter_mut().zip(&z).for_each(|(s, z)| *s = z + ratio * *s);
+    }
+    Ok(direction)
+}
+
+/// The factor of γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, the same for every class.
+struct Preconditioner {
+    factor: Mat<f64>,
+}
+
+impl Preconditioner {
+    fn new(moments: &FoldGram, curvature: f64, lambda: f64, intercept: Intercept, workers: &Workers) -> Result<Self> {
+        let (p, n) = (moments.s.len(), moments.rows as f64);
+        let order = if intercept == Intercept::None { p } else { p + 1 };
+        let scale = curvature.max(f64::MIN_POSITIVE) / n;
+        let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
+        let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
+        // rounding of the Gram matrix may exceed lambda: a preconditioner bears a larger one
+        let mut shift = 2.0 * lambda;
+        loop {
+            let mut factor = Mat::from_fn(order, order, |i, j| match (i.max(j), i.min(j)) {
+                (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
+                (_, j) if j < p => scale * moments.s[j],
+                // kept off the edge of singularity by what rounding may take
+                _ => scale * n * (1.0 + 1e-9) + constant,
+            });
+            let done = workers.install(|| {
+                let (params, par) = (Spec::default(), kapprox::map::par(workers));
+                let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
+                let stack = MemStack::new(&mut memory);
+                llt::cholesky_in_place(factor.as_mut(), Default::default(), par, stack, params).is_ok()
+            });
+            if done && (0..order).all(|i| factor[(i, i)].is_finite()) {
+                return Ok(Self { factor });
+            }
+            if !shift.is_finite() || shift > scale * trace {
+                return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use --precision f64" });
+            }
+            shift = (10.0 * shift).max(f64::EPSILON * scale * trace);
+        }
+    }
+
+    /// The solution for `right` ((p + 1) x k row-major); what the factor does not hold stays 0.
+    fn solve(&self, right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
+        let order = self.factor.nrows();
+        let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
+        // a column a thread: faer sums a single right side in as many parts as there are threads
+        crate::strips::for_each_strip(workers, &mut columns, order, |_, column| {
+            let mut column = MatMut::from_column_major_slice_mut(column, order, 1);
+            triangular::solve_lower_triangular_in_place(self.factor.as_ref(), column.rb_mut(), Par::Seq);
+            triangular::solve_upper_triangular_in_place(self.factor.transpose(), column, Par::Seq);
+        });
+        let mut solution = vec![0.0; right.len()];
+        for (j, column) in columns.chunks(order).enumerate() {
+            column.iter().enumerate().for_each(|(i, value)| solution[i * k + j] = *value);
+        }
+        solution
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_and_losses_are_right_far_out() {
+        let mut one = [0.5];
+        assert!((link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
+        assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
+        let mut far = [-800.0];
+        assert_eq!((link(&mut far, 1), far[0]), (800.0, 0.0));
+        // two columns of softmax are one of the logistic function
+        let mut two = [1.25, -0.5];
+        assert!((link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
+        assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
+        let mut wide = [1000.0, -1000.0, 0.0];
+        assert_eq!((link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
+    }
+
+    #[test]
+    fn balanced_weights_add_up_to_the_rows() {
+        let codes = [0, 0, 0, 1, 2, 2];
+        assert_eq!(class_weights(&codes, 3, true).unwrap(), [6.0 / 9.0, 2.0, 1.0]);
+        assert_eq!(class_weights(&codes, 3, false).unwrap(), [1.0; 3]);
+        assert!(matches!(class_weights(&codes, 4, true), Err(Error::EmptyClass { class: 3 })));
+    }
+}

@@ -1,0 +1,149 @@
+//! Losses of support vector machines, their duals, and the proximal step that the solver is made of.
+
+/// A loss of the value f of a row whose target is y, weighed by the cost c of the row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Loss {
+    /// c max(0, 1 − yf), y = ±1.
+    Hinge,
+    /// c max(0, 1 − yf)², y = ±1.
+    SquaredHinge,
+    /// c max(0, |y − f| − epsilon).
+    Insensitive {
+        /// Half the width of the tube.
+        epsilon: f64,
+    },
+    /// c max(0, −f): rows that lie on the wrong side of the origin.
+    OneSided,
+}
+
+/// Target and cost of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) y: f64,
+    pub(super) c: f64,
+}
+
+impl Loss {
+    /// The loss.
+    #[inline(always)]
+    pub(super) fn value(self, f: f64, Row { y, c }: Row) -> f64 {
+        match self {
+            Self::Hinge => c * (1.0 - y * f).max(0.0),
+            Self::SquaredHinge => c * (1.0 - y * f).max(0.0).powi(2),
+            Self::Insensitive { epsilon } => c * ((y - f).abs() - epsilon).max(0.0),
+            Self::OneSided => c * (-f).max(0.0),
+        }
+    }
+
+    /// h(β) = sup_f −βf − loss(f), the conjugate at −β, for β in its domain.
+    #[inline(always)]
+    pub(super) fn conjugate(self, beta: f64, Row { y, c }: Row) -> f64 {
+        match self {
+            Self::Hinge => -y * beta,
+            Self::SquaredHinge => beta * beta / (4.0 * c) - y * beta,
+            Self::Insensitive { epsilon } => epsilon * beta.abs() - y * beta,
+            Self::OneSided => 0.0,
+        }
+    }
+
+    /// β⁺ = argmin h(β⁺) + f β⁺ + (β⁺ − β)²/(2σ), and −dβ⁺/df.
+    ///
+    /// β⁺ is minus the derivative at f of the loss's Moreau envelope around the multiplier β. The squared hinge is smooth
+    /// itself and takes σ = ∞, where β does not matter.
+    #[inline(always)]
+    pub(super) fn step(self, f: f64, Row { y, c }: Row, beta: f64, sigma: f64) -> (f64, f64) {
+        let inside = |slope: f64, is: bool| if is { slope } else { 0.0 };
+        match self {
+            Self::Hinge => {
+                let z = y * beta + sigma * (1.0 - y * f);
+                (y * z.clamp(0.0, c), inside(sigma, z > 0.0 && z < c))
+            }
+            Self::SquaredHinge => {
+                let short = 1.0 - y * f;
+                (y * 2.0 * c * short.max(0.0), inside(2.0 * c, short > 0.0))
+            }
+            Self::Insensitive { epsilon } => {
+                let z = beta + sigma * (y - f);
+                let shrunk = (z.abs() - sigma * epsilon).max(0.0);
+                (shrunk.min(c).copysign(z), inside(sigma, shrunk > 0.0 && shrunk < c))
+            }
+            Self::OneSided => {
+                let z = beta - sigma * f;
+                (z.clamp(0.0, c), inside(sigma, z > 0.0 && z < c))
+            }
+        }
+    }
+
+    /// True where the loss has a kink, which the multipliers sharpen from step to step.
+    pub(super) fn has_kink(self) -> bool {
+        self != Self::SquaredHinge
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOSSES: [Loss; 4] = [Loss::Hinge, Loss::SquaredHinge, Loss::Insensitive { epsilon: 0.25 }, Loss::OneSided];
+
+    /// Values of f and of β in its domain, on a grid.
+    fn grid(loss: Loss, Row { y, c }: Row) -> (Vec<f64>, Vec<f64>) {
+        let f: Vec<f64> = (-4000..=4000).map(|i| f64::from(i) / 500.0).collect();
+        let (low, high) = match loss {
+            Loss::Hinge => {
+                if y > 0.0 {
+                    (0.0, c)
+                } else {
+                    (-c, 0.0)
+                }
+            }
+            Loss::SquaredHinge => {
+                if y > 0.0 {
+                    (0.0, 10.0 * c)
+                } else {
+                    (-10.0 * c, 0.0)
+                }
+            }
+            Loss::Insensitive { .. } => (-c, c),
+            Loss::OneSided => (0.0, c),
+        };
+        (f, (0..=4000).map(|i| low + (high - low) * f64::from(i) / 4000.0).collect())
+    }
+
+    #[test]
+    fn the_conjugate_is_the_supremum() {
+        for loss in LOSSES {
+            for row in [Row { y: 1.0, c: 0.75 }, Row { y: -1.0, c: 2.0 }] {
+                let (f, beta) = grid(loss, row);
+                for beta in beta.iter().step_by(400) {
+                    let best = f.iter().map(|f| -beta * f - loss.value(*f, row)).fold(f64::NEG_INFINITY, f64::max);
+                    let close = (best - loss.conjugate(*beta, row)).abs() < 1e-2;
+                    assert!(close, "{loss:?} {row:?} beta {beta}: {best}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_step_is_the_minimum_and_its_slope_the_derivative() {
+        for loss in LOSSES {
+            for row in [Row { y: 1.0, c: 0.75 }, Row { y: -1.0, c: 2.0 }] {
+                let (_, candidates) = grid(loss, row);
+                for f in [-1.7, -0.3, 0.1, 0.6, 1.9] {
+                    for beta in candidates.iter().step_by(1000) {
+                        let sigma = if loss.has_kink() { 0.4 } else { f64::INFINITY };
+                        let objective =
+                            |b: f64| loss.conjugate(b, row) + f * b + (b - beta) * (b - beta) / (2.0 * sigma);
+                        let (got, slope) = loss.step(f, row, *beta, 0.4);
+                        let best = candidates.iter().map(|b| objective(*b)).fold(f64::INFINITY, f64::min);
+                        assert!(objective(got) <= best + 1e-12, "{loss:?} {row:?} f {f} beta {beta}: {got}");
+                        let h = 1e-7;
+                        let difference =
+                            (loss.step(f - h, row, *beta, 0.4).0 - loss.step(f + h, row, *beta, 0.4).0) / (2.0 * h);
+                        assert!((difference - slope).abs() < 1e-5, "{loss:?} {row:?} f {f}: {difference}, {slope}");
+                    }
+                }
+            }
+        }
+    }
+}

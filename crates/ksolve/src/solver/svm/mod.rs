@@ -1,0 +1,339 @@
+//! Support vector machines: classes, values and novelty by few rows.
+//!
+//! | | minimised over w, b, with f = wᵀφ + b | |
+//! |---|---|---|
+//! | `svm` | (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², squared with `--loss squared-hinge` | one problem for two classes, else one against the rest |
+//! | `svr` | (1/n) Σ max(0, \|y_i − f_i\| − epsilon) + lambda ‖w‖² | one problem for each target |
+//! | `oneclass` | ½‖w‖² + 1/(nu n) Σ max(0, −f_i) + b | the score f is negative for novel rows |
+//!
+//! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda). Its bias is free, the default
+//! here; LIBLINEAR's is penalised. LIBSVM's one-class machine is scaled by nu n. a_i is 1, or the weight of the row's class.
+//!
+//! All are solved by the method of [`lagrangian`], in passes over kept features, up to a relative duality gap, which is
+//! measured at every step and reported: the objective is never more than that above the optimum.
+//!
+//! *Bytes*: the features, 8 and two elements for every row and problem, 8p² for every problem of a group. Problems do not
+//! depend on each other; so many make a group as the shape allows, never the memory.
+
+mod lagrangian;
+mod loss;
+mod search;
+
+use super::kept::Kept;
+use super::logistic::class_weights;
+use super::{Family, Features, Figure, Fitted, Make, Penalty, Solver, SolverOptions};
+use crate::gram::PANEL;
+use crate::train::{Cut, Shape};
+use crate::{Intercept, Result, Targets, Task};
+use faer::Mat;
+use kapprox::Real;
+use kstore::Plan;
+use lagrangian::{Best, Problem, Rows, Terms};
+use loss::{Loss, Row};
+
+/// `svm`.
+pub(super) const SVM: Family = Family {
+    name: "svm",
+    about: "support vector machine: classes by the widest margin",
+    task: Task::Classification,
+    link: None,
+    options: &["lambda", "c", "intercept", "class_weight", "loss", "gap", "steps"],
+    make: Make(|options| Box::new(Svm::new(options)), |options| Box::new(Svm::new(options))),
+};
+
+/// `svr`.
+pub(super) const SVR: Family = Family {
+    name: "svr",
+    about: "support vector regression: values, small errors free",
+    task: Task::Regression,
+    link: None,
+    options: &["lambda", "c", "intercept", "epsilon", "gap", "steps"],
+    make: Make(|options| Box::new(Svr::new(options)), |options| Box::new(Svr::new(options))),
+};
+
+/// `oneclass`.
+pub(super) const ONE_CLASS: Family = Family {
+    name: "oneclass",
+    about: "one-class support vector machine: a score that is negative for novel rows",
+    task: Task::Novelty,
+    link: None,
+    options: &["nu", "gap", "steps"],
+    make: Make(|options| Box::new(OneClass::new(options)), |options| Box::new(OneClass::new(options))),
+};
+
+/// Bytes of the Hessians of the problems that are solved together.
+const HESSIANS: usize = 128 << 20;
+
+/// Support vector classification.
+#[derive(Clone, Copy, Debug)]
+pub struct Svm {
+    /// lambda, or C.
+    pub penalty: Penalty,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// Rows weigh by the inverse of the size of their class.
+    pub balanced: bool,
+    /// Squared hinge instead of hinge.
+    pub squared: bool,
+    /// Relative duality gap at which a problem is solved.
+    pub gap: f64,
+    /// Most steps.
+    pub steps: usize,
+}
+
+/// Support vector regression.
+#[derive(Clone, Copy, Debug)]
+pub struct Svr {
+    /// lambda, or C.
+    pub penalty: Penalty,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// Half the width of the tube, in the unit of the target.
+    pub epsilon: f64,
+    /// Relative duality gap at which a problem is solved.
+    pub gap: f64,
+    /// Most steps.
+    pub steps: usize,
+}
+
+/// The one-class machine.
+#[derive(Clone, Copy, Debug)]
+pub struct OneClass {
+    /// Share of the rows that may lie outside, at most; support vectors are at least as many.
+    pub nu: f64,
+    /// Relative duality gap at which the problem is solved.
+    pub gap: f64,
+    /// Most steps.
+    pub steps: usize,
+}
+
+impl Svm {
+    fn new(options: &SolverOptions) -> Self {
+        let SolverOptions { penalty, intercept, balanced, squared, gap, steps, .. } = *options;
+        Self { penalty, intercept, balanced, squared, gap, steps }
+    }
+}
+
+impl Svr {
+    fn new(options: &SolverOptions) -> Self {
+        let SolverOptions { penalty, intercept, epsilon, gap, steps, .. } = *options;
+        Self { penalty, intercept, epsilon, gap, steps }
+    }
+}
+
+impl OneClass {
+    fn new(options: &SolverOptions) -> Self {
+        let SolverOptions { nu, gap, steps, .. } = *options;
+        Self { nu, gap, steps }
+    }
+}
+
+/// Rows of a class against those of all others.
+struct AgainstRest<'a> {
+    codes: &'a [u32],
+    class: u32,
+    /// Of each class.
+    costs: &'a [f64],
+}
+
+impl Rows for AgainstRest<'_> {
+    #[inline(always)]
+    fn row(&self, i: usize) -> Row {
+        let code = self.codes[i];
+        Row { y: if code == self.class { 1.0 } else { -1.0 }, c: self.costs[code as usize] }
+    }
+}
+
+/// Rows with target `j` of t.
+struct Valued<'a> {
+    y: &'a [f64],
+    j: usize,
+    t: usize,
+    cost: f64,
+}
+
+impl Rows for Valued<'_> {
+    #[inline(always)]
+    fn row(&self, i: usize) -> Row {
+        Row { y: self.y[i * self.t + self.j], c: self.cost }
+    }
+}
+
+/// Rows without a target.
+struct Plain(f64);
+
+impl Rows for Plain {
+    #[inline(always)]
+    fn row(&self, _: usize) -> Row {
+        Row { y: 0.0, c: self.0 }
+    }
+}
+
+/// Problems that are solved together.
+fn group(p: usize, problems: usize) -> usize {
+    (HESSIANS / (8 * p * p).max(1)).clamp(1, problems.max(1))
+}
+
+fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize) -> Plan {
+    let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t.max(1));
+    let (e, together) = (shape.element, group(p, t));
+    let panels = shape.threads * e * p * PANEL.min(p);
+    plan.term("targets of all rows", n.saturating_mul(targets), "")
+        .term("multipliers and values of all rows", n.saturating_mul((8 + 2 * e) * together), "")
+        .term("Hessians and a factor", 8 * p * p * (together + 1), "lower --rank")
+        .term("rows of the Hessians", together * (lagrangian::BIN + 1) * p * e + panels, "lower --rank")
+        .term("products of a tile", 5 * cut.tile * together * e + 8 * 12 * p * t, "lower --rank")
+}
+
+/// Solves `t` problems in groups; gives their best points, the largest gap before every step, and the passes.
+fn solve<T: Real, R: Rows + Send>(
+    kept: &Kept<'_, T>,
+    data: &Features<'_, T>,
+    terms: Terms,
+    steps: usize,
+    rows: Vec<R>,
+) -> Result<(Vec<Best>, Vec<f64>, u64, usize)> {
+    let stage = data.resources.stages.stage("newton", None);
+    let together = group(kept.p, rows.len());
+    let (mut best, mut gaps, mut passes, mut most): (Vec<Best>, Vec<f64>, u64, usize) = Default::default();
+    let mut rows = rows.into_iter();
+    loop {
+        let problems = rows.by_ref().take(together).map(|rows| Problem::new(rows, terms, kept.n, kept.p));
+        let mut problems: Vec<Problem<T, R>> = problems.collect();
+        if problems.is_empty() {
+            break;
+        }
+        let outcome = lagrangian::solve(kept, &mut problems, steps, &*stage)?;
+        for (i, gap) in outcome.gaps.iter().enumerate() {
+            match gaps.get_mut(i) {
+                Some(largest) => *largest = largest.max(*gap),
+                None => gaps.push(*gap),
+            }
+        }
+        passes += outcome.passes;
+        most = most.max(problems.iter().map(|problem| problem.steps).max().unwrap_or(0));
+        best.extend(problems.into_iter().map(|problem| problem.best));
+    }
+    let open = best.iter().map(Best::gap).fold(0.0, f64::max);
+    if open > terms.gap {
+        let asked = terms.gap;
+        data.resources.stages.warn(format!(
+            "the relative duality gap is {open:.1e}, above the {asked:.1e} asked for, after {most} steps; raise --steps or --gap{}",
+            if size_of::<T>() == 4 { ", or use --precision f64" } else { "" }
+        ));
+    }
+    Ok((best, gaps, passes, most))
+}
+
+/// The head of some solved problems; objectives are multiplied by `unit`.
+fn fitted(
+    (best, gaps, passes, steps): (Vec<Best>, Vec<f64>, u64, usize),
+    unit: f64,
+    lambda: Option<f64>,
+    certificate: Option<crate::CertificateState>,
+) -> Fitted {
+    let each = |value: &dyn Fn(&Best) -> f64| best.iter().map(value).collect::<Vec<f64>>();
+    let figures = vec![
+        Figure { name: "objective", values: each(&|best| unit * best.primal) },
+        Figure { name: "duality gap", values: each(&Best::gap) },
+        Figure { name: "support vectors", values: each(&|best| best.support as f64) },
+        Figure { name: "steps", values: vec![steps as f64] },
+        Figure { name: "largest gap by step", values: gaps },
+    ];
+    let p = best.first().map_or(0, |best| best.w.len());
+    Fitted {
+        weights: Mat::from_fn(p, best.len(), |i, j| best[j].w[i]),
+        intercept: best.iter().map(|best| best.b).collect(),
+        certificate,
+        lambda,
+        figures,
+        passes: 1 + passes,
+    }
+}
+
+impl<T: Real> Solver<T> for Svm {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        self::plan(plan, shape, cut, 4)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+        let (kept, gathered) = Kept::gather(data, false)?;
+        let classes = data.classes().map_or(0, |classes| classes.labels().len());
+        let (lambda, c) = (self.penalty.lambda(data.rows), self.penalty.c(data.rows));
+        let weights = class_weights(&kept.codes, classes, self.balanced)?;
+        let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
+        let loss = if self.squared { Loss::SquaredHinge } else { Loss::Hinge };
+        let terms = Terms { loss, intercept: self.intercept, total: 0.0, cost: c, gap: self.gap };
+        let own = if classes == 2 { 1..2 } else { 0..classes as u32 };
+        let rows = own.map(|class| AgainstRest { codes: &kept.codes, class, costs: &costs }).collect();
+        let solved = solve(&kept, data, terms, self.steps, rows)?;
+        Ok(fitted(solved, 2.0 * lambda, Some(lambda), gathered.certificate))
+    }
+}
+
+impl<T: Real> Solver<T> for Svr {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        self::plan(plan, shape, cut, 8 * shape.t)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+        let (kept, gathered) = Kept::gather(data, false)?;
+        let (lambda, cost) = (self.penalty.lambda(data.rows), self.penalty.c(data.rows));
+        let t = data.targets.count();
+        let solve_one = |j: usize| {
+            // the deviation of the target is the unit that its envelope is measured in
+            let deviation = deviation(kept.y.iter().skip(j).step_by(t), kept.n);
+            let unit = if deviation > 0.0 { deviation } else { 1.0 };
+            let loss = Loss::Insensitive { epsilon: self.epsilon };
+            let terms = Terms { loss, intercept: self.intercept, total: 0.0, cost: cost / unit, gap: self.gap };
+            solve(&kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, cost }])
+        };
+        let mut all: (Vec<Best>, Vec<f64>, u64, usize) = Default::default();
+        for j in 0..t {
+            let (best, gaps, passes, steps) = solve_one(j)?;
+            all.0.extend(best);
+            let longer = gaps.len().max(all.1.len());
+            let at = |gaps: &[f64], i: usize| gaps.get(i).copied().unwrap_or(0.0);
+            all.1 = (0..longer).map(|i| at(&gaps, i).max(at(&all.1, i))).collect();
+            (all.2, all.3) = (all.2 + passes, all.3.max(steps));
+        }
+        Ok(fitted(all, 2.0 * lambda, Some(lambda), gathered.certificate))
+    }
+}
+
+/// Population standard deviation, by two passes over the values.
+fn deviation<'a>(values: impl Iterator<Item = &'a f64> + Clone, n: usize) -> f64 {
+    let mean = values.clone().sum::<f64>() / n.max(1) as f64;
+    (values.map(|value| (value - mean) * (value - mean)).sum::<f64>() / n.max(1) as f64).sqrt()
+}
+
+impl<T: Real> Solver<T> for OneClass {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        self::plan(plan, shape, cut, 0)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+        debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
+        let (kept, gathered) = Kept::gather(data, false)?;
+        let cost = 1.0 / (self.nu * kept.n as f64);
+        // values of f are of the size of the kernel's diagonal
+        let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);
+        let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
+        let terms =
+            Terms { loss: Loss::OneSided, intercept: Intercept::Free, total: 1.0, cost: cost / unit, gap: self.gap };
+        let solved = solve(&kept, data, terms, self.steps, vec![Plain(cost)])?;
+        Ok(fitted(solved, 1.0, None, gathered.certificate))
+    }
+}

@@ -1,0 +1,127 @@
+//! Minimising a convex piecewise quadratic function of one number, by its derivative and Newton steps kept in a bracket.
+
+/// The derivative of a convex function at a point, and a slope of that derivative there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Curve {
+    pub(super) slope: f64,
+    pub(super) curvature: f64,
+}
+
+/// Most evaluations of a search: a bracket is then down to the rounding of its ends.
+const MOST: usize = 100;
+
+/// A line search ends where this share of the slope at its start is left.
+const LEFT: f64 = 0.01;
+
+/// The longest step of a line search.
+const LONGEST: f64 = 64.0;
+
+/// The next point between `low` and `high`: Newton's where it lies well inside, else the middle.
+fn between(low: f64, high: f64, from: f64, curve: Curve) -> f64 {
+    let newton = from - curve.slope / curve.curvature;
+    let margin = 0.01 * (high - low);
+    let inside = newton.is_finite() && newton > low && newton < high;
+    if !inside {
+        return 0.5 * (low + high);
+    }
+    // at least a little away from the end that was left, or the bracket may close from one side only
+    newton.clamp(low + margin.min(0.5 * (newton - low)), high - margin.min(0.5 * (high - newton)))
+}
+
+/// Where the derivative, which rises, goes through 0: up to `enough`, or the rounding of its argument. Begins at `start`, with
+/// steps of `width`.
+pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64) -> Curve) -> f64 {
+    let mut at = derivative(start);
+    if at.slope.abs() <= enough {
+        return start;
+    }
+    let (mut low, mut high) = (start, start);
+    let (mut step, mut x) = (width.max(f64::MIN_POSITIVE), start);
+    // outwards until the sign turns
+    let rises = at.slope < 0.0;
+    for _ in 0..MOST {
+        (low, high) = if rises { (high, high + step) } else { (low - step, low) };
+        x = if rises { high } else { low };
+        at = derivative(x);
+        if at.slope == 0.0 || (at.slope < 0.0) != rises {
+            break;
+        }
+        step *= 2.0;
+    }
+    for _ in 0..MOST {
+        if at.slope.abs() <= enough {
+            return x;
+        }
+        x = between(low, high, x, at);
+        if x <= low || x >= high {
+            break;
+        }
+        at = derivative(x);
+        if at.slope < 0.0 { low = x } else { high = x }
+    }
+    x
+}
+
+/// A step along a direction of descent, 0 < t: the function has fallen all the way to it, and hardly falls further there.
+pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
+    let start = derivative(0.0);
+    if start.slope >= 0.0 {
+        // rounding is all that is left of the gradient
+        return 0.0;
+    }
+    let enough = LEFT * start.slope.abs();
+    let (mut low, mut high, mut x) = (0.0, f64::INFINITY, 1.0);
+    for _ in 0..MOST {
+        let at = derivative(x);
+        if at.slope.abs() <= enough {
+            return x;
+        }
+        if at.slope < 0.0 {
+            low = x
+        } else {
+            high = x
+        }
+        if low >= LONGEST {
+            return low;
+        }
+        x = if high.is_finite() { between(low, high, x, at) } else { 2.0 * low };
+        if x <= low || x >= high {
+            break;
+        }
+    }
+    if low > 0.0 { low } else { x }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Σ a max(0, x − k)²/2 − slope x: its derivative is piecewise linear.
+    fn curve(pieces: &[(f64, f64)], slope: f64) -> impl Fn(f64) -> Curve + '_ {
+        move |x| Curve {
+            slope: pieces.iter().map(|(a, k)| a * (x - k).max(0.0)).sum::<f64>() - slope,
+            curvature: pieces.iter().filter(|(_, k)| x > *k).map(|(a, _)| a).sum(),
+        }
+    }
+
+    #[test]
+    fn roots_of_piecewise_linear_functions() {
+        let pieces = [(1.0, 0.0), (1e6, 3.0), (2.0, -7.0)];
+        for (slope, start, width) in [(0.5, 0.0, 1.0), (20.0, 50.0, 1e-3), (1e5, -30.0, 4.0), (1e-9, 2.0, 1.0)] {
+            let derivative = curve(&pieces, slope);
+            let x = root(start, width, 1e-12 * slope, &derivative);
+            assert!(derivative(x).slope.abs() <= 1e-9 * slope.max(1.0), "{slope}: {x}, {:?}", derivative(x));
+        }
+    }
+
+    #[test]
+    fn line_searches_descend() {
+        let pieces = [(1.0, 0.0), (1e6, 3.0)];
+        for slope in [1e-3, 0.5, 2.9, 4.0, 1e6] {
+            let derivative = curve(&pieces, slope);
+            let x = descend(&derivative);
+            assert!(x > 0.0 && derivative(x).slope.abs() <= 0.01 * slope, "{slope}: {x}");
+        }
+        assert_eq!(descend(curve(&pieces, 0.0)), 0.0);
+    }
+}

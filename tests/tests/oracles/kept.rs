@@ -1,0 +1,92 @@
+//! Features kept in memory, in scratch, or not at all: the same bits, whatever the budget and the threads.
+
+use kmill_tests::points::Lcg;
+use kmill_tests::table::{exact, select, write};
+use ksolve::Task;
+use ksolve::solver::{Penalty, Precision, SolverOptions, by_name};
+use ksolve::train::{Resources, Stages, TrainOptions, Trained, plan_solve};
+use kstore::pass::{Observer, Unobserved};
+use kstore::scratch::Scratch;
+use kstore::{Selected, Workers};
+use std::sync::Mutex;
+
+/// Remembers the names of the stages and the warnings.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Stages for Heard {
+    fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+        self.0.lock().unwrap().push(name.to_string());
+        Box::new(Unobserved)
+    }
+    fn warn(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+}
+
+/// A budget into which everything fits but the features of all rows.
+fn tight<T: Precision>(selected: &Selected, options: &TrainOptions, name: &str) -> usize {
+    let workers = Workers::new(3);
+    let ample =
+        Resources { memory: 1 << 32, workers: &workers, stages: &Heard::default(), journal: None, scratch: None };
+    let solver = by_name(name).unwrap().solver::<T>(&SolverOptions::default());
+    let (_, plans) = plan_solve::<T>(selected, options, &*solver, &ample).unwrap();
+    let kept = plans.last().unwrap().terms.iter().find(|term| term.name == "features of all rows").unwrap().bytes;
+    let all = plans.iter().map(kstore::Plan::bytes).max().unwrap();
+    assert_eq!(all, plans.last().unwrap().bytes(), "the last stage holds most");
+    let others = plans.iter().rev().skip(1).map(kstore::Plan::bytes).max().unwrap();
+    others.max(all - kept)
+}
+
+fn fit<T: Precision>(
+    selected: &Selected,
+    options: &TrainOptions,
+    name: &str,
+    (memory, threads, scratch): (usize, usize, Option<&Scratch>),
+) -> (Trained<T>, Vec<String>) {
+    let (workers, heard) = (Workers::new(threads), Heard::default());
+    let resources = Resources { memory, workers: &workers, stages: &heard, journal: None, scratch };
+    let solver = SolverOptions { penalty: Penalty::Lambda(1e-5), nu: 0.2, ..SolverOptions::default() };
+    let solver = by_name(name).unwrap().solver::<T>(&solver);
+    let trained = ksolve::train::solve::<T>(selected, options, &*solver, &resources).unwrap();
+    (trained, heard.0.into_inner().unwrap())
+}
+
+fn everywhere<T: Precision>(name: &str) {
+    let mut random = Lcg(7);
+    let x = random.normals(9000, 3);
+    let y: Vec<f64> = x.iter().map(|x| ((x[0] * x[1] > 0.2) as u8 + (x[2] > 0.5) as u8).into()).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &x, &y);
+    let selected = select(&path, by_name(name).unwrap().task);
+    let options = TrainOptions { rank: 300, ranks: vec![300], ..exact(Task::Regression, "gaussian(sigma=1)", 3000) };
+    let options = TrainOptions { task: by_name(name).unwrap().task, ..options };
+    let tight = tight::<T>(&selected, &options, name);
+    let scratch = Scratch::open(folder.path(), 1 << 30).unwrap();
+    let (memory, heard) = fit::<T>(&selected, &options, name, (1 << 32, 2, None));
+    assert!(heard.iter().any(|stage| stage == "features to memory"), "{heard:?}");
+    for (threads, scratch, stage) in
+        [(1, None, "features"), (3, Some(&scratch), "features to scratch"), (2, None, "features")]
+    {
+        let (other, heard) = fit::<T>(&selected, &options, name, (tight, threads, scratch));
+        assert!(heard.iter().any(|name| name == stage), "{stage}: {heard:?}");
+        let warned = heard.iter().any(|text| text.contains("computed anew in every pass"));
+        assert_eq!(warned, scratch.is_none(), "{heard:?}");
+        let same = memory.coefficients == other.coefficients && memory.intercept == other.intercept;
+        assert!(same && memory.figures == other.figures, "{name}, {stage}, {threads} threads: other bits");
+        assert_eq!(memory.certificate, other.certificate);
+    }
+}
+
+#[test]
+fn logistic_regression_has_the_same_bits_wherever_its_features_are() {
+    everywhere::<f32>("logistic");
+}
+
+#[test]
+fn support_vector_machines_have_the_same_bits_wherever_their_features_are() {
+    everywhere::<f32>("svm");
+    everywhere::<f64>("svr");
+    everywhere::<f32>("oneclass");
+}

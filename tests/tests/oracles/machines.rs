@@ -1,0 +1,185 @@
+//! Logistic regression and support vector machines with all rows as landmarks against scikit-learn, LIBSVM and LIBLINEAR on
+//! the exact kernel (`scripts/golden.py solvers`).
+
+use crate::solvers::{Golden, close, golden, numbers, rows};
+use kmill_tests::table::{exact, predict, select, solve, write};
+use ksolve::solver::{Penalty, SolverOptions};
+use ksolve::train::{TrainOptions, Trained};
+use ksolve::{Classes, Intercept};
+use kstore::Label;
+use serde_json::Value;
+
+/// A fit in f64, with one thread and with three: the same bits.
+fn fit(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &SolverOptions) -> Trained<f64> {
+    let task = ksolve::solver::by_name(name).unwrap().task;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, x, y);
+    let selected = select(&path, task);
+    let options = TrainOptions { rank: x.len(), ..exact(task, &golden.kernel, x.len()) };
+    let trained = solve::<f64>(&selected, &options, name, solver, 1);
+    let again = solve::<f64>(&selected, &options, name, solver, 3);
+    assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{name}: other bits");
+    trained
+}
+
+fn figure<'a>(trained: &'a Trained<f64>, name: &str) -> &'a [f64] {
+    &trained.figures.iter().find(|figure| figure.name == name).unwrap().values
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+/// Rows of the golden set by number.
+fn chosen(golden: &Golden, rows: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
+    rows.iter().map(|i| (golden.x[*i as usize].clone(), golden.y[*i as usize])).unzip()
+}
+
+#[test]
+fn logistic_regression() {
+    let golden = golden();
+    for name in ["logistic", "logistic_two", "logistic_balanced", "logistic_two_balanced"] {
+        let case = &golden.cases[name];
+        let (x, y) = chosen(&golden, &numbers(&case["rows"]));
+        let penalty = Penalty::Lambda(number(&case["lambda"]));
+        let options = SolverOptions { penalty, balanced: name.ends_with("balanced"), ..SolverOptions::default() };
+        let trained = fit(&golden, "logistic", &x, &y, &options);
+        // constants of all classes may be shifted together: compared by their differences
+        let reference = |values: &[f64], j: usize| if values.len() == 1 { values[0] } else { values[j] - values[0] };
+        for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
+            let got = predict(&trained, &golden.kernel, x);
+            assert_eq!(got.len(), expected.len());
+            for j in 0..expected.len() {
+                close(reference(&got, j), reference(&expected, j), 1e-5, name);
+            }
+        }
+        let intercept = numbers(&case["intercept"]);
+        (0..intercept.len())
+            .for_each(|j| close(reference(&trained.intercept, j), reference(&intercept, j), 1e-5, "intercept"));
+        let lambda = number(&case["lambda"]);
+        let square = (figure(&trained, "objective")[0] - figure(&trained, "log-loss")[0]) / lambda;
+        close(square, number(&case["square"]), 1e-5, "squared norm of the coefficients");
+    }
+}
+
+/// The objective in LIBSVM's units, P = ½‖w‖² + C Σ loss, of problem `j`.
+fn libsvm(trained: &Trained<f64>, j: usize) -> f64 {
+    figure(trained, "objective")[j] / (2.0 * trained.lambda.unwrap())
+}
+
+/// The reported gap is true: the optimum that another program found lies within it.
+fn certified(trained: &Trained<f64>, j: usize, objective: f64, expected: f64, what: &str) {
+    let gap = figure(trained, "duality gap")[j];
+    let above = (objective - expected) / objective.abs().max(expected.abs());
+    assert!(gap <= 1e-6, "{what}: gap {gap}");
+    // what the reference leaves open is not ours
+    assert!(above <= gap + 1e-7 && above > -1e-6, "{what}: {objective} is {above:e} above {expected}, gap {gap:e}");
+}
+
+#[test]
+fn support_vector_machines_of_libsvm() {
+    let golden = golden();
+    let test = rows(&golden.cases["test"]);
+    for name in ["svm_1", "svm_100"] {
+        let case = &golden.cases[name];
+        let options = SolverOptions { penalty: Penalty::C(number(&case["c"])), gap: 1e-7, ..SolverOptions::default() };
+        let trained = fit(&golden, "svm", &golden.x, &golden.y, &options);
+        for (j, expected) in numbers(&case["objectives"]).iter().enumerate() {
+            certified(&trained, j, libsvm(&trained, j), *expected, name);
+        }
+        for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
+            let got = predict(&trained, &golden.kernel, x);
+            got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 2e-3, name));
+        }
+        let classes = Classes::new((0..3).map(Label::Int).collect()).unwrap();
+        let labels = numbers(&case["labels"]);
+        let same = test
+            .iter()
+            .zip(&labels)
+            .filter(|(x, label)| classes.decide(predict(&trained, &golden.kernel, x)) == **label as usize);
+        let share = same.count() as f64 / labels.len() as f64;
+        assert!(share >= 0.998, "{name}: {share} of the labels");
+    }
+}
+
+#[test]
+fn machines_with_a_penalised_constant_of_liblinear() {
+    let golden = golden();
+    let y: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { 0.0 }).collect();
+    for (name, squared) in [("penalised_hinge", false), ("penalised_squared_hinge", true)] {
+        let case = &golden.cases[name];
+        let penalty = Penalty::C(number(&case["c"]));
+        let intercept = Intercept::Penalised;
+        let options = SolverOptions { penalty, intercept, squared, gap: 1e-8, ..SolverOptions::default() };
+        let trained = fit(&golden, "svm", &golden.x, &y, &options);
+        certified(&trained, 0, libsvm(&trained, 0), number(&case["objective"]), name);
+        for (x, expected) in golden.new.iter().zip(numbers(&case["scores"])) {
+            close(predict(&trained, &golden.kernel, x)[0], expected, 1e-3, name);
+        }
+    }
+}
+
+#[test]
+fn support_vector_regression_of_libsvm() {
+    let golden = golden();
+    for name in ["svr_1", "svr_10"] {
+        let case = &golden.cases[name];
+        let options = SolverOptions { penalty: Penalty::C(number(&case["c"])), gap: 1e-7, ..SolverOptions::default() };
+        let trained = fit(&golden, "svr", &golden.x, &numbers(&case["y"]), &options);
+        certified(&trained, 0, libsvm(&trained, 0), number(&case["objective"]), name);
+        for (x, expected) in golden.new.iter().zip(numbers(&case["values"])) {
+            close(predict(&trained, &golden.kernel, x)[0], expected, 2e-3, name);
+        }
+    }
+}
+
+#[test]
+fn the_one_class_machine_of_libsvm() {
+    let golden = golden();
+    for name in ["oneclass_0.1", "oneclass_0.5"] {
+        let case = &golden.cases[name];
+        let options = SolverOptions { nu: number(&case["nu"]), gap: 1e-7, ..SolverOptions::default() };
+        let trained = fit(&golden, "oneclass", &golden.x, &golden.y, &options);
+        certified(&trained, 0, figure(&trained, "objective")[0], number(&case["objective"]), name);
+        let scale = golden.new.iter().map(|x| predict(&trained, &golden.kernel, x)[0].abs()).fold(0.0, f64::max);
+        for (x, expected) in golden.new.iter().zip(numbers(&case["scores"])) {
+            let got = predict(&trained, &golden.kernel, x)[0];
+            assert!((got - expected).abs() < 1e-3 * scale, "{name}: {got} against {expected}");
+        }
+        // nu bounds the share of rows outside from above, and that of support vectors from below
+        let outside = golden.x.iter().filter(|x| predict(&trained, &golden.kernel, x)[0] < -1e-9).count() as f64;
+        let n = golden.x.len() as f64;
+        assert!(outside <= (options.nu + 0.01) * n, "{name}: {outside} outside");
+        assert!(figure(&trained, "support vectors")[0] >= (options.nu - 1e-9) * n, "{name}");
+    }
+}
+
+#[test]
+fn the_gap_bounds_what_is_left_at_every_step() {
+    let golden = golden();
+    let y: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { 0.0 }).collect();
+    for intercept in [Intercept::Free, Intercept::Penalised, Intercept::None] {
+        let options = SolverOptions { penalty: Penalty::C(10.0), intercept, gap: 1e-9, ..SolverOptions::default() };
+        let best = libsvm(&fit(&golden, "svm", &golden.x, &y, &options), 0);
+        for steps in [1, 2, 4, 8, 12, 16] {
+            let trained = fit(&golden, "svm", &golden.x, &y, &SolverOptions { steps, ..options.clone() });
+            let (now, gap) = (libsvm(&trained, 0), figure(&trained, "duality gap")[0]);
+            assert!((now - best) / now <= gap + 1e-8, "{intercept} after {steps} steps: {now}, {best}, gap {gap}");
+        }
+    }
+}
+
+#[test]
+fn rows_sorted_by_class_take_no_more_steps() {
+    let golden = golden();
+    let mut order: Vec<usize> = (0..golden.x.len()).collect();
+    order.sort_by(|a, b| golden.y[*a].total_cmp(&golden.y[*b]));
+    let sorted: Vec<f64> = order.iter().map(|i| *i as f64).collect();
+    let (x, y) = chosen(&golden, &sorted);
+    let options = SolverOptions { penalty: Penalty::C(100.0), gap: 1e-5, ..SolverOptions::default() };
+    let mixed = fit(&golden, "svm", &golden.x, &golden.y, &options);
+    let sorted = fit(&golden, "svm", &x, &y, &options);
+    assert_eq!(figure(&mixed, "steps"), figure(&sorted, "steps"));
+    (0..3).for_each(|j| close(libsvm(&sorted, j), libsvm(&mixed, j), 2e-5, "objective of sorted rows"));
+}
