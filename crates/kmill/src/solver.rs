@@ -72,6 +72,7 @@ impl Learner {
             whiten: learn.whiten,
             clusters,
             starts: learn.starts.unwrap_or(default.starts),
+            averaged: !learn.last,
         };
         Ok(Self::Other(family.name, family.task, options))
     }
@@ -124,6 +125,7 @@ impl Learner {
             "nu" => serde_json::json!(options.nu),
             "clusters" => serde_json::json!(options.clusters),
             "starts" => serde_json::json!(options.starts),
+            "averaged" => serde_json::json!(options.averaged),
             // the card holds it
             _ => serde_json::Value::Null,
         };
@@ -139,6 +141,7 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str) -> Resul
         ("whiten", "--whiten", learn.whiten),
         ("clusters", "--clusters", learn.clusters.is_some()),
         ("starts", "--starts", learn.starts.is_some()),
+        ("averaged", "--last", learn.last),
         ("lambda", "--lambda", learn.lambda.is_some()),
         ("c", "--C", learn.c.is_some()),
         ("intercept", "--intercept", learn.intercept != Intercept::default()),

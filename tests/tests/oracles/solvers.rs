@@ -227,3 +227,54 @@ fn more_clusters_than_points_are_refused() {
     let refused = try_solve::<f64>(&selected, &all, "kmeans", &options, 1).unwrap_err();
     assert!(matches!(refused, ksolve::Error::Clusters { asked: 3, distinct: 2 }), "{refused}");
 }
+
+/// The perceptron as it stands in the book, in kernel values alone: α counts the mistakes on each row.
+fn dual_perceptron(golden: &Golden, classes: usize, sweeps: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let k = kmill_tests::kernels::kernel(&golden.kernel);
+    let n = golden.x.len();
+    let (mut alpha, mut c) = (vec![vec![0.0; n]; classes], vec![0.0; classes]);
+    for _ in 0..sweeps {
+        for (i, x) in golden.x.iter().enumerate() {
+            let values: Vec<f64> = golden.x.iter().map(|z| k(x, z)).collect();
+            let score = |j: usize| alpha[j].iter().zip(&values).map(|(a, k)| a * k).sum::<f64>() + c[j];
+            let scores: Vec<f64> = (0..classes).map(score).collect();
+            let class = golden.y[i] as usize;
+            let rival =
+                (0..classes).rev().filter(|j| *j != class).max_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap();
+            if scores[rival] >= scores[class] {
+                for (j, sign) in [(class, 1.0), (rival, -1.0)] {
+                    alpha[j][i] += sign;
+                    c[j] += sign;
+                }
+            }
+        }
+    }
+    (alpha, c)
+}
+
+#[test]
+fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
+    let golden = golden();
+    let sweeps = 7;
+    let (alpha, c) = dual_perceptron(&golden, 3, sweeps);
+    let options = SolverOptions { steps: sweeps, averaged: false, ..SolverOptions::default() };
+    let trained = fit(&golden, "perceptron", Task::Classification, &options, |_| true);
+    let total: f64 = figure(&trained, "mistakes of each sweep").iter().sum();
+    let counted: f64 = alpha.iter().flatten().map(|a| a.max(0.0)).sum();
+    assert_eq!(total, counted, "mistakes");
+    let k = kmill_tests::kernels::kernel(&golden.kernel);
+    for x in &golden.new {
+        let got = predict(&trained, &golden.kernel, x);
+        for j in 0..3 {
+            let expected = golden.x.iter().zip(&alpha[j]).map(|(z, a)| a * k(x, z)).sum::<f64>() + c[j];
+            close(got[j], expected, 1e-6, "score");
+        }
+    }
+    // two rows of two classes are separated: the search ends with a sweep without a mistake
+    let options = SolverOptions { steps: 1000, ..options };
+    let separable = fit(&golden, "perceptron", Task::Classification, &options, |label| label < 2.0);
+    let mistakes = figure(&separable, "mistakes of each sweep");
+    assert!(mistakes.len() < 1000 && mistakes.last() == Some(&0.0), "{mistakes:?}");
+    let wrong = golden.x.iter().zip(&golden.y).filter(|(_, y)| **y < 2.0);
+    assert!(wrong.clone().all(|(x, y)| (predict(&separable, &golden.kernel, x)[0] > 0.0) == (*y == 1.0)));
+}

@@ -135,6 +135,9 @@ pub struct LearnArgs {
     /// Starts of kmeans and spectral, on a sample; the best goes on [default: 10]
     #[arg(long, value_name = "N", value_parser = parse::rank)]
     pub starts: Option<usize>,
+    /// The last coefficients of perceptron, not their average over the rows seen
+    #[arg(long)]
+    pub last: bool,
     /// Scores of variance 1 (kpca)
     #[arg(long)]
     pub whiten: bool,

@@ -13,6 +13,7 @@ mod kmeans;
 mod kpca;
 mod lloyd;
 mod logistic;
+mod perceptron;
 mod spectral;
 mod svm;
 
@@ -22,6 +23,7 @@ pub use kept::{Gathered, Kept, Place, Tile};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
 pub use logistic::Logistic;
+pub use perceptron::Perceptron;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
 
@@ -207,6 +209,8 @@ pub struct SolverOptions {
     pub clusters: usize,
     /// Starts of a search that depends on where it begins.
     pub starts: usize,
+    /// Gives the average over a search, not its end.
+    pub averaged: bool,
 }
 
 impl Default for SolverOptions {
@@ -225,6 +229,7 @@ impl Default for SolverOptions {
             whiten: false,
             clusters: 8,
             starts: 10,
+            averaged: true,
         }
     }
 }
@@ -288,6 +293,7 @@ pub fn registry() -> &'static [Family] {
         svm::ONE_CLASS,
         kmeans::FAMILY,
         spectral::FAMILY,
+        perceptron::FAMILY,
     ];
     FAMILIES
 }

@@ -1,0 +1,174 @@
+//! The kernel perceptron, and its average: the smallest solver there is.
+//!
+//! Sweeps over the rows in their order; a row that is on the wrong side moves the function towards it, and nothing else does:
+//!
+//! ```text
+//! two classes:  y (wᵀφ + c) ≤ 0         →  w += yφ, c += y
+//! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ for the largest f_j, and the same for c
+//! ```
+//!
+//! Where a function with margin γ > 0 separates the rows, ‖φ‖ ≤ R, there are at most (R/γ)² mistakes in all (Novikoff 1962),
+//! and a sweep without a mistake ends the search. Where none does, w goes on wandering; the average of w over
+//! all rows seen, which is taken unless `averaged` is off, does not, and predicts better anyway.
+//!
+//! *Passes*: one that keeps the features, then one for each sweep. *Flops*: 2pk a row. *Bytes*: 2(p + 1)k numbers in f64.
+//!
+//! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron algorithm", Machine
+//! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
+
+use super::kept::{Kept, Tile};
+use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use crate::train::{Cut, Shape};
+use crate::{Result, Task};
+use faer::Mat;
+use kapprox::{Real, vectorised};
+use kstore::Plan;
+
+/// `perceptron`.
+pub(super) const FAMILY: Family = Family {
+    name: "perceptron",
+    about: "the kernel perceptron, averaged",
+    task: Task::Classification,
+    link: None,
+    options: &["steps", "averaged"],
+    make: Make(|options| Box::new(Perceptron::new(options)), |options| Box::new(Perceptron::new(options))),
+};
+
+/// The kernel perceptron.
+#[derive(Clone, Copy, Debug)]
+pub struct Perceptron {
+    /// Most sweeps.
+    pub sweeps: usize,
+    /// Gives the average of w over the rows seen, not the last.
+    pub averaged: bool,
+}
+
+impl Perceptron {
+    fn new(options: &SolverOptions) -> Self {
+        Self { sweeps: options.steps, averaged: options.averaged }
+    }
+}
+
+impl<T: Real> Solver<T> for Perceptron {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+        plan.term("classes of all rows", n.saturating_mul(4), "").term(
+            "coefficients and their sum",
+            4 * 8 * (shape.map.p + 1) * shape.t,
+            "lower --rank",
+        )
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+        let (kept, gathered) = Kept::gather(data, false)?;
+        let columns = data.targets.count();
+        let mut state = State::new(kept.p, columns);
+        let mut mistakes: Vec<f64> = Vec::new();
+        while mistakes.len() < self.sweeps && mistakes.last() != Some(&0.0) {
+            let stage = data.resources.stages.stage("sweep", Some(data.rows));
+            let before = state.mistakes;
+            kept.visit(&*stage, |tile: &Tile<'_, T>| {
+                for i in 0..tile.rows() {
+                    state.learn(tile.row(i), kept.codes[tile.first + i] as usize);
+                }
+                Ok(())
+            })?;
+            mistakes.push((state.mistakes - before) as f64);
+        }
+        if mistakes.last() != Some(&0.0) && !self.averaged {
+            data.resources.stages.warn(format!(
+                "the last of {} sweeps still made {} mistakes: no function separates the rows, or --steps is too small",
+                self.sweeps, state.mistakes
+            ));
+        }
+        let (w, p) = (if self.averaged { state.average() } else { state.w }, kept.p);
+        Ok(Fitted {
+            weights: Mat::from_fn(p, columns, |i, j| w[j * (p + 1) + i]),
+            intercept: (0..columns).map(|j| w[j * (p + 1) + p]).collect(),
+            certificate: gathered.certificate,
+            lambda: None,
+            passes: 1 + mistakes.len() as u64,
+            figures: vec![Figure { name: "mistakes of each sweep", values: mistakes }],
+        })
+    }
+}
+
+/// Functions, function after function, each with its constant at the end.
+struct State {
+    p: usize,
+    w: Vec<f64>,
+    /// Σ (rows seen before a change) · (the change): the sum of w over T rows is T w less this.
+    late: Vec<f64>,
+    seen: u64,
+    mistakes: u64,
+}
+
+impl State {
+    fn new(p: usize, columns: usize) -> Self {
+        let zeros = || vec![0.0; (p + 1) * columns];
+        Self { p, w: zeros(), late: zeros(), seen: 0, mistakes: 0 }
+    }
+
+    fn learn<T: Real>(&mut self, phi: &[T], class: usize) {
+        let scores: Vec<f64> = self.w.chunks_exact(self.p + 1).map(|w| score(w, phi)).collect();
+        if let [score] = scores[..] {
+            let sign = if class == 1 { 1.0 } else { -1.0 };
+            if sign * score <= 0.0 {
+                self.mistakes += 1;
+                self.change(0, phi, sign);
+            }
+        } else {
+            let others = (0..scores.len()).filter(|j| *j != class);
+            let rival = others.fold(None, |best: Option<usize>, j| match best {
+                Some(best) if scores[best] >= scores[j] => Some(best),
+                _ => Some(j),
+            });
+            if let Some(rival) = rival.filter(|rival| scores[*rival] >= scores[class]) {
+                self.mistakes += 1;
+                self.change(class, phi, 1.0);
+                self.change(rival, phi, -1.0);
+            }
+        }
+        self.seen += 1;
+    }
+
+    /// Adds `sign` φ to function j.
+    fn change<T: Real>(&mut self, j: usize, phi: &[T], sign: f64) {
+        let (q, late) = (self.p + 1, sign * self.seen as f64);
+        let (w, sum) = (&mut self.w[j * q..(j + 1) * q], &mut self.late[j * q..(j + 1) * q]);
+        for ((w, sum), v) in w.iter_mut().zip(sum.iter_mut()).zip(phi) {
+            let v = kstore::Real::to_f64(*v);
+            *w += sign * v;
+            *sum += late * v;
+        }
+        w[q - 1] += sign;
+        sum[q - 1] += late;
+    }
+
+    /// The mean of w over the rows seen, after each of them.
+    fn average(&self) -> Vec<f64> {
+        let seen = self.seen.max(1) as f64;
+        self.w.iter().zip(&self.late).map(|(w, late)| w - late / seen).collect()
+    }
+}
+
+/// wᵀφ + c, in eight interleaved sums.
+fn score<T: Real>(w: &[f64], phi: &[T]) -> f64 {
+    let (w, c) = w.split_at(phi.len());
+    let mut sums = [0.0; 8];
+    vectorised(
+        #[inline(always)]
+        || {
+            for (w, phi) in w.chunks(8).zip(phi.chunks(8)) {
+                for ((sum, w), v) in sums.iter_mut().zip(w).zip(phi) {
+                    *sum += w * kstore::Real::to_f64(*v);
+                }
+            }
+        },
+    );
+    sums.iter().sum::<f64>() + c[0]
+}
