@@ -1,7 +1,7 @@
 //! The solver of a fit: which options it reads, and which it refuses.
 
 use crate::args::LearnArgs;
-use crate::args::learn::{Intercept, Select, Task as TaskArg};
+use crate::args::learn::{Intercept, Method, Select, Task as TaskArg};
 use crate::{Error, Result};
 use ksolve::Task;
 use ksolve::solver::{self, Family, Solver, SolverOptions};
@@ -32,6 +32,19 @@ impl Learner {
 
     fn ridge(learn: &LearnArgs) -> Result<Self> {
         given(learn, &|_| false, "ridge", &["components", "centre", "whiten"])?;
+        let unread = |option: &'static str, why: &str| Err(Error::option(option, "", why, "leave it out"));
+        let (exact, direct) = (learn.map.is_exact(), learn.method == Method::Direct);
+        match (learn.preconditioner.is_some(), learn.residual.is_some()) {
+            (true, _) if exact => {
+                return unread(
+                    "--preconditioner",
+                    "the exact kernel is preconditioned by the landmarks of --landmarks",
+                );
+            }
+            (true, _) if direct => return unread("--preconditioner", "--method direct does not iterate"),
+            (_, true) if direct => return unread("--residual", "--method direct does not iterate"),
+            _ => {}
+        }
         let task = match learn.task {
             Some(TaskArg::Classification) => Task::Classification,
             Some(TaskArg::Regression) | None => Task::Regression,
@@ -99,6 +112,9 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str, options:
         ("--select", learn.select != Select::default()),
         ("--intercept", learn.intercept != Intercept::default()),
         ("--task", learn.task.is_some()),
+        ("--method", learn.method != Method::default()),
+        ("--preconditioner", learn.preconditioner.is_some()),
+        ("--residual", learn.residual.is_some()),
     ];
     let all = [
         ("components", "--components", learn.components.is_some()),

@@ -30,6 +30,8 @@ pub enum Purpose {
     Frequencies,
     /// Sample of rows that errors of an approximation are measured on: independent of the landmarks.
     Quality,
+    /// Places and signs of rows in the sketch of a preconditioner.
+    Sketch,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

@@ -2,6 +2,7 @@
 
 mod certificate;
 mod exact;
+mod kernel_ridge;
 mod landmarks;
 mod maps;
 mod outside;
