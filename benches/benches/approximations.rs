@@ -73,6 +73,8 @@ impl Case<'_> {
         for rank in self.ranks.chunks(1) {
             let start = Instant::now();
             let (map, passes, evaluations) = match spec.making::<f64>() {
+                // nothing is approximated
+                Making::Exact => return,
                 Making::WithoutRows(make) => {
                     let made = make(&WithoutRows { spec: &spec, kernel: &self.spec, d, rank: rank[0], seed: 0 });
                     // a kernel that the map is not for

@@ -6,7 +6,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use faer::{Mat, MatRef, Par};
 use kapprox::Spec;
 use kapprox::{FeatureMap, LandmarkSet, MapSpec, Nystrom, Real};
-use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, Task, TrainOptions, Unwatched, train};
+use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions, Unwatched, train};
 use ksolve::{FoldSpec, Intercept};
 use kstore::key::{Purpose, Stream};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
@@ -80,6 +80,7 @@ fn run(c: &mut Criterion) {
             folds: FoldSpec::None,
             intercept: Intercept::Free,
             choice: Choice::Mse,
+            system: SystemOptions::default(),
             seed: 0,
         };
         group.bench_function(BenchmarkId::new(landmarks, rank), |b| {

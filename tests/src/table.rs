@@ -2,7 +2,9 @@
 
 use kapprox::{MapSpec, Spec};
 use ksolve::solver::Precision;
-use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched};
+use ksolve::train::{
+    Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions, Trained, Unwatched,
+};
 use ksolve::{FoldSpec, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
@@ -45,6 +47,7 @@ pub fn exact(task: Task, kernel: &str, n: usize) -> TrainOptions {
         folds: FoldSpec::None,
         intercept: Intercept::Free,
         choice: Choice::Mse,
+        system: SystemOptions::default(),
         seed: 0,
     }
 }

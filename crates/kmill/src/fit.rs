@@ -1,7 +1,7 @@
 //! `kmill fit`: from what was typed to plain options, and from the pipeline's report to the terminal.
 
 use crate::args::data::Missing;
-use crate::args::learn::{Intercept, Precision, Scale, Select};
+use crate::args::learn::{Intercept, Method, Precision, Preconditioner, Scale, Select};
 use crate::args::parse::{Candidates, Landmarks};
 use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs};
@@ -70,6 +70,12 @@ pub struct FitOptions {
     pub folds: FoldSpec,
     /// Constant term.
     pub intercept: Intercept,
+    /// How the system of ridge regression is solved.
+    pub method: Method,
+    /// What helps conjugate gradient on landmarks, where one was named.
+    pub preconditioner: Option<Preconditioner>,
+    /// Where conjugate gradient ends, where that was said.
+    pub residual: Option<f64>,
     /// By what the cell is chosen.
     pub select: Select,
     /// Seed of every random choice.
@@ -136,10 +142,26 @@ impl FitOptions {
             lambdas,
             folds,
             intercept: learn.intercept,
+            method: learn.method,
+            preconditioner: learn.preconditioner,
+            residual: learn.residual,
             select: learn.select,
             seed: learn.seed,
             precision: learn.precision,
         })
+    }
+
+    /// Options of the solver; of ridge regression only those that were given.
+    fn solver_options(&self) -> serde_json::Value {
+        let usual = (self.method, self.preconditioner, self.residual) == (Method::default(), None, None);
+        match &self.learner {
+            Learner::Ridge(_) if !usual => serde_json::json!({
+                "method": self.method,
+                "preconditioner": self.preconditioner,
+                "residual": self.residual,
+            }),
+            learner => learner.canonical(),
+        }
     }
 
     /// The result-defining options for the model file, keys sorted.
@@ -164,7 +186,7 @@ impl FitOptions {
             "seed": self.seed,
             "select": self.select,
             "solver": self.learner.name(),
-            "solver_options": self.learner.canonical(),
+            "solver_options": self.solver_options(),
             "task": self.learner.task(),
             "tolerance": self.tolerance,
             "where": self.condition.as_ref().map(ToString::to_string),

@@ -12,7 +12,7 @@ use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
 use kapprox::map::MapSpec;
 use ksolve::solver::Precision as Precise;
-use ksolve::train::{self, Choice, LandmarkSource, Resources, Scaling, Stages, TrainOptions, Trained};
+use ksolve::train::{self, Choice, LandmarkSource, Resources, Scaling, Stages, SystemOptions, TrainOptions, Trained};
 use ksolve::{Card, FoldSpec, Model, Task};
 use kstore::pass::Observer;
 use kstore::{Selected, Selection, Table, Workers};
@@ -202,6 +202,11 @@ fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
             Select::Mse => Choice::Mse,
             Select::Error => Choice::Error,
         },
+        system: SystemOptions {
+            method: options.method.into(),
+            preconditioner: options.preconditioner.map(Into::into).unwrap_or_default(),
+            residual: options.residual,
+        },
         seed: options.seed,
     })
 }
@@ -282,6 +287,7 @@ fn report<T: Real>(
         certificate: trained.certificate.map(certificate),
         surface: trained.surface.cells.iter().map(cell).collect(),
         train: trained.train.map(|(mse, r2)| Train { mse, rmse: mse.max(0.0).sqrt(), r2 }),
+        method: trained.method.clone(),
         figures: trained.figures.clone(),
         seconds: run.progress.seconds(),
         passes: trained.passes,

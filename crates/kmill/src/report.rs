@@ -51,6 +51,9 @@ pub struct FitReport {
     pub surface: Vec<Cell>,
     /// Scores of ridge regression on the training rows, from the Gram matrix.
     pub train: Option<Train>,
+    /// How ridge regression was solved, where not from a Gram matrix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<ksolve::train::Solved>,
     /// What the solver says of its result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<ksolve::solver::Figure>,
@@ -226,6 +229,9 @@ impl fmt::Display for FitReport {
             let (m, scheme, among) = (count(landmarks.count as u64), &landmarks.scheme, count(landmarks.candidates));
             facts.fact("landmarks", format!("{m} by {scheme} among {among} rows"));
         }
+        if let Some(method) = &self.method {
+            facts.fact("method", method.why.as_str());
+        }
         if let Some(certificate) = &self.certificate {
             facts.fact("certificate", certificate.to_string());
         }
@@ -317,6 +323,7 @@ pub(crate) mod tests {
             certificate: Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 }),
             surface,
             train: Some(Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83) }),
+            method: None,
             figures: Vec::new(),
             seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
             passes: 4,

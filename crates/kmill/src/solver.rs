@@ -1,7 +1,7 @@
 //! The solver of a fit: which options it reads, and which it refuses.
 
 use crate::args::LearnArgs;
-use crate::args::learn::{ClassWeight, Intercept, Loss, Select, Task as TaskArg};
+use crate::args::learn::{ClassWeight, Intercept, Loss, Method, Select, Task as TaskArg};
 use crate::{Error, Result};
 use ksolve::solver::{self, Family, Penalty, Solver, SolverOptions};
 use ksolve::{Link, Task};
@@ -31,7 +31,20 @@ impl Learner {
     }
 
     fn ridge(learn: &LearnArgs) -> Result<Self> {
-        given(learn, &|option| ["surface", "lambda", "intercept"].contains(&option), "ridge")?;
+        given(learn, &|option| ["surface", "lambda", "intercept", "iteration"].contains(&option), "ridge")?;
+        let unread = |option: &'static str, why: &str| Err(Error::option(option, "", why, "leave it out"));
+        let (exact, direct) = (learn.map.is_exact(), learn.method == Method::Direct);
+        match (learn.preconditioner.is_some(), learn.residual.is_some()) {
+            (true, _) if exact => {
+                return unread(
+                    "--preconditioner",
+                    "the exact kernel is preconditioned by the landmarks of --landmarks",
+                );
+            }
+            (true, _) if direct => return unread("--preconditioner", "--method direct does not iterate"),
+            (_, true) if direct => return unread("--residual", "--method direct does not iterate"),
+            _ => {}
+        }
         let task = match learn.task {
             Some(TaskArg::Classification) => Task::Classification,
             Some(TaskArg::Regression) | None => Task::Regression,
@@ -156,6 +169,9 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str) -> Resul
         ("surface", "--tolerance", learn.tolerance.is_some()),
         ("surface", "--select", learn.select != Select::default()),
         ("surface", "--task", learn.task.is_some()),
+        ("iteration", "--method", learn.method != Method::default()),
+        ("iteration", "--preconditioner", learn.preconditioner.is_some()),
+        ("iteration", "--residual", learn.residual.is_some()),
     ];
     match all.into_iter().find(|(name, _, given)| *given && !reads(name)) {
         None => Ok(()),

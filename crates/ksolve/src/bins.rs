@@ -39,7 +39,7 @@ impl Targets {
     }
 
     /// Target `j` of row `i` of a block.
-    fn value<T>(&self, block: &RowBlock<'_, T>, i: usize, j: usize) -> Result<f64> {
+    pub(crate) fn value<T>(&self, block: &RowBlock<'_, T>, i: usize, j: usize) -> Result<f64> {
         match self {
             Self::Numeric { centre } => Ok(block.y[i * block.t + j] - centre[j]),
             Self::Classes(classes) => {

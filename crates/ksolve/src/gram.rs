@@ -343,8 +343,9 @@ fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &mut [
     );
 }
 
+/// Σ x_i y_i in f64, in an order that depends on the length alone.
 #[inline(always)]
-fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
+pub(crate) fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     let (x_whole, y_whole) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
     let tail: f64 = x_whole.remainder().iter().zip(y_whole.remainder()).map(|(x, y)| x.to_f64() * y).sum();

@@ -10,6 +10,7 @@ mod error;
 pub mod folds;
 pub mod gram;
 pub mod grid;
+mod iterative;
 pub mod model;
 mod passes;
 pub mod ridge;

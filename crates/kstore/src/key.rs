@@ -32,6 +32,8 @@ pub enum Purpose {
     Quality,
     /// Sample of rows and seeds of a clustering.
     Clusters,
+    /// Places and signs of rows in the sketch of a preconditioner.
+    Sketch,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

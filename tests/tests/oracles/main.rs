@@ -4,6 +4,7 @@ mod certificate;
 mod curve;
 mod exact;
 mod kept;
+mod kernel_ridge;
 mod landmarks;
 mod machines;
 mod maps;

@@ -3,6 +3,7 @@
 pub mod additive;
 pub mod columns;
 pub mod ensemble;
+mod exact;
 mod expansion;
 pub mod factor;
 pub(crate) mod inner;

@@ -2,7 +2,7 @@
 //!
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
-use super::{FeatureMap, MapSpec, additive, ensemble, nystrom, projected, random, sketch};
+use super::{FeatureMap, MapSpec, additive, ensemble, exact, nystrom, projected, random, sketch};
 use crate::kernel::{AnyKernel, Range, Spec};
 use crate::landmark::{LandmarkSet, Rows};
 use crate::{Real, Result};
@@ -110,6 +110,8 @@ pub enum Making<T: Real> {
     OnLandmarks(fn(OnLandmarks<'_, T>) -> Built<T>),
     /// Of its options alone: a model keeps those instead of the map's numbers.
     WithoutRows(fn(&WithoutRows<'_>) -> Built<T>),
+    /// Not at all: the kernel itself is learned with.
+    Exact,
 }
 
 /// [`Making`] in both precisions.
@@ -123,6 +125,10 @@ impl Build {
         double: fn(OnLandmarks<'_, f64>) -> Built<f64>,
     ) -> Self {
         Self(Making::OnLandmarks(single), Making::OnLandmarks(double))
+    }
+
+    pub(super) const fn exact() -> Self {
+        Self(Making::Exact, Making::Exact)
     }
 
     pub(super) const fn without_rows(
@@ -148,6 +154,7 @@ pub fn registry() -> &'static [Family] {
         random::QUASI,
         sketch::FAMILY,
         additive::FAMILY,
+        exact::FAMILY,
     ];
     FAMILIES
 }
@@ -171,6 +178,11 @@ impl MapSpec {
     /// True for a map that looks at no rows.
     pub fn is_without_rows(&self) -> bool {
         matches!(self.making::<f64>(), Making::WithoutRows(_))
+    }
+
+    /// True for the kernel itself, without a map.
+    pub fn is_exact(&self) -> bool {
+        matches!(self.making::<f64>(), Making::Exact)
     }
 
     /// How the map is made in a precision.

@@ -72,6 +72,29 @@ pub enum Select {
     Error,
 }
 
+/// How the system of ridge regression is solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Directly where that fits the budget, else by conjugate gradient
+    #[default]
+    Auto,
+    /// By a Cholesky factor
+    Direct,
+    /// By preconditioned conjugate gradient
+    Pcg,
+}
+
+/// What helps conjugate gradient on landmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preconditioner {
+    /// A sketch of the kernel's columns
+    Krill,
+    /// The landmarks taken for a sample of the rows
+    Falkon,
+}
+
 /// Type of rows, kernel blocks and features. Sums over rows are in f64 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -81,6 +104,25 @@ pub enum Precision {
     F32,
     /// 64-bit floating point
     F64,
+}
+
+impl From<Method> for ksolve::train::Method {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Auto => Self::Auto,
+            Method::Direct => Self::Direct,
+            Method::Pcg => Self::Pcg,
+        }
+    }
+}
+
+impl From<Preconditioner> for ksolve::train::Preconditioner {
+    fn from(preconditioner: Preconditioner) -> Self {
+        match preconditioner {
+            Preconditioner::Krill => Self::Krill,
+            Preconditioner::Falkon => Self::Falkon,
+        }
+    }
 }
 
 impl From<Intercept> for ksolve::Intercept {
@@ -198,6 +240,16 @@ pub struct LearnArgs {
     /// Constant term: free, penalised or none
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "INTERCEPT")]
     pub intercept: Intercept,
+    /// How ridge is solved: direct, pcg (conjugate gradient; one rank, one lambda) or auto, which is pcg where direct does not
+    /// fit --memory, and for --map exact beyond 10,000 rows
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "METHOD")]
+    pub method: Method,
+    /// Preconditioner of conjugate gradient on landmarks: krill (a sketch of 4 rank rows) or falkon [default: krill]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "NAME")]
+    pub preconditioner: Option<Preconditioner>,
+    /// Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with --precision f64]
+    #[arg(long, value_name = "R", value_parser = parse::residual, allow_negative_numbers = true)]
+    pub residual: Option<f64>,
     /// Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "mse|error")]
     pub select: Select,

@@ -53,6 +53,14 @@ impl std::fmt::Display for Landmarks {
     }
 }
 
+/// `--residual`: a share between 0 and 1.
+pub fn residual(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(residual) if residual > 0.0 && residual < 1.0 => Ok(residual),
+        _ => Err("give a number between 0 and 1, such as 1e-6".to_string()),
+    }
+}
+
 /// `--landmarks`: a name of the registry; what has a dot or a slash is a file.
 pub fn landmarks(text: &str) -> Result<Landmarks, String> {
     if kapprox::landmark::by_name(text).is_some() {

@@ -16,6 +16,11 @@ pub enum Method {
 }
 
 impl Method {
+    /// The refusal of the kernel itself.
+    pub(super) fn no_approximation(name: &str) -> Error {
+        Error::option("--methods", format!("{name:?}"), "it is the kernel itself and has no error; leave it out")
+    }
+
     /// True where one run gives every rank.
     pub fn is_nested(&self) -> bool {
         matches!(self, Self::Scheme(scheme) if scheme.nested)
@@ -58,7 +63,8 @@ impl FromStr for Method {
             return Ok(Self::Scheme(scheme));
         }
         if map::registry::by_name(name).is_some() {
-            return Ok(Self::Map(text.parse()?));
+            let spec: MapSpec = text.parse()?;
+            return if spec.is_exact() { Err(Self::no_approximation(text.trim())) } else { Ok(Self::Map(spec)) };
         }
         let schemes = landmark::registry().iter().map(|scheme| scheme.name);
         let known: Vec<&str> = schemes.chain(map::registry().iter().map(|family| family.name)).collect();

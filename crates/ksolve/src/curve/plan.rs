@@ -31,6 +31,7 @@ pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> 
         folds: FoldSpec::None,
         intercept: options.intercept,
         choice: crate::train::Choice::Mse,
+        system: crate::train::SystemOptions::default(),
         seed: options.seed,
     }
 }

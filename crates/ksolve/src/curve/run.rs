@@ -104,6 +104,7 @@ impl<T: Real> Task<'_, '_, T> {
         let Setting { options, any, resources, selected, .. } = self.setting;
         let (d, table, seed) = (self.setting.source().shape().features, selected.table(), self.seed);
         match spec.making::<T>() {
+            Making::Exact => Err(Method::no_approximation(&spec.to_string())),
             Making::WithoutRows(make) => {
                 let meter = Meter::start(table);
                 let map = make(&WithoutRows { spec, kernel: self.setting.kernel(), d, rank, seed })?;

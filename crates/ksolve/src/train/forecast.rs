@@ -13,7 +13,7 @@
 //! timed at no more than 1,000 landmarks with the code that the run will use, and scaled up by its power.
 
 use super::options::{LandmarkSource, Resources, Task, TrainOptions};
-use super::plan::Cut;
+use super::plan::{Cut, FACTOR, ITERATION};
 use super::rates::Rates;
 use crate::solver::Solver;
 use crate::train::{plan, plan_solve};
@@ -97,6 +97,9 @@ pub fn forecast<T: Real>(
     let (cut, plans) = plan::<T>(selected, options, resources)?;
     let range = selected.range();
     let rows = range.end - range.start;
+    if plans.iter().any(|plan| plan.what == ITERATION || plan.what == FACTOR) {
+        return Ok(untimed(rows, cut, plans));
+    }
     let run = Work::new(selected, options, rows);
     let threads = resources.workers.threads();
     // what is timed is the default map
@@ -111,6 +114,18 @@ pub fn forecast<T: Real>(
         Step { plan, passes, bytes_read: rates.as_ref().map(bytes), seconds }
     };
     Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect() })
+}
+
+/// The forecast of a run that is not the direct one on landmarks: without times and passes of the iteration, whose number
+/// nobody knows before.
+fn untimed(rows: u64, cut: Cut, plans: Vec<Plan>) -> Forecast {
+    let step = |plan: Plan| Step {
+        passes: u64::from(plan.what != FACTOR && plan.what != ITERATION),
+        plan,
+        bytes_read: None,
+        seconds: None,
+    };
+    Forecast { rows, cut, steps: plans.into_iter().map(step).collect() }
 }
 
 /// The forecast of a run of another solver: without times, for what is timed is ridge regression, and with the passes up

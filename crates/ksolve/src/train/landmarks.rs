@@ -39,42 +39,70 @@ pub(crate) fn map<T: Real>(
 ) -> Result<Mapped<T>> {
     let run = Run { source, n, reading, options, cut, resources };
     let d = source.shape().features;
-    options.kernel.check_features(d)?;
-    let mut passes = run.check_values()?;
-    // a sample of all rows when rows are few, of the candidates' size otherwise; the median needs one in any case
-    let among = options.candidates.filter(|_| run.chooses());
-    let mut sample = Sample::default();
-    if among.is_some() || options.kernel.needs_median() {
-        let range = source.range();
-        let observer = resources.stages.stage("sampling candidates", Some(range.end - range.start));
-        let data = run.rows(source, run.scan(&*observer), n);
-        sample = uniform_sample(&data, among.unwrap_or(MEDIAN_ROWS), Purpose::Candidates, options.seed)?;
-        passes += 1;
-    }
-    let kernel = settle(&options.kernel, &sample, options.seed)?;
-    let any = kernel.build()?;
     let make = match options.map.making::<T>() {
         Making::OnLandmarks(make) => make,
         Making::WithoutRows(make) => {
+            let Settled { kernel, passes, .. } = run.settle()?;
             let (spec, rank, seed) = (&options.map, options.rank, options.seed);
             let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
             return Ok(Mapped { map, kernel, landmarks: None, passes });
         }
+        Making::Exact => {
+            let remedy = "only ridge learns with the kernel itself; leave it out, or raise --rank of the default map";
+            return Err(Error::option("--map", "exact", remedy));
+        }
     };
-    let Chosen { set, among, passes: choosing } = run.choose(&any, among.map(|_| sample))?;
-    if set.is_empty() {
-        return Err(Error::from(kapprox::Error::NoLandmarks {
-            why: format!("the kernel {kernel} is zero on every row; choose another kernel or scale the features"),
-        }));
-    }
-    let count = set.len();
+    let Selection { set, kernel, among, mut passes } = run.select()?;
+    let (any, count) = (kernel.build()?, set.len());
     let range = source.range();
     let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
     let data = run.rows(source, run.scan(&*observer), n);
     let (rank, seed, workers) = (options.rank, options.seed, resources.workers);
     let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
-    passes += choosing + options.map.passes();
+    passes += options.map.passes();
     Ok(Mapped { map: make(given)?, kernel, landmarks: Some((count, among)), passes })
+}
+
+/// The same as far as the landmarks.
+pub(super) fn select<T: Real>(
+    source: &dyn RowSource<T>,
+    n: u64,
+    reading: &Reading,
+    options: &TrainOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<Selection<T>> {
+    Run { source, n, reading, options, cut, resources }.select()
+}
+
+/// The kernel with every parameter a number, and the passes that took.
+pub(super) fn kernel<T: Real>(
+    source: &dyn RowSource<T>,
+    n: u64,
+    reading: &Reading,
+    options: &TrainOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<(Spec, u64)> {
+    let Settled { kernel, passes, .. } = Run { source, n, reading, options, cut, resources }.settle()?;
+    Ok((kernel, passes))
+}
+
+/// The kernel, and the candidates that were drawn on the way.
+struct Settled<T> {
+    kernel: Spec,
+    sample: Option<Sample<T>>,
+    passes: u64,
+}
+
+/// Landmarks, and what they were chosen with.
+pub(super) struct Selection<T> {
+    pub(super) set: LandmarkSet<T>,
+    pub(super) kernel: Spec,
+    /// Rows they were chosen among.
+    pub(super) among: u64,
+    /// Passes over the table.
+    pub(super) passes: u64,
 }
 
 /// Landmarks, how many rows they were chosen among, and the passes over the table that it took.
@@ -98,6 +126,37 @@ impl<T: Real> Run<'_, T> {
     /// True where a scheme chooses landmarks.
     fn chooses(&self) -> bool {
         !self.options.map.is_without_rows() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
+    }
+
+    /// Draws candidates where a scheme wants some, and settles the kernel.
+    fn settle(&self) -> Result<Settled<T>> {
+        self.options.kernel.check_features(self.source.shape().features)?;
+        let mut passes = self.check_values()?;
+        // a sample of all rows when rows are few, of the candidates' size otherwise; the median needs one in any case
+        let among = self.options.candidates.filter(|_| self.chooses());
+        let mut sample = Sample::default();
+        if among.is_some() || self.options.kernel.needs_median() {
+            let range = self.source.range();
+            let observer = self.resources.stages.stage("sampling candidates", Some(range.end - range.start));
+            let data = self.rows(self.source, self.scan(&*observer), self.n);
+            let (size, seed) = (among.unwrap_or(MEDIAN_ROWS), self.options.seed);
+            sample = uniform_sample(&data, size, Purpose::Candidates, seed)?;
+            passes += 1;
+        }
+        let kernel = settle(&self.options.kernel, &sample, self.options.seed)?;
+        Ok(Settled { kernel, sample: among.map(|_| sample), passes })
+    }
+
+    /// Settles the kernel and chooses landmarks.
+    fn select(&self) -> Result<Selection<T>> {
+        let Settled { kernel, sample, passes } = self.settle()?;
+        let Chosen { set, among, passes: choosing } = self.choose(&kernel.build()?, sample)?;
+        if set.is_empty() {
+            return Err(Error::from(kapprox::Error::NoLandmarks {
+                why: format!("the kernel {kernel} is zero on every row; choose another kernel or scale the features"),
+            }));
+        }
+        Ok(Selection { set, kernel, among, passes: passes + choosing })
     }
 
     /// A pass with a small state.

@@ -1,6 +1,7 @@
 //! What a training run computes, and what it may use.
 
 use crate::folds::FoldSpec;
+pub use crate::iterative::sketch::Preconditioner;
 use crate::ridge::Intercept;
 pub use crate::task::Task;
 use crate::{Error, Result};
@@ -59,6 +60,42 @@ impl Default for LandmarkSource {
     }
 }
 
+/// How the system of ridge regression is solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Directly where that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`] rows), else by conjugate
+    /// gradient. The only choice that looks at the memory budget: name a method for the same bits under any.
+    #[default]
+    Auto,
+    /// By a Cholesky factor.
+    Direct,
+    /// By preconditioned conjugate gradient, without the matrix.
+    Pcg,
+}
+
+/// Rows up to which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two cores, which is about what the
+/// iteration takes there.
+pub const DIRECT_ROWS: usize = 10_000;
+
+/// How the system of ridge regression is solved, and how well.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SystemOptions {
+    /// Directly or by iteration.
+    pub method: Method,
+    /// What helps the iteration on landmarks.
+    pub preconditioner: Preconditioner,
+    /// Relative residual at which the iteration ends; `None` for [`SystemOptions::residual`]'s.
+    pub residual: Option<f64>,
+}
+
+impl SystemOptions {
+    /// The relative residual at which the iteration ends: 1e-6 in f32 and 1e-9 in f64, unless it was given. It bounds the relative
+    /// error of fitted values, and kernel values in f32 are no better.
+    pub fn residual<T: kapprox::Real>(&self) -> f64 {
+        self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
+    }
+}
+
 /// Everything that defines the result of a training run beside the rows.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
@@ -88,6 +125,8 @@ pub struct TrainOptions {
     pub intercept: Intercept,
     /// By what the cell is chosen.
     pub choice: Choice,
+    /// How the system of ridge regression is solved.
+    pub system: SystemOptions,
     /// Seed of every random choice.
     pub seed: u64,
 }
@@ -99,6 +138,9 @@ impl TrainOptions {
     /// [`Error::Option`].
     pub(super) fn check(&self) -> Result<()> {
         let name = self.map.family().name;
+        if self.map.is_exact() || self.system.method == Method::Pcg {
+            self.check_one_cell()?;
+        }
         if self.tolerance.is_some() && self.map.is_without_rows() {
             let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
             return Err(Error::option("--tolerance", "a tolerance", remedy));
@@ -106,6 +148,40 @@ impl TrainOptions {
         if self.ranks.len() > 1 && !self.map.family().nested {
             let remedy = format!("the features of the map {name} are not nested; give one --rank");
             return Err(Error::option("--ranks", format!("{} ranks", self.ranks.len()), remedy));
+        }
+        Ok(())
+    }
+
+    /// True where there is one system to solve and no other: conjugate gradient can.
+    pub(super) fn is_one_cell(&self) -> bool {
+        self.check_one_cell().is_ok()
+    }
+
+    /// What only direct solutions bring: surfaces, and features whose error is known.
+    fn check_one_cell(&self) -> Result<()> {
+        let what = if self.map.is_exact() { "the exact kernel" } else { "--method pcg" };
+        if self.tolerance.is_some() {
+            return Err(Error::option(
+                "--tolerance",
+                "a tolerance",
+                format!("{what} has no trace error; leave it out"),
+            ));
+        }
+        if self.lambdas.len() != 1 {
+            let remedy = format!("{what} solves for one lambda; give one, such as --lambda 1e-6");
+            return Err(Error::option("--lambda", format!("{} values", self.lambdas.len()), remedy));
+        }
+        if self.ranks.len() != 1 {
+            let remedy = format!("{what} solves for one rank; give one --rank");
+            return Err(Error::option("--ranks", format!("{} ranks", self.ranks.len()), remedy));
+        }
+        if self.folds != FoldSpec::None {
+            let remedy = format!("{what} has no folds; leave them out");
+            return Err(Error::option("--folds", self.folds.to_string(), remedy));
+        }
+        if !self.map.is_exact() && self.map != MapSpec::default() {
+            let remedy = "it solves for the kernel functions of landmarks; leave --map out, or take --method direct";
+            return Err(Error::option("--method pcg", format!("with --map {}", self.map), remedy));
         }
         Ok(())
     }

@@ -120,12 +120,16 @@ pub(crate) const GRAM: &str = "Gram matrix";
 const DATA: &str = "read fewer columns (--features)";
 pub(crate) const RANK: &str = "lower --rank";
 
+/// The stages that solve a system otherwise than from its Gram matrix.
+pub(super) const ITERATION: &str = "conjugate gradient";
+pub(super) const FACTOR: &str = "Cholesky factor";
+
 pub(crate) fn base(what: &str, budget: usize) -> Plan {
     Plan::new(what, budget).term("the program itself", RESERVE, "")
 }
 
 /// Decoders and tiles of a pass with elements of `element` bytes.
-fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Plan {
+pub(super) fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Plan {
     let row = shape.d * element + (shape.t + 2) * 8;
     plan.term("decoders", lanes * shape.cursor.at(cut.tile), DATA).term(
         "tiles of rows",
@@ -143,11 +147,11 @@ fn strips(shape: &Shape) -> usize {
     }
 }
 
-fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(super) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     rows(base("scaling statistics", budget), shape, cut, cut.scan_lanes, 8)
 }
 
-fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let plan = base("landmark selection", budget);
     let e = shape.element;
     let Some(m) = shape.map.landmarks else { return plan };

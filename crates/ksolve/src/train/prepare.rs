@@ -98,7 +98,7 @@ pub(crate) fn shape<T: Real>(
 }
 
 /// Refuses a plan that does not fit; gives its largest sum.
-fn check(plans: Vec<Plan>) -> Result<usize> {
+pub(super) fn check(plans: Vec<Plan>) -> Result<usize> {
     let mut largest = 0;
     // the stage that needs most tells best what to lower
     let mut plans = plans;

@@ -1,6 +1,8 @@
 //! The training run.
 
+use super::exact;
 use super::options::{Choice, Resources, TrainOptions};
+use super::pcg;
 use super::plan::{Cut, RANK, cut, solve};
 use super::prepare::{self, Prepared};
 use super::trained::Trained;
@@ -23,7 +25,14 @@ pub fn plan<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<(Cut, Vec<Plan>)> {
     let (t, folds) = prepare::assumed(selected, options);
-    plan_for::<T>(selected, options, resources, t, folds)
+    if options.map.is_exact() {
+        return exact::plan::<T>(selected, options, resources, t);
+    }
+    let direct = plan_for::<T>(selected, options, resources, t, folds)?;
+    match pcg::is_taken::<T>(selected, options, resources, &direct.1, t)? {
+        true => pcg::plan::<T>(selected, options, resources, t),
+        false => Ok(direct),
+    }
 }
 
 fn plan_for<T: Real>(
@@ -48,6 +57,9 @@ fn ridge_options(options: &TrainOptions, ranks: Vec<usize>, target_centre: Vec<f
 ///
 /// Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖² at the rank and lambda with the smallest cross-validated error.
 ///
+/// The kernel itself (`exact`) and ranks whose Gram matrix does not fit are solved by conjugate gradient; see
+/// [`crate::train::Method`].
+///
 /// *Passes*: statistics, candidates, Gram matrices; one more for the error of classes; one more per round of a scheme
 /// that selects among all rows. *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: [`plan`].
 ///
@@ -55,6 +67,15 @@ fn ridge_options(options: &TrainOptions, ranks: Vec<usize>, target_centre: Vec<f
 /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; fewer than two
 /// rows or classes; a kernel that is zero or not finite; a system that rounding made indefinite.
 pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &Resources<'_>) -> Result<Trained<T>> {
+    options.check()?;
+    if options.map.is_exact() {
+        return exact::train(selected, options, resources);
+    }
+    let (t, folds) = prepare::assumed(selected, options);
+    let (_, direct) = plan_for::<T>(selected, options, resources, t, folds)?;
+    if pcg::is_taken::<T>(selected, options, resources, &direct, t)? {
+        return pcg::train(selected, options, resources);
+    }
     let plan = |t, folds| plan_for::<T>(selected, options, resources, t, folds);
     let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
     let Prepared { survey, mapped, folds, targets, cut, .. } = &prepared;
@@ -97,6 +118,7 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
         certificate,
         certificates,
         surface,
+        method: None,
         figures: Vec::new(),
         train: Some(train),
         largest_rank: mapped.map.dims().1,

@@ -109,6 +109,7 @@ pub fn solve<T: Real>(
         certificate,
         certificates: certificate.map(|certificate| (rank, certificate)).into_iter().collect(),
         surface: Surface::default(),
+        method: None,
         figures: fitted.figures,
         train: None,
         largest_rank: mapped.map.dims().1,

@@ -4,11 +4,20 @@ use crate::model::Basis;
 use crate::solver::Figure;
 use crate::surface::Surface;
 use crate::{Certificate, Classes};
-use faer::Mat;
+use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kstore::Scaler;
 use std::sync::Arc;
+
+/// How a system was solved.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Solved {
+    /// `direct` or `pcg`.
+    pub name: &'static str,
+    /// Why, and with what.
+    pub why: String,
+}
 
 /// What training found.
 #[derive(Debug)]
@@ -39,6 +48,8 @@ pub struct Trained<T: Real> {
     pub certificates: Vec<(usize, Certificate)>,
     /// Cross-validated errors, for ridge regression.
     pub surface: Surface,
+    /// How the system was solved and why so, for ridge regression where it was not the usual way.
+    pub method: Option<Solved>,
     /// What the solver says of its result.
     pub figures: Vec<Figure>,
     /// Training mean squared error and r2 over all targets, for ridge regression; r2 is `None` where the targets are constant.
@@ -51,4 +62,15 @@ pub struct Trained<T: Real> {
     pub passes: u64,
     /// Largest sum of the plan.
     pub planned_bytes: usize,
+}
+
+/// True where predictions Σ_i a_i k(z_i, x) need kernel values in f64: in `T` their rounding errors, independent and of ε/2
+/// relative to a kernel of about its diagonal, would add up to more than this share of the targets' deviation.
+///
+/// The bound is ε/2·‖a‖ with kernel values at most 1; kernels of another size have coefficients of another.
+const ROUNDING: f64 = 1e-3;
+
+pub(super) fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, deviations: &[f64]) -> bool {
+    let rounding = |j: usize| <T as kstore::Real>::EPSILON / 2.0 * a.col(j).norm_l2();
+    size_of::<T>() < size_of::<f64>() && deviations.iter().enumerate().any(|(j, d)| rounding(j) > ROUNDING * d)
 }

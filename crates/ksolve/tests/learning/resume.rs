@@ -1,7 +1,7 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
 use kapprox::{MapSpec, Spec};
 use ksolve::train::{
-    Choice, LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Trained, Unwatched, train,
+    Choice, LandmarkSource, Resources, Scaling, Stages, SystemOptions, Task, TrainOptions, Trained, Unwatched, train,
 };
 use ksolve::{FoldSpec, Intercept};
 use kstore::checkpoint::{Journal, Listener, Manifest};
@@ -44,6 +44,7 @@ fn options(task: Task, landmarks: &str) -> TrainOptions {
         folds: FoldSpec::Hash(3),
         intercept: Intercept::Free,
         choice: Choice::Mse,
+        system: SystemOptions::default(),
         seed: 5,
     }
 }

@@ -1,0 +1,72 @@
+//! The constant of a ridge regression, eliminated.
+//!
+//! For given w the best constant of (1/n) Σ (y_i − c − f_i)² + lambda‖w‖² (+ lambda c² where it is penalised) is
+//! c = γ mean(y − f), with γ = 1 where it is free, n/(n + lambda n) where it is penalised, 0 where there is none. What is
+//! left to minimise is the problem without a constant for H y and H f, where H² = I − γ 11ᵀ/n:
+//!
+//! ```text
+//! Σ (y − f − c)² (+ lambda n c²) = (y − f)ᵀ (I − γ 11ᵀ/n) (y − f) = ‖H(y − f)‖²,     H = I − θ 11ᵀ/n,  (1 − θ)² = 1 − γ
+//! ```
+//!
+//! So one number, θ, makes every solver here one of all three kinds: H takes the share θ of the mean off.
+
+use crate::Intercept;
+use faer::MatMut;
+use faer::prelude::*;
+
+/// γ and θ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Constant {
+    /// c = γ mean(y − f).
+    pub(crate) gamma: f64,
+    /// The share of the mean that H takes off.
+    pub(crate) theta: f64,
+}
+
+impl Constant {
+    /// For n rows and `mu` = lambda·n.
+    pub(crate) fn new(intercept: Intercept, n: usize, mu: f64) -> Self {
+        let gamma = match intercept {
+            Intercept::Free => 1.0,
+            Intercept::Penalised => n as f64 / (n as f64 + mu),
+            Intercept::None => 0.0,
+        };
+        Self { gamma, theta: 1.0 - (1.0 - gamma).max(0.0).sqrt() }
+    }
+
+    /// v = H v, for every column of n numbers.
+    pub(crate) fn apply(self, mut v: MatMut<'_, f64>) {
+        if self.theta == 0.0 {
+            return;
+        }
+        let n = v.nrows() as f64;
+        for column in v.rb_mut().col_iter_mut() {
+            let shift = self.theta * column.rb().iter().sum::<f64>() / n;
+            column.iter_mut().for_each(|v| *v -= shift);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::Mat;
+
+    #[test]
+    fn what_is_left_is_the_problem_at_the_best_constant() {
+        let (y, f, mu) = ([1.0, 4.0, -2.0, 5.0], [0.5, 1.0, 1.0, 3.0], 0.7);
+        for (kind, penalty) in [(Intercept::Free, 0.0), (Intercept::Penalised, mu), (Intercept::None, f64::INFINITY)] {
+            let constant = Constant::new(kind, 4, mu);
+            let r: Vec<f64> = y.iter().zip(&f).map(|(y, f)| y - f).collect();
+            let c = constant.gamma * r.iter().sum::<f64>() / 4.0;
+            let loss = |c: f64| {
+                let penalty = if c == 0.0 { 0.0 } else { penalty * c * c };
+                r.iter().map(|r| (r - c).powi(2)).sum::<f64>() + penalty
+            };
+            assert!(loss(c) <= loss(c + 1e-4) && loss(c) <= loss(c - 1e-4), "{kind}");
+            let mut v = Mat::from_fn(4, 1, |i, _| r[i]);
+            constant.apply(v.as_mut());
+            assert!((v.squared_norm_l2() - loss(c)).abs() < 1e-12, "{kind}");
+        }
+    }
+}

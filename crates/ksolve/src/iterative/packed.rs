@@ -1,0 +1,356 @@
+//! A symmetric positive definite matrix as panels of its lower triangle, and its Cholesky factor in the same place.
+//!
+//! Panel j holds columns `256j..256(j + 1)` from their diagonal down, column-major: half the bytes of the square matrix,
+//! and nothing beside them while it is factored. The factorisation is the left-looking blocked form (Golub and Van Loan,
+//! *Matrix Computations*, 4th ed., 4.2.6): every product is a dense one between panels.
+//!
+//! Whatever is cut into parts for the threads is cut by constants, and every part runs on one thread: the bits do not
+//! depend on how many there are.
+
+use crate::gram::dot;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor as llt;
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve as triangular;
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
+use kapprox::Real;
+use kstore::Workers;
+
+/// Columns of a panel: products of this depth run at the full rate, and a square of it (512 KiB) stays in L2.
+pub(crate) const PANEL: usize = 256;
+
+/// Rows of a panel that one thread works on at a time.
+const STRIP: usize = 512;
+
+/// Rows whose triangular solve one thread does at a time.
+const ROWS: usize = 96;
+
+/// Columns of a transposed product that one thread sums.
+const PIECE: usize = 32;
+
+/// The lower triangle of a symmetric matrix of order m, or its factor.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedLower {
+    order: usize,
+    panels: Vec<Vec<f64>>,
+}
+
+/// Cuts a matrix into strips of `height` rows, the last one shorter, with the row each begins at.
+pub(crate) fn row_strips<E>(out: MatMut<'_, E>, height: usize) -> Vec<(usize, MatMut<'_, E>)> {
+    let (rows, mut rest) = (out.nrows(), out);
+    let mut strips = Vec::with_capacity(rows.div_ceil(height));
+    while rest.nrows() > 0 {
+        let first = rows - rest.nrows();
+        let (strip, below) = rest.split_at_row_mut(height.min(rows - first));
+        strips.push((first, strip));
+        rest = below;
+    }
+    strips
+}
+
+impl PackedLower {
+    /// Bytes of a matrix of order m.
+    pub(crate) fn bytes(m: usize) -> usize {
+        4 * m * (m + PANEL)
+    }
+
+    /// Bytes beside it while `threads` threads factor it.
+    pub(crate) fn scratch_bytes(threads: usize) -> usize {
+        // the diagonal block and the buffers of the products
+        8 * PANEL * PANEL + threads * (4 << 20)
+    }
+
+    /// Zero.
+    pub(crate) fn zeros(order: usize) -> Self {
+        let panel = |first: usize| vec![0.0; (order - first) * PANEL.min(order - first)];
+        Self { order, panels: (0..order).step_by(PANEL).map(panel).collect() }
+    }
+
+    fn width(&self, panel: usize) -> usize {
+        PANEL.min(self.order - panel * PANEL)
+    }
+
+    /// Panel j, from its diagonal down.
+    fn panel(&self, j: usize) -> MatRef<'_, f64> {
+        MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL, self.width(j))
+    }
+
+    /// Every strip of every panel: its first column, its first row, and its entries. The longest panels come first.
+    fn strips(&mut self) -> Vec<(usize, usize, MatMut<'_, f64>)> {
+        let order = self.order;
+        let panels = self.panels.iter_mut().enumerate();
+        panels
+            .flat_map(|(j, panel)| {
+                let (first, width) = (j * PANEL, PANEL.min(order - j * PANEL));
+                let panel = MatMut::from_column_major_slice_mut(panel, order - first, width);
+                row_strips(panel, STRIP).into_iter().map(move |(row, strip)| (first, first + row, strip))
+            })
+            .collect()
+    }
+
+    /// Entries `[row.., column..]` from `block(row, column, out)`; those above the diagonal are written too and mean nothing.
+    pub(crate) fn fill(&mut self, workers: &Workers, block: impl Fn(usize, usize, MatMut<'_, f64>) + Sync + Send) {
+        workers.each(self.strips(), |(column, row, out)| block(row, column, out));
+    }
+
+    /// Adds `value` to the diagonal.
+    pub(crate) fn add_diagonal(&mut self, value: f64) {
+        let order = self.order;
+        for (j, panel) in self.panels.iter_mut().enumerate() {
+            let (height, width) = (order - j * PANEL, PANEL.min(order - j * PANEL));
+            (0..width).for_each(|c| panel[c * height + c] += value);
+        }
+    }
+
+    /// The largest entry of the diagonal.
+    pub(crate) fn largest_diagonal(&self) -> f64 {
+        let of = |j: usize| (0..self.width(j)).map(move |c| self.panel(j)[(c, c)]);
+        (0..self.panels.len()).flat_map(of).fold(0.0, f64::max)
+    }
+
+    /// Adds `scale`·BᵀB for some rows `b` (any number x m, columns contiguous). b·m² flops.
+    pub(crate) fn add_gram(&mut self, b: MatRef<'_, f64>, scale: f64, workers: &Workers) {
+        workers.each(self.strips(), |(column, row, out)| {
+            let (left, right) = (b.subcols(row, out.nrows()), b.subcols(column, out.ncols()));
+            matmul(out, Accum::Add, left.transpose(), right, scale, Par::Seq);
+        });
+    }
+
+    /// Replaces the matrix by L with L Lᵀ = the matrix. m³/3 flops, in place.
+    ///
+    /// # Errors
+    /// The column whose pivot is not positive; the matrix is then neither the one nor the other.
+    pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
+        for j in 0..self.panels.len() {
+            let (first, width, order) = (j * PANEL, self.width(j), self.order);
+            let (found, rest) = self.panels.split_at_mut(j);
+            let Some(panel) = rest.first_mut() else { return Ok(()) };
+            let mut panel = MatMut::from_column_major_slice_mut(panel, order - first, width);
+            let earlier = |k: usize| MatRef::from_column_major_slice(&found[k], order - k * PANEL, PANEL);
+            workers.each(row_strips(panel.rb_mut(), STRIP), |(row, mut out)| {
+                for k in 0..j {
+                    let columns = earlier(k);
+                    let left = columns.subrows(first + row - k * PANEL, out.nrows());
+                    let right = columns.subrows(first - k * PANEL, width);
+                    matmul(out.rb_mut(), Accum::Add, left, right.transpose(), -1.0, Par::Seq);
+                }
+            });
+            let (mut diagonal, below) = panel.split_at_row_mut(width);
+            factor_block(diagonal.rb_mut()).map_err(|column| first + column)?;
+            let diagonal = diagonal.rb();
+            workers.each(row_strips(below, STRIP), |(_, strip)| {
+                triangular::solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
+            });
+        }
+        Ok(())
+    }
+
+    /// x = L⁻¹x for a factor, x m x t column-major. m²·t flops.
+    pub(crate) fn solve_lower(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
+        for j in 0..self.panels.len() {
+            let (first, width, panel) = (j * PANEL, self.width(j), self.panel(j));
+            let (_, tail) = x.rb_mut().split_at_row_mut(first);
+            let (mut head, below) = tail.split_at_row_mut(width);
+            triangular::solve_lower_triangular_in_place(panel.subrows(0, width), head.rb_mut(), Par::Seq);
+            let head = head.rb();
+            workers.each(row_strips(below, STRIP), |(row, out)| {
+                let left = panel.subrows(width + row, out.nrows());
+                matmul(out, Accum::Add, left, head, -1.0, Par::Seq);
+            });
+        }
+    }
+
+    /// x = L⁻ᵀx for a factor.
+    pub(crate) fn solve_transposed(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
+        for j in (0..self.panels.len()).rev() {
+            let (first, width, panel) = (j * PANEL, self.width(j), self.panel(j));
+            let (_, tail) = x.rb_mut().split_at_row_mut(first);
+            let (mut head, below) = tail.split_at_row_mut(width);
+            let below = below.rb();
+            if below.nrows() > 0 {
+                workers.each(row_strips(head.rb_mut(), PIECE), |(column, out)| {
+                    let left = panel.submatrix(width, column, below.nrows(), out.nrows());
+                    matmul(out, Accum::Add, left.transpose(), below, -1.0, Par::Seq);
+                });
+            }
+            triangular::solve_upper_triangular_in_place(panel.subrows(0, width).transpose(), head, Par::Seq);
+        }
+    }
+
+    /// Rows b become b·L⁻ᵀ: features in the coordinates of a factor. b·m² flops; strips of rows go to the threads.
+    pub(crate) fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
+        workers.each(row_strips(b, ROWS), |(_, mut strip)| {
+            for j in 0..self.panels.len() {
+                let (first, width, panel) = (j * PANEL, self.width(j), self.panel(j));
+                let (_, tail) = strip.rb_mut().split_at_col_mut(first);
+                let (mut head, rest) = tail.split_at_col_mut(width);
+                let diagonal = panel.subrows(0, width);
+                triangular::solve_lower_triangular_in_place(diagonal, head.rb_mut().transpose_mut(), Par::Seq);
+                let below = panel.subrows(width, panel.nrows() - width);
+                matmul(rest, Accum::Add, head.rb(), below.transpose(), -1.0, Par::Seq);
+            }
+        });
+    }
+}
+
+/// The Cholesky factor of a block of the diagonal, on one thread.
+fn factor_block(mut block: MatMut<'_, f64>) -> Result<(), usize> {
+    let width = block.nrows();
+    let params = Spec::default();
+    let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(width, Par::Seq, params));
+    let stack = MemStack::new(&mut memory);
+    let done = llt::cholesky_in_place(block.rb_mut(), Default::default(), Par::Seq, stack, params);
+    if let Err(llt::LltError::NonPositivePivot { index }) = done {
+        return Err(index);
+    }
+    // overflow passes for a positive pivot
+    (0..width).find(|i| !block[(*i, *i)].is_finite()).map_or(Ok(()), Err)
+}
+
+/// `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64, summed in f64. Strips of rows go to the threads.
+pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
+    workers.each(row_strips(out, STRIP), |(row, mut out)| {
+        out.fill(0.0);
+        let k = k.subrows(row, out.nrows());
+        for t in 0..v.ncols() {
+            let Some(sums) = out.rb_mut().col_mut(t).try_as_col_major_mut() else { continue };
+            add_columns(k, v, t, sums.as_slice_mut());
+        }
+    });
+}
+
+/// `sums` += K v_t, column after column.
+fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &mut [f64]) {
+    kapprox::vectorised(
+        #[inline(always)]
+        || {
+            for j in 0..k.ncols() {
+                let weight = v[(j, t)];
+                if let Some(column) = k.col(j).try_as_col_major() {
+                    sums.iter_mut().zip(column.as_slice()).for_each(|(s, k)| *s += k.to_f64() * weight);
+                }
+            }
+        },
+    );
+}
+
+/// `out` (m x t) += Kᵀ s for a block K (b x m) in `T` and s (b x t) in f64, summed in f64. Columns of K go to the threads.
+pub(crate) fn add_transposed_product<T: Real>(
+    k: MatRef<'_, T>,
+    s: MatRef<'_, f64>,
+    out: MatMut<'_, f64>,
+    workers: &Workers,
+) {
+    workers.each(row_strips(out, PIECE), |(column, mut out)| {
+        kapprox::vectorised(
+            #[inline(always)]
+            || {
+                for t in 0..s.ncols() {
+                    let Some(right) = s.col(t).try_as_col_major() else { continue };
+                    for j in 0..out.nrows() {
+                        if let Some(left) = k.col(column + j).try_as_col_major() {
+                            out[(j, t)] += dot(left.as_slice(), right.as_slice());
+                        }
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// The same numbers in f64.
+pub(crate) fn widened<T: Real>(block: MatRef<'_, T>) -> Mat<f64> {
+    let mut wide = Mat::zeros(block.nrows(), block.ncols());
+    for (j, column) in wide.col_iter_mut().enumerate() {
+        column.iter_mut().zip(block.col(j).iter()).for_each(|(to, from)| *to = kstore::Real::to_f64(*from));
+    }
+    wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(m: usize) -> Mat<f64> {
+        let b = Mat::<f64>::from_fn(m + 3, m, |i, j| ((i * 37 + j * 101) as f64 * 0.618).sin());
+        let mut a = b.transpose() * &b;
+        (0..m).for_each(|i| a[(i, i)] += 1.0 + i as f64 * 0.01);
+        a
+    }
+
+    fn packed(a: &Mat<f64>, workers: &Workers) -> PackedLower {
+        let mut packed = PackedLower::zeros(a.nrows());
+        packed.fill(workers, |row, column, mut out| {
+            let block = a.submatrix(row, column, out.nrows(), out.ncols());
+            out.copy_from(block);
+        });
+        packed
+    }
+
+    #[test]
+    fn factors_and_solves_at_sizes_around_the_panel_with_the_same_bits_on_any_threads() {
+        for m in [1, 2, 95, 255, 256, 257, 700] {
+            let a = matrix(m);
+            let x = Mat::<f64>::from_fn(m, 2, |i, j| (i + 2 * j) as f64 - 5.0);
+            let solve = |workers: &Workers| {
+                let mut factor = packed(&a, workers);
+                factor.factor(workers).unwrap();
+                let mut found = &a * &x;
+                factor.solve_lower(found.as_mut(), workers);
+                factor.solve_transposed(found.as_mut(), workers);
+                let mut rows = x.transpose().to_owned();
+                factor.solve_rows(rows.as_mut(), workers);
+                (found, rows)
+            };
+            let (found, rows) = solve(&Workers::sequential());
+            assert!((&found - &x).norm_max() < 1e-10 * m as f64, "{m}");
+            // rows L⁻ᵀ have the Gram matrix rows A⁻¹ rowsᵀ
+            let inverse = packed_inverse(&a, &x);
+            let gram = &rows * rows.transpose();
+            assert!((gram - x.transpose() * inverse).norm_max() < 1e-9 * (m * m) as f64, "{m}");
+            assert!((found, rows) == solve(&Workers::new(3)), "{m}");
+        }
+    }
+
+    fn packed_inverse(a: &Mat<f64>, x: &Mat<f64>) -> Mat<f64> {
+        use faer::prelude::Solve;
+        a.llt(faer::Side::Lower).unwrap().solve(x)
+    }
+
+    #[test]
+    fn a_gram_matrix_is_the_sum_over_rows() {
+        let workers = Workers::new(2);
+        let b = Mat::<f64>::from_fn(40, 300, |i, j| ((i * 7 + j * 3) as f64).cos());
+        let mut gram = PackedLower::zeros(300);
+        gram.add_gram(b.as_ref().subrows(0, 25), 2.0, &workers);
+        gram.add_gram(b.as_ref().subrows(25, 15), 2.0, &workers);
+        gram.add_diagonal(1.0);
+        let expected = b.transpose() * &b;
+        for j in 0..300 {
+            for i in j..300 {
+                let more = if i == j { 1.0 } else { 0.0 };
+                let got = gram.panel(j / PANEL)[(i - j / PANEL * PANEL, j % PANEL)];
+                assert!((got - 2.0 * expected[(i, j)] - more).abs() < 1e-11, "{i} {j}");
+            }
+        }
+        assert!(gram.largest_diagonal() > 1.0);
+        let mut indefinite = PackedLower::zeros(2);
+        indefinite.add_diagonal(-1.0);
+        assert_eq!(indefinite.factor(&workers), Err(0));
+    }
+
+    #[test]
+    fn mixed_products_are_those_of_the_dense_matrix() {
+        let workers = Workers::new(2);
+        let k = Mat::<f32>::from_fn(1100, 70, |i, j| ((i * 3 + j) as f32 * 0.1).sin());
+        let wide = widened(k.as_ref());
+        let v = Mat::<f64>::from_fn(70, 3, |i, j| (i as f64 - 30.0) * (j as f64 + 0.5));
+        let mut s = Mat::zeros(1100, 3);
+        product(k.as_ref(), v.as_ref(), s.as_mut(), &workers);
+        assert!((&s - &wide * &v).norm_max() < 1e-9);
+        let mut u = v.clone();
+        add_transposed_product(k.as_ref(), s.as_ref(), u.as_mut(), &workers);
+        assert!((&u - (&v + wide.transpose() * &s)).norm_max() < 1e-7);
+    }
+}

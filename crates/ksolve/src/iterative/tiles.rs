@@ -1,0 +1,242 @@
+//! Products with the kernel matrix of n points, whose entries are computed when they are needed and never kept.
+//!
+//! The points are cut into strips. A pair of strips is a tile, of which every block of 288 x 288 values is made once and
+//! used twice, for K_IJ v_J and K_JIᵀ v_I: half of the kernel values, and a product that is symmetric to the last bit.
+//! Two threads must not add to the same strip, and sums must not depend on who comes first; so the pairs are played as a
+//! tournament, in rounds in which every strip meets one other (the circle method).
+//!
+//! *Cost*: n²/2 kernel values, 4·n²/2·t flops; *bytes*: the points, and a block for each thread.
+
+use super::packed::row_strips;
+use crate::strips::Pool;
+use faer::prelude::*;
+use faer::{MatMut, MatRef};
+use kapprox::{Kernel, Real};
+use kstore::Workers;
+use std::sync::{Mutex, PoisonError};
+
+/// Rows and columns of a block: the rows are those of a tile of the kernels, and the values of a block in f64 (650 KiB)
+/// stay in L2.
+const BLOCK: usize = 288;
+
+/// Most strips: enough pairs in every round for the threads of a large machine, few enough that rounds are long.
+const STRIPS: usize = 64;
+
+/// K of some points.
+#[derive(Debug)]
+pub(crate) struct Tiles<'a, T: Real> {
+    kernel: &'a dyn Kernel<T>,
+    x: MatRef<'a, T>,
+    workers: &'a Workers,
+    /// Rows of a strip.
+    strip: usize,
+}
+
+impl<'a, T: Real> Tiles<'a, T> {
+    /// K of the rows of `x` (n x d row-major).
+    pub(crate) fn new(kernel: &'a dyn Kernel<T>, x: MatRef<'a, T>, workers: &'a Workers) -> Self {
+        let strip = BLOCK * x.nrows().div_ceil(BLOCK * STRIPS).max(1);
+        Self { kernel, x, workers, strip }
+    }
+
+    /// Bytes of a product with t columns on so many threads.
+    pub(crate) fn bytes(threads: usize, t: usize) -> usize {
+        threads.max(1) * BLOCK * (BLOCK * size_of::<T>() + 16 * t)
+    }
+
+    /// `out` = K v, both n x t with contiguous columns.
+    pub(crate) fn apply(&self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
+        out.fill(0.0);
+        let strips: Vec<Mutex<MatMut<'_, f64>>> =
+            row_strips(out, self.strip).into_iter().map(|(_, strip)| Mutex::new(strip)).collect();
+        let blocks = Pool::default();
+        let one = |i: usize| strips[i].lock().unwrap_or_else(PoisonError::into_inner);
+        self.workers.run(strips.len(), |i| {
+            blocks.with(Vec::new, |block| self.diagonal(i, v, one(i).rb_mut(), block));
+        });
+        for pairs in rounds(strips.len()) {
+            self.workers.run(pairs.len(), |k| {
+                let (i, j) = pairs[k];
+                blocks.with(Vec::new, |block| self.pair(i, j, v, (one(i).rb_mut(), one(j).rb_mut()), block));
+            });
+        }
+    }
+
+    fn rows(&self, strip: usize) -> std::ops::Range<usize> {
+        strip * self.strip..((strip + 1) * self.strip).min(self.x.nrows())
+    }
+
+    /// The blocks of a strip with itself.
+    fn diagonal(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
+        let rows = self.rows(i);
+        for a in rows.clone().step_by(BLOCK) {
+            let height = BLOCK.min(rows.end - a);
+            for b in (rows.start..=a).step_by(BLOCK) {
+                let k = self.block(a, height, b, BLOCK.min(rows.end - b), block);
+                let (_, tail) = out.rb_mut().split_at_row_mut(b - rows.start);
+                if a == b {
+                    below_diagonal(k, v.subrows(a, height), tail.subrows_mut(0, height));
+                } else {
+                    let (upper, lower) = tail.split_at_row_mut(a - b);
+                    let lower = lower.subrows_mut(0, height);
+                    both(k, v.subrows(a, height), v.subrows(b, k.ncols()), lower, upper.subrows_mut(0, k.ncols()));
+                }
+            }
+        }
+    }
+
+    /// The blocks of two strips.
+    fn pair(
+        &self,
+        i: usize,
+        j: usize,
+        v: MatRef<'_, f64>,
+        (mut first, mut second): (MatMut<'_, f64>, MatMut<'_, f64>),
+        block: &mut Vec<T>,
+    ) {
+        let (of_i, of_j) = (self.rows(i), self.rows(j));
+        for a in of_i.clone().step_by(BLOCK) {
+            let height = BLOCK.min(of_i.end - a);
+            for b in of_j.clone().step_by(BLOCK) {
+                let width = BLOCK.min(of_j.end - b);
+                let k = self.block(a, height, b, width, block);
+                let upper = first.rb_mut().subrows_mut(a - of_i.start, height);
+                let lower = second.rb_mut().subrows_mut(b - of_j.start, width);
+                both(k, v.subrows(a, height), v.subrows(b, width), upper, lower);
+            }
+        }
+    }
+
+    fn block<'b>(&self, a: usize, height: usize, b: usize, width: usize, block: &'b mut Vec<T>) -> MatRef<'b, T> {
+        block.resize(BLOCK * BLOCK, T::default());
+        let values = &mut block[..height * width];
+        let out = MatMut::from_column_major_slice_mut(&mut *values, height, width);
+        self.kernel.block(self.x.subrows(a, height), self.x.subrows(b, width), out);
+        MatRef::from_column_major_slice(values, height, width)
+    }
+}
+
+/// `rows` += K v_columns and `columns` += Kᵀ v_rows.
+fn both<T: Real>(
+    k: MatRef<'_, T>,
+    v_rows: MatRef<'_, f64>,
+    v_columns: MatRef<'_, f64>,
+    mut rows: MatMut<'_, f64>,
+    mut columns: MatMut<'_, f64>,
+) {
+    for t in 0..v_rows.ncols() {
+        let (right, sums) = (v_rows.col(t), rows.rb_mut().col_mut(t));
+        let (Some(right), Some(sums)) = (right.try_as_col_major(), sums.try_as_col_major_mut()) else { continue };
+        let (right, sums) = (right.as_slice(), sums.as_slice_mut());
+        for j in 0..k.ncols() {
+            let Some(column) = k.col(j).try_as_col_major() else { continue };
+            columns[(j, t)] += twice(column.as_slice(), right, v_columns[(j, t)], sums);
+        }
+    }
+}
+
+/// A block of the diagonal, of which the lower triangle stands for both.
+fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
+    let height = k.nrows();
+    for t in 0..v.ncols() {
+        let (right, sums) = (v.col(t), out.rb_mut().col_mut(t));
+        let (Some(right), Some(sums)) = (right.try_as_col_major(), sums.try_as_col_major_mut()) else { continue };
+        let (right, sums) = (right.as_slice(), sums.as_slice_mut());
+        for j in 0..height {
+            let Some(column) = k.col(j).try_as_col_major() else { continue };
+            let (below, own) = (j + 1..height, right[j]);
+            let across = twice(&column.as_slice()[below.clone()], &right[below.clone()], own, &mut sums[below]);
+            sums[j] += kstore::Real::to_f64(column.as_slice()[j]) * own + across;
+        }
+    }
+}
+
+/// Partial sums: two vectors of AVX-512 in f64.
+const LANES: usize = 16;
+
+/// `sums` += `weight`·`k`, and Σ k·`right`: one reading of a column for both of its uses, in f64.
+fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
+    kapprox::vectorised(
+        #[inline(always)]
+        || {
+            let mut partial = [0.0; LANES];
+            let (k_whole, k_tail) = k.as_chunks::<LANES>();
+            let (right_whole, right_tail) = right.as_chunks::<LANES>();
+            let (sums_whole, sums_tail) = sums.as_chunks_mut::<LANES>();
+            for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
+                for lane in 0..LANES {
+                    let k = k[lane].to_f64();
+                    sums[lane] += k * weight;
+                    partial[lane] += k * right[lane];
+                }
+            }
+            let mut tail = 0.0;
+            for ((k, right), sum) in k_tail.iter().zip(right_tail).zip(sums_tail) {
+                let k = k.to_f64();
+                *sum += k * weight;
+                tail += k * right;
+            }
+            partial.iter().sum::<f64>() + tail
+        },
+    )
+}
+
+/// All pairs of `count` players in rounds in which nobody plays twice: the first stays, the others move round a circle.
+fn rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
+    let even = count + count % 2;
+    let player = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (even - 1) };
+    let pairs = |round: usize| {
+        let seats = (0..even / 2).map(move |seat| (player(round, seat), player(round, even - 1 - seat)));
+        // of an odd number one rests
+        seats.map(|(a, b)| (a.min(b), a.max(b))).filter(|(_, b)| *b < count).collect()
+    };
+    (0..even.saturating_sub(1)).map(pairs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::Mat;
+    use kapprox::Spec;
+
+    #[test]
+    fn everybody_meets_everybody_once_and_nobody_twice_in_a_round() {
+        for count in [0, 1, 2, 3, 7, 12] {
+            let rounds = rounds(count);
+            let mut pairs: Vec<(usize, usize)> = rounds.iter().flatten().copied().collect();
+            for round in &rounds {
+                let mut seen: Vec<usize> = round.iter().flat_map(|(a, b)| [*a, *b]).collect();
+                seen.sort_unstable();
+                assert!(seen.windows(2).all(|w| w[0] < w[1]), "{count}: {round:?}");
+            }
+            pairs.sort_unstable();
+            let all: Vec<(usize, usize)> = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))).collect();
+            assert_eq!(pairs, all, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_product_is_that_of_the_dense_matrix_with_the_same_bits_on_any_threads() {
+        let kernel = f64::kernel(Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap());
+        // below a block, above one, and several blocks in each of many strips
+        for n in [5, 300, 1000, 20_000] {
+            let x: Vec<f64> = (0..n * 2).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
+            let x = MatRef::from_row_major_slice(&x, n, 2);
+            let v = Mat::from_fn(n, 2, |i, j| ((i + 3 * j) as f64).cos());
+            let product = |threads: usize| {
+                let workers = Workers::new(threads);
+                let mut out = Mat::zeros(n, 2);
+                Tiles::new(&*kernel, x, &workers).apply(v.as_ref(), out.as_mut());
+                out
+            };
+            let found = product(1);
+            assert!(found == product(3), "{n}");
+            for i in (0..n).step_by(n.div_ceil(17)) {
+                let mut row = Mat::zeros(1, n);
+                kernel.block(x.subrows(i, 1), x, row.as_mut());
+                let expected = &row * &v;
+                assert!((found.row(i) - expected.row(0)).norm_max() < 1e-11 * n as f64, "{n} {i}");
+            }
+        }
+    }
+}

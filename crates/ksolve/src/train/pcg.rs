@@ -1,0 +1,248 @@
+//! The run of Nyström ridge regression by conjugate gradient: `--method pcg`, and `auto` where the Gram matrix does not fit.
+//!
+//! See [`crate::iterative::nystrom`] for the problem. There is one rank and one lambda, and no certificate: it would need the
+//! features that this run avoids. A run that is stopped is begun anew from its landmarks: the iteration is not kept in
+//! the checkpoint.
+
+use super::cached;
+use super::exact::figures;
+use super::landmarks::{self, Selection};
+use super::options::{LandmarkSource, Method, Resources, TrainOptions};
+use super::plan::{self, Cut, RANK, Shape};
+use super::prepare::{self, check};
+use super::survey::survey;
+use super::trained::{Solved, Trained, needs_wide_for};
+use crate::iterative::cg::{self, Norm};
+use crate::iterative::constant::Constant;
+use crate::iterative::nystrom::{Blocks, Normal, Sums, squared_errors};
+use crate::iterative::packed::PackedLower;
+use crate::iterative::sketch::{self, Making, Preconditioner};
+use crate::iterative::tiles::Tiles;
+use crate::model::Basis;
+use crate::{Error, Intercept, Result, Surface};
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use kstore::pass::Unobserved;
+use kstore::{Pass, Plan, RowSource, Selected, TableRows};
+
+const UNIFORM: &str = "choose --landmarks uniform or lower --rank";
+
+/// What the run would hold; see [`super::plan`].
+pub(super) fn plan<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+    t: usize,
+) -> Result<(Cut, Vec<Plan>)> {
+    let shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
+    let cut = cut(&shape);
+    let mut plans = vec![plan::scan(&shape, cut, resources.memory), choosing(&shape, cut, options, resources.memory)];
+    plans.extend(solving(&shape, cut, resources.memory));
+    Ok((cut, plans))
+}
+
+/// One lane with all threads inside the products.
+fn cut(shape: &Shape) -> Cut {
+    let tile = plan::tile_rows(shape.d, shape.map.p, shape.element);
+    Cut { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
+}
+
+/// Landmark selection: schemes that are no pivoted Cholesky make no factor.
+fn choosing(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> Plan {
+    let plan = plan::landmarks(shape, cut, budget);
+    let factors = match &options.landmarks {
+        LandmarkSource::Scheme(name) => !matches!(name.as_str(), "uniform" | "kmeans"),
+        LandmarkSource::Rows(_) => false,
+    };
+    let needed =
+        |name: &str| factors || !["factor of the landmarks", "features of a tile", "proposals"].contains(&name);
+    let terms = plan.terms.into_iter().filter(|term| needed(&term.name));
+    let remedy = |term: kstore::budget::Term| match term.remedy {
+        RANK => kstore::budget::Term { remedy: UNIFORM, ..term },
+        _ => term,
+    };
+    Plan { terms: terms.map(remedy).collect(), ..plan }
+}
+
+/// What the products with the kernel's blocks need, kept blocks aside.
+fn products(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
+    let (m, e) = (shape.map.p, shape.element);
+    plan::rows(plan::base(what, budget), shape, cut, 1, e)
+        .term("landmarks", m * shape.d * (2 * e + 8), RANK)
+        .term("preconditioner", PackedLower::bytes(m), RANK)
+        .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
+}
+
+/// The preconditioner and the iteration; both with as many kernel blocks as there is room for.
+fn solving(shape: &Shape, cut: Cut, budget: usize) -> [Plan; 2] {
+    let (m, threads) = (shape.map.p, shape.threads);
+    let make = products("preconditioner", shape, cut, budget).term("sketch", sketch::making_bytes(m, threads), RANK);
+    // the sums of the first pass, the products of the iteration
+    let vectors = cg::bytes(m, shape.t) + 8 * m * (2 * shape.t + 2) + Tiles::<f64>::bytes(threads, shape.t);
+    let solve = products(plan::ITERATION, shape, cut, budget).term("vectors", vectors, RANK);
+    let left = budget.saturating_sub(make.bytes().max(solve.bytes()));
+    let row = shape.map.p * shape.element + 8 * shape.t;
+    let kept = (left / row).min(shape.n as usize);
+    let name = match kept {
+        kept if kept as u64 >= shape.n => "kernel blocks, all kept".to_string(),
+        kept => format!("kernel blocks of {kept} rows; those of the others are computed in every iteration"),
+    };
+    [make, solve].map(|plan| plan.term(name.clone(), kept * row, ""))
+}
+
+/// Rows whose blocks the plan keeps.
+fn room(plans: &[Plan], shape: &Shape) -> usize {
+    let row = shape.map.p * shape.element + 8 * shape.t;
+    let kept = plans.last().and_then(|plan| plan.terms.last()).map_or(0, |term| term.bytes);
+    kept / row.max(1)
+}
+
+/// True where `auto` comes to this run: there is one system, its direct solution does not fit, and this does.
+pub(super) fn is_taken<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+    direct: &[Plan],
+    t: usize,
+) -> Result<bool> {
+    let fits = |plans: &[Plan]| plans.iter().all(|plan| plan.bytes() <= plan.budget);
+    Ok(match options.system.method {
+        Method::Pcg => true,
+        Method::Direct => false,
+        Method::Auto if fits(direct) || !options.is_one_cell() => false,
+        Method::Auto => fits(&plan::<T>(selected, options, resources, t)?.1),
+    })
+}
+
+/// Learns Nyström ridge regression without its Gram matrix.
+///
+/// *Passes*: statistics, candidates, sums, one for every 2,048 rows of the sketch where there is one, one for the training
+/// error; and one for every iteration whose kernel blocks do not all fit the plan.
+///
+/// # Errors
+/// Those of [`super::train`].
+pub(super) fn train<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+) -> Result<Trained<T>> {
+    options.check()?;
+    let (t, _) = prepare::assumed(selected, options);
+    let (cut, plans) = plan::<T>(selected, options, resources, t)?;
+    check(plans)?;
+    let survey = survey(selected, options, cut, resources)?;
+    let targets = survey.targets_of_regression();
+    let (_, plans) = plan::<T>(selected, options, resources, targets.count())?;
+    let shape = prepare::shape::<T>(selected, options, resources, targets.count(), 1)?;
+    let room = room(&plans, &shape);
+    let planned_bytes = check(plans)?;
+    let rows: TableRows<T> = selected.rows(survey.reading())?;
+    let cache = cached::rows(&rows, cut, resources)?;
+    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
+    let chosen = landmarks::select(source, survey.rows(), &survey.reading(), options, cut, resources)?;
+    let Selection { set, kernel, among, passes } = chosen;
+    let any = kernel.build()?;
+    let (own, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
+    kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
+    let workers = resources.workers;
+    let pass = Pass {
+        tile: cut.tile,
+        segment: cut.segment,
+        lanes: 1,
+        prefetch: cut.prefetch,
+        workers,
+        observer: &Unobserved,
+        journal: None,
+    };
+    let mut blocks = Blocks::new(source, &targets, &*own, set.as_mat(), pass, room);
+    let stored = source.range().end - source.range().start;
+    let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
+    let centre = targets.centre();
+    let free = options.intercept == Intercept::Free;
+    // the penalty on the constant, or its absence, is that of the targets as they were
+    let shift: Vec<f64> = centre.iter().map(|centre| if free { 0.0 } else { *centre }).collect();
+    sums.shifted(&shift);
+    let lambda = options.lambdas.first().copied().ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
+    let mu = lambda * sums.rows as f64;
+    let constant = Constant::new(options.intercept, sums.rows, mu);
+    let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
+    let z = MatRef::from_row_major_slice(&wide, set.len(), set.d);
+    let kind = options.system.preconditioner;
+    let factor = {
+        let observer = resources.stages.stage("preconditioner", None);
+        let precision = std::marker::PhantomData::<T>;
+        let (sums, exact, seed, observer) = (&sums, &*exact, options.seed, &*observer);
+        Making { kind, sums, constant, mu, seed, exact, z, observer, precision }.factor(&mut blocks)?
+    };
+    let kept = blocks.kept_rows();
+    let observer = resources.stages.stage(plan::ITERATION, None);
+    let (tolerance, right) = (options.system.residual::<T>(), sums.right(constant));
+    let k_mm = Tiles::new(&*exact, z, workers);
+    let (means, factor) = (&sums.means[..], &factor);
+    let mut normal = Normal { blocks: &mut blocks, k_mm, means, constant, mu, factor, observer: &*observer, passes: 0 };
+    let mut found = cg::solve(&mut normal, right.as_ref(), tolerance, Norm::Preconditioned, &*observer)?;
+    let iterated = normal.passes;
+    if !found.converged {
+        let residual = found.residuals.iter().fold(0.0f64, |most, r| most.max(*r));
+        resources.stages.warn(format!(
+            "conjugate gradient ended at a relative residual of {residual:.1e}; use --precision f64, or raise --lambda"
+        ));
+    }
+    let a = std::mem::replace(&mut found.x, Mat::new());
+    let mean = |j: usize| sums.mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
+    let intercept: Vec<f64> = (0..a.ncols()).map(|j| constant.gamma * mean(j)).collect();
+    let (errors, last) = squared_errors(&mut blocks, a.as_ref(), &intercept, &shift, &*observer)?;
+    drop(observer);
+    let m = set.len();
+    let deviations: Vec<f64> = (0..a.ncols()).map(|j| variance(&sums, j).sqrt()).collect();
+    let sketched = sketch::passes(kind, sums.rows, m);
+    Ok(Trained {
+        rows: survey.rows(),
+        scaler: survey.scaler.clone(),
+        classes: survey.classes.clone(),
+        kernel,
+        wide: needs_wide_for::<T>(a.as_ref(), &deviations),
+        basis: Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() },
+        coefficients: a,
+        intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
+        rank: m,
+        lambda: Some(lambda),
+        certificate: None,
+        certificates: Vec::new(),
+        surface: Surface::default(),
+        method: Some(why(options, kind, kept, sums.rows)),
+        figures: figures(&found),
+        train: Some(score(&errors, &sums)),
+        largest_rank: m,
+        landmarks: Some((m, among)),
+        passes: 2 + u64::from(cache.is_some()) + passes + sketched + iterated + last,
+        planned_bytes,
+    })
+}
+
+/// Variance of a target.
+fn variance(sums: &Sums, j: usize) -> f64 {
+    (sums.squares[j] / sums.rows as f64 - sums.mean_y[j] * sums.mean_y[j]).max(0.0)
+}
+
+/// Mean squared error over targets, and the share of their variance that is explained.
+fn score(errors: &[f64], sums: &Sums) -> (f64, Option<f64>) {
+    let (n, t) = (sums.rows as f64, errors.len().max(1) as f64);
+    let total = errors.iter().sum::<f64>() / n;
+    let variance: f64 = (0..errors.len()).map(|j| variance(sums, j)).sum();
+    (total / t, (variance > 0.0).then(|| 1.0 - total / variance))
+}
+
+fn why(options: &TrainOptions, kind: Preconditioner, kept: usize, n: usize) -> Solved {
+    let name = match kind {
+        Preconditioner::Krill => "krill",
+        Preconditioner::Falkon => "falkon",
+    };
+    let blocks = if kept >= n { "all".to_string() } else { format!("{kept} of {n}") };
+    let why = match options.system.method {
+        Method::Auto => "the Gram matrix does not fit --memory",
+        _ => "as asked for",
+    };
+    let why = format!("conjugate gradient ({name}), kernel blocks of {blocks} rows kept: {why}");
+    Solved { name: "pcg", why }
+}
