@@ -24,18 +24,16 @@ impl Stages for Heard {
     }
 }
 
-/// A budget into which everything fits but the features of all rows.
+/// The smallest budget, in steps of 1 MiB, into which everything fits but the features of all rows.
 fn tight<T: Precision>(selected: &Selected, options: &TrainOptions, name: &str) -> usize {
-    let workers = Workers::new(3);
-    let ample =
-        Resources { memory: 1 << 32, workers: &workers, stages: &Heard::default(), journal: None, scratch: None };
+    let (workers, heard) = (Workers::new(3), Heard::default());
     let solver = by_name(name).unwrap().solver::<T>(&SolverOptions::default());
-    let (_, plans) = plan_solve::<T>(selected, options, &*solver, &ample).unwrap();
-    let kept = plans.last().unwrap().terms.iter().find(|term| term.name == "features of all rows").unwrap().bytes;
-    let all = plans.iter().map(kstore::Plan::bytes).max().unwrap();
-    assert_eq!(all, plans.last().unwrap().bytes(), "the last stage holds most");
-    let others = plans.iter().rev().skip(1).map(kstore::Plan::bytes).max().unwrap();
-    others.max(all - kept)
+    let fits = |memory: &usize| {
+        let resources = Resources { memory: *memory, workers: &workers, stages: &heard, journal: None, scratch: None };
+        let (_, plans) = plan_solve::<T>(selected, options, &*solver, &resources).unwrap();
+        plans.iter().all(|plan| plan.bytes() <= *memory)
+    };
+    (32..1024).map(|mebibytes| mebibytes << 20).find(fits).unwrap()
 }
 
 fn fit<T: Precision>(
@@ -54,13 +52,13 @@ fn fit<T: Precision>(
 
 fn everywhere<T: Precision>(name: &str) {
     let mut random = Lcg(7);
-    let x = random.normals(9000, 3);
+    let x = random.normals(20_000, 3);
     let y: Vec<f64> = x.iter().map(|x| ((x[0] * x[1] > 0.2) as u8 + (x[2] > 0.5) as u8).into()).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, &x, &y);
     let selected = select(&path, by_name(name).unwrap().task);
-    let options = TrainOptions { rank: 300, ranks: vec![300], ..exact(Task::Regression, "gaussian(sigma=1)", 3000) };
+    let options = TrainOptions { rank: 100, ranks: vec![100], ..exact(Task::Regression, "gaussian(sigma=1)", 3000) };
     let options = TrainOptions { task: by_name(name).unwrap().task, ..options };
     let tight = tight::<T>(&selected, &options, name);
     let scratch = Scratch::open(folder.path(), 1 << 30).unwrap();

@@ -1,15 +1,18 @@
 //! Support vector machines: classes, values and novelty by few rows.
 //!
-//! | | minimised over w, b, with f = wᵀφ + b | |
-//! |---|---|---|
-//! | `svm` | (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², squared with `--loss squared-hinge` | one problem for two classes, else one against the rest |
-//! | `svr` | (1/n) Σ max(0, \|y_i − f_i\| − epsilon) + lambda ‖w‖² | one problem for each target |
-//! | `oneclass` | ½‖w‖² + 1/(nu n) Σ max(0, −f_i) + b | the score f is negative for novel rows |
+//! ```text
+//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (--loss squared-hinge)
+//! svr        (1/n) Σ max(0, |y_i − f_i| − epsilon) + lambda ‖w‖²
+//! oneclass   ½‖w‖² + 1/(nu n) Σ max(0, −f_i) + b;   the score f is negative for novel rows
+//! ```
+//!
+//! are minimised over w and b, with f = wᵀφ + b: by one problem for two classes, by one against the rest for more, and by
+//! one for each target of svr.
 //!
 //! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda). Its bias is free, the default
 //! here; LIBLINEAR's is penalised. LIBSVM's one-class machine is scaled by nu n. a_i is 1, or the weight of the row's class.
 //!
-//! All are solved by the method of [`lagrangian`], in passes over kept features, up to a relative duality gap, which is
+//! All are solved by the method of `lagrangian.rs`, in passes over kept features, up to a relative duality gap, which is
 //! measured at every step and reported: the objective is never more than that above the optimum.
 //!
 //! *Bytes*: the features, 8 and two elements for every row and problem, 8p² for every problem of a group. Problems do not
@@ -28,7 +31,7 @@ use crate::{Intercept, Result, Targets, Task};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
-use lagrangian::{Best, Problem, Rows, Terms};
+use lagrangian::{Best, Outcome, Problem, Rows, Terms};
 use loss::{Loss, Row};
 
 /// `svm`.
@@ -185,49 +188,67 @@ fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize) -> Plan {
         .term("products of a tile", 5 * cut.tile * together * e + 8 * 12 * p * t, "lower --rank")
 }
 
-/// Solves `t` problems in groups; gives their best points, the largest gap before every step, and the passes.
+/// What solving some problems leaves.
+#[derive(Default)]
+struct Solved {
+    /// The best point of each.
+    best: Vec<Best>,
+    /// The largest gap of all before every step.
+    gaps: Vec<f64>,
+    /// Passes over the features.
+    passes: u64,
+    /// The most steps that a problem took.
+    steps: usize,
+}
+
+impl Solved {
+    /// Takes in what other problems left.
+    fn add(&mut self, other: Self) {
+        self.gaps.resize(self.gaps.len().max(other.gaps.len()), 0.0);
+        self.gaps.iter_mut().zip(&other.gaps).for_each(|(largest, gap)| *largest = largest.max(*gap));
+        self.best.extend(other.best);
+        self.passes += other.passes;
+        self.steps = self.steps.max(other.steps);
+    }
+}
+
+/// Solves a problem for each of `rows`, in groups.
 fn solve<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     data: &Features<'_, T>,
     terms: Terms,
     steps: usize,
     rows: Vec<R>,
-) -> Result<(Vec<Best>, Vec<f64>, u64, usize)> {
+) -> Result<Solved> {
     let stage = data.resources.stages.stage("newton", None);
     let together = group(kept.p, rows.len());
-    let (mut best, mut gaps, mut passes, mut most): (Vec<Best>, Vec<f64>, u64, usize) = Default::default();
-    let mut rows = rows.into_iter();
+    let (mut solved, mut rows) = (Solved::default(), rows.into_iter());
     loop {
         let problems = rows.by_ref().take(together).map(|rows| Problem::new(rows, terms, kept.n, kept.p));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
         if problems.is_empty() {
             break;
         }
-        let outcome = lagrangian::solve(kept, &mut problems, steps, &*stage)?;
-        for (i, gap) in outcome.gaps.iter().enumerate() {
-            match gaps.get_mut(i) {
-                Some(largest) => *largest = largest.max(*gap),
-                None => gaps.push(*gap),
-            }
-        }
-        passes += outcome.passes;
-        most = most.max(problems.iter().map(|problem| problem.steps).max().unwrap_or(0));
-        best.extend(problems.into_iter().map(|problem| problem.best));
+        let Outcome { gaps, passes } = lagrangian::solve(kept, &mut problems, steps, &*stage)?;
+        let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
+        let best = problems.into_iter().map(|problem| problem.best).collect();
+        solved.add(Solved { best, gaps, passes, steps });
     }
-    let open = best.iter().map(Best::gap).fold(0.0, f64::max);
+    let open = solved.best.iter().map(Best::gap).fold(0.0, f64::max);
     if open > terms.gap {
-        let asked = terms.gap;
+        let (asked, steps) = (terms.gap, solved.steps);
         data.resources.stages.warn(format!(
-            "the relative duality gap is {open:.1e}, above the {asked:.1e} asked for, after {most} steps; raise --steps or --gap{}",
+            "the relative duality gap is {open:.1e}, above the {asked:.1e} asked for, after {steps} steps; raise --steps \
+             or --gap{}",
             if size_of::<T>() == 4 { ", or use --precision f64" } else { "" }
         ));
     }
-    Ok((best, gaps, passes, most))
+    Ok(solved)
 }
 
 /// The head of some solved problems; objectives are multiplied by `unit`.
 fn fitted(
-    (best, gaps, passes, steps): (Vec<Best>, Vec<f64>, u64, usize),
+    Solved { best, gaps, passes, steps }: Solved,
     unit: f64,
     lambda: Option<f64>,
     certificate: Option<crate::CertificateState>,
@@ -296,14 +317,9 @@ impl<T: Real> Solver<T> for Svr {
             let terms = Terms { loss, intercept: self.intercept, total: 0.0, cost: cost / unit, gap: self.gap };
             solve(&kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, cost }])
         };
-        let mut all: (Vec<Best>, Vec<f64>, u64, usize) = Default::default();
+        let mut all = Solved::default();
         for j in 0..t {
-            let (best, gaps, passes, steps) = solve_one(j)?;
-            all.0.extend(best);
-            let longer = gaps.len().max(all.1.len());
-            let at = |gaps: &[f64], i: usize| gaps.get(i).copied().unwrap_or(0.0);
-            all.1 = (0..longer).map(|i| at(&gaps, i).max(at(&all.1, i))).collect();
-            (all.2, all.3) = (all.2 + passes, all.3.max(steps));
+            all.add(solve_one(j)?);
         }
         Ok(fitted(all, 2.0 * lambda, Some(lambda), gathered.certificate))
     }

@@ -7,11 +7,10 @@
 //! with ℓ the logarithm of the softmax of the true class (the logistic function for two classes, one column), a_i = 1 or
 //! the weight of the row's class, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
 //!
-//! Newton's method with conjugate gradients: every step solves H d = −∇F with products H·V, one pass over the features
-//! each, and no matrix of order pk. They are preconditioned by one for all classes, γ ΦᵀΦ/n + 2 lambda I with γ the mean of
-//! p(1 − p), whose Gram matrix the pass that keeps the features has summed; then a handful of iterations is enough whatever the
-//! condition of the kernel. Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it
-//! begins at a large lambda and divides it by ten a step, which keeps it where Newton's steps are whole.
+//! Newton's method with conjugate gradients (`newton.rs`): every step solves H d = −∇F with products H·V, one pass over
+//! the features each, and no matrix of order pk. They are preconditioned by one for all classes, γ ΦᵀΦ/n + 2 lambda I
+//! with γ the mean of p(1 − p), whose Gram matrix the pass that keeps the features has summed; then a handful of
+//! iterations is enough whatever the condition of the kernel.
 //!
 //! *Cost*: the map, np² for the Gram matrix, p³/3 a Newton step, and 4npk flops a pass. *Bytes*: the features, n·k
 //! probabilities, 2p² numbers in f64.
@@ -20,18 +19,17 @@
 //! Marteau-Ferey, Bach, Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-concordant losses",
 //! NeurIPS 2019; Nocedal, Wright, *Numerical Optimization* (2006), algorithm 7.1.
 
+mod newton;
+
 use super::kept::{Kept, Tile};
 use super::{Family, Features, Figure, Fitted, Make, Penalty, Solver, SolverOptions};
 use crate::train::{Cut, Shape};
-use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor as llt;
-use faer::linalg::triangular_solve as triangular;
-use faer::prelude::ReborrowMut;
-use faer::{Mat, MatMut, Par, Spec};
+use crate::{Error, GramState, Intercept, Link, Result, Task};
+use faer::Mat;
 use kapprox::Real;
+use kstore::Plan;
 use kstore::pass::Observer;
-use kstore::{Plan, Workers};
+use newton::newton;
 
 /// `logistic`.
 pub(super) const FAMILY: Family = Family {
@@ -45,21 +43,6 @@ pub(super) const FAMILY: Family = Family {
 
 /// Rows of a strip whose probabilities are computed by one thread.
 const STRIP: usize = 256;
-
-/// What lambda is divided by from step to step on the way down.
-const DECREASE: f64 = 10.0;
-
-/// Residual of the inner iteration, as a share of the gradient, far from the solution.
-const LOOSE: f64 = 0.1;
-
-/// Most inner iterations of a step.
-const INNER: usize = 200;
-
-/// Share of the predicted decrease that a step must reach.
-const ARMIJO: f64 = 1e-4;
-
-/// Most halvings of a step.
-const HALVINGS: usize = 30;
 
 /// Logistic regression.
 #[derive(Clone, Copy, Debug)]
@@ -302,181 +285,6 @@ fn link(scores: &mut [f64], class: usize) -> f64 {
     let sum: f64 = scores.iter().sum();
     scores.iter_mut().for_each(|f| *f /= sum);
     sum.ln() - own
-}
-
-/// Where Newton's method ended.
-struct Found {
-    /// W and the constant, (p + 1) x k row-major.
-    w: Vec<f64>,
-    point: Point,
-    /// ‖·‖² of the penalised coefficients.
-    square: f64,
-    /// ‖∇F‖ as a share of the gradient at W = 0.
-    gradient: f64,
-    steps: usize,
-    converged: bool,
-}
-
-/// ‖∇F‖/‖∇F(0)‖ at which the iteration ends: well above the rounding of the gradient's sums.
-fn tolerance<T: Real>() -> f64 {
-    (8.0 * <T as kstore::Real>::EPSILON).max(1e-10)
-}
-
-fn newton<T: Real>(loss: &mut Loss<'_, '_, T>, moments: &FoldGram, lambda: f64, most: usize) -> Result<Found> {
-    let (p, k) = (loss.kept.p, loss.k);
-    let mut w = vec![0.0; (p + 1) * k];
-    let mut point = loss.evaluate(&w)?;
-    let start = norm(&point.gradient).max(f64::MIN_POSITIVE);
-    let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
-    let mut schedule = lambda;
-    while schedule * DECREASE < 0.1 * point.curvature * trace {
-        schedule *= DECREASE;
-    }
-    let (mut steps, mut last) = (0, 0);
-    loop {
-        // the schedule ends on the very lambda that was asked for
-        let now = if schedule <= lambda * DECREASE.sqrt() { lambda } else { schedule };
-        let gradient: Vec<f64> =
-            point.gradient.iter().zip(&w).enumerate().map(|(i, (g, w))| g + loss.ridge(i, now) * w).collect();
-        let relative = norm(&gradient) / start;
-        let done = now == lambda && relative <= tolerance::<T>();
-        let square = squares(loss, &w);
-        let end = |w, point, converged| Ok(Found { w, point, square, gradient: relative, steps, converged });
-        if done || (now == lambda && last >= most) {
-            return end(w, point, done);
-        }
-        let preconditioner = Preconditioner::new(moments, point.curvature, now, loss.intercept, loss.kept.workers())?;
-        let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
-        let direction = conjugate_gradients(loss, &preconditioner, &gradient, now, forcing)?;
-        let slope = dot(&gradient, &direction);
-        let objective = |point: &Point, w: &[f64]| point.loss + now * squares(loss, w);
-        let before = objective(&point, &w);
-        // what is left to gain is below the rounding of the loss: nothing can tell the points apart
-        let rounding = 4.0 * <T as kstore::Real>::EPSILON * before.abs();
-        if now == lambda && -slope <= rounding {
-            return end(w, point, true);
-        }
-        let (mut step, mut halvings) = (1.0, 0);
-        loop {
-            let trial: Vec<f64> = w.iter().zip(&direction).map(|(w, d)| w + step * d).collect();
-            let there = loss.evaluate(&trial)?;
-            let after = there.loss + now * squares(loss, &trial);
-            if after <= before + ARMIJO * step * slope + rounding || halvings == HALVINGS {
-                (w, point) = (trial, there);
-                break;
-            }
-            step *= 0.5;
-            halvings += 1;
-        }
-        steps += 1;
-        last += usize::from(now == lambda);
-        schedule = (schedule / DECREASE).max(lambda);
-    }
-}
-
-/// ‖·‖² of the penalised coefficients.
-fn squares<T: Real>(loss: &Loss<'_, '_, T>, w: &[f64]) -> f64 {
-    w.iter().enumerate().map(|(i, w)| 0.5 * loss.ridge(i, 1.0) * w * w).sum()
-}
-
-fn norm(v: &[f64]) -> f64 {
-    dot(v, v).sqrt()
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-/// d with H d ≈ −`gradient`, up to `forcing` of its norm: preconditioned conjugate gradients, a pass an iteration.
-///
-/// Its iterates are directions of descent whenever it is stopped.
-fn conjugate_gradients<T: Real>(
-    loss: &mut Loss<'_, '_, T>,
-    preconditioner: &Preconditioner,
-    gradient: &[f64],
-    lambda: f64,
-    forcing: f64,
-) -> Result<Vec<f64>> {
-    let k = loss.k;
-    let mut direction = vec![0.0; gradient.len()];
-    let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
-    let mut z = preconditioner.solve(&residual, k, loss.kept.workers());
-    let (mut search, mut rz) = (z.clone(), dot(&residual, &z));
-    for _ in 0..INNER {
-        let mut product = loss.curve(&search)?;
-        product.iter_mut().zip(&search).enumerate().for_each(|(i, (h, v))| *h += loss.ridge(i, lambda) * v);
-        let curvature = dot(&search, &product);
-        if !(curvature > 0.0 && rz > 0.0) {
-            break;
-        }
-        let step = rz / curvature;
-        direction.iter_mut().zip(&search).for_each(|(d, s)| *d += step * s);
-        residual.iter_mut().zip(&product).for_each(|(r, h)| *r -= step * h);
-        if norm(&residual) <= forcing * norm(gradient) {
-            break;
-        }
-        z = preconditioner.solve(&residual, k, loss.kept.workers());
-        let next = dot(&residual, &z);
-        let ratio = next / rz;
-        rz = next;
-        search.iter_mut().zip(&z).for_each(|(s, z)| *s = z + ratio * *s);
-    }
-    Ok(direction)
-}
-
-/// The factor of γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, the same for every class.
-struct Preconditioner {
-    factor: Mat<f64>,
-}
-
-impl Preconditioner {
-    fn new(moments: &FoldGram, curvature: f64, lambda: f64, intercept: Intercept, workers: &Workers) -> Result<Self> {
-        let (p, n) = (moments.s.len(), moments.rows as f64);
-        let order = if intercept == Intercept::None { p } else { p + 1 };
-        let scale = curvature.max(f64::MIN_POSITIVE) / n;
-        let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
-        let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
-        // rounding of the Gram matrix may exceed lambda: a preconditioner bears a larger one
-        let mut shift = 2.0 * lambda;
-        loop {
-            let mut factor = Mat::from_fn(order, order, |i, j| match (i.max(j), i.min(j)) {
-                (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
-                (_, j) if j < p => scale * moments.s[j],
-                // kept off the edge of singularity by what rounding may take
-                _ => scale * n * (1.0 + 1e-9) + constant,
-            });
-            let done = workers.install(|| {
-                let (params, par) = (Spec::default(), kapprox::map::par(workers));
-                let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
-                let stack = MemStack::new(&mut memory);
-                llt::cholesky_in_place(factor.as_mut(), Default::default(), par, stack, params).is_ok()
-            });
-            if done && (0..order).all(|i| factor[(i, i)].is_finite()) {
-                return Ok(Self { factor });
-            }
-            if !shift.is_finite() || shift > scale * trace {
-                return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use --precision f64" });
-            }
-            shift = (10.0 * shift).max(f64::EPSILON * scale * trace);
-        }
-    }
-
-    /// The solution for `right` ((p + 1) x k row-major); what the factor does not hold stays 0.
-    fn solve(&self, right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
-        let order = self.factor.nrows();
-        let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
-        // a column a thread: faer sums a single right side in as many parts as there are threads
-        crate::strips::for_each_strip(workers, &mut columns, order, |_, column| {
-            let mut column = MatMut::from_column_major_slice_mut(column, order, 1);
-            triangular::solve_lower_triangular_in_place(self.factor.as_ref(), column.rb_mut(), Par::Seq);
-            triangular::solve_upper_triangular_in_place(self.factor.transpose(), column, Par::Seq);
-        });
-        let mut solution = vec![0.0; right.len()];
-        for (j, column) in columns.chunks(order).enumerate() {
-            column.iter().enumerate().for_each(|(i, value)| solution[i * k + j] = *value);
-        }
-        solution
-    }
 }
 
 #[cfg(test)]
