@@ -25,6 +25,7 @@ pub mod page;
 pub mod passes;
 pub mod pipeline;
 pub mod plan;
+pub mod plot;
 pub mod predict;
 pub mod predictor;
 pub mod progress;
@@ -51,6 +52,7 @@ pub fn run() -> ExitCode {
         Command::Evaluate(args) => evaluate::main(args),
         Command::Inspect(args) => inspect::main(args),
         Command::Plan(args) => plan::main(args),
+        Command::Plot(args) => plot::main(args),
         Command::Generate(args) => generate::main(args),
         Command::Convert(args) => convert::main(args),
         Command::Curve(args) => curve::main(args),

@@ -105,7 +105,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
 }
 
 /// A number at an axis: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
-pub(super) fn label(value: f64) -> String {
+pub fn label(value: f64) -> String {
     if value == 0.0 {
         return "0".to_string();
     }

@@ -7,7 +7,7 @@ mod axis;
 mod chart;
 mod parts;
 
-pub use axis::{Axis, Scale};
+pub use axis::{Axis, Scale, label as tick};
 pub use chart::{Chart, Mark, Series, swatch};
 pub use parts::{Heat, Stage, command, facts, stages, table};
 

@@ -14,6 +14,7 @@ mod maps;
 mod memory;
 mod model;
 mod page;
+mod plot;
 mod restricted;
 #[cfg(unix)]
 mod resume;

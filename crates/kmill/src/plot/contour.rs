@@ -1,0 +1,92 @@
+//! Lines of equal height of a function on a grid: marching squares.
+//!
+//! Every square of four neighbouring grid points is crossed where the level lies between two corners, at the place that is
+//! linear in their heights. Two opposite corners above and two below are joined by the height of the middle.
+//!
+//! Reference: Maple, "Geometric design and space planning using the marching squares and marching cube algorithms", 2003.
+
+/// Heights on a grid, row after row from the lowest y.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Grid {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) values: Vec<f64>,
+}
+
+/// A piece of a line, in units of the grid.
+pub(super) type Piece = [(f64, f64); 2];
+
+impl Grid {
+    pub(super) fn at(&self, column: usize, row: usize) -> f64 {
+        self.values[row * self.width + column]
+    }
+
+    /// The pieces of the lines at a level.
+    pub(super) fn contour(&self, level: f64) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        for row in 0..self.height.saturating_sub(1) {
+            for column in 0..self.width.saturating_sub(1) {
+                self.square(column, row, level, &mut pieces);
+            }
+        }
+        pieces
+    }
+
+    fn square(&self, column: usize, row: usize, level: f64, pieces: &mut Vec<Piece>) {
+        // corners against the clock from the lower left, with their heights above the level
+        let corners = [(0, 0), (1, 0), (1, 1), (0, 1)].map(|(x, y)| (column + x, row + y));
+        let above = corners.map(|(x, y)| self.at(x, y) - level);
+        if above.iter().any(|height| !height.is_finite()) {
+            return;
+        }
+        let crossing = |i: usize| {
+            let (j, (a, b)) = ((i + 1) % 4, (above[i], above[(i + 1) % 4]));
+            if (a > 0.0) == (b > 0.0) {
+                return None;
+            }
+            let share = a / (a - b);
+            let end = |at: fn((usize, usize)) -> usize| {
+                at(corners[i]) as f64 + share * (at(corners[j]) as f64 - at(corners[i]) as f64)
+            };
+            Some((end(|corner| corner.0), end(|corner| corner.1)))
+        };
+        let crossed: Vec<(f64, f64)> = (0..4).filter_map(crossing).collect();
+        match crossed[..] {
+            [a, b] => pieces.push([a, b]),
+            [a, b, c, d] => {
+                // a saddle: the middle belongs to one of the two pairs of corners
+                let middle: f64 = above.iter().sum();
+                let joined = (middle > 0.0) == (above[0] > 0.0);
+                pieces.extend(if joined { [[a, b], [c, d]] } else { [[d, a], [b, c]] });
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contour_of_a_cone_is_a_circle() {
+        let (width, height) = (41, 31);
+        let value = |i: usize| (((i % width) as f64 - 20.0).powi(2) + ((i / width) as f64 - 15.0).powi(2)).sqrt();
+        let grid = Grid { width, height, values: (0..width * height).map(value).collect() };
+        let pieces = grid.contour(9.0);
+        assert!(pieces.len() > 40);
+        let radius = |(x, y): (f64, f64)| ((x - 20.0f64).powi(2) + (y - 15.0f64).powi(2)).sqrt();
+        assert!(pieces.iter().flatten().all(|point| (radius(*point) - 9.0).abs() < 0.05));
+        let length: f64 = pieces.iter().map(|[a, b]| (a.0 - b.0).hypot(a.1 - b.1)).sum();
+        assert!((length / (std::f64::consts::TAU * 9.0) - 1.0).abs() < 0.01, "{length}");
+    }
+
+    #[test]
+    fn saddles_and_holes_are_no_trouble() {
+        let grid = |values: [f64; 4]| Grid { width: 2, height: 2, values: values.to_vec() };
+        // opposite corners above: the middle is above, so that they are joined
+        assert_eq!(grid([2.0, -1.0, -1.0, 2.0]).contour(0.0).len(), 2);
+        assert_eq!(grid([1.0, 1.0, 1.0, 1.0]).contour(0.0), Vec::<Piece>::new());
+        assert_eq!(grid([1.0, f64::NAN, -1.0, 1.0]).contour(0.0), Vec::<Piece>::new());
+    }
+}

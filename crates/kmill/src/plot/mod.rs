@@ -1,0 +1,179 @@
+//! `kmill plot`: what a model says over two of its features, with the rows of a table.
+//!
+//! The model is evaluated on a grid over the two features; all others stand at their mean over the training rows. Classes
+//! are regions, with the line where the scores are equal; numbers and components are shades, with lines of equal value.
+
+mod contour;
+mod picture;
+mod points;
+
+use crate::args::PlotArgs;
+use crate::args::run::Run;
+use crate::page::{self, Page, Section};
+use crate::{Error, Result, machine, output};
+use contour::Grid;
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use ksolve::{AnyModel, Card, Classes, Model};
+use kstore::{AtomicFile, Scaler, Workers};
+use picture::Picture;
+use points::Points;
+use std::io::Write;
+use std::path::Path;
+
+/// Grid points along the two features: a cell is some three pixels wide.
+const GRID: (usize, usize) = (200, 150);
+
+/// What a picture was made of.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PlotReport {
+    /// The feature along the horizontal axis.
+    pub x: String,
+    /// The feature along the vertical axis.
+    pub y: String,
+    /// Rows of the table.
+    pub rows: u64,
+    /// Rows drawn.
+    pub drawn: usize,
+    /// Smallest and largest score on the grid, for each output.
+    pub scores: Vec<(f64, f64)>,
+    /// The file.
+    pub output: std::path::PathBuf,
+}
+
+impl std::fmt::Display for PlotReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { x, y, output, .. } = self;
+        writeln!(f, "{}: {y} against {x}, {} of {} rows", output.display(), self.drawn, crate::table::count(self.rows))
+    }
+}
+
+/// The two features of a picture.
+struct Axes {
+    names: [String; 2],
+    /// Their places among the features of the model.
+    at: [usize; 2],
+}
+
+/// Draws a model.
+///
+/// # Errors
+/// Columns that the model or the table does not have, and whatever reading them says.
+pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+    output::check(&args.output)?;
+    let extension = args.output.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    if !matches!(extension.as_deref(), Some("svg" | "html" | "htm")) {
+        let why = "a picture is drawn as SVG";
+        let remedy = "end it with .svg, or with .html for a page that saves it as PNG too";
+        return Err(Error::option("-o", args.output.display(), why, remedy));
+    }
+    match AnyModel::load(&args.model)? {
+        AnyModel::F32(model) => draw(&model, args, run),
+        AnyModel::F64(model) => draw(&model, args, run),
+    }
+}
+
+/// `kmill plot`.
+pub(crate) fn main(args: &PlotArgs) -> Result<()> {
+    let context = args.run.resolve();
+    output::report(&run(args, &context)?, context.json)
+}
+
+fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
+    let place = |option: &'static str, given: &Option<String>, default: usize| match given {
+        None if card.features.len() == 2 => Ok(default),
+        None => {
+            let why = format!("the model has {} features", card.features.len());
+            Err(Error::option(option, "", why, "name one of them"))
+        }
+        Some(name) => card.features.iter().position(|feature| feature == name).ok_or_else(|| {
+            Error::option(option, name, "the model has no such feature", "kmill inspect MODEL lists them")
+        }),
+    };
+    let at = [place("--x", &args.x, 0)?, place("--y", &args.y, 1)?];
+    if at[0] == at[1] {
+        return Err(Error::option("--y", &card.features[at[1]], "this is --x already", "name another feature"));
+    }
+    Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
+}
+
+fn draw<T: Real>(model: &Model<T>, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+    let axes = axes(&model.card, args)?;
+    let stage = run.progress.stage("rows", None);
+    let points = Points::read(&model.card, args, &axes.names, &stage)?;
+    stage.finish();
+    let outputs = model.dims().2;
+    let component = args.component.unwrap_or(1);
+    if component > outputs {
+        let why = format!("the model has {outputs}");
+        return Err(Error::option("--component", component, why, "give a smaller number"));
+    }
+    let bounds = points.bounds();
+    let stage = run.progress.stage("grid", None);
+    let scores = evaluate(model, &axes, bounds, &Workers::new(run.threads))?;
+    stage.finish();
+    let classes = crate::predictor::classes(&model.card)?;
+    let grids: Vec<Grid> =
+        (0..outputs).map(|j| Grid { width: GRID.0, height: GRID.1, values: scores.col_as_slice(j).to_vec() }).collect();
+    let regions = classes.as_ref().map(|classes| regions(classes, &scores));
+    let picture =
+        Picture { names: &axes.names, bounds, points: &points, grids: &grids, regions, component: component - 1 };
+    write(&args.output, &picture, &model.card, args)?;
+    let range = |grid: &Grid| {
+        grid.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
+    };
+    let [x, y] = axes.names;
+    let (rows, drawn, scores) = (points.rows, points.drawn.len(), grids.iter().map(range).collect());
+    Ok(PlotReport { x, y, rows, drawn, scores, output: args.output.clone() })
+}
+
+/// Scores at every grid point.
+fn evaluate<T: Real>(model: &Model<T>, axes: &Axes, bounds: [(f64, f64); 2], workers: &Workers) -> Result<Mat<f64>> {
+    let (_, d, t) = model.dims();
+    let scaler = Scaler { centre: model.centre.clone(), scale: model.scale.clone(), mean: model.mean.clone() };
+    let mean: Vec<f64> = (0..d).map(|i| scaler.apply(i, scaler.mean[i])).collect();
+    let n = GRID.0 * GRID.1;
+    let mut x = Vec::with_capacity(n * d);
+    for i in 0..n {
+        let share = [(i % GRID.0) as f64 / (GRID.0 - 1) as f64, (i / GRID.0) as f64 / (GRID.1 - 1) as f64];
+        let mut row = mean.clone();
+        for ((at, (low, high)), share) in axes.at.iter().zip(bounds).zip(share) {
+            row[*at] = scaler.apply(*at, low + share * (high - low));
+        }
+        x.extend(row.into_iter().map(<T as kstore::Real>::from_f64));
+    }
+    let functions = model.functions()?;
+    let mut scores = Mat::zeros(n, t);
+    model.predict(&*functions, MatRef::from_row_major_slice(&x, n, d), scores.as_mut(), workers)?;
+    Ok(scores)
+}
+
+/// The class at every grid point.
+fn regions(classes: &Classes, scores: &Mat<f64>) -> Vec<usize> {
+    (0..scores.nrows()).map(|i| classes.decide(scores.row(i).iter().copied())).collect()
+}
+
+fn write(path: &Path, picture: &Picture<'_>, card: &Card, args: &PlotArgs) -> Result<()> {
+    let page = path.extension().is_some_and(|extension| !extension.eq_ignore_ascii_case("svg"));
+    if page {
+        let facts = [
+            ("model", args.model.display().to_string()),
+            ("kernel", card.kernel.clone()),
+            ("machine", machine::machine()),
+        ];
+        let body = format!("<div class=\"charts\"><figure class=\"chart\">{}</figure></div>", picture.svg(false));
+        let run = format!("{}{}", page::command(&machine::command()), page::facts(facts));
+        let [x, y] = picture.names;
+        return Page {
+            title: format!("{} over {x} and {y}", card.solver),
+            subtitle: card.kernel.clone(),
+            sections: vec![Section::new("Picture", body), Section::new("Run", run)],
+            style: picture::page_style(),
+            ..Page::default()
+        }
+        .write(path);
+    }
+    let mut file = AtomicFile::create(path)?;
+    file.write_all(picture.svg(true).as_bytes()).map_err(kstore::Error::io("write", path))?;
+    Ok(file.commit()?)
+}

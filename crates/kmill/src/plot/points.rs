@@ -1,0 +1,113 @@
+//! The rows that are drawn: a sample, and how far all of them reach.
+
+use crate::args::PlotArgs;
+use crate::{Error, Result, convert};
+use ksolve::Card;
+use kstore::key::{Purpose, Stream};
+use kstore::pass::Observer;
+use kstore::{Coded, Fold, Merge, Pass, Reading, RowBlock, Selection, Workers};
+use std::sync::Arc;
+
+/// Rows drawn at most: more would hide each other.
+const DRAWN: usize = 2_000;
+
+/// Share of the rows' range that is left free around them.
+const MARGIN: f64 = 0.05;
+
+/// A row that is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Drawn {
+    key: u64,
+    pub(super) place: [f64; 2],
+    /// Its class among those of the model, where the table tells.
+    pub(super) class: Option<usize>,
+}
+
+/// What is known of the rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Points {
+    pub(super) rows: u64,
+    /// By their random keys, so that what is drawn last is no class in particular.
+    pub(super) drawn: Vec<Drawn>,
+    range: Option<[(f64, f64); 2]>,
+}
+
+impl Points {
+    /// One pass over the rows of the table.
+    ///
+    /// # Errors
+    /// Columns that are not there, bad values, a table without rows.
+    pub(super) fn read(card: &Card, args: &PlotArgs, names: &[String; 2], observer: &dyn Observer) -> Result<Self> {
+        let select = &args.data;
+        convert::only_convert_keeps(select.missing)?;
+        let (table, _) = convert::open(&select.paths, &select.text.options(), &[])?;
+        let there = |name: &String| table.schema().columns.iter().any(|column| column.name == *name);
+        let known = !card.classes.is_empty() && card.targets.iter().all(there);
+        let targets = if known { card.targets.clone() } else { Vec::new() };
+        let selection = convert::selection(select, names, targets);
+        let selected = table.select(&Selection { class_target: known, ..selection })?;
+        let classes = known.then(|| Arc::new(card.classes.clone()));
+        let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
+        let workers = Workers::sequential();
+        let pass = Pass { observer, ..Pass::new(1024, 65_536, &workers) };
+        let points = pass.fold(&source, &Draw(Stream::new(0, Purpose::Quality, 0)))?.0;
+        if points.rows == 0 {
+            let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
+            let why = "no row is left to be drawn".to_string();
+            return Err(Error::from(kstore::Error::Empty { what, why }));
+        }
+        Ok(points)
+    }
+
+    /// The plane of the picture.
+    pub(super) fn bounds(&self) -> [(f64, f64); 2] {
+        self.range.unwrap_or([(0.0, 1.0); 2]).map(|(low, high)| {
+            let room = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
+            (low - room, high + room)
+        })
+    }
+
+    fn shorten(&mut self) {
+        self.drawn.sort_by_key(|drawn| drawn.key);
+        self.drawn.truncate(DRAWN);
+    }
+}
+
+impl Merge for Points {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        self.drawn.extend_from_slice(&later.drawn);
+        self.shorten();
+        self.range = match (self.range, later.range) {
+            (Some(a), Some(b)) => Some(std::array::from_fn(|i| (a[i].0.min(b[i].0), a[i].1.max(b[i].1)))),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// Keeps the rows with the smallest keys.
+struct Draw(Stream);
+
+impl Fold<f64> for Draw {
+    type State = Points;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> Points {
+        Points::default()
+    }
+    fn scratch(&self) {}
+    fn step(&self, state: &mut Points, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
+        for (i, row) in block.rows.iter().enumerate() {
+            let place = [block.x[2 * i], block.x[2 * i + 1]];
+            let range = state.range.get_or_insert(place.map(|v| (v, v)));
+            range.iter_mut().zip(place).for_each(|(range, v)| *range = (range.0.min(v), range.1.max(v)));
+            let code = block.classes.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
+            let class = (code != Coded::UNKNOWN).then_some(code as usize);
+            state.drawn.push(Drawn { key: self.0.word(*row), place, class });
+        }
+        state.rows += block.len() as u64;
+        state.shorten();
+        Ok(())
+    }
+}
