@@ -115,6 +115,7 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str, options:
         ("--method", learn.method != Method::default()),
         ("--preconditioner", learn.preconditioner.is_some()),
         ("--residual", learn.residual.is_some()),
+        ("--loo", learn.loo),
     ];
     let all = [
         ("components", "--components", learn.components.is_some()),

@@ -8,6 +8,7 @@ mod bits;
 mod cli;
 mod faults;
 mod fit;
+mod iterative;
 mod maps;
 mod memory;
 mod model;
