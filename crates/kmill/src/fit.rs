@@ -76,6 +76,8 @@ pub struct FitOptions {
     pub preconditioner: Option<Preconditioner>,
     /// Where conjugate gradient ends, where that was said.
     pub residual: Option<f64>,
+    /// The error of every row by the others is measured.
+    pub loo: bool,
     /// By what the cell is chosen.
     pub select: Select,
     /// Seed of every random choice.
@@ -145,6 +147,7 @@ impl FitOptions {
             method: learn.method,
             preconditioner: learn.preconditioner,
             residual: learn.residual,
+            loo: learn.loo,
             select: learn.select,
             seed: learn.seed,
             precision: learn.precision,

@@ -206,6 +206,7 @@ fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
             method: options.method.into(),
             preconditioner: options.preconditioner.map(Into::into).unwrap_or_default(),
             residual: options.residual,
+            leave_one_out: options.loo,
         },
         seed: options.seed,
     })
@@ -263,6 +264,7 @@ fn report<T: Real>(
         rank: cell.rank,
         lambda: cell.lambda,
         cv_mse: cell.cv_mse,
+        gcv: cell.gcv,
         cv_error: cell.cv_error,
     };
     FitReport {
@@ -286,7 +288,7 @@ fn report<T: Real>(
         folds: options.folds.to_string(),
         certificate: trained.certificate.map(certificate),
         surface: trained.surface.cells.iter().map(cell).collect(),
-        train: trained.train.map(|(mse, r2)| Train { mse, rmse: mse.max(0.0).sqrt(), r2 }),
+        train: trained.train.map(|(mse, r2)| Train { mse, rmse: mse.max(0.0).sqrt(), r2, loo_mse: trained.left_out }),
         method: trained.method.clone(),
         figures: trained.figures.clone(),
         seconds: run.progress.seconds(),

@@ -122,6 +122,8 @@ pub struct Cell {
     /// Cross-validated mean squared error (±1 codes for classes); `None` without folds, or where the cell cannot be
     /// solved.
     pub cv_mse: Option<f64>,
+    /// Generalised cross-validation on all rows; `None` where the cell cannot be solved.
+    pub gcv: Option<f64>,
     /// Cross-validated share of wrong classes, where it was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
@@ -136,6 +138,9 @@ pub struct Train {
     pub rmse: f64,
     /// Share of variance explained; `None` for a constant target.
     pub r2: Option<f64>,
+    /// Mean squared error of every row by the fit to all others, where `--loo` asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loo_mse: Option<f64>,
 }
 
 /// Serialises pairs as an object that keeps their order.
@@ -247,10 +252,12 @@ impl fmt::Display for FitReport {
         if let Some(cell) = self.chosen() {
             cell.cv_mse.inspect(|mse| facts.fact("cv mse", number(*mse, 4)));
             cell.cv_error.inspect(|error| facts.fact("cv error", percent(*error)));
+            cell.gcv.inspect(|gcv| facts.fact("gcv", number(*gcv, 4)));
         }
         if let Some(train) = &self.train {
             let r2 = train.r2.map_or("–".to_string(), |r2| number(r2, 4));
             facts.fact("train mse", format!("{} (r2 {r2})", number(train.mse, 4)));
+            train.loo_mse.inspect(|mse| facts.fact("loo mse", number(*mse, 4)));
         }
         for figure in &self.figures {
             let values = figure.values.iter().take(SHOWN).map(|value| number(*value, 4));
@@ -303,7 +310,13 @@ pub(crate) mod tests {
         let mut surface = Vec::new();
         for (rank, base) in [(250, 0.3), (1000, 0.2)] {
             for (i, lambda) in [1e-8, 1e-8 * 10f64.sqrt(), 1e-7].into_iter().enumerate() {
-                surface.push(Cell { rank, lambda, cv_mse: Some(base - 0.01 * i as f64), cv_error: None });
+                surface.push(Cell {
+                    rank,
+                    lambda,
+                    cv_mse: Some(base - 0.01 * i as f64),
+                    gcv: Some(0.25),
+                    cv_error: None,
+                });
             }
         }
         FitReport {
@@ -322,7 +335,7 @@ pub(crate) mod tests {
             folds: "5".to_string(),
             certificate: Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 }),
             surface,
-            train: Some(Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83) }),
+            train: Some(Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None }),
             method: None,
             figures: Vec::new(),
             seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
@@ -361,6 +374,7 @@ cross-validated mse, folds 5 (* chosen)
   rank       1,000
   lambda     1e-7
   cv mse     0.1800
+  gcv        0.2500
   train mse  0.1700 (r2 0.8300)
 
   time    4.5 s (scale 500 ms, gram 4.0 s)
@@ -399,7 +413,10 @@ model: m.safetensors (120 KiB)
         ];
         assert!(keys.iter().all(|key| json.get(key).is_some()), "{text}");
         assert_eq!(json["certificate"]["trace_error"], 0.012_34);
-        assert_eq!(json["surface"][5], serde_json::json!({"rank": 1000, "lambda": 1e-7, "cv_mse": 0.2 - 0.01 * 2.0}));
+        assert_eq!(
+            json["surface"][5],
+            serde_json::json!({"rank": 1000, "lambda": 1e-7, "cv_mse": 0.2 - 0.01 * 2.0, "gcv": 0.25})
+        );
         // stages keep their order in the text
         assert!(text.contains(r#""seconds":{"scale":0.5,"gram":4.0}"#), "{text}");
     }

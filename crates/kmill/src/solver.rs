@@ -172,6 +172,7 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str) -> Resul
         ("iteration", "--method", learn.method != Method::default()),
         ("iteration", "--preconditioner", learn.preconditioner.is_some()),
         ("iteration", "--residual", learn.residual.is_some()),
+        ("surface", "--loo", learn.loo),
     ];
     match all.into_iter().find(|(name, _, given)| *given && !reads(name)) {
         None => Ok(()),

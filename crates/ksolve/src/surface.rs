@@ -2,7 +2,7 @@
 
 use crate::ridge::{head, squared_errors};
 use crate::system::System;
-use crate::{Error, GramState, Head, Result, RidgeOptions};
+use crate::{Error, GramState, Head, Result, RidgeOptions, gcv};
 use kstore::Workers;
 
 /// One rank and lambda.
@@ -15,6 +15,8 @@ pub struct Cell {
     /// Squared error averaged over all held-out rows and over targets. `None` where a fold could not be solved in this
     /// precision, or there are no folds.
     pub cv_mse: Option<f64>,
+    /// Generalised cross-validation on all rows, folds or not. `None` where the system could not be solved in this precision.
+    pub gcv: Option<f64>,
     /// Share of held-out rows classified wrongly, once a scoring pass has measured it.
     pub cv_error: Option<f64>,
     /// The same average over each fold's rows; `None` for a fold without rows or without a solution.
@@ -24,7 +26,8 @@ pub struct Cell {
 /// Cross-validated error over rank x lambda.
 ///
 /// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p² flops per rank and
-/// target for the held-out errors. *Bytes*: [`RidgeOptions::solve_bytes`]. No pass over the rows.
+/// target for the held-out errors; for each lambda another factorisation and as much again for generalised
+/// cross-validation. *Bytes*: [`RidgeOptions::solve_bytes`]. No pass over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
     /// Ranks, ascending.
@@ -48,9 +51,9 @@ impl Surface {
         options.check(state)?;
         let folds = state.folds().len();
         let mut sums = Sums::new(options, folds);
+        let mut system = System::new(state.features(), &options.target_centre, options.intercept);
         if folds > 1 {
             check_folds(state)?;
-            let mut system = System::new(state.features(), &options.target_centre, options.intercept);
             for fold in (0..folds).filter(|fold| state.folds()[*fold].rows > 0) {
                 system.assemble(state, Some(fold), workers)?;
                 for (l, lambda) in options.lambdas.iter().enumerate() {
@@ -58,7 +61,12 @@ impl Surface {
                 }
             }
         }
-        Ok(sums.surface(state, options))
+        let mut surface = sums.surface(state, options);
+        let scores = gcv::scores(state, options, &mut system, workers)?;
+        for (i, cell) in surface.cells.iter_mut().enumerate() {
+            cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
+        }
+        Ok(surface)
     }
 
     /// The cell of a rank and lambda.
@@ -169,7 +177,14 @@ fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> 
     // a fold without rows has no error and hides none
     let complete = errors.len() > 1 && errors.iter().zip(rows()).all(|(sum, n)| sum.is_some() || n == 0);
     let sum: f64 = errors.iter().flatten().sum();
-    Cell { rank, lambda, cv_mse: complete.then(|| sum / (state.rows() as f64 * t)), cv_error: None, fold_mse }
+    Cell {
+        rank,
+        lambda,
+        cv_mse: complete.then(|| sum / (state.rows() as f64 * t)),
+        gcv: None,
+        cv_error: None,
+        fold_mse,
+    }
 }
 
 fn warning(surface: &Surface, state: &GramState) -> Option<String> {

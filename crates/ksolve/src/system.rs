@@ -13,6 +13,9 @@ use kstore::Workers;
 /// Columns assembled by one thread at a time.
 const COLUMNS: usize = 16;
 
+/// Columns of an inverse that one thread computes at a time.
+const INVERTED: usize = 64;
+
 /// Right sides substituted by one thread. faer sums a single right side in as many parts as there are threads, so the
 /// cut is made here and every part runs on one thread.
 const RIGHT_SIDES: usize = 8;
@@ -179,6 +182,65 @@ impl System {
             // overflow passes for a positive pivot
             done && (0..order).all(|i| block[(i, i)].is_finite())
         })
+    }
+
+    /// Squared lengths of the rows of L⁻¹, for the factor of the last [`System::solve`], which had `rank` features: their
+    /// leading sums are the traces of (A_r + lambda·n·I)⁻¹ at every smaller rank. q³/3 flops.
+    pub(crate) fn inverse_rows(&self, rank: usize, workers: &Workers) -> Vec<f64> {
+        let order = rank + self.intercept.lead();
+        let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
+        let blocks = order.div_ceil(INVERTED);
+        let mut parts = vec![0.0; blocks * order];
+        // the longest columns come first
+        for_each_strip(workers, &mut parts, order, |block, part| {
+            let first = block * INVERTED;
+            let (height, width) = (order - first, INVERTED.min(order - first));
+            let mut columns = Mat::<f64>::zeros(height, width);
+            (0..width).for_each(|j| columns[(j, j)] = 1.0);
+            let below = factor.submatrix(first, first, height, height);
+            triangular::solve_lower_triangular_in_place(below, columns.as_mut(), Par::Seq);
+            for column in columns.col_iter() {
+                part[first..].iter_mut().zip(column.iter()).for_each(|(sum, v)| *sum += v * v);
+            }
+        });
+        (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
+    }
+
+    /// Degrees of freedom of the fit at each of the `ranks` that the last [`System::solve`] at `lambda` could solve: the trace
+    /// of the matrix that makes fitted values of targets.
+    ///
+    /// tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹ with μ = lambda·n, and one more for a free intercept.
+    pub(crate) fn degrees(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
+        let Some(largest) = ranks.last() else { return Vec::new() };
+        let (lead, free) = (self.intercept.lead(), f64::from(u8::from(self.intercept == Intercept::Free)));
+        let rows = self.inverse_rows(*largest, workers);
+        let of = |rank: &usize| {
+            let order = rank + lead;
+            order as f64 - lambda * self.rows * rows[..order].iter().sum::<f64>() + free
+        };
+        ranks.iter().map(of).collect()
+    }
+
+    /// `out[i]` = h_ii of some rows of features in f64 (b x rank, overwritten), by the factor of the last [`System::solve`]: the
+    /// share of its own target that a row's fitted value has. b·q² flops.
+    pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
+        let (rank, lead) = (phi.ncols(), self.intercept.lead());
+        let order = rank + lead;
+        let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
+        let free = self.intercept == Intercept::Free;
+        if free {
+            for (column, mean) in phi.col_iter_mut().zip(&self.mean_phi) {
+                column.iter_mut().for_each(|v| *v -= mean);
+            }
+        }
+        if lead == 1 {
+            phi = Mat::from_fn(phi.nrows(), order, |i, j| if j == 0 { 1.0 } else { phi[(i, j - 1)] });
+        }
+        triangular::solve_lower_triangular_in_place(factor, phi.as_mut().transpose_mut(), Par::Seq);
+        out.fill(if free { 1.0 / self.rows } else { 0.0 });
+        for column in phi.col_iter() {
+            out.iter_mut().zip(column.iter()).for_each(|(h, v)| *h += v * v);
+        }
     }
 
     fn substitute(&self, ranks: &[usize], solution: &mut Solution, workers: &Workers) {

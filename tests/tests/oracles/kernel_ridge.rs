@@ -7,7 +7,9 @@ use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, write};
 use ksolve::Intercept;
 use ksolve::solver::Precision;
-use ksolve::train::{Method, Resources, SystemOptions, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::train::{
+    Method, Preconditioner, Resources, SystemOptions, Task, TrainOptions, Trained, Unwatched, plan, train,
+};
 use kstore::{Selected, Workers};
 use serde_json::Value;
 use std::path::Path;
@@ -70,22 +72,23 @@ fn the_exact_kernel_is_scikit_learns_kernel_ridge() {
     let (spec, lambda) = (golden["kernel"].as_str().unwrap(), golden["lambda"].as_f64().unwrap());
     let expected = numbers(&golden["predictions"]);
     let (_folder, selected) = table(&x, &y, Task::Regression);
+    let left_out = numbers(&golden["left_out"]);
+    let loo = left_out.iter().zip(&y).map(|(f, y)| (y - f).powi(2)).sum::<f64>() / y.len() as f64;
     for method in [Method::Direct, Method::Pcg] {
-        let options = on_all_rows(Task::Regression, spec, x.len(), lambda, method, Intercept::None);
+        let mut options = on_all_rows(Task::Regression, spec, x.len(), lambda, method, Intercept::None);
+        options.system.leave_one_out = method == Method::Direct;
         let trained = fit::<f64>(&selected, &options, 2, 1 << 30);
         assert_eq!((trained.rank, trained.intercept[0]), (200, 0.0));
+        assert_eq!(trained.left_out.is_some(), method == Method::Direct);
+        trained.left_out.inspect(|found| assert!((found / loo - 1.0).abs() < 1e-8, "{found} {loo}"));
         for (x, expected) in new.iter().zip(&expected) {
             let got = predict(&trained, spec, x)[0];
-            assert!((got - expected).abs() < 1e-8 * largest(&expected_scale(expected)), "{method:?}: {got} {expected}");
+            assert!((got - expected).abs() < 1e-8 * expected.abs().max(1.0), "{method:?}: {got} {expected}");
         }
     }
 }
 
-fn expected_scale(expected: &f64) -> [f64; 2] {
-    [*expected, 1.0]
-}
-
-/// y − f with f of the dense solution: a bordered system for a free constant, k + 1 for a penalised one.
+/// Coefficients and constant of the dense solution: a bordered system for a free constant, k + 1 for a penalised one.
 fn dense(x: &[Vec<f64>], y: &[f64], spec: &str, lambda: f64, intercept: Intercept) -> (Vec<f64>, f64) {
     let (n, k) = (x.len(), kernel(spec));
     let mut a = kernel_matrix(x, &*k);
@@ -148,6 +151,39 @@ fn the_dual_is_that_of_dense_systems_for_every_intercept_and_its_residual_is_tru
     }
 }
 
+/// Every row by a dense fit to the others at the same lambda·n.
+fn left_out(x: &[Vec<f64>], y: &[f64], spec: &str, lambda: f64, intercept: Intercept) -> f64 {
+    let (n, k) = (x.len(), kernel(spec));
+    let squared = |i: usize| {
+        let others = |j: &usize| *j != i;
+        let rows: Vec<Vec<f64>> = (0..n).filter(others).map(|j| x[j].clone()).collect();
+        let targets: Vec<f64> = (0..n).filter(others).map(|j| y[j]).collect();
+        let (alpha, c) = dense(&rows, &targets, spec, lambda * n as f64 / (n - 1) as f64, intercept);
+        (y[i] - c - rows.iter().zip(&alpha).map(|(z, a)| a * k(&x[i], z)).sum::<f64>()).powi(2)
+    };
+    (0..n).map(squared).sum::<f64>() / n as f64
+}
+
+#[test]
+fn leave_one_out_is_that_of_refits_on_the_exact_kernel_and_on_landmarks() {
+    let (x, y) = problem(110);
+    let (_folder, selected) = table(&x, &y, Task::Regression);
+    let spec = "gaussian(sigma=1.5)";
+    for intercept in INTERCEPTS {
+        let lambda = 1e-4;
+        let expected = left_out(&x, &y, spec, lambda, intercept);
+        let mut dual = on_all_rows(Task::Regression, spec, 110, lambda, Method::Direct, intercept);
+        let mut primal = on_landmarks(110, 110, lambda, SystemOptions::default(), intercept);
+        for options in [&mut dual, &mut primal] {
+            options.system.leave_one_out = true;
+            let found = fit::<f64>(&selected, options, 2, 1 << 30).left_out.unwrap();
+            assert!((found / expected - 1.0).abs() < 1e-8, "{intercept}, {}: {found} {expected}", options.map);
+        }
+        let again = fit::<f64>(&selected, &primal, 1, 1 << 30).left_out;
+        assert_eq!(again, fit::<f64>(&selected, &primal, 3, 1 << 30).left_out);
+    }
+}
+
 #[test]
 fn classes_are_solved_together_and_threads_and_memory_change_no_bit() {
     let (x, values) = problem(900);
@@ -167,5 +203,75 @@ fn classes_are_solved_together_and_threads_and_memory_change_no_bit() {
         let difference: Vec<f64> =
             alpha.iter().zip(trained.coefficients.col_as_slice(class)).map(|(a, b)| a - b).collect();
         assert!(largest(&difference) < 1e-6 * largest(&alpha), "{class}: {:e}", largest(&difference));
+    }
+}
+
+/// On landmarks: the same table by both methods.
+fn on_landmarks(n: usize, m: usize, lambda: f64, system: SystemOptions, intercept: Intercept) -> TrainOptions {
+    TrainOptions {
+        rank: m,
+        ranks: vec![m],
+        lambdas: vec![lambda],
+        intercept,
+        system,
+        ..exact(Task::Regression, "gaussian(sigma=1.5)", n)
+    }
+}
+
+#[test]
+fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
+    let (x, y) = problem(1500);
+    let (_folder, selected) = table(&x, &y, Task::Regression);
+    let spec = "gaussian(sigma=1.5)";
+    // 4 x 60 rows of sketch, and as many landmarks as leave nothing to sketch
+    for (m, lambda) in [(60, 1e-7), (60, 1e-4), (400, 1e-6)] {
+        for intercept in INTERCEPTS {
+            let direct = SystemOptions { method: Method::Direct, ..SystemOptions::default() };
+            let direct = on_landmarks(1500, m, lambda, direct, intercept);
+            let direct = fit::<f64>(&selected, &direct, 2, 1 << 30);
+            assert!(direct.method.is_none());
+            for preconditioner in [Preconditioner::Krill, Preconditioner::Falkon] {
+                let system =
+                    SystemOptions { method: Method::Pcg, preconditioner, residual: Some(1e-10), leave_one_out: false };
+                let pcg = fit::<f64>(&selected, &on_landmarks(1500, m, lambda, system, intercept), 2, 1 << 30);
+                let (mut worst, mut scale) = (0.0f64, 0.0f64);
+                for z in x.iter().take(200) {
+                    let (a, b) = (predict(&direct, spec, z)[0], predict(&pcg, spec, z)[0]);
+                    (worst, scale) = (worst.max((a - b).abs()), scale.max(a.abs()));
+                }
+                let (iterations, error) = (figure(&pcg, "iterations")[0], worst / scale);
+                let case = format!("m {m}, {lambda:e}, {intercept}, {preconditioner:?}");
+                eprintln!("{case}: {iterations} iterations, {error:.1e}");
+                assert!(error < 1e-7, "{case}: {error:e}");
+                let (a, b) = (direct.train.unwrap().0, pcg.train.unwrap().0);
+                assert!((a / b - 1.0).abs() < 1e-6, "{case}: {a} {b}");
+                // a condition number of 9 halves the error in each, and 1e-10 takes 34
+                assert!(preconditioner == Preconditioner::Falkon || iterations <= 34.0, "{case}: {iterations}");
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_that_are_kept_and_blocks_that_are_computed_again_are_the_same() {
+    let (x, y) = problem(6000);
+    let (_folder, selected) = table(&x, &y, Task::Regression);
+    let system = SystemOptions { method: Method::Pcg, ..SystemOptions::default() };
+    let options = on_landmarks(6000, 100, 1e-6, system, Intercept::Free);
+    let budget = 1 << 30;
+    let workers = Workers::new(2);
+    let resources = Resources { memory: budget, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let plans = plan::<f32>(&selected, &options, &resources).unwrap().1;
+    let last = plans.last().unwrap();
+    let kept = last.terms.last().unwrap();
+    assert!(kept.name.contains("all kept"), "{}", kept.name);
+    let trained = fit::<f32>(&selected, &options, 1, budget);
+    assert!(trained.method.as_ref().unwrap().why.contains("all rows"), "{:?}", trained.method);
+    let without = plans.iter().rev().take(2).map(kstore::Plan::bytes).max().unwrap() - kept.bytes;
+    for (memory, part) in [(without + kept.bytes / 2, "of 6000"), (without, "0 of 6000")] {
+        let again = fit::<f32>(&selected, &options, 3, memory);
+        assert!(again.method.as_ref().unwrap().why.contains(part), "{:?}", again.method);
+        assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{part}");
+        assert!(again.passes > trained.passes, "{} {}", again.passes, trained.passes);
     }
 }

@@ -250,6 +250,9 @@ pub struct LearnArgs {
     /// Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with --precision f64]
     #[arg(long, value_name = "R", value_parser = parse::residual, allow_negative_numbers = true)]
     pub residual: Option<f64>,
+    /// The error of every row by the fit to all others at the chosen rank and lambda, exactly: one more pass (ridge, direct)
+    #[arg(long)]
+    pub loo: bool,
     /// Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "mse|error")]
     pub select: Select,

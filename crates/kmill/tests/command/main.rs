@@ -9,6 +9,7 @@ mod cli;
 mod curve;
 mod faults;
 mod fit;
+mod iterative;
 mod literature;
 mod maps;
 mod memory;

@@ -56,6 +56,8 @@ fn cut(shape: &Shape) -> Cut {
 fn method(shape: &Shape, options: &TrainOptions, resources: &Resources<'_>) -> Method {
     let fits = || direct_plan(shape, resources.memory).bytes() <= resources.memory;
     match options.system.method {
+        // only a factor gives leave-one-out
+        Method::Auto if options.system.leave_one_out => Method::Direct,
         Method::Auto if shape.n <= DIRECT_ROWS as u64 && fits() => Method::Direct,
         Method::Auto => Method::Pcg,
         given => given,
@@ -105,6 +107,7 @@ pub(super) fn train<T: Real>(
 ) -> Result<Trained<T>> {
     options.check()?;
     check_landmarks(options)?;
+    check_leave_one_out(options)?;
     let (t, _) = prepare::assumed(selected, options);
     let (cut, plans) = plan::<T>(selected, options, resources, t)?;
     check(plans)?;
@@ -153,6 +156,7 @@ pub(super) fn train<T: Real>(
         surface: Surface::default(),
         method: Some(method),
         figures,
+        left_out: dual.left_out,
         train: Some(score(dual.errors.as_ref(), y.as_ref())),
         coefficients: dual.coefficients,
         largest_rank: n,
@@ -170,6 +174,14 @@ fn check_landmarks(options: &TrainOptions) -> Result<()> {
             let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
             Err(Error::option("--landmarks", name, remedy))
         }
+        false => Ok(()),
+    }
+}
+
+/// Leave-one-out needs the diagonal of an inverse, which an iteration does not have.
+pub(super) fn check_leave_one_out(options: &TrainOptions) -> Result<()> {
+    match options.system.leave_one_out && options.system.method == Method::Pcg {
+        true => Err(Error::option("--loo", "with --method pcg", "it needs a factor; take --method direct")),
         false => Ok(()),
     }
 }
@@ -243,7 +255,8 @@ impl<T: Real> Run<'_, T> {
         kapprox::kernel::require_positive_definite(&*exact, "exact kernel ridge regression")?;
         let wide: Vec<f64> = self.memory.x().iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&wide, n, self.x().ncols());
-        let dual = exact::direct(&*exact, x, self.y, self.mu, self.constant(), workers)?;
+        let dual =
+            exact::direct(&*exact, x, self.y, self.mu, self.constant(), self.options.system.leave_one_out, workers)?;
         let why = match self.options.system.method {
             Method::Auto => {
                 format!("a Cholesky factor of all {n} rows: it fits the plan, and --method pcg forces the other")

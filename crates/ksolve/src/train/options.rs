@@ -77,7 +77,7 @@ pub enum Method {
 /// iteration takes there.
 pub const DIRECT_ROWS: usize = 10_000;
 
-/// How the system of ridge regression is solved, and how well.
+/// How the system of ridge regression is solved, how well, and what else is asked of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SystemOptions {
     /// Directly or by iteration.
@@ -86,6 +86,8 @@ pub struct SystemOptions {
     pub preconditioner: Preconditioner,
     /// Relative residual at which the iteration ends; `None` for [`SystemOptions::residual`]'s.
     pub residual: Option<f64>,
+    /// The error of every row by the others, at the chosen rank and lambda: one more pass.
+    pub leave_one_out: bool,
 }
 
 impl SystemOptions {

@@ -5,7 +5,7 @@
 //! the checkpoint.
 
 use super::cached;
-use super::exact::figures;
+use super::exact::{check_leave_one_out, figures};
 use super::landmarks::{self, Selection};
 use super::options::{LandmarkSource, Method, Resources, TrainOptions};
 use super::plan::{self, Cut, RANK, Shape};
@@ -109,7 +109,7 @@ pub(super) fn is_taken<T: Real>(
     Ok(match options.system.method {
         Method::Pcg => true,
         Method::Direct => false,
-        Method::Auto if fits(direct) || !options.is_one_cell() => false,
+        Method::Auto if fits(direct) || !options.is_one_cell() || options.system.leave_one_out => false,
         Method::Auto => fits(&plan::<T>(selected, options, resources, t)?.1),
     })
 }
@@ -127,6 +127,7 @@ pub(super) fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
     options.check()?;
+    check_leave_one_out(options)?;
     let (t, _) = prepare::assumed(selected, options);
     let (cut, plans) = plan::<T>(selected, options, resources, t)?;
     check(plans)?;
@@ -212,6 +213,7 @@ pub(super) fn train<T: Real>(
         surface: Surface::default(),
         method: Some(why(options, kind, kept, sums.rows)),
         figures: figures(&found),
+        left_out: None,
         train: Some(score(&errors, &sums)),
         largest_rank: m,
         landmarks: Some((m, among)),

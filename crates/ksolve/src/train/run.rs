@@ -7,6 +7,8 @@ use super::plan::{Cut, RANK, cut, solve};
 use super::prepare::{self, Prepared};
 use super::trained::Trained;
 use crate::certificate::CertificateState;
+use crate::loo::Loo;
+use crate::solver::FeatureFold;
 use crate::surface::{FoldCoefficients, Surface};
 use crate::{
     CvErrorFold, Error, Folds, GramState, Head, Result, RidgeFold, RidgeOptions, RidgeState, Targets, model::Basis,
@@ -45,7 +47,19 @@ fn plan_for<T: Real>(
     let shape = prepare::shape::<T>(selected, options, resources, t, folds)?;
     let ridge = ridge_options(options, options.ranks.clone(), vec![0.0; t]);
     let system = ridge.solve_bytes(shape.map.p);
-    let last = |_| solve(&shape, resources.memory).term("system and its factor", system, RANK);
+    let last = |cut: Cut| {
+        let plan = solve(&shape, resources.memory).term("system and its factor", system, RANK);
+        if !options.system.leave_one_out {
+            return plan;
+        }
+        let row = shape.map.p * shape.element + shape.map.footprint.per_row;
+        let tile = cut.gram_lanes * (cut.prefetch + 4) * cut.tile * (shape.d * shape.element + 8 * t + row);
+        plan.term("features of a tile", tile, RANK).term(
+            "leverages",
+            Loo::scratch_bytes(shape.map.p, t, shape.threads),
+            RANK,
+        )
+    };
     Ok(cut::<T>(&shape, &last, resources.memory))
 }
 
@@ -90,6 +104,10 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
         let _stage = resources.stages.stage("solve", None);
         ridge::fit(&sums.gram, rank, lambda, &ridge, resources.workers)?
     };
+    let left_out = match options.system.leave_one_out {
+        true => Some(run.leave_one_out(&sums.gram, &ridge, rank, lambda)?),
+        false => None,
+    };
     surface.warnings.iter().for_each(|warning| resources.stages.warn(warning.clone()));
     if !tolerated {
         let certificate = sums.certificate.as_ref().map_or(f64::NAN, |c| c.certificate(rank).trace_error);
@@ -101,7 +119,7 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
     let certificates = ridge.ranks.iter().filter_map(|rank| certificate(*rank).map(|c| (*rank, c))).collect();
     let train = train_score(&sums.gram, &fit.train_mse);
     let Head { weights, intercept } = fit.head;
-    let passes = prepared.passes() + 1 + passes;
+    let passes = prepared.passes() + 1 + passes + u64::from(left_out.is_some());
     let certificate = certificate(rank);
     let expansion = mapped.map.expand(weights.as_ref(), resources.workers);
     let wide = expansion.is_wide();
@@ -120,6 +138,7 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
         surface,
         method: None,
         figures: Vec::new(),
+        left_out,
         train: Some(train),
         largest_rank: mapped.map.dims().1,
         landmarks: mapped.landmarks,
@@ -226,6 +245,14 @@ impl<T: Real> Run<'_, T> {
             }
         }
         Ok(())
+    }
+
+    /// One pass: the mean squared error of every row by the others.
+    fn leave_one_out(&self, gram: &GramState, ridge: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
+        let loo = Loo::new(gram, rank, lambda, ridge, self.resources.workers)?;
+        let fold = FeatureFold::new(self.map, self.folds, self.targets, self.cut.tile, &loo);
+        let observer = self.resources.stages.stage("leave-one-out", self.stored());
+        Ok(self.pass(&*observer).resume("leave-one-out", self.source, &fold)?.0.mse())
     }
 
     /// The cell to fit on all rows.

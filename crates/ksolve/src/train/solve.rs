@@ -111,6 +111,7 @@ pub fn solve<T: Real>(
         surface: Surface::default(),
         method: None,
         figures: fitted.figures,
+        left_out: None,
         train: None,
         largest_rank: mapped.map.dims().1,
         landmarks: mapped.landmarks,

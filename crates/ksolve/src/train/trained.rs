@@ -52,6 +52,9 @@ pub struct Trained<T: Real> {
     pub method: Option<Solved>,
     /// What the solver says of its result.
     pub figures: Vec<Figure>,
+    /// Mean squared error of every training row by the fit to all others at the same penalty, over all targets; where it was
+    /// asked for.
+    pub left_out: Option<f64>,
     /// Training mean squared error and r2 over all targets, for ridge regression; r2 is `None` where the targets are constant.
     pub train: Option<(f64, Option<f64>)>,
     /// Features of the map: its largest rank.

@@ -103,6 +103,33 @@ fn every_cell_equals_a_refit_with_its_held_out_residuals() {
     }
 }
 
+/// The trace of the matrix that makes fitted values of targets, column by column: a fit to each unit vector.
+fn degrees(phi: &Mat<f64>, rank: usize, lambda: f64, intercept: Intercept) -> f64 {
+    let (n, all) = (phi.nrows(), (0..phi.nrows()).collect::<Vec<_>>());
+    let (w, c) = refit(phi, &Mat::identity(n, n), &all, rank, lambda, intercept);
+    (0..n).map(|i| c[i] + (0..rank).map(|k| phi[(i, k)] * w[(k, i)]).sum::<f64>()).sum()
+}
+
+#[test]
+fn generalised_cross_validation_is_the_error_over_the_squared_share_of_freedom_left() {
+    let (phi, y) = data(211, 40, 2);
+    let all: Vec<usize> = (0..211).collect();
+    for intercept in INTERCEPTS {
+        let options = options(2, intercept);
+        // folds or not, it is of all rows
+        for folds in [1, FOLDS] {
+            let state = state_of(&phi, &y, &options.target_centre, folds);
+            let surface = Surface::compute(&state, &options, &Workers::new(2)).unwrap();
+            for cell in &surface.cells {
+                let (w, c) = refit(&phi, &y, &all, cell.rank, cell.lambda, intercept);
+                let mse = errors(&phi, &y, &all, &w, &c) / (211.0 * 2.0);
+                let left = 1.0 - degrees(&phi, cell.rank, cell.lambda, intercept) / 211.0;
+                close(cell.gcv.unwrap(), mse / (left * left), 1e-8);
+            }
+        }
+    }
+}
+
 #[test]
 fn the_fit_equals_a_refit() {
     let (phi, y) = data(211, 40, 2);
@@ -233,7 +260,7 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn the_best_cell_and_its_ties() {
-    let cell = |rank, lambda, cv_mse| Cell { rank, lambda, cv_mse, cv_error: None, fold_mse: vec![] };
+    let cell = |rank, lambda, cv_mse| Cell { rank, lambda, cv_mse, gcv: None, cv_error: None, fold_mse: vec![] };
     let surface =
         |cells: Vec<Cell>| Surface { ranks: vec![1, 2], lambdas: vec![0.1, 0.2], folds: 2, cells, warnings: vec![] };
     let tied = vec![cell(2, 0.2, Some(1.0)), cell(1, 0.1, Some(1.0)), cell(1, 0.2, Some(1.0)), cell(2, 0.1, None)];

@@ -1,0 +1,50 @@
+//! Generalised cross-validation: the error on rows not seen, without leaving any out.
+//!
+//! With the trace df of the matrix that makes fitted values of targets,
+//!
+//! ```text
+//! GCV = (1/n) Σ (y_i − f(x_i))² / (1 − df/n)²
+//! ```
+//!
+//! averaged over targets: leave-one-out with every row's leverage replaced by their mean. From the moments of all rows,
+//! for every rank and lambda: one factorisation and one triangular inverse for each lambda, 2p³/3 flops, because the inverse
+//! of a leading block of a triangle is the leading block of its inverse.
+//!
+//! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter",
+//! Technometrics 21, 1979.
+
+use crate::ridge::squared_errors;
+use crate::system::System;
+use crate::{GramState, Result, RidgeOptions};
+use kstore::Workers;
+
+/// GCV at every rank, lambda by lambda: `scores[l][k]`; `None` where the system cannot be solved, or has as many degrees of
+/// freedom as rows. `system` is overwritten.
+pub(crate) fn scores(
+    state: &GramState,
+    options: &RidgeOptions,
+    system: &mut System,
+    workers: &Workers,
+) -> Result<Vec<Vec<Option<f64>>>> {
+    system.assemble(state, None, workers)?;
+    let (n, t) = (state.rows() as f64, state.targets());
+    let at = |lambda: &f64| {
+        let solution = system.solve(*lambda, &options.ranks, workers);
+        let ranks = &options.ranks[..solution.solved];
+        let mut scores = vec![None; options.ranks.len()];
+        let Some(largest) = ranks.last() else { return scores };
+        let mut errors = vec![0.0; solution.weights.ncols()];
+        for fold in state.folds() {
+            let part = squared_errors(fold, &solution, *largest, state.epsilon(), workers);
+            errors.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+        }
+        let degrees = system.degrees(*lambda, ranks, workers);
+        for (k, df) in degrees.iter().enumerate() {
+            let mse = errors[k * t..(k + 1) * t].iter().sum::<f64>() / (n * t.max(1) as f64);
+            let left = 1.0 - df / n;
+            scores[k] = (left > 0.0).then(|| mse / (left * left)).filter(|score| score.is_finite());
+        }
+        scores
+    };
+    Ok(options.lambdas.iter().map(at).collect())
+}

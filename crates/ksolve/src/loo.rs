@@ -1,0 +1,151 @@
+//! Leave-one-out: the error of every row by the fit to all others, without fitting them.
+//!
+//! A ridge fit is linear in its targets. Where the fitted value of row i has the share h_i of its own target, the fit to the
+//! other rows at the same μ = lambda·n misses it by
+//!
+//! ```text
+//! y_i − f₋ᵢ(x_i) = (y_i − f(x_i)) / (1 − h_i),     h_i = (φ_i − μ_φ)ᵀ (A + μI)⁻¹ (φ_i − μ_φ) + 1/n
+//! ```
+//!
+//! exactly, with a free intercept; without one nothing is centred and 1/n is absent. *Cost*: one pass, p² flops a row for
+//! the triangular solve.
+//!
+//! Reference: Allen, "The relationship between variable selection and data augmentation and a method for prediction",
+//! Technometrics 16, 1974.
+
+use crate::bins::Filled;
+use crate::ridge::head;
+use crate::solver::Take;
+use crate::strips::for_each_strip;
+use crate::system::System;
+use crate::{Error, GramState, Head, Result, RidgeOptions, gram};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, Par};
+use kapprox::Real;
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::{Merge, Workers};
+
+/// Rows whose leverages one thread computes at a time.
+const STRIP: usize = 288;
+
+/// What is taken for 1 − h where rounding leaves less: a row that decides alone about its own value.
+const LEAST: f64 = 64.0 * f64::EPSILON;
+
+/// The factor and the coefficients of a fit.
+pub(crate) struct Loo {
+    system: System,
+    head: Head,
+    /// What was taken off the targets.
+    centre: Vec<f64>,
+    rank: usize,
+}
+
+/// Squared leave-one-out errors.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LooState {
+    rows: u64,
+    /// Σ over rows, t.
+    squares: Vec<f64>,
+}
+
+impl LooState {
+    /// The mean over rows and targets.
+    pub(crate) fn mse(&self) -> f64 {
+        self.squares.iter().sum::<f64>() / (self.rows.max(1) * self.squares.len().max(1) as u64) as f64
+    }
+}
+
+impl Merge for LooState {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        self.squares.iter_mut().zip(&later.squares).for_each(|(sum, later)| *sum += later);
+    }
+}
+
+impl Persist for LooState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("rows", self.rows);
+        out.put("squares", &self.squares);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.rows = from.one("rows")?;
+        from.fill("squares", &mut self.squares)
+    }
+}
+
+impl Loo {
+    /// Factors the system of all rows at a rank and lambda.
+    ///
+    /// # Errors
+    /// [`Error::Indefinite`].
+    pub(crate) fn new(
+        state: &GramState,
+        rank: usize,
+        lambda: f64,
+        options: &RidgeOptions,
+        workers: &Workers,
+    ) -> Result<Self> {
+        let mut system = System::new(state.features(), &options.target_centre, options.intercept);
+        system.assemble(state, None, workers)?;
+        let solution = system.solve(lambda, &[rank], workers);
+        if solution.solved == 0 {
+            return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
+        }
+        Ok(Self { head: head(&solution, 0, rank, options), system, centre: options.target_centre.clone(), rank })
+    }
+
+    /// Bytes of a pass on so many threads, the system aside.
+    pub(crate) fn scratch_bytes(p: usize, t: usize, threads: usize) -> usize {
+        threads.max(1) * STRIP * 8 * (2 * p + t + 1)
+    }
+}
+
+impl<T: Real> Take<T> for &Loo {
+    type State = LooState;
+    type Scratch = ();
+
+    fn init(&self) -> LooState {
+        LooState { rows: 0, squares: vec![0.0; self.centre.len()] }
+    }
+
+    fn scratch(&self) {}
+
+    fn take(
+        &self,
+        state: &mut LooState,
+        (): &mut (),
+        _fold: usize,
+        filled: &Filled<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let (rows, t) = (filled.phi.nrows(), self.centre.len());
+        let mut parts = vec![0.0; rows.div_ceil(STRIP) * t];
+        for_each_strip(workers, &mut parts, t, |strip, sums| {
+            let (first, rows) = (strip * STRIP, STRIP.min(rows - strip * STRIP));
+            let mut phi = Mat::<f64>::zeros(rows, self.rank);
+            for (j, column) in phi.col_iter_mut().enumerate() {
+                let from = filled.phi.subrows(first, rows).subcols(j, 1);
+                if let Some(column) = column.try_as_col_major_mut() {
+                    gram::widen(from, column.as_slice_mut());
+                }
+            }
+            let mut fitted = Mat::<f64>::zeros(rows, t);
+            matmul(fitted.as_mut(), Accum::Replace, phi.as_ref(), self.head.weights.as_ref(), 1.0, Par::Seq);
+            let mut leverages = vec![0.0; rows];
+            self.system.leverages(phi, &mut leverages);
+            for (j, sum) in sums.iter_mut().enumerate() {
+                let shift = self.head.intercept[j] - self.centre[j];
+                for (i, h) in leverages.iter().enumerate() {
+                    let error = (filled.y[(first + i, j)] - shift - fitted[(i, j)]) / (1.0 - h).max(LEAST);
+                    *sum += error * error;
+                }
+            }
+        });
+        state.rows += rows as u64;
+        for sums in parts.chunks_exact(t.max(1)) {
+            state.squares.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
+        }
+        Ok(())
+    }
+}
