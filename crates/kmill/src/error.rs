@@ -41,7 +41,7 @@ pub enum Error {
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
     Stopped {
-        /// The folder.
+        /// The folder, or the file.
         checkpoint: std::path::PathBuf,
     },
     /// Standard output cannot be written to.

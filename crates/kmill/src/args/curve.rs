@@ -16,9 +16,9 @@ use std::path::PathBuf;
     kmill curve train.parquet -o curve.html\n  \
     kmill curve all.parquet --target y --test-where 'fold == 0' --methods uniform,kmeans,rpcholesky,fourier \\\n    \
         --ranks 50..2000 --repeats 10 -o curve.html -o curve.csv\n\n\
-    Seconds, passes, kernel evaluations and bytes read are those of choosing landmarks, making the map and forming the\n\
-    features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its finished\n\
-    cells in OUT.cells.json; the same command with --resume goes on.")]
+    Seconds, passes, kernel evaluations and bytes read are those of choosing landmarks, making the map and forming the \
+    features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its \
+    finished cells in OUT.cells.json; the same command with --resume goes on.")]
 pub struct CurveArgs {
     /// The table.
     #[command(flatten)]
@@ -39,9 +39,9 @@ pub struct CurveArgs {
     /// Seeds to try, from --seed on
     #[arg(long, value_name = "N", value_parser = parse::repeats, default_value = "5", help_heading = "Comparison")]
     pub repeats: u64,
-    /// The scheme of landmarks for maps that have some and are no scheme
-    #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, default_value = "rpcholesky", help_heading = "Comparison")]
-    pub landmarks: &'static Scheme,
+    /// The scheme of landmarks for maps that have some and are no scheme [default: rpcholesky]
+    #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
+    pub landmarks: Option<&'static Scheme>,
     /// Scaling learned from the rows: standard, minmax or none
     #[arg(
         long,
@@ -57,15 +57,23 @@ pub struct CurveArgs {
         value_parser = parse::kernel, help_heading = "Comparison")]
     pub kernel: Spec,
     /// What the target is: regression or classification [default: regression]
-    #[arg(long, value_enum, hide_possible_values = true, value_name = "TASK", help_heading = "Comparison")]
+    #[arg(
+        long,
+        requires = "test_where",
+        value_enum,
+        hide_possible_values = true,
+        value_name = "TASK",
+        help_heading = "Comparison"
+    )]
     pub task: Option<Task>,
     /// Penalty of the test error, per row: (1/n) sum loss + lambda |w|^2
-    #[arg(long, value_name = "LAMBDA", value_parser = parse::lambdas, default_value = "1e-6", allow_hyphen_values = true,
+    #[arg(long, requires = "test_where", value_name = "LAMBDA", value_parser = parse::lambdas, default_value = "1e-6", allow_hyphen_values = true,
         help_heading = "Comparison")]
     pub lambda: String,
     /// Constant term of the test error: free, penalised or none
     #[arg(
         long,
+        requires = "test_where",
         value_enum,
         default_value_t,
         hide_possible_values = true,

@@ -5,8 +5,9 @@ use crate::args::learn::{Scale, Task as TaskArg};
 use crate::pipeline::{instruction_set, target_names};
 use crate::progress::Progress;
 use crate::{Error, Result, convert};
+use kapprox::landmark::Scheme;
 use ksolve::Task;
-use ksolve::curve::CurveOptions;
+use ksolve::curve::{CurveOptions, Method};
 use ksolve::train::Scaling;
 use kstore::checkpoint::Manifest;
 use kstore::condition::Condition;
@@ -60,7 +61,7 @@ impl Request {
             methods: args.methods.0.clone(),
             ranks: ksolve::grid::ranks(&args.ranks)?,
             repeats: args.repeats,
-            landmarks: args.landmarks,
+            landmarks: landmarks(args)?,
             sample: args.sample,
             scaling: match args.scale {
                 Scale::Standard => Scaling::Standard,
@@ -115,6 +116,22 @@ impl Request {
             instruction_set: instruction_set(),
             options: named.into_iter().map(|(name, value)| (name.to_string(), value)).collect::<BTreeMap<_, _>>(),
             files: self.train.table().identities(),
+        }
+    }
+}
+
+/// The scheme of the maps that have landmarks; refused where none has.
+fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
+    let reads = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
+    match args.landmarks {
+        Some(scheme) if !args.methods.0.iter().any(reads) => {
+            let why = "no map of --methods is made on landmarks of another scheme";
+            Err(Error::option("--landmarks", scheme.name, why, "leave it out, or compare a map such as eigen"))
+        }
+        Some(scheme) => Ok(scheme),
+        None => {
+            let schemes = kapprox::landmark::registry();
+            Ok(kapprox::landmark::by_name("rpcholesky").unwrap_or(&schemes[0]))
         }
     }
 }

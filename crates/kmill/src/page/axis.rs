@@ -46,6 +46,11 @@ impl Axis {
         Some(Self { label, scale, low, high, ticks })
     }
 
+    /// True for a number within the ends.
+    pub fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     /// The place of a number between `from` and `to`; `None` where it has none.
     pub fn place(&self, value: f64, from: f64, to: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {

@@ -111,7 +111,9 @@ impl Chart {
 
     fn floor(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((name, points)) = &self.floor else { return Ok(()) };
-        let places: Vec<(f64, f64)> = points.iter().filter_map(|(x, y)| Some((self.x(*x)?, self.y(*y)?))).collect();
+        // at the rim it would look like a floor that ends there
+        let shown = points.iter().filter(|(x, y)| self.x.holds(*x) && self.y.holds(*y));
+        let places: Vec<(f64, f64)> = shown.filter_map(|(x, y)| Some((self.x(*x)?, self.y(*y)?))).collect();
         if places.len() > 1 {
             writeln!(f, "<path class=\"floor\" d=\"{}\"><title>{}</title></path>", path(&places), text(name))?;
         }

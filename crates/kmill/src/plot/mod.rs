@@ -161,7 +161,9 @@ fn write(path: &Path, picture: &Picture<'_>, card: &Card, args: &PlotArgs) -> Re
             ("kernel", card.kernel.clone()),
             ("machine", machine::machine()),
         ];
-        let body = format!("<div class=\"charts\"><figure class=\"chart\">{}</figure></div>", picture.svg(false));
+        let [x, y] = picture.names.each_ref().map(|name| page::text(name));
+        let (caption, svg) = (format!("<figcaption>{y} against {x}</figcaption>"), picture.svg(false));
+        let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{svg}</figure></div>");
         let run = format!("{}{}", page::command(&machine::command()), page::facts(facts));
         let [x, y] = picture.names;
         return Page {

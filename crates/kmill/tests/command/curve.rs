@@ -184,7 +184,7 @@ fn a_stopped_curve_keeps_its_cells_and_goes_on() {
     // other options and other data are refused, and the cells stay
     for (change, why) in [
         ("--seed 7", "--seed was 0, now it is 7"),
-        ("--lambda 1e-3", "--lambda was 0.000001, now it is 0.001"),
+        ("--scale none", "--scale was Standard, now it is None"),
         ("--features x0", "features was"),
     ] {
         let (code, _, text) = kmill(at, &format!("{line} -o c.html --resume {change}"));
@@ -221,7 +221,10 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
         ("curve t.parquet --repeats 0", 2, "at least 1"),
         ("curve t.parquet --rank 5", 2, "--ranks"),
         ("curve t.parquet --test-where y==0", 2, "--target"),
-        ("curve t.parquet --lambda 1e-6,1e-3", 1, "give one number"),
+        ("curve t.parquet --target y --test-where x0>1 --lambda 1e-6,1e-3", 1, "give one number"),
+        ("curve t.parquet --lambda 1e-6", 2, "--test-where"),
+        ("curve t.parquet --intercept none", 2, "--test-where"),
+        ("curve t.parquet --landmarks uniform", 1, "leave it out"),
         ("curve t.parquet -o a.png", 1, "end it with .html"),
         ("curve t.parquet -o no/a.html", 1, "create it first"),
         ("curve t.parquet -o a.csv -o a.csv", 1, "leave one out"),
