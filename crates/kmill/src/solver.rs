@@ -62,6 +62,10 @@ impl Learner {
                 _ => return Err(Error::option("--lambda", text, "only ridge compares several", "give one number")),
             },
         };
+        if learn.map.is_exact() {
+            let why = "only ridge learns with the kernel itself";
+            return Err(Error::option("--map", &learn.map, why, "leave it out, or raise --rank of the default map"));
+        }
         let default = SolverOptions::default();
         let clusters = match learn.clusters {
             Some(clusters) => clusters,

@@ -270,11 +270,17 @@ fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
             close(got[j], expected, 1e-6, "score");
         }
     }
-    // two rows of two classes are separated: the search ends with a sweep without a mistake
-    let options = SolverOptions { steps: 1000, ..options };
-    let separable = fit(&golden, "perceptron", Task::Classification, &options, |label| label < 2.0);
-    let mistakes = figure(&separable, "mistakes of each sweep");
-    assert!(mistakes.len() < 1000 && mistakes.last() == Some(&0.0), "{mistakes:?}");
-    let wrong = golden.x.iter().zip(&golden.y).filter(|(_, y)| **y < 2.0);
-    assert!(wrong.clone().all(|(x, y)| (predict(&separable, &golden.kernel, x)[0] > 0.0) == (*y == 1.0)));
+    // classes with room between them: the search ends with a sweep without a mistake
+    let apart = |x: &Vec<f64>, y: &f64| x.iter().map(|v| v + 6.0 * y).collect();
+    let x = golden.x.iter().zip(&golden.y).map(|(x, y)| apart(x, y)).collect();
+    let far = Golden { x, kernel: golden.kernel.clone(), y: golden.y.clone(), new: vec![], cases: Value::Null };
+    for averaged in [false, true] {
+        let options = SolverOptions { steps: 1000, averaged, ..options };
+        let separable = fit(&far, "perceptron", Task::Classification, &options, |label| label < 2.0);
+        let mistakes = figure(&separable, "mistakes of each sweep");
+        assert!(mistakes.len() < 100 && mistakes.last() == Some(&0.0), "{mistakes:?}");
+        let rows = || far.x.iter().zip(&far.y).filter(|(_, y)| **y < 2.0);
+        let wrong = rows().filter(|(x, y)| (predict(&separable, &far.kernel, x)[0] > 0.0) != (**y == 1.0)).count();
+        assert!(wrong <= usize::from(averaged), "{wrong}");
+    }
 }
