@@ -255,10 +255,10 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
 
 #[test]
 fn blocks_that_are_kept_and_blocks_that_are_computed_again_are_the_same() {
-    let (x, y) = problem(24_000);
+    let (x, y) = problem(60_000);
     let (_folder, selected) = table(&x, &y, Task::Regression);
     let system = SystemOptions { method: Method::Pcg, ..SystemOptions::default() };
-    let options = TrainOptions { candidates: Some(500), ..on_landmarks(24_000, 200, 1e-4, system, Intercept::Free) };
+    let options = TrainOptions { candidates: Some(500), ..on_landmarks(60_000, 200, 1e-4, system, Intercept::Free) };
     let budget = 1 << 30;
     let workers = Workers::new(2);
     let resources = Resources { memory: budget, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
@@ -274,7 +274,7 @@ fn blocks_that_are_kept_and_blocks_that_are_computed_again_are_the_same() {
     assert!(memory < last.bytes(), "{others} bytes before, {} in the iteration", last.bytes());
     let again = fit::<f32>(&selected, &options, 3, memory);
     let why = &again.method.as_ref().unwrap().why;
-    assert!(why.contains("of 24000") && !why.contains("all rows"), "{why}");
+    assert!(why.contains("of 60000") && !why.contains("all rows"), "{why}");
     assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "other bits: {why}");
     assert!(again.passes > trained.passes, "{} {}", again.passes, trained.passes);
 }
