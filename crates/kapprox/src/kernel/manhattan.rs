@@ -1,17 +1,15 @@
 //! Blocks of kernels of the L1 distance: sums of the larger of two values, and a profile while the tile is in cache.
 //!
 //! Σ |x − z| = 2 Σ max(x, z) − Σ x − Σ z costs a maximum and an addition per feature, where the difference, its sign and the
-//! addition cost three on the units that add. It cancels as the product form of [`radial`](super::radial) does, and the
-//! remedy is the same: points are centred first, and pairs whose distance is not well above the error are computed
-//! again from differences.
+//! addition cost three on the units that add; but it cancels: see [`cancelling`](super::cancelling) for the remedy.
 
+use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
-use super::panel::{self, Finish, Magnitudes, Maxima, Packed};
-use super::points::{Frame, Lengths, absolute_distance, panel_sums, row, row_sums};
+use super::panel::{self, Magnitudes, Maxima, Packed};
+use super::points::{Frame, Lengths, absolute_distance, panel_sums, row_sums};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
 use crate::map::random::Spectrum;
-use crate::vectorised;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
@@ -55,7 +53,8 @@ impl<T: Real, P: Profile> Kernel<T> for Manhattan<P> {
         } else {
             // in units of half a length, so that sums need no factor 2
             let frame = Frame::new(z, &Lengths::Same(0.5 * self.length));
-            panel::block::<T, Maxima, _>(&frame, &mut Spans::new(&frame, T::from_f64(NEAR), profile), x, z, out);
+            let mut finish = Cancelling::<T, Spans, _>::new(&frame.scale, T::from_f64(NEAR), profile);
+            panel::block::<T, Maxima, _>(&frame, &mut finish, x, z, out);
         }
     }
 
@@ -65,63 +64,21 @@ impl<T: Real, P: Profile> Kernel<T> for Manhattan<P> {
     }
 }
 
-/// k(x, z) = `profile(Σ max(x, z) − s_x − s_z)` with halves of sums s.
-struct Spans<'a, T, F> {
-    scale: &'a [T],
-    /// Share of the halves of Σ |x| + Σ |z| below which a distance is computed from differences.
-    near: T,
-    profile: F,
-    /// Σ x / 2 and Σ |x| / 2.
-    x_halves: Vec<T>,
-    x_sizes: Vec<T>,
-    /// The largest of the latter.
-    largest: T,
-    z_halves: Vec<T>,
-    z_sizes: Vec<T>,
-}
+/// Σ max(x, z) − Σ x/2 − Σ z/2.
+struct Spans;
 
-impl<'a, T: Real, F: Fn(T) -> T + Copy> Spans<'a, T, F> {
-    fn new(frame: &'a Frame<T>, near: T, profile: F) -> Self {
-        let (x_halves, x_sizes, z_halves, z_sizes) = (vec![], vec![], vec![], vec![]);
-        Self { scale: &frame.scale, near, profile, x_halves, x_sizes, largest: T::ZERO, z_halves, z_sizes }
-    }
-}
-
-impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Spans<'_, T, F> {
-    fn rows(&mut self, packed: &mut Packed<T>) {
-        panel_sums(&packed.x, packed.height, self.scale.len(), &mut self.x_halves, &mut self.x_sizes);
-        self.largest = self.x_sizes.iter().fold(T::ZERO, |largest, &size| size.larger(largest));
+impl<T: Real> Split<T> for Spans {
+    fn rows(packed: &mut Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+        panel_sums(&packed.x, packed.height, d, offsets, sizes);
     }
 
-    fn columns(&mut self, packed: &Packed<T>) {
-        row_sums(&packed.z, self.scale.len(), &mut self.z_halves, &mut self.z_sizes);
+    fn columns(packed: &Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+        row_sums(&packed.z, d, offsets, sizes);
     }
 
-    /// As for [`radial`](super::radial), one bound serves the tile; where sums overflowed, no distance is above it.
     #[inline(always)]
-    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
-        let (z_half, bound) = (self.z_halves[j], self.near * (self.largest + self.z_sizes[j]));
-        let (mut far, x_halves) = (true, &self.x_halves[i..][..sums.len()]);
-        for ((value, &sum), &x_half) in values.iter_mut().zip(sums).zip(x_halves) {
-            let distance = sum - (x_half + z_half);
-            far &= distance > bound;
-            *value = (self.profile)(distance);
-        }
-        !far
-    }
-
-    fn repair(&self, i: usize, j: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
-        let (z_half, z_size, mut spare) = (self.z_halves[j], self.z_sizes[j], Vec::new());
-        for (r, (value, &sum)) in values.iter_mut().zip(sums).enumerate() {
-            let far = sum - (self.x_halves[i + r] + z_half) > self.near * (self.x_sizes[i + r] + z_size);
-            if !far {
-                let x = row(x, r, &mut spare);
-                *value = vectorised(
-                    #[inline(always)]
-                    || (self.profile)(absolute_distance(x, z, self.scale)),
-                );
-            }
-        }
+    fn again(x: &[T], z: &[T], scale: &[T]) -> T {
+        absolute_distance(x, z, scale)
     }
 }
 
@@ -145,7 +102,7 @@ mod tests {
         // never near: the profile sees what the maxima give
         let mut got = faer::Mat::zeros(b, m);
         let identity = |distance: T| distance;
-        let mut finish = Spans::new(&frame, T::ZERO - T::ONE, identity);
+        let mut finish = Cancelling::<T, Spans, _>::new(&frame.scale, T::ZERO - T::ONE, identity);
         panel::block::<T, Maxima, _>(&frame, &mut finish, x, z, got.as_mut());
         let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
         frame.pack_rows(x, b, &mut x_packed);

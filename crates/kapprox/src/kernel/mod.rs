@@ -37,6 +37,7 @@ mod sweep;
 
 pub mod additive_chi_squared;
 pub mod anova;
+mod cancelling;
 pub mod cauchy;
 pub mod chi_squared;
 pub mod cosine;

@@ -223,7 +223,7 @@ pub(crate) fn panel_norms<T: Real>(packed: &[T], height: usize, d: usize, norms:
     }
 }
 
-/// Halves of Σ x and Σ |x| of the rows of packed panels of `height` rows with d features each: summed in `f64`, rounded once.
+/// −Σ x/2 and Σ |x|/2 of the rows of packed panels of `height` rows with d features each: summed in `f64`, rounded once.
 pub(crate) fn panel_sums<T: Real>(packed: &[T], height: usize, d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
     halves.clear();
     sizes.clear();
@@ -242,7 +242,7 @@ pub(crate) fn panel_sums<T: Real>(packed: &[T], height: usize, d: usize, halves:
                 }
             },
         );
-        halves.extend(sums.iter().map(|sum| T::from_f64(sum / 2.0)));
+        halves.extend(sums.iter().map(|sum| T::from_f64(-sum / 2.0)));
         sizes.extend(magnitudes.iter().map(|magnitude| T::from_f64(magnitude / 2.0)));
     }
 }
@@ -262,7 +262,7 @@ pub(crate) fn row_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, siz
                         *magnitude += value.to_f64().abs();
                     }
                 }
-                halves.push(T::from_f64(pairwise(sums) / 2.0));
+                halves.push(T::from_f64(-pairwise(sums) / 2.0));
                 sizes.push(T::from_f64(pairwise(magnitudes) / 2.0));
             }
         },

@@ -1,15 +1,14 @@
 //! Blocks of kernels of the Euclidean distance: a matrix product, and a profile while the tile is in cache.
 //!
-//! ‖x − z‖² = ‖x‖² + ‖z‖² − 2 x·z costs one fused multiply-add per feature instead of two operations, but it cancels:
-//! its error is a few roundings of ‖x‖² + ‖z‖², however small the distance. So points are centred first, negative
-//! values cannot occur, and pairs whose distance is not well above that error are computed again from differences.
+//! ‖x − z‖² = ‖x‖² + ‖z‖² − 2 x·z costs one fused multiply-add per feature instead of two operations, but it cancels: see
+//! [`cancelling`](super::cancelling) for the remedy.
 
-use super::panel::{self, Finish, Packed, Products, Squares};
-use super::points::{Frame, Lengths, panel_norms, row, row_norms, squared_distance};
+use super::cancelling::{Cancelling, Split};
+use super::panel::{self, Packed, Products, Squares};
+use super::points::{Frame, Lengths, panel_norms, row_norms, squared_distance};
 use super::{Kernel, Profile, check_shapes, direct::Plain};
 use crate::Real;
 use crate::map::random::Spectrum;
-use crate::vectorised;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
@@ -72,8 +71,8 @@ impl<T: Real, P: Profile> Kernel<T> for Radial<P> {
         if x.ncols() <= FEW_FEATURES {
             panel::block::<T, Squares, _>(&frame, &mut Plain(profile), x, z, out);
         } else {
-            let finish = &mut Distances::new(&frame, self.at_zero.near(), profile);
-            panel::block::<T, Products, _>(&frame, finish, x, z, out);
+            let mut finish = Cancelling::<T, Euclidean, _>::new(&frame.scale, self.at_zero.near(), profile);
+            panel::block::<T, Products, _>(&frame, &mut finish, x, z, out);
         }
     }
 
@@ -83,71 +82,28 @@ impl<T: Real, P: Profile> Kernel<T> for Radial<P> {
     }
 }
 
-/// k(x, z) = `profile(‖x‖² + ‖z‖² − 2 x·z)`.
-struct Distances<'a, T, F> {
-    scale: &'a [T],
-    /// Share of ‖x‖² + ‖z‖² below which a squared distance is computed from differences.
-    near: T,
-    profile: F,
-    x_norms: Vec<T>,
-    /// Their largest.
-    largest: T,
-    z_norms: Vec<T>,
-}
+/// ‖x‖² + ‖z‖² − 2 x·z.
+struct Euclidean;
 
-impl<'a, T: Real, F: Fn(T) -> T + Copy> Distances<'a, T, F> {
-    fn new(frame: &'a Frame<T>, near: T, profile: F) -> Self {
-        Self { scale: &frame.scale, near, profile, x_norms: vec![], largest: T::ZERO, z_norms: vec![] }
-    }
-
-    /// Whether a pair is far enough apart for its product; not so where norms overflowed.
-    #[inline(always)]
-    fn is_far(&self, norms: T, squared: T) -> bool {
-        squared > self.near * norms
-    }
-}
-
-impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Distances<'_, T, F> {
-    /// Norms; then x becomes −2 x, so that sums need no factor.
-    fn rows(&mut self, packed: &mut Packed<T>) {
-        panel_norms(&packed.x, packed.height, self.scale.len(), &mut self.x_norms);
-        self.largest = self.x_norms.iter().fold(T::ZERO, |largest, &norm| norm.larger(largest));
+impl<T: Real> Split<T> for Euclidean {
+    /// Norms are offsets and sizes; then x becomes −2 x, so that sums need no factor.
+    fn rows(packed: &mut Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+        panel_norms(&packed.x, packed.height, d, offsets);
+        sizes.clone_from(offsets);
         let minus_two = T::ZERO - T::ONE - T::ONE;
         for value in packed.x.iter_mut() {
             *value *= minus_two;
         }
     }
 
-    fn columns(&mut self, packed: &Packed<T>) {
-        row_norms(&packed.z, packed.z.len() / self.scale.len().max(1), &mut self.z_norms);
+    fn columns(packed: &Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+        row_norms(&packed.z, packed.z.len() / d.max(1), offsets);
+        sizes.clone_from(offsets);
     }
 
-    /// A bound for the largest norm of the tile costs one operation for each pair, where each pair's own would cost
-    /// three. Where norms overflowed, so does the bound, and the column is suspect.
     #[inline(always)]
-    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
-        let z_norm = self.z_norms[j];
-        let bound = self.near * (self.largest + z_norm);
-        let (mut far, x_norms) = (true, &self.x_norms[i..][..sums.len()]);
-        for ((value, &sum), &x_norm) in values.iter_mut().zip(sums).zip(x_norms) {
-            let squared = x_norm + z_norm + sum;
-            far &= squared > bound;
-            *value = (self.profile)(squared);
-        }
-        !far
-    }
-
-    fn repair(&self, i: usize, j: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
-        let (z_norm, mut spare) = (self.z_norms[j], Vec::new());
-        for (i, ((value, &sum), &x_norm)) in values.iter_mut().zip(sums).zip(&self.x_norms[i..]).enumerate() {
-            if !self.is_far(x_norm + z_norm, x_norm + z_norm + sum) {
-                let x = row(x, i, &mut spare);
-                *value = vectorised(
-                    #[inline(always)]
-                    || (self.profile)(squared_distance(x, z, self.scale)),
-                );
-            }
-        }
+    fn again(x: &[T], z: &[T], scale: &[T]) -> T {
+        squared_distance(x, z, scale)
     }
 }
 
@@ -175,7 +131,7 @@ mod tests {
         let identity = |squared: T| squared;
         panel::block::<T, Products, _>(
             &frame,
-            &mut Distances::new(&frame, T::ZERO - T::ONE, identity),
+            &mut Cancelling::<T, Euclidean, _>::new(&frame.scale, T::ZERO - T::ONE, identity),
             x,
             z,
             got.as_mut(),

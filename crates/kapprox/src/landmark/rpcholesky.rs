@@ -53,6 +53,16 @@ fn growing(m: usize, s: usize) -> usize {
     (m / 5).max(2 * s).clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
 }
 
+impl RpCholesky {
+    /// Bytes of the proposals for m landmarks of d features, and of the pool of them that is eliminated together, where so
+    /// many lanes pass over the rows.
+    pub fn proposal_bytes(m: usize, d: usize, element: usize, lanes: usize) -> usize {
+        let (most, row) = (m + MIN_BLOCK, d * element + 40);
+        // each lane, the total and the choice hold up to twice as many rows as are proposed
+        POOL * (POOL + m + 3 * d) * 8 + (lanes + 2) * 2 * most * (row + 8 * d)
+    }
+}
+
 /// A fifth of the landmarks, whatever the round.
 fn fifth(m: usize, _: usize) -> usize {
     (m / 5).max(MIN_BLOCK)

@@ -256,8 +256,7 @@ impl<'a, T: Real> Kept<'a, T> {
 
 /// Tiles in row order, one after the other, all threads on each: what the solvers do with a tile is no merge.
 fn pass<'p, T: Real>(data: &Features<'p, T>, observer: &'p dyn Observer) -> Pass<'p> {
-    let Cut { tile, segment, prefetch, .. } = data.cut;
-    Pass { tile, segment, lanes: 1, prefetch, workers: data.resources.workers, observer, journal: None }
+    Pass { journal: None, ..data.cut.pass(1, data.resources, observer) }
 }
 
 /// A cache for the features of all rows, where they go to scratch.

@@ -84,15 +84,7 @@ impl<T: Real> Features<'_, T> {
 
     /// How a pass over the rows is cut.
     fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
-        Pass {
-            tile: self.cut.tile,
-            segment: self.cut.segment,
-            lanes: self.cut.gram_lanes,
-            prefetch: self.cut.prefetch,
-            workers: self.resources.workers,
-            observer,
-            journal: self.resources.journal,
-        }
+        self.cut.pass(self.cut.gram_lanes, self.resources, observer)
     }
 
     /// All rows in one fold.

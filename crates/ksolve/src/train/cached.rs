@@ -24,15 +24,7 @@ pub(super) fn rows<T: Real>(
     let range = source.range();
     let observer = resources.stages.stage("rows to scratch", Some(range.end - range.start));
     let writer = Mutex::new(scratch.cache::<T>(source.shape(), range)?);
-    let pass = Pass {
-        tile: cut.tile,
-        segment: cut.segment,
-        lanes: 1,
-        prefetch: cut.prefetch,
-        workers: resources.workers,
-        observer: &*observer,
-        journal: None,
-    };
+    let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.fold(source, &Write { writer: &writer })?;
     Ok(Some(writer.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?))
 }

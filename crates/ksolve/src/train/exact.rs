@@ -8,7 +8,7 @@ use super::options::{DIRECT_ROWS, LandmarkSource, Method, Resources, TrainOption
 use super::plan::{self, Cut, Shape};
 use super::prepare::{self, check};
 use super::survey::survey;
-use super::trained::{Solved, Trained, needs_wide_for};
+use super::trained::{Solved, Trained, explained, needs_wide_for};
 use crate::iterative::constant::Constant;
 use crate::iterative::exact::{self, Dual};
 use crate::iterative::low_rank::LowRank;
@@ -206,10 +206,8 @@ fn deviations(y: MatRef<'_, f64>) -> Vec<f64> {
 
 /// Mean squared error over targets, and the share of their variance that is explained.
 fn score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
-    let (n, t) = (y.nrows() as f64, y.ncols().max(1) as f64);
-    let mse = errors.squared_norm_l2() / (n * t);
-    let variance: f64 = deviations(y).iter().map(|d| d * d).sum();
-    (mse, (variance > 0.0).then(|| 1.0 - mse * t / variance))
+    let variance = deviations(y).iter().map(|d| d * d).sum();
+    explained(errors.squared_norm_l2() / y.nrows() as f64, variance, y.ncols())
 }
 
 struct Solution {
@@ -335,15 +333,7 @@ fn load<T: Real>(
         rows: Vec::with_capacity(n),
     };
     let loading = Loading { targets, loaded: Mutex::new(loaded) };
-    let pass = Pass {
-        tile: cut.tile,
-        segment: cut.segment,
-        lanes: 1,
-        prefetch: cut.prefetch,
-        workers: resources.workers,
-        observer: &*observer,
-        journal: None,
-    };
+    let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.fold(source, &loading)?;
     Ok(loading.loaded.into_inner().unwrap_or_else(PoisonError::into_inner))
 }

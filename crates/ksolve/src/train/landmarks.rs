@@ -161,15 +161,7 @@ impl<T: Real> Run<'_, T> {
 
     /// A pass with a small state.
     fn scan<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
-        Pass {
-            tile: self.cut.tile,
-            segment: self.cut.segment,
-            lanes: self.cut.scan_lanes,
-            prefetch: self.cut.prefetch,
-            workers: self.resources.workers,
-            observer,
-            journal: self.resources.journal,
-        }
+        self.cut.pass(self.cut.scan_lanes, self.resources, observer)
     }
 
     fn rows<'o>(&self, source: &'o dyn RowSource<T>, pass: Pass<'o>, count: u64) -> Rows<'o, T> {

@@ -11,7 +11,7 @@ use super::options::{LandmarkSource, Method, Resources, TrainOptions};
 use super::plan::{self, Cut, RANK, Shape};
 use super::prepare::{self, check};
 use super::survey::survey;
-use super::trained::{Solved, Trained, needs_wide_for};
+use super::trained::{Solved, Trained, explained, needs_wide_for};
 use crate::iterative::cg::{self, Norm};
 use crate::iterative::constant::Constant;
 use crate::iterative::nystrom::{Blocks, Normal, Sums, squared_errors};
@@ -146,15 +146,7 @@ pub(super) fn train<T: Real>(
     let (own, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
     kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
     let workers = resources.workers;
-    let pass = Pass {
-        tile: cut.tile,
-        segment: cut.segment,
-        lanes: 1,
-        prefetch: cut.prefetch,
-        workers,
-        observer: &Unobserved,
-        journal: None,
-    };
+    let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
     let mut blocks = Blocks::new(source, &targets, &*own, set.as_mat(), pass, room);
     let stored = source.range().end - source.range().start;
     let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
@@ -229,10 +221,8 @@ fn variance(sums: &Sums, j: usize) -> f64 {
 
 /// Mean squared error over targets, and the share of their variance that is explained.
 fn score(errors: &[f64], sums: &Sums) -> (f64, Option<f64>) {
-    let (n, t) = (sums.rows as f64, errors.len().max(1) as f64);
-    let total = errors.iter().sum::<f64>() / n;
-    let variance: f64 = (0..errors.len()).map(|j| variance(sums, j)).sum();
-    (total / t, (variance > 0.0).then(|| 1.0 - total / variance))
+    let variance = (0..errors.len()).map(|j| variance(sums, j)).sum();
+    explained(errors.iter().sum::<f64>() / sums.rows as f64, variance, errors.len())
 }
 
 fn why(options: &TrainOptions, kind: Preconditioner, kept: usize, n: usize) -> Solved {

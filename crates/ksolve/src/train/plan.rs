@@ -6,9 +6,12 @@
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::solver::kept;
+use crate::train::options::Resources;
 use kapprox::Real;
+use kapprox::landmark::RpCholesky;
 use kapprox::map::nystrom::STRIP;
-use kstore::{Footprint, Plan};
+use kstore::pass::Observer;
+use kstore::{Footprint, Pass, Plan};
 
 /// Code, stacks, allocator, open files and footers: what the process holds before it holds rows. Measured peak of a
 /// fit at rank 10 on 10,000 rows x 10: 21 MiB with 2 threads.
@@ -74,6 +77,15 @@ pub struct Cut {
     pub prefetch: usize,
 }
 
+impl Cut {
+    /// A pass cut so, in `lanes` lanes, with a journal where there is one.
+    pub(crate) fn pass<'a>(self, lanes: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
+        let Self { tile, segment, prefetch, .. } = self;
+        let Resources { workers, journal, .. } = *resources;
+        Pass { tile, segment, lanes, prefetch, workers, observer, journal }
+    }
+}
+
 /// Rows of a tile for points of d features mapped to p.
 pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
     let fit = TILE_BYTES / ((d + p).max(1) * element);
@@ -110,9 +122,6 @@ fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: u
         last(cut),
     ]
 }
-
-/// Proposals of a landmark scheme that are eliminated together.
-const POOL: usize = 256;
 
 /// The stage in which moments are gathered.
 pub(crate) const GRAM: &str = "Gram matrix";
@@ -156,7 +165,6 @@ pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let e = shape.element;
     let Some(m) = shape.map.landmarks else { return plan };
     let row = shape.d * e + 40;
-    let proposals = m + 40;
     let plan = match shape.candidates {
         // twice while the best keys compete, once more while they are put in row order
         Some(n) => plan.term("candidate rows", 3 * n.min(shape.n as usize) * row, "lower --candidates"),
@@ -168,11 +176,7 @@ pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     };
     plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK)
         .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)
-        .term(
-            "proposals",
-            POOL * (POOL + m + 3 * shape.d) * 8 + (cut.scan_lanes + 2) * 2 * proposals * (row + 8 * shape.d),
-            RANK,
-        )
+        .term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), RANK)
 }
 
 fn map(shape: &Shape, budget: usize) -> Plan {

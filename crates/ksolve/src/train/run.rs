@@ -5,7 +5,7 @@ use super::options::{Choice, Resources, TrainOptions};
 use super::pcg;
 use super::plan::{Cut, RANK, cut, solve};
 use super::prepare::{self, Prepared};
-use super::trained::Trained;
+use super::trained::{Trained, explained};
 use crate::certificate::CertificateState;
 use crate::loo::Loo;
 use crate::solver::FeatureFold;
@@ -158,8 +158,7 @@ fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
             (squares / n - (sum / n) * (sum / n)).max(0.0)
         })
         .sum();
-    let total: f64 = mse.iter().sum();
-    (total / mse.len().max(1) as f64, (variance > 0.0).then(|| 1.0 - total / variance))
+    explained(mse.iter().sum(), variance, mse.len())
 }
 
 /// What the passes of a run share.
@@ -175,15 +174,7 @@ struct Run<'a, T: Real> {
 
 impl<T: Real> Run<'_, T> {
     fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
-        Pass {
-            tile: self.cut.tile,
-            segment: self.cut.segment,
-            lanes: self.cut.gram_lanes,
-            prefetch: self.cut.prefetch,
-            workers: self.resources.workers,
-            observer,
-            journal: self.resources.journal,
-        }
+        self.cut.pass(self.cut.gram_lanes, self.resources, observer)
     }
 
     fn stored(&self) -> Option<u64> {

@@ -3,7 +3,7 @@
 use super::options::{Resources, Scaling, Stages, Task, TrainOptions};
 use super::plan::Cut;
 use crate::{Classes, Error, Result, Targets};
-use kstore::{Label, Pass, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
+use kstore::{Label, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
 use std::sync::Arc;
 
 /// What the first pass found.
@@ -54,15 +54,7 @@ pub(crate) fn survey(
     let source = selected.rows::<f64>(Reading::default())?;
     let range = source.range();
     let observer = resources.stages.stage("scaling statistics", Some(range.end - range.start));
-    let pass = Pass {
-        tile: cut.tile,
-        segment: cut.segment,
-        lanes: cut.scan_lanes,
-        prefetch: cut.prefetch,
-        workers: resources.workers,
-        observer: &*observer,
-        journal: resources.journal,
-    };
+    let pass = cut.pass(cut.scan_lanes, resources, &*observer);
     let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
     drop(observer);
     check(selected, &statistics, options, resources.stages)?;

@@ -67,6 +67,11 @@ pub struct Trained<T: Real> {
     pub planned_bytes: usize,
 }
 
+/// Mean squared error over targets, and the share of their variance that is explained, from sums over the targets.
+pub(super) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
+    (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
+}
+
 /// True where predictions Σ_i a_i k(z_i, x) need kernel values in f64: in `T` their rounding errors, independent and of ε/2
 /// relative to a kernel of about its diagonal, would add up to more than this share of the targets' deviation.
 ///
