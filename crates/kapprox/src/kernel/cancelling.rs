@@ -1,0 +1,89 @@
+//! Distances as sums of terms of opposite signs, which cancel where points are close.
+//!
+//! ```text
+//! ‖x − z‖²  =  ‖x‖² + ‖z‖² − 2 Σ x z                 ‖x − z‖₁  =  2 Σ max(x, z) − Σ x − Σ z
+//! ```
+//!
+//! The sum over pairs of features is the cheap one of the [panels](super::panel); what belongs to a point alone is its
+//! *offset*. The error is a few roundings of the points' *sizes*, however small the distance. So points are centred first, and
+//! pairs whose distance is not well above that error are computed again from differences.
+
+use super::panel::{Finish, Packed};
+use super::points::row;
+use crate::{Real, vectorised};
+use faer::MatRef;
+
+/// A distance: what belongs to a point alone, and the distance by differences.
+pub(crate) trait Split<T: Real> {
+    /// Offsets and sizes of the packed rows of x, of `d` features; may change the rows for the sums over pairs.
+    fn rows(packed: &mut Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
+    /// Offsets and sizes of the packed rows of z.
+    fn columns(packed: &Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
+    /// The distance by differences: no cancellation, and 0 exactly for equal points. Must be marked `#[inline(always)]`.
+    fn again(x: &[T], z: &[T], scale: &[T]) -> T;
+}
+
+/// k(x, z) = `profile(offset(x) + offset(z) + sum)`.
+pub(crate) struct Cancelling<'a, T, S, F> {
+    scale: &'a [T],
+    /// Share of the points' sizes below which a distance is computed from differences.
+    near: T,
+    profile: F,
+    x_offsets: Vec<T>,
+    x_sizes: Vec<T>,
+    /// The largest of the latter.
+    largest: T,
+    z_offsets: Vec<T>,
+    z_sizes: Vec<T>,
+    split: std::marker::PhantomData<S>,
+}
+
+impl<'a, T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Cancelling<'a, T, S, F> {
+    /// For points in units of `scale`.
+    pub(crate) fn new(scale: &'a [T], near: T, profile: F) -> Self {
+        let (x_offsets, x_sizes, z_offsets, z_sizes) = (vec![], vec![], vec![], vec![]);
+        let split = std::marker::PhantomData;
+        Self { scale, near, profile, x_offsets, x_sizes, largest: T::ZERO, z_offsets, z_sizes, split }
+    }
+}
+
+impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<'_, T, S, F> {
+    fn rows(&mut self, packed: &mut Packed<T>) {
+        S::rows(packed, self.scale.len(), &mut self.x_offsets, &mut self.x_sizes);
+        self.largest = self.x_sizes.iter().fold(T::ZERO, |largest, &size| size.larger(largest));
+    }
+
+    fn columns(&mut self, packed: &Packed<T>) {
+        S::columns(packed, self.scale.len(), &mut self.z_offsets, &mut self.z_sizes);
+    }
+
+    /// A bound for the largest size of the tile costs one operation for each pair, where each pair's own would cost
+    /// three. Where sizes overflowed, so does the bound, and the column is suspect.
+    #[inline(always)]
+    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
+        let (z_offset, bound) = (self.z_offsets[j], self.near * (self.largest + self.z_sizes[j]));
+        let (mut far, x_offsets) = (true, &self.x_offsets[i..][..sums.len()]);
+        for ((value, &sum), &x_offset) in values.iter_mut().zip(sums).zip(x_offsets) {
+            let distance = x_offset + z_offset + sum;
+            far &= distance > bound;
+            *value = (self.profile)(distance);
+        }
+        !far
+    }
+
+    fn repair(&self, i: usize, j: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
+        let (z_offset, z_size, mut spare) = (self.z_offsets[j], self.z_sizes[j], Vec::new());
+        for (r, (value, &sum)) in values.iter_mut().zip(sums).enumerate() {
+            let distance = self.x_offsets[i + r] + z_offset + sum;
+            let far = distance > self.near * (self.x_sizes[i + r] + z_size);
+            // not so where sizes overflowed
+            if !far {
+                let x = row(x, r, &mut spare);
+                *value = vectorised(
+                    #[inline(always)]
+                    || (self.profile)(S::again(x, z, self.scale)),
+                );
+            }
+        }
+    }
+}
