@@ -78,6 +78,8 @@ pub struct FitOptions {
     pub residual: Option<f64>,
     /// The error of every row by the others is measured.
     pub loo: bool,
+    /// What predictive variances need is kept.
+    pub std: bool,
     /// By what the cell is chosen.
     pub select: Select,
     /// Seed of every random choice.
@@ -148,6 +150,7 @@ impl FitOptions {
             preconditioner: learn.preconditioner,
             residual: learn.residual,
             loo: learn.loo,
+            std: learn.std,
             select: learn.select,
             seed: learn.seed,
             precision: learn.precision,

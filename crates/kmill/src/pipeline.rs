@@ -110,11 +110,12 @@ fn write<T: Real>(
     options: &FitOptions,
     run: &Run,
     selected: &Selected,
-    trained: Trained<T>,
+    mut trained: Trained<T>,
     path: &Path,
 ) -> Result<Trained<T>> {
     let stage = run.progress.stage("write model", None);
-    let model = model(options, selected, &trained);
+    let quadratic = trained.quadratic.take();
+    let model = Model { quadratic, ..model(options, selected, &trained) };
     if trained.wide {
         model.widen().save(path)?;
     } else {
@@ -207,6 +208,7 @@ fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
             preconditioner: options.preconditioner.map(Into::into).unwrap_or_default(),
             residual: options.residual,
             leave_one_out: options.loo,
+            variance: options.std,
         },
         seed: options.seed,
     })
@@ -247,6 +249,7 @@ fn model<T: Real>(options: &FitOptions, selected: &Selected, trained: &Trained<T
         centre: trained.scaler.centre.clone(),
         scale: trained.scaler.scale.clone(),
         mean: trained.scaler.mean.clone(),
+        quadratic: None,
     }
 }
 

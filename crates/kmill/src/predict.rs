@@ -16,8 +16,10 @@ use std::sync::Arc;
 pub enum Decision {
     /// Numbers, one for each target.
     Numbers,
-    /// Coordinates.
-    Components(usize),
+    /// Numbers and their standard deviations, by the variance of the noise of each target.
+    Deviations(Vec<f64>),
+    /// Coordinates, and the distance of the row from what they span where that is asked for.
+    Components(usize, bool),
     /// The position of the largest score.
     Clusters(usize),
     /// The score itself, negative for novel rows.
@@ -49,18 +51,35 @@ impl PredictionWriter {
     /// the predictions are.
     pub fn create(path: &Path, kept: &[OutputColumn], targets: &[String], decision: Decision) -> Result<Self> {
         let kind = match &decision {
-            Decision::Numbers | Decision::Components(_) | Decision::Novelty => OutputKind::F64,
+            Decision::Numbers | Decision::Deviations(_) | Decision::Components(..) | Decision::Novelty => {
+                OutputKind::F64
+            }
             Decision::Clusters(_) => OutputKind::I64,
             Decision::Labels(classes, _) => label_kind(classes.labels()),
         };
         let mut predictions: Vec<OutputColumn> = match (&decision, targets) {
-            (Decision::Components(q), _) => {
+            (Decision::Components(q, _), _) => {
                 (0..*q).map(|j| OutputColumn::new(format!("component_{j}"), kind)).collect()
             }
             (Decision::Novelty, _) => vec![OutputColumn::new("score", kind)],
             (Decision::Clusters(_), _) | (_, [_]) => vec![OutputColumn::new("prediction", kind)],
             (_, several) => several.iter().map(|name| OutputColumn::new(format!("prediction_{name}"), kind)).collect(),
         };
+        let t = match &decision {
+            Decision::Clusters(k) => *k,
+            Decision::Labels(classes, _) => classes.targets(),
+            _ => predictions.len(),
+        };
+        if let Decision::Components(_, true) = &decision {
+            predictions.push(OutputColumn::new("novelty", kind));
+        }
+        if let Decision::Deviations(_) = &decision {
+            let of = |name: &str| match targets {
+                [_] => vec![OutputColumn::new(name, kind)],
+                several => several.iter().map(|target| OutputColumn::new(format!("{name}_{target}"), kind)).collect(),
+            };
+            predictions.extend(["std", "std_mean"].iter().flat_map(|name| of(name)));
+        }
         if let Decision::Labels(classes, Some(_)) = &decision {
             let column = |label: &Label| OutputColumn::new(format!("probability_{label}"), OutputKind::F64);
             predictions.extend(classes.labels().iter().map(column));
@@ -69,11 +88,6 @@ impl PredictionWriter {
             let why = "the predictions are called so";
             return Err(Error::option("--keep", &twice.name, why, "leave the column out or rename it"));
         }
-        let t = match &decision {
-            Decision::Numbers | Decision::Components(_) | Decision::Novelty => predictions.len(),
-            Decision::Clusters(k) => *k,
-            Decision::Labels(classes, _) => classes.targets(),
-        };
         Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, decision, kind, t })
     }
 
@@ -96,9 +110,20 @@ impl PredictionWriter {
                 let rows = scores.scores.chunks_exact(t);
                 vec![KeptValues::I64(rows.map(|row| largest(row) as i64).collect())]
             }
-            Decision::Numbers | Decision::Components(_) | Decision::Novelty => {
+            Decision::Numbers | Decision::Deviations(_) | Decision::Components(..) | Decision::Novelty => {
                 let column = |j: usize| scores.scores.iter().skip(j).step_by(t).copied().collect();
-                (0..t).map(|j| KeptValues::F64(column(j))).collect()
+                let mut columns: Vec<KeptValues> = (0..t).map(|j| KeptValues::F64(column(j))).collect();
+                if let Decision::Components(_, true) = &self.decision {
+                    columns.push(KeptValues::F64(scores.quadratic.clone()));
+                }
+                if let Decision::Deviations(noise) = &self.decision {
+                    // that of an observation has the noise once more
+                    for more in [1.0, 0.0] {
+                        let of = |noise: &f64| scores.quadratic.iter().map(|v| (noise * (v + more)).sqrt()).collect();
+                        columns.extend(noise.iter().map(|noise| KeptValues::F64(of(noise))));
+                    }
+                }
+                columns
             }
             Decision::Labels(classes, link) => {
                 let rows = || scores.scores.chunks_exact(t);
@@ -181,15 +206,25 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
         let why = format!("the scores of {} are no probabilities", model.card.solver);
         return Err(Error::option("--probabilities", "", why, "leave it out, or fit logistic"));
     }
+    let asked = [("--std", args.std, "ridge", Task::Regression), ("--novelty", args.novelty, "kpca", Task::Components)];
+    for (option, _, solver, task) in asked.into_iter().filter(|(_, given, ..)| *given) {
+        if model.quadratic.is_none() || model.card.task != task {
+            let remedy = format!("fit {solver} with {option}, or leave it out");
+            return Err(Error::option(option, "", "the model does not hold what that needs", remedy));
+        }
+    }
+    let noise = model.quadratic.as_ref().filter(|_| args.std).map(|variance| variance.units.clone());
     let decision = match (model.card.task, predictor::classes(&model.card)?) {
         (_, Some(classes)) => Decision::Labels(classes, if args.probabilities { model.card.link } else { None }),
-        (Task::Components, None) => Decision::Components(outputs),
+        (Task::Components, None) => Decision::Components(outputs, args.novelty),
         (Task::Clusters, None) => Decision::Clusters(outputs),
         (Task::Novelty, None) => Decision::Novelty,
-        (Task::Regression | Task::Classification, None) => Decision::Numbers,
+        (Task::Regression | Task::Classification, None) => noise.map_or(Decision::Numbers, Decision::Deviations),
     };
     let mut out = PredictionWriter::create(&args.output, &selected.kept_columns(), &model.card.targets, decision)?;
-    let rows = Predictor::new(model, selected)?.run(run, |scores| out.write(scores))?;
+    let mut predictor = Predictor::new(model, selected)?;
+    predictor.quadratic = args.std || args.novelty;
+    let rows = predictor.run(run, |scores| out.write(scores))?;
     out.finish()?;
     Ok(rows)
 }

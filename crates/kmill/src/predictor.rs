@@ -5,7 +5,7 @@ use crate::args::run::Run;
 use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
 use faer::MatMut;
-use kapprox::{FeatureMap, Real};
+use kapprox::{FeatureMap, Kernel, Real};
 use ksolve::{Card, Classes, Link, Model};
 use kstore::{Coded, Fold, KeptColumn, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
 use std::ops::Range;
@@ -20,6 +20,9 @@ pub struct Predictor<T: Real> {
     /// Rows are rounded to f32 first: those of the fit were, though the model predicts in f64. Categories that were equal to
     /// a landmark's there must be so here.
     narrow: bool,
+    /// The model's quadratic function is computed too.
+    pub(crate) quadratic: bool,
+    kernel: Arc<dyn Kernel<T>>,
 }
 
 /// What a table must bring beside the features.
@@ -36,6 +39,8 @@ pub enum Truth {
 pub struct Scores {
     /// Scores, row-major, t per row.
     pub scores: Vec<f64>,
+    /// The model's quadratic function, a number per row; empty where it was not asked for.
+    pub quadratic: Vec<f64>,
     /// Numeric targets of the table, row-major; empty where they were not asked for.
     pub y: Vec<f64>,
     /// Codes of the class column in the model's classes; empty where it was not asked for.
@@ -86,7 +91,8 @@ impl<T: Real> Predictor<T> {
         let functions = model.functions()?;
         let narrow = model.card.precision == <f64 as kstore::Real>::NAME
             && model.card.options["precision"] == <f32 as kstore::Real>::NAME;
-        Ok(Self { model, functions, selected, narrow })
+        let kernel = model.kernel()?;
+        Ok(Self { model, functions, selected, narrow, quadratic: false, kernel })
     }
 
     /// Number of outputs, t.
@@ -107,8 +113,9 @@ impl<T: Real> Predictor<T> {
         let reading = self.reading();
         let source = self.selected.rows::<T>(reading)?;
         let shape = source.shape();
-        let row =
-            (self.outputs() + shape.targets) * size_of::<f64>() + size_of::<u32>() + self.selected.kept_bytes_per_row();
+        let row = (self.outputs() + 1 + shape.targets) * size_of::<f64>()
+            + size_of::<u32>()
+            + self.selected.kept_bytes_per_row();
         let narrowed = if self.narrow { shape.features * size_of::<T>() } else { 0 };
         let tile = passes::TILE * (self.outputs() * size_of::<f64>() + narrowed);
         let lane = Lane {
@@ -183,6 +190,12 @@ impl<T: Real> Fold<T> for Predictor<T> {
         let out = MatMut::from_column_major_slice_mut(&mut scores[..b * t], b, t);
         self.model.predict(&*self.functions, x, out, workers)?;
         state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
+        if self.quadratic {
+            let first = state.quadratic.len();
+            state.quadratic.resize(first + b, 0.0);
+            let out = &mut state.quadratic[first..];
+            self.model.predict_quadratic(&*self.functions, &*self.kernel, x, out, workers)?;
+        }
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
         if state.kept.is_empty() {

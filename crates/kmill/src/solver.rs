@@ -87,6 +87,7 @@ impl Learner {
             components: learn.components,
             centre: !learn.uncentred,
             whiten: learn.whiten,
+            novelty: learn.novelty,
             clusters,
             starts: learn.starts.unwrap_or(default.starts),
             averaged: !learn.last,
@@ -156,6 +157,7 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str) -> Resul
         ("components", "--components", learn.components.is_some()),
         ("centre", "--uncentred", learn.uncentred),
         ("whiten", "--whiten", learn.whiten),
+        ("novelty", "--novelty", learn.novelty),
         ("clusters", "--clusters", learn.clusters.is_some()),
         ("starts", "--starts", learn.starts.is_some()),
         ("averaged", "--last", learn.last),
@@ -177,6 +179,7 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str) -> Resul
         ("iteration", "--preconditioner", learn.preconditioner.is_some()),
         ("iteration", "--residual", learn.residual.is_some()),
         ("surface", "--loo", learn.loo),
+        ("surface", "--std", learn.std),
     ];
     match all.into_iter().find(|(name, _, given)| *given && !reads(name)) {
         None => Ok(()),

@@ -86,6 +86,9 @@ pub enum Error {
         "the features do not vary over the rows: there are no components; check the columns, or choose another kernel"
     )]
     NoVariance,
+    /// Variances or distances of a model that was fitted without them.
+    #[error("the model holds neither variances nor distances; fit ridge with --std or kpca with --novelty")]
+    NoQuadratic,
     /// Fewer distinct points than clusters.
     #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer --clusters")]
     Clusters {

@@ -127,6 +127,17 @@ pub struct Fit {
 /// # Errors
 /// [`Error::Indefinite`] where rounding has made the system indefinite, and the errors of the options.
 pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, workers: &Workers) -> Result<Fit> {
+    Ok(factored(state, rank, lambda, options, workers)?.0)
+}
+
+/// The same, and the system with its factor.
+pub(crate) fn factored(
+    state: &GramState,
+    rank: usize,
+    lambda: f64,
+    options: &RidgeOptions,
+    workers: &Workers,
+) -> Result<(Fit, System)> {
     let options = RidgeOptions { ranks: vec![rank], lambdas: vec![lambda], ..options.clone() };
     options.check(state)?;
     let mut system = System::new(state.features(), &options.target_centre, options.intercept);
@@ -140,7 +151,8 @@ pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, 
         let part = squared_errors(fold, &solution, rank, state.epsilon(), workers);
         train_mse.iter_mut().zip(part).for_each(|(sum, part)| *sum += part / state.rows() as f64);
     }
-    Ok(Fit { head: head(&solution, 0, rank, &options), train_mse, condition: solution.condition })
+    let fit = Fit { head: head(&solution, 0, rank, &options), train_mse, condition: solution.condition };
+    Ok((fit, system))
 }
 
 /// The head of the `k`-th rank of a solution.

@@ -1,5 +1,6 @@
 //! Cutting an output into pieces of a fixed size and giving them to threads.
 
+use faer::MatMut;
 use kstore::Workers;
 use std::sync::{Mutex, PoisonError};
 
@@ -13,6 +14,19 @@ pub(crate) fn for_each_strip<E: Send>(
     work: impl Fn(usize, &mut [E]) + Sync + Send,
 ) {
     workers.each(out.chunks_mut(size).enumerate().collect(), |(i, piece)| work(i, piece));
+}
+
+/// Cuts a matrix into strips of `height` rows, the last one shorter, with the row each begins at.
+pub(crate) fn row_strips<E>(out: MatMut<'_, E>, height: usize) -> Vec<(usize, MatMut<'_, E>)> {
+    let (rows, mut rest) = (out.nrows(), out);
+    let mut strips = Vec::with_capacity(rows.div_ceil(height));
+    while rest.nrows() > 0 {
+        let first = rows - rest.nrows();
+        let (strip, below) = rest.split_at_row_mut(height.min(rows - first));
+        strips.push((first, strip));
+        rest = below;
+    }
+    strips
 }
 
 /// Buffers that threads borrow and give back; there are never more than ran at the same time.

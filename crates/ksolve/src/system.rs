@@ -206,6 +206,34 @@ impl System {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
+    /// Rows of the training set.
+    pub(crate) fn rows(&self) -> f64 {
+        self.rows
+    }
+
+    /// W (rank x q) and c (q) with ‖Wᵀφ + c‖² = h_ii − 1/n of a row φ of features, by the factor of the last [`System::solve`]
+    /// (without a free intercept h_ii itself). q³/3 flops.
+    pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
+        let lead = self.intercept.lead();
+        let order = rank + lead;
+        let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
+        let mut inverse = vec![0.0; order * order];
+        for_each_strip(workers, &mut inverse, order * INVERTED, |block, columns| {
+            let (first, width) = (block * INVERTED, columns.len() / order);
+            let mut columns = MatMut::from_column_major_slice_mut(columns, order, width);
+            (0..width).for_each(|j| columns[(first + j, j)] = 1.0);
+            let below = factor.submatrix(first, first, order - first, order - first);
+            triangular::solve_lower_triangular_in_place(below, columns.subrows_mut(first, order - first), Par::Seq);
+        });
+        let inverse = MatRef::from_column_major_slice(&inverse, order, order);
+        let shift = (0..order).map(|i| match self.intercept {
+            Intercept::Free => -(0..rank).map(|j| inverse[(i, j)] * self.mean_phi[j]).sum::<f64>(),
+            Intercept::Penalised => inverse[(i, 0)],
+            Intercept::None => 0.0,
+        });
+        (inverse.subcols(lead, rank).transpose().to_owned(), shift.collect())
+    }
+
     /// Degrees of freedom of the fit at each of the `ranks` that the last [`System::solve`] at `lambda` could solve: the trace
     /// of the matrix that makes fitted values of targets.
     ///

@@ -232,8 +232,13 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
             let direct = fit::<f64>(&selected, &direct, 2, 1 << 30);
             assert!(direct.method.is_none());
             for preconditioner in [Preconditioner::Krill, Preconditioner::Falkon] {
-                let system =
-                    SystemOptions { method: Method::Pcg, preconditioner, residual: Some(1e-10), leave_one_out: false };
+                let system = SystemOptions {
+                    method: Method::Pcg,
+                    preconditioner,
+                    residual: Some(1e-10),
+                    leave_one_out: false,
+                    variance: false,
+                };
                 let pcg = fit::<f64>(&selected, &on_landmarks(1500, m, lambda, system, intercept), 2, 1 << 30);
                 let (mut worst, mut scale) = (0.0f64, 0.0f64);
                 for z in x.iter().take(200) {

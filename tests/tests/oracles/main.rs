@@ -10,6 +10,7 @@ mod machines;
 mod maps;
 mod outside;
 mod pivot_law;
+mod quadratic;
 mod quality;
 mod rpcholesky;
 mod solvers;

@@ -180,6 +180,9 @@ pub struct LearnArgs {
     /// The last coefficients of perceptron, not their average over the rows seen
     #[arg(long)]
     pub last: bool,
+    /// Keep in the model what predict --novelty needs: 16 bytes for each pair of landmarks (kpca)
+    #[arg(long)]
+    pub novelty: bool,
     /// Scores of variance 1 (kpca)
     #[arg(long)]
     pub whiten: bool,
@@ -253,6 +256,9 @@ pub struct LearnArgs {
     /// The error of every row by the fit to all others at the chosen rank and lambda, exactly: one more pass (ridge, direct)
     #[arg(long)]
     pub loo: bool,
+    /// Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (ridge, direct, numeric target)
+    #[arg(long)]
+    pub std: bool,
     /// Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "mse|error")]
     pub select: Select,

@@ -133,6 +133,12 @@ pub struct PredictArgs {
     /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
     #[arg(long, help_heading = "Run")]
     pub probabilities: bool,
+    /// Standard deviations too: `std` of a new observation and `std_mean` of the prediction itself (models of fit --std)
+    #[arg(long, help_heading = "Run")]
+    pub std: bool,
+    /// The squared distance of a row from what the components span, as `novelty` (models of fit kpca --novelty)
+    #[arg(long, help_heading = "Run")]
+    pub novelty: bool,
     /// Columns to carry along, before the predictions, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Table")]
     pub keep: Vec<String>,

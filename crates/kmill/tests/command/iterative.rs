@@ -1,4 +1,4 @@
-//! Ridge regression otherwise than from its Gram matrix: `--map exact`, `--method`, `--loo`.
+//! Ridge regression beyond its usual output: `--map exact`, `--method`, `--loo`, `--std`.
 
 use crate::run::{kmill, ok};
 use std::path::Path;
@@ -94,4 +94,61 @@ fn what_an_iteration_cannot_do_is_refused() {
     refused(at, &format!("{fit} --residual 2"), "between 0 and 1");
     refused(at, "fit kpca t.parquet --features x* --map exact -o refused", "only ridge");
     refused(at, "fit kpca t.parquet --features x* --method pcg -o refused", "does not read it");
+}
+
+/// Column `name` of a CSV file.
+fn column(text: &str, name: &str) -> Vec<f64> {
+    let mut lines = text.lines();
+    let place = lines.next().unwrap().split(',').position(|field| field == name).unwrap();
+    lines.map(|line| line.split(',').nth(place).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn standard_deviations_cover_what_they_should_and_have_the_same_bits_under_any_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 4000 -o t.parquet -q");
+    ok(at, "generate friedman1 --rows 2000 --seed 1 -o test.parquet -q");
+    ok(at, "fit ridge t.parquet --target y --rank 400 --lambda 1e-6 --std -o m --json");
+    ok(at, "predict m test.parquet --std --keep y -o p.csv --json");
+    let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    assert_eq!(text.lines().next(), Some("y,prediction,std,std_mean"));
+    let [y, mean, std, of_mean] = ["y", "prediction", "std", "std_mean"].map(|name| column(&text, name));
+    // the noise has variance 1, and 95 of 100 observations lie within 1.96 standard deviations: five of theirs is 0.024
+    let within = (0..2000).filter(|i| (y[*i] - mean[*i]).abs() < 1.96 * std[*i]).count() as f64 / 2000.0;
+    assert!((within - 0.95).abs() < 0.025, "{within}");
+    let noise: Vec<f64> = (0..2000).map(|i| std[i].powi(2) - of_mean[i].powi(2)).collect();
+    assert!(noise.iter().all(|v| (v / noise[0] - 1.0).abs() < 1e-9 && *v > 0.7 && *v < 1.2), "{:?}", &noise[..3]);
+    assert!(of_mean.iter().all(|s| *s > 0.0));
+    ok(at, "predict m test.parquet --std --keep y -o again.csv --threads 1 --memory 150MiB --json");
+    assert!(std::fs::read(at.join("p.csv")).unwrap() == std::fs::read(at.join("again.csv")).unwrap());
+    // without them the model's predictions are the same
+    ok(at, "fit ridge t.parquet --target y --rank 400 --lambda 1e-6 -o plain --json");
+    ok(at, "predict plain test.parquet -o plain.csv --json");
+    assert_eq!(column(&std::fs::read_to_string(at.join("plain.csv")).unwrap(), "prediction"), mean);
+    refused(at, "predict plain test.parquet --std -o refused", "fit ridge with --std");
+    refused(at, "fit kpca t.parquet --std -o refused", "kpca does not read it");
+    refused(at, "fit ridge t.parquet --target y --method pcg --lambda 1e-6 --std -o refused", "--method direct");
+    ok(at, "generate moons --rows 500 -o moons.parquet -q");
+    refused(at, "fit ridge moons.parquet --target y --task classification --std -o refused", "leave it out");
+}
+
+#[test]
+fn components_tell_how_far_a_row_is_from_what_they_span() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 1000 -o moons.parquet -q");
+    ok(
+        at,
+        "fit kpca moons.parquet --features x* --components 6 --rank 200 --kernel gaussian(sigma=0.5) --novelty -o m",
+    );
+    std::fs::write(at.join("points.csv"), "x0,x1\n0,1\n-1,0\n30,30\n").unwrap();
+    ok(at, "predict m points.csv --novelty -o p.csv");
+    let novelty = column(&std::fs::read_to_string(at.join("p.csv")).unwrap(), "novelty");
+    // on a moon, on a moon, and where no row is
+    assert!(novelty[2] > 5.0 * novelty[0].max(novelty[1]) && novelty[0] > 0.0, "{novelty:?}");
+    ok(at, "fit kpca moons.parquet --features x* --components 6 --rank 200 -o plain");
+    refused(at, "predict plain points.csv --novelty -o refused", "fit kpca with --novelty");
+    refused(at, "predict m points.csv --std -o refused", "fit ridge with --std");
+    refused(at, "fit ridge moons.parquet --target y --novelty -o refused", "ridge does not read it");
 }

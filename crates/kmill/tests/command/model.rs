@@ -39,6 +39,7 @@ fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
         centre: vec![1.0, 2.0],
         scale: vec![2.0, 1.0],
         mean: vec![1.0, 2.0],
+        quadratic: None,
     };
     model.save(path).unwrap();
 }

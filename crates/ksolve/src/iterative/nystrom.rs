@@ -21,8 +21,9 @@
 
 use super::cg::Positive;
 use super::constant::Constant;
-use super::packed::{PackedLower, add_transposed_product, product, row_strips};
+use super::packed::{PackedLower, add_transposed_product, product};
 use super::tiles::Tiles;
+use crate::strips::row_strips;
 use crate::{Error, Result, Targets};
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};

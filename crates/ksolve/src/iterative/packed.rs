@@ -8,7 +8,7 @@
 //! depend on how many there are.
 
 use crate::gram::dot;
-use crate::strips::for_each_strip;
+use crate::strips::{for_each_strip, row_strips};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::matmul::matmul;
@@ -38,19 +38,6 @@ const PIECE: usize = 32;
 pub(crate) struct PackedLower {
     order: usize,
     panels: Vec<Vec<f64>>,
-}
-
-/// Cuts a matrix into strips of `height` rows, the last one shorter, with the row each begins at.
-pub(crate) fn row_strips<E>(out: MatMut<'_, E>, height: usize) -> Vec<(usize, MatMut<'_, E>)> {
-    let (rows, mut rest) = (out.nrows(), out);
-    let mut strips = Vec::with_capacity(rows.div_ceil(height));
-    while rest.nrows() > 0 {
-        let first = rows - rest.nrows();
-        let (strip, below) = rest.split_at_row_mut(height.min(rows - first));
-        strips.push((first, strip));
-        rest = below;
-    }
-    strips
 }
 
 impl PackedLower {

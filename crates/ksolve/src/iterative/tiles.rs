@@ -7,8 +7,8 @@
 //!
 //! *Cost*: n²/2 kernel values, 4·n²/2·t flops; *bytes*: the points, and a block for each thread.
 
-use super::packed::row_strips;
 use crate::strips::Pool;
+use crate::strips::row_strips;
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};

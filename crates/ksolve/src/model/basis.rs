@@ -6,8 +6,9 @@ use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::registry::{Making, WithoutRows};
 use kapprox::map::{Columns, Expansion, MapSpec};
-use kapprox::{FeatureMap, Real, Spec};
+use kapprox::{FeatureMap, Kernel, Real, Spec};
 use kstore::Workers;
+use std::sync::Arc;
 
 /// The functions that a model's coefficients multiply.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +69,14 @@ fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
 }
 
 impl<T: Real> Model<T> {
+    /// The kernel.
+    ///
+    /// # Errors
+    /// One that this version does not know.
+    pub fn kernel(&self) -> Result<Arc<dyn Kernel<T>>> {
+        Ok(T::kernel(Spec::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?.build()?))
+    }
+
     /// The functions of the basis as a map from rows to their values.
     ///
     /// # Errors

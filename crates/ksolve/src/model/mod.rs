@@ -6,19 +6,20 @@
 
 mod basis;
 pub mod file;
+mod load;
 
 pub use basis::Basis;
 
-use crate::strips::Pool;
+use crate::quadratic::{self, Quadratic};
+use crate::strips::{Pool, row_strips};
 use crate::{Certificate, Error, Intercept, Link, Result, Task, gram};
 use faer::{Mat, MatMut, MatRef};
-use kapprox::{FeatureMap, Real};
+use kapprox::{FeatureMap, Kernel, Real};
 use kstore::{Label, Workers};
 use serde::{Deserialize, Serialize};
-use std::sync::{Mutex, PoisonError};
 
 /// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
-const STRIP: usize = 256;
+const STRIP: usize = quadratic::STRIP;
 
 /// Basis functions whose values are widened to f64 at once: 256 x 128 in f64 is 256 KiB, within L2.
 const PANEL: usize = 128;
@@ -81,6 +82,8 @@ pub struct Model<T> {
     pub scale: Vec<f64>,
     /// The training means, in the units of the file: what `--missing mean` puts in, d.
     pub mean: Vec<f64>,
+    /// Variances of the predictions, or distances from the components, where the fit was asked for them.
+    pub quadratic: Option<Quadratic>,
 }
 
 /// A model of either precision, as a file gives it.
@@ -120,19 +123,22 @@ impl<T: Real> Model<T> {
             centre: self.centre,
             scale: self.scale,
             mean: self.mean,
+            quadratic: self.quadratic,
         }
     }
 
     /// Bytes the model holds.
     pub fn bytes(&self) -> usize {
         let (m, d, t) = self.dims();
-        size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * d)
+        let quadratic = self.quadratic.as_ref().map_or(0, |_| Quadratic::bytes(m, m));
+        size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * d) + quadratic
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let (m, _, t) = self.dims();
-        STRIP * (size_of::<T>() * m + 8 * PANEL + 8 * t) * threads.max(1)
+        let quadratic = self.quadratic.as_ref().map_or(0, |quadratic| quadratic.scratch_bytes(threads));
+        STRIP * (size_of::<T>() * m + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
     }
 
     /// `out` (b x t) = b(x)·α + c for the rows of `x` (b x d row-major, scaled); `basis` is that of [`Model::functions`].
@@ -161,30 +167,72 @@ impl<T: Real> Model<T> {
                 return Err(Error::Shape { what, expected, got });
             }
         }
-        let mut strips = Vec::with_capacity(x.nrows().div_ceil(STRIP));
-        let mut rest = out;
-        while rest.nrows() > 0 {
-            let (strip, below) = rest.split_at_row_mut(STRIP.min(x.nrows() - strips.len() * STRIP));
-            strips.push(Mutex::new(strip));
-            rest = below;
-        }
-        let buffers = Pool::default();
-        workers.run(strips.len(), |i| {
-            let mut out = strips[i].lock().unwrap_or_else(PoisonError::into_inner);
+        let strips = row_strips(out, STRIP);
+        self.each_strip(basis, x, strips, workers, |k, _, mut out, buffers| {
             let rows = out.nrows();
-            buffers.with(Buffers::default, |buffers: &mut Buffers<T>| {
-                buffers.basis.resize(STRIP * m, T::default());
-                let block = &mut buffers.basis[..rows * m];
-                let values = MatMut::from_column_major_slice_mut(&mut *block, rows, m);
-                basis.apply(x.subrows(i * STRIP, rows), values, &Workers::sequential());
-                let k = MatRef::from_column_major_slice(&*block, rows, m);
-                self.head(k, &mut buffers.wide, &mut buffers.scores);
-                for j in 0..t {
-                    (0..rows).for_each(|r| out[(r, j)] = buffers.scores[j * rows + r]);
-                }
-            });
+            self.head(k, &mut buffers.wide, &mut buffers.scores);
+            for j in 0..out.ncols() {
+                (0..rows).for_each(|r| out[(r, j)] = buffers.scores[j * rows + r]);
+            }
         });
         Ok(())
+    }
+
+    /// `out[i]` = the model's [`quadratic`] function at x_i: for ridge regression the variance of f(x_i) over σ², the variance of
+    /// the noise, so that a new observation has the variance σ²(1 + out); for components the squared distance from their span.
+    /// `kernel` is that of [`Model::kernel`]. *Cost*: the basis, and 4m² flops a row for m landmarks.
+    ///
+    /// # Errors
+    /// [`Error::NoQuadratic`] where the model has none; [`Error::Shape`].
+    pub fn predict_quadratic(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        kernel: &dyn Kernel<T>,
+        x: MatRef<'_, T>,
+        out: &mut [f64],
+        workers: &Workers,
+    ) -> Result<()> {
+        let Some(quadratic) = &self.quadratic else { return Err(Error::NoQuadratic) };
+        let (_, d, _) = self.dims();
+        for (what, expected, got) in [
+            ("columns of the rows to predict", d, x.ncols()),
+            ("values of the quadratic function", x.nrows(), out.len()),
+        ] {
+            if expected != got {
+                return Err(Error::Shape { what, expected, got });
+            }
+        }
+        let strips = out.chunks_mut(STRIP).enumerate().map(|(i, out)| (i * STRIP, out)).collect();
+        self.each_strip(basis, x, strips, workers, |k, x, out: &mut [f64], buffers| {
+            let mut diag = vec![0.0; out.len()];
+            kernel.diag(x, &mut diag);
+            quadratic.values(k, &diag, &mut buffers.quadratic, out);
+        });
+        Ok(())
+    }
+
+    /// Computes the basis at strips of rows and hands each to `work`, with its rows and the output that begins there.
+    fn each_strip<O: Send>(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        x: MatRef<'_, T>,
+        strips: Vec<(usize, O)>,
+        workers: &Workers,
+        work: impl Fn(MatRef<'_, T>, MatRef<'_, T>, O, &mut Buffers<T>) + Sync + Send,
+    ) {
+        let (m, buffers) = (basis.dims().1, Pool::default());
+        workers.each(strips, |(first, out)| {
+            let x = x.subrows(first, STRIP.min(x.nrows() - first));
+            buffers.with(Buffers::default, |buffers: &mut Buffers<T>| {
+                let mut block = std::mem::take(&mut buffers.basis);
+                block.resize(STRIP * m, T::default());
+                let values = MatMut::from_column_major_slice_mut(&mut block[..x.nrows() * m], x.nrows(), m);
+                basis.apply(x, values, &Workers::sequential());
+                let k = MatRef::from_column_major_slice(&block[..x.nrows() * m], x.nrows(), m);
+                work(k, x, out, buffers);
+                buffers.basis = block;
+            });
+        });
     }
 
     /// `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function after function.
@@ -225,10 +273,11 @@ struct Buffers<T> {
     basis: Vec<T>,
     wide: Vec<f64>,
     scores: Vec<f64>,
+    quadratic: quadratic::Scratch,
 }
 
 impl<T> Default for Buffers<T> {
     fn default() -> Self {
-        Self { basis: Vec::new(), wide: Vec::new(), scores: Vec::new() }
+        Self { basis: Vec::new(), wide: Vec::new(), scores: Vec::new(), quadratic: Default::default() }
     }
 }

@@ -125,7 +125,7 @@ impl<T: Real> Solver<T> for Fisher {
         };
         let ratios = Figure { name: "discriminant ratio", values: ratios(&counts, &means, &directions)? };
         let (certificate, lambda) = (state.certificate, Some(lambda));
-        Ok(Fitted { weights, intercept, certificate, lambda, figures: vec![ratios], passes: 1 })
+        Ok(Fitted { weights, intercept, certificate, lambda, quadratic: None, figures: vec![ratios], passes: 1 })
     }
 }
 

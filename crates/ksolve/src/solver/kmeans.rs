@@ -60,6 +60,7 @@ impl<T: Real> Solver<T> for KernelKMeans {
         Ok(Fitted {
             intercept: (0..self.clusters).map(|j| -half(j)).collect(),
             weights: found.centroids,
+            quadratic: None,
             certificate: None,
             lambda: None,
             figures,

@@ -9,15 +9,20 @@
 //! and n times its eigenvalues those of the centred kernel matrix HKH. Uncentred, C = ΦᵀΦ/n and μ = 0. Signs: the largest
 //! entry of each direction is positive. Whitened scores are divided by √eigenvalue and have mean square 1 over the rows.
 //!
+//! The distance of a row from the components, ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖² + k(x, x) − ‖φ‖², is what they cannot reconstruct, and
+//! a score of novelty (Hoffmann, "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
+//!
 //! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
 //!
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
 use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use crate::quadratic::{OnFeatures, Quadratic};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Task};
-use faer::{Mat, MatRef};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
@@ -28,7 +33,7 @@ pub(super) const FAMILY: Family = Family {
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
     link: None,
-    options: &["components", "centre", "whiten"],
+    options: &["components", "centre", "whiten", "novelty"],
     make: Make(|options| Box::new(KernelPca::new(options)), |options| Box::new(KernelPca::new(options))),
 };
 
@@ -49,12 +54,14 @@ pub struct KernelPca {
     pub centre: bool,
     /// Divide scores by their standard deviation.
     pub whiten: bool,
+    /// Keep the distance from the components' span.
+    pub novelty: bool,
 }
 
 impl KernelPca {
     fn new(options: &SolverOptions) -> Self {
         let components = options.components.unwrap_or(COMPONENTS);
-        Self { components, centre: options.centre, whiten: options.whiten }
+        Self { components, centre: options.centre, whiten: options.whiten, novelty: options.novelty }
     }
 }
 
@@ -68,7 +75,11 @@ pub(super) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 impl<T: Real> Solver<T> for KernelPca {
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let p = shape.map.p;
-        plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower --rank")
+        let plan = plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower --rank");
+        match self.novelty {
+            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave --novelty out"),
+            false => plan,
+        }
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
@@ -97,8 +108,19 @@ impl<T: Real> Solver<T> for KernelPca {
             Figure { name: "variance", values: variances },
             Figure { name: "share of variance", values: explained },
         ];
-        Ok(Fitted { weights, intercept, certificate: state.certificate, lambda: None, figures, passes: 1 })
+        let directions = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])]);
+        let quadratic = self.novelty.then(|| distance(directions.as_ref(), &mean));
+        Ok(Fitted { weights, intercept, quadratic, certificate: state.certificate, lambda: None, figures, passes: 1 })
     }
+}
+
+/// The squared distance of φ from the affine space through the mean that the orthonormal `directions` span, and of k(x, ·) from φ.
+fn distance(directions: MatRef<'_, f64>, mean: &[f64]) -> OnFeatures {
+    let p = mean.len();
+    let mut factor = Mat::<f64>::identity(p, p);
+    matmul(factor.as_mut(), Accum::Add, directions, directions.transpose(), -1.0, Par::Seq);
+    let shift = (0..p).map(|j| -(0..p).map(|i| mean[i] * factor[(i, j)]).sum::<f64>()).collect();
+    OnFeatures { factor, shift, constant: 0.0, residual: 1.0, units: vec![1.0] }
 }
 
 /// +1 or −1: what makes the largest entry of a column positive.

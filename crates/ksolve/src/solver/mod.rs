@@ -27,6 +27,7 @@ pub use perceptron::Perceptron;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
 
+use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Resources, Shape};
 use crate::{
     CertificateState, Classes, FoldSpec, Folds, Intercept, Link, Result, RidgeFold, RidgeState, Targets, Task,
@@ -110,6 +111,8 @@ pub struct Fitted {
     pub weights: Mat<f64>,
     /// c, t.
     pub intercept: Vec<f64>,
+    /// A quadratic function of the features to be kept with the linear ones.
+    pub quadratic: Option<OnFeatures>,
     /// Residuals of the map at every rank, where the solver's passes saw them.
     pub certificate: Option<CertificateState>,
     /// The penalty, where there is one.
@@ -197,6 +200,8 @@ pub struct SolverOptions {
     pub centre: bool,
     /// Components are divided by their standard deviation.
     pub whiten: bool,
+    /// What tells the distance from the components is kept.
+    pub novelty: bool,
     /// Groups of a clustering.
     pub clusters: usize,
     /// Starts of a search that depends on where it begins.
@@ -219,6 +224,7 @@ impl Default for SolverOptions {
             components: None,
             centre: true,
             whiten: false,
+            novelty: false,
             clusters: 8,
             starts: 10,
             averaged: true,

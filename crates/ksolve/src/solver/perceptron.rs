@@ -89,6 +89,7 @@ impl<T: Real> Solver<T> for Perceptron {
         Ok(Fitted {
             weights: Mat::from_fn(p, columns, |i, j| w[j * (p + 1) + i]),
             intercept: (0..columns).map(|j| w[j * (p + 1) + p]).collect(),
+            quadratic: None,
             certificate: gathered.certificate,
             lambda: None,
             passes: 1 + mistakes.len() as u64,

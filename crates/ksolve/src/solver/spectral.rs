@@ -95,6 +95,7 @@ impl<T: Real> Solver<T> for Spectral {
         Ok(Fitted {
             weights,
             intercept,
+            quadratic: None,
             certificate: moments.certificate,
             lambda: None,
             figures,

@@ -157,6 +157,7 @@ pub(super) fn train<T: Real>(
         method: Some(method),
         figures,
         left_out: dual.left_out,
+        quadratic: None,
         train: Some(score(dual.errors.as_ref(), y.as_ref())),
         coefficients: dual.coefficients,
         largest_rank: n,

@@ -88,6 +88,8 @@ pub struct SystemOptions {
     pub residual: Option<f64>,
     /// The error of every row by the others, at the chosen rank and lambda: one more pass.
     pub leave_one_out: bool,
+    /// Predictive variances are kept in the model: 16 m² bytes for m landmarks.
+    pub variance: bool,
 }
 
 impl SystemOptions {
@@ -140,6 +142,10 @@ impl TrainOptions {
     /// [`Error::Option`].
     pub(super) fn check(&self) -> Result<()> {
         let name = self.map.family().name;
+        if self.system.variance && self.task != Task::Regression {
+            let remedy = "the variance of a class's score says nothing of the class; leave it out";
+            return Err(Error::option("--std", self.task, remedy));
+        }
         if self.map.is_exact() || self.system.method == Method::Pcg {
             self.check_one_cell()?;
         }
@@ -162,6 +168,10 @@ impl TrainOptions {
     /// What only direct solutions bring: surfaces, and features whose error is known.
     fn check_one_cell(&self) -> Result<()> {
         let what = if self.map.is_exact() { "the exact kernel" } else { "--method pcg" };
+        if self.system.variance {
+            let remedy = format!("{what} has no features to tell variances by; take landmarks and --method direct");
+            return Err(Error::option("--std", "", remedy));
+        }
         if self.tolerance.is_some() {
             return Err(Error::option(
                 "--tolerance",

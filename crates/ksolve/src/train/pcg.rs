@@ -206,6 +206,7 @@ pub(super) fn train<T: Real>(
         method: Some(why(options, kind, kept, sums.rows)),
         figures: figures(&found),
         left_out: None,
+        quadratic: None,
         train: Some(score(&errors, &sums)),
         largest_rank: m,
         landmarks: Some((m, among)),

@@ -8,11 +8,12 @@ use super::prepare::{self, Prepared};
 use super::trained::{Trained, explained};
 use crate::certificate::CertificateState;
 use crate::loo::Loo;
+use crate::quadratic::Quadratic;
 use crate::solver::FeatureFold;
 use crate::surface::{FoldCoefficients, Surface};
 use crate::{
     CvErrorFold, Error, Folds, GramState, Head, Result, RidgeFold, RidgeOptions, RidgeState, Targets, model::Basis,
-    ridge,
+    ridge, variance,
 };
 use kapprox::{FeatureMap, Real};
 use kstore::{Pass, Plan, RowSource, Selected};
@@ -49,6 +50,10 @@ fn plan_for<T: Real>(
     let system = ridge.solve_bytes(shape.map.p);
     let last = |cut: Cut| {
         let plan = solve(&shape, resources.memory).term("system and its factor", system, RANK);
+        let plan = match options.system.variance {
+            true => plan.term("variances", Quadratic::making_bytes(shape.map.p, shape.map.p), "leave --std out"),
+            false => plan,
+        };
         if !options.system.leave_one_out {
             return plan;
         }
@@ -100,9 +105,13 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
     let ridge = ridge_options(options, ranks, targets.centre());
     let (surface, passes) = run.surface(&sums.gram, &ridge)?;
     let (rank, lambda) = run.choose(&surface, &ridge, &sums.gram)?;
-    let fit = {
+    let (fit, quadratic) = {
         let _stage = resources.stages.stage("solve", None);
-        ridge::fit(&sums.gram, rank, lambda, &ridge, resources.workers)?
+        let (fit, system) = ridge::factored(&sums.gram, rank, lambda, &ridge, resources.workers)?;
+        let (map, projection, workers) = (&*mapped.map, sums.certificate.is_some(), resources.workers);
+        let of = || variance::of_fit(&system, &fit, lambda, &ridge, workers).expand(map, projection, workers);
+        let quadratic = options.system.variance.then(of);
+        (fit, quadratic)
     };
     let left_out = match options.system.leave_one_out {
         true => Some(run.leave_one_out(&sums.gram, &ridge, rank, lambda)?),
@@ -139,6 +148,7 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
         method: None,
         figures: Vec::new(),
         left_out,
+        quadratic,
         train: Some(train),
         largest_rank: mapped.map.dims().1,
         landmarks: mapped.landmarks,

@@ -89,7 +89,8 @@ pub fn solve<T: Real>(
         seed: options.seed,
         keep,
     };
-    let fitted = solver.fit(&features)?;
+    let mut fitted = solver.fit(&features)?;
+    let quadratic = fitted.quadratic.take();
     let rank = fitted.weights.nrows();
     let expansion = mapped.map.expand(fitted.weights.as_ref(), resources.workers);
     let wide = expansion.is_wide();
@@ -112,6 +113,7 @@ pub fn solve<T: Real>(
         method: None,
         figures: fitted.figures,
         left_out: None,
+        quadratic: quadratic.map(|q| q.expand(&*mapped.map, certificate.is_some(), resources.workers)),
         train: None,
         largest_rank: mapped.map.dims().1,
         landmarks: mapped.landmarks,

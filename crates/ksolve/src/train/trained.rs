@@ -1,6 +1,7 @@
 //! What a training run leaves.
 
 use crate::model::Basis;
+use crate::quadratic::Quadratic;
 use crate::solver::Figure;
 use crate::surface::Surface;
 use crate::{Certificate, Classes};
@@ -55,6 +56,8 @@ pub struct Trained<T: Real> {
     /// Mean squared error of every training row by the fit to all others at the same penalty, over all targets; where it was
     /// asked for.
     pub left_out: Option<f64>,
+    /// Variances, or distances from the components; where they were asked for.
+    pub quadratic: Option<Quadratic>,
     /// Training mean squared error and r2 over all targets, for ridge regression; r2 is `None` where the targets are constant.
     pub train: Option<(f64, Option<f64>)>,
     /// Features of the map: its largest rank.

@@ -2,7 +2,7 @@
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use ksolve::model::{AnyModel, Basis, Card, Model};
-use ksolve::{Certificate, Error, Intercept, Task};
+use ksolve::{Certificate, Error, Intercept, Quadratic, Task};
 use kstore::Workers;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,20 @@ fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
         centre: (0..d).map(|j| value(3000 + j)).collect(),
         scale: vec![0.7; d],
         mean: vec![0.3; d],
+        quadratic: None,
+    }
+}
+
+/// A function of no meaning, of a projection or not.
+fn quadratic(m: usize, t: usize, projection: bool) -> Quadratic {
+    let value = |i: usize, j: usize| ((i * 31 + j * 17) as f64).sin();
+    Quadratic {
+        factor: Mat::from_fn(m, m + 1, value),
+        shift: (0..=m).map(|j| value(7, j)).collect(),
+        features: projection.then(|| Mat::from_fn(m, m, |i, j| value(j, i) / m as f64)),
+        constant: 1.0 / 64.0,
+        residual: 0.37,
+        units: (0..t).map(|j| 2.0 + value(j, j)).collect(),
     }
 }
 
@@ -55,6 +69,10 @@ fn save_and_load_give_the_same_bits() {
         assert!(AnyModel::load(&save(&narrow, folder.path())).unwrap() == AnyModel::F32(narrow));
         let wide = model::<f64>(m, d, t);
         assert!(AnyModel::load(&save(&wide, folder.path())).unwrap() == AnyModel::F64(wide));
+    }
+    for projection in [false, true] {
+        let model = Model { quadratic: Some(quadratic(7, 2, projection)), ..model::<f32>(7, 3, 2) };
+        assert!(AnyModel::load(&save(&model, folder.path())).unwrap() == AnyModel::F32(model));
     }
 }
 
@@ -119,6 +137,63 @@ fn every_broken_file_has_its_own_error() {
     assert!(matches!(load(&infinite), Error::Damaged { detail, .. } if detail.contains("NaN")));
     let missing = AnyModel::load(&folder.path().join("none")).unwrap_err();
     assert!(matches!(missing, Error::Store(kstore::Error::NotFound { .. })), "{missing}");
+}
+
+#[test]
+fn a_broken_quadratic_function_is_told_and_none_is_an_error_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |broken: Quadratic| Model { quadratic: Some(broken), ..model::<f64>(7, 3, 2) };
+    let good = quadratic(7, 2, true);
+    for broken in [
+        Quadratic { units: vec![1.0; 3], ..good.clone() },
+        Quadratic { shift: vec![0.0; 5], ..good.clone() },
+        Quadratic { factor: Mat::zeros(6, 8), ..good.clone() },
+        Quadratic { features: Some(Mat::zeros(6, 7)), ..good.clone() },
+        Quadratic { residual: 0.0, ..good.clone() },
+    ] {
+        // the header tells the shapes of the arrays, so that saving them succeeds unless the rest disagrees
+        if let Ok(()) = with(broken.clone()).save(&folder.path().join("m")) {
+            let error = AnyModel::load(&folder.path().join("m")).unwrap_err();
+            assert!(matches!(error, Error::Damaged { .. } | Error::Truncated { .. }), "{error}");
+        }
+    }
+    assert!(with(Quadratic { residual: f64::NAN, ..good.clone() }).save(&folder.path().join("m")).is_err());
+    let model = model::<f64>(7, 3, 2);
+    let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
+    let x = Mat::<f64>::zeros(1, 3);
+    let none = model.predict_quadratic(&*functions, &*kernel, x.as_ref(), &mut [0.0], &Workers::new(1));
+    assert!(matches!(none, Err(Error::NoQuadratic)));
+}
+
+#[test]
+fn quadratic_functions_are_their_formula_whatever_the_threads_and_the_neighbours() {
+    let (m, d, n) = (301, 4, 777);
+    let x: Vec<f64> = (0..n * d).map(|i| (i as f64 * 0.37).sin()).collect();
+    let x = MatRef::from_row_major_slice(&x, n, d);
+    for projection in [false, true] {
+        let model = Model { quadratic: Some(quadratic(m, 1, projection)), ..model::<f64>(m, d, 1) };
+        let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
+        let predict = |first: usize, threads| {
+            let mut out = vec![0.0; n - first];
+            let x = x.subrows(first, n - first);
+            model.predict_quadratic(&*functions, &*kernel, x, &mut out, &Workers::new(threads)).unwrap();
+            out
+        };
+        let one = predict(0, 1);
+        assert!(one == predict(0, 3));
+        assert!(one[5..] == predict(5, 1), "a row depends on its neighbours");
+        let z = MatRef::from_row_major_slice(model.basis.landmarks().unwrap().0, m, d);
+        let Quadratic { factor, shift, features, constant, residual, .. } = model.quadratic.as_ref().unwrap();
+        for i in (0..n).step_by(97) {
+            let k = Mat::from_fn(1, m, |_, l| (0..d).map(|c| x[(i, c)] * z[(l, c)]).sum::<f64>());
+            let v = &k * factor;
+            let squares: f64 = (0..=m).map(|j| (v[(0, j)] + shift[j]).powi(2)).sum();
+            let inside = features.as_ref().map_or(f64::INFINITY, |f| (&k * f).squared_norm_l2());
+            let diag: f64 = (0..d).map(|c| x[(i, c)] * x[(i, c)]).sum();
+            let expected = squares + constant + (diag - inside).max(0.0) * residual;
+            assert!((one[i] / expected - 1.0).abs() < 1e-11, "{} {expected}", one[i]);
+        }
+    }
 }
 
 #[test]

@@ -116,6 +116,7 @@ impl<T: Real> Solver<T> for Logistic {
         Ok(Fitted {
             weights: Mat::from_fn(p, k, |i, j| found.w[i * k + j]),
             intercept: found.w[p * k..].to_vec(),
+            quadratic: None,
             certificate: gathered.certificate,
             lambda: Some(lambda),
             figures,

@@ -265,6 +265,7 @@ fn fitted(
     Fitted {
         weights: Mat::from_fn(p, best.len(), |i, j| best[j].w[i]),
         intercept: best.iter().map(|best| best.b).collect(),
+        quadratic: None,
         certificate,
         lambda,
         figures,

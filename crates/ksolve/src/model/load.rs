@@ -1,0 +1,262 @@
+//! Reading a model file; see [`super::file`] for what is in it.
+
+use super::file::{FORMAT_VERSION, KEY, dtype};
+use super::{AnyModel, Basis, Card, Model};
+use crate::{Error, Quadratic, Result, Task};
+use faer::Mat;
+use kapprox::Real;
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// Largest header that is believed; safetensors' own limit.
+const MOST_HEADER_BYTES: u64 = 100_000_000;
+
+/// Elements converted at once.
+const CHUNK: usize = 8192;
+
+impl AnyModel {
+    /// Reads a model of either precision.
+    ///
+    /// # Errors
+    /// [`Error::NotSafetensors`], [`Error::Foreign`], [`Error::NewerFormat`], [`Error::Truncated`],
+    /// [`Error::Damaged`], [`kstore::Error::NotFound`] and [`kstore::Error::Io`].
+    pub fn load(path: &Path) -> Result<Self> {
+        // opening a pipe without a writer would wait for ever
+        if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(kstore::Error::NotAFile { path: path.into() }.into());
+        }
+        let file = File::open(path).map_err(kstore::Error::io("read", path))?;
+        let length = file.metadata().map_err(kstore::Error::io("read", path))?.len();
+        let mut reader = Reader { path, input: BufReader::new(file), length };
+        let header = reader.header()?;
+        let card = reader.card(&header)?;
+        match card.precision.as_str() {
+            "f32" => reader.model(&header, card).map(Self::F32),
+            "f64" => reader.model(&header, card).map(Self::F64),
+            other => Err(reader.damaged(format!("unknown precision {other:?}"))),
+        }
+    }
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    input: BufReader<File>,
+    length: u64,
+}
+
+impl Reader<'_> {
+    fn damaged(&self, detail: impl Into<String>) -> Error {
+        Error::Damaged { path: self.path.into(), detail: detail.into() }
+    }
+
+    fn foreign_bytes(&self, detail: impl ToString) -> Error {
+        Error::NotSafetensors { path: self.path.into(), detail: detail.to_string() }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
+        Ok(self.input.read_exact(bytes).map_err(kstore::Error::io("read", self.path))?)
+    }
+
+    /// The header, checked against the length of the file before anything of its size is allocated.
+    fn header(&mut self) -> Result<Metadata> {
+        if self.length < 8 {
+            return Err(self.foreign_bytes(format!("it has {} bytes", self.length)));
+        }
+        let mut size = [0; 8];
+        self.read(&mut size)?;
+        let size = u64::from_le_bytes(size);
+        if size > MOST_HEADER_BYTES {
+            return Err(self.foreign_bytes("its first bytes are no header length"));
+        }
+        let truncated = |expected, got| Error::Truncated { path: self.path.into(), expected, got };
+        if size + 8 > self.length {
+            let mut rest = Vec::new();
+            self.input.read_to_end(&mut rest).map_err(kstore::Error::io("read", self.path))?;
+            // a header that starts as one was cut off; anything else never was one
+            let cut = rest.first() == Some(&b'{');
+            return Err(if cut { truncated(size + 8, self.length) } else { self.foreign_bytes("no header") });
+        }
+        let mut json = vec![0; size as usize];
+        self.input.read_exact(&mut json).map_err(kstore::Error::io("read", self.path))?;
+        let header: Metadata = serde_json::from_slice(&json).map_err(|e| self.foreign_bytes(e))?;
+        let expected = 8 + size + header.data_len() as u64;
+        match self.length {
+            got if got < expected => Err(Error::Truncated { path: self.path.into(), expected, got }),
+            got if got > expected => Err(self.damaged(format!("{} bytes too many at its end", got - expected))),
+            _ => Ok(header),
+        }
+    }
+
+    /// The card; the version is looked at before anything a newer format might have changed.
+    fn card(&self, header: &Metadata) -> Result<Card> {
+        let foreign = || Error::Foreign { path: self.path.into() };
+        let text = header.metadata().as_ref().and_then(|map| map.get(KEY)).ok_or_else(foreign)?;
+        let value: Value = serde_json::from_str(text).map_err(|e| self.damaged(e.to_string()))?;
+        let version = value["format_version"].as_u64().ok_or_else(|| self.damaged("it has no format_version"))?;
+        if version > FORMAT_VERSION {
+            let needs = value["needs_kmill"].as_str().unwrap_or("a newer version").to_string();
+            return Err(Error::NewerFormat { path: self.path.into(), found: version, known: FORMAT_VERSION, needs });
+        }
+        serde_json::from_value(value).map_err(|e| self.damaged(e.to_string()))
+    }
+
+    fn model<T: Real>(&mut self, header: &Metadata, card: Card) -> Result<Model<T>> {
+        let shape = |name: &str| header.info(name).map(|info| info.shape.clone());
+        let (m, t) = match shape("coefficients").as_deref() {
+            Some([m, t]) => (*m, *t),
+            _ => return Err(self.damaged("tensor coefficients is missing or no matrix")),
+        };
+        let d = card.features.len();
+        let mut basis = match header.info("probe") {
+            Some(_) => Basis::Features { probe: Vec::new() },
+            None => Basis::Landmarks { points: Vec::new(), rows: Vec::new() },
+        };
+        let of_basis: &[(&str, Dtype, &[usize])] = match basis {
+            Basis::Features { .. } => &[("probe", Dtype::F64, &[m])],
+            Basis::Landmarks { .. } => &[("landmark_rows", Dtype::U64, &[m]), ("landmarks", dtype::<T>(), &[m, d])],
+        };
+        let others: [(&str, Dtype, &[usize]); 5] = [
+            ("coefficients", Dtype::F64, &[m, t]),
+            ("intercept", Dtype::F64, &[t]),
+            ("scaler.centre", Dtype::F64, &[d]),
+            ("scaler.mean", Dtype::F64, &[d]),
+            ("scaler.scale", Dtype::F64, &[d]),
+        ];
+        for &(name, dtype, shape) in others.iter().chain(of_basis) {
+            self.check_tensor(header, name, dtype, shape)?;
+        }
+        self.check_card(&card, &basis, m, t)?;
+        let has_quadratic = self.check_quadratic(header, m, t)?;
+        let (mut shift, mut units, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut factor, mut features) = (Mat::new(), None);
+        let mut model = Model {
+            card,
+            basis: Basis::Features { probe: Vec::new() },
+            coefficients: Mat::new(),
+            intercept: Vec::new(),
+            centre: Vec::new(),
+            scale: Vec::new(),
+            mean: Vec::new(),
+            quadratic: None,
+        };
+        for name in header.offset_keys() {
+            let Some(info) = header.info(&name) else { continue };
+            let count: usize = info.shape.iter().product();
+            match (name.as_str(), &mut basis) {
+                ("landmarks", Basis::Landmarks { points, .. }) => *points = self.reals(&name, info.dtype, count)?,
+                ("landmark_rows", Basis::Landmarks { rows, .. }) => *rows = self.numbers(count, u64::from_le_bytes)?,
+                ("probe", Basis::Features { probe }) => *probe = self.reals(&name, info.dtype, count)?,
+                ("coefficients", _) => {
+                    model.coefficients = self.matrix(&name, info.dtype, m, t)?;
+                }
+                ("intercept", _) => model.intercept = self.reals(&name, info.dtype, count)?,
+                ("scaler.centre", _) => model.centre = self.reals(&name, info.dtype, count)?,
+                ("quadratic.shift", _) => shift = self.reals(&name, info.dtype, count)?,
+                ("quadratic.units", _) => units = self.reals(&name, info.dtype, count)?,
+                ("quadratic.scalars", _) => scalars = self.reals(&name, info.dtype, count)?,
+                ("quadratic.factor", _) => factor = self.matrix(&name, info.dtype, info.shape[0], info.shape[1])?,
+                ("quadratic.features", _) => {
+                    features = Some(self.matrix(&name, info.dtype, info.shape[0], info.shape[1])?);
+                }
+                ("scaler.mean", _) => model.mean = self.reals(&name, info.dtype, count)?,
+                _ => {
+                    // what a later kmill added without changing the meaning of the rest
+                    let bytes = (info.data_offsets.1 - info.data_offsets.0) as i64;
+                    self.input.seek_relative(bytes).map_err(kstore::Error::io("read", self.path))?;
+                }
+            }
+        }
+        let quadratic = match scalars[..] {
+            [residual, _] if residual <= 0.0 => {
+                return Err(self.damaged(format!("what its map leaves out counts {residual} times")));
+            }
+            [residual, constant] if has_quadratic => {
+                Some(Quadratic { factor, shift, features, constant, residual, units })
+            }
+            _ => None,
+        };
+        Ok(Model { basis, quadratic, ..model })
+    }
+
+    /// True where the file has a quadratic function, which then fits the rest of it.
+    fn check_quadratic(&self, header: &Metadata, m: usize, t: usize) -> Result<bool> {
+        let names = ["shift", "factor", "features", "units", "scalars"].map(|name| format!("quadratic.{name}"));
+        if names.iter().all(|name| header.info(name).is_none()) {
+            return Ok(false);
+        }
+        let [shift, factor, features, units, scalars] = &names;
+        let q = header.info(shift).map_or(0, |info| info.shape.iter().product());
+        let t = if header.info(units).is_some_and(|info| info.shape == [1]) { 1 } else { t };
+        let expected: [(&str, &[usize]); 4] = [(shift, &[q]), (factor, &[m, q]), (units, &[t]), (scalars, &[2])];
+        expected.iter().try_for_each(|(name, shape)| self.check_tensor(header, name, Dtype::F64, shape))?;
+        if let Some(info) = header.info(features) {
+            self.check_tensor(header, features, Dtype::F64, &[m, info.shape.last().copied().unwrap_or_default()])?;
+        }
+        Ok(true)
+    }
+
+    /// A row-major matrix of finite numbers.
+    fn matrix(&mut self, name: &str, dtype: Dtype, rows: usize, columns: usize) -> Result<Mat<f64>> {
+        let mut matrix = Mat::zeros(rows, columns);
+        for i in 0..rows {
+            let row: Vec<f64> = self.reals(name, dtype, columns)?;
+            matrix.row_mut(i).iter_mut().zip(row).for_each(|(to, from)| *to = from);
+        }
+        Ok(matrix)
+    }
+
+    fn check_tensor(&self, header: &Metadata, name: &str, dtype: Dtype, shape: &[usize]) -> Result<()> {
+        let info = header.info(name).ok_or_else(|| self.damaged(format!("tensor {name} is missing")))?;
+        if info.dtype == dtype && info.shape == shape {
+            return Ok(());
+        }
+        let (got, got_shape) = (info.dtype, &info.shape);
+        Err(self.damaged(format!("tensor {name} is {got:?} {got_shape:?}, the rest of it says {dtype:?} {shape:?}")))
+    }
+
+    fn check_card<T>(&self, card: &Card, basis: &Basis<T>, m: usize, t: usize) -> Result<()> {
+        let outputs = match (card.task, card.classes.len()) {
+            (Task::Regression, _) => card.targets.len(),
+            (Task::Classification, 2) => 1,
+            (Task::Classification, k) => k,
+            (Task::Components | Task::Clusters, _) => t,
+            (Task::Novelty, _) => 1,
+        };
+        if outputs != t {
+            return Err(self.damaged(format!("it has {t} outputs for {outputs} targets or classes")));
+        }
+        let all = matches!(basis, Basis::Features { .. });
+        if card.rank > m || (all && card.rank < m) {
+            return Err(self.damaged(format!("it has {m} functions, its rank is {}", card.rank)));
+        }
+        Ok(())
+    }
+
+    /// Finite numbers in `R`.
+    fn reals<R: kstore::Real>(&mut self, name: &str, dtype: Dtype, count: usize) -> Result<Vec<R>> {
+        let values: Vec<R> = if dtype == Dtype::F32 {
+            self.numbers(count, |bytes| R::from_f64(f32::from_le_bytes(bytes).into()))?
+        } else {
+            self.numbers(count, |bytes| R::from_f64(f64::from_le_bytes(bytes)))?
+        };
+        match values.iter().position(|v| !v.to_f64().is_finite()) {
+            Some(at) => Err(self.damaged(format!("tensor {name} holds {} at {at}", values[at]))),
+            None => Ok(values),
+        }
+    }
+
+    fn numbers<const N: usize, R>(&mut self, count: usize, of: impl Fn([u8; N]) -> R) -> Result<Vec<R>> {
+        let mut values = Vec::with_capacity(count);
+        let mut bytes = vec![0; N * CHUNK.min(count)];
+        while values.len() < count {
+            let part = &mut bytes[..N * CHUNK.min(count - values.len())];
+            self.input.read_exact(part).map_err(kstore::Error::io("read", self.path))?;
+            values.extend(part.as_chunks::<N>().0.iter().map(|chunk| of(*chunk)));
+        }
+        Ok(values)
+    }
+}

@@ -1,0 +1,150 @@
+//! Quadratic functions of a model's basis: predictive variances, and distances from a subspace.
+//!
+//! With b(x) the m functions of the basis and F the coefficients that make features of them, φ(x) = b(x)F,
+//!
+//! ```text
+//! g(x) = ‖b(x)V + s‖² + c + ρ (k(x, x) − ‖b(x)F‖²)
+//! ```
+//!
+//! V is m x q. The last term, for projections alone, is what the map leaves out of the kernel: the squared length of what lies
+//! outside the span of the landmarks. *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
+
+use crate::gram;
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use kapprox::map::Expansion;
+use kapprox::{FeatureMap, Real};
+use kstore::Workers;
+
+/// Rows computed at once, always so many: a matrix product picks its kernel, and with it the order of its sums, by the shape.
+pub(crate) const STRIP: usize = 256;
+
+/// Functions widened to f64 at once.
+const PANEL: usize = 128;
+
+/// A quadratic function of the features of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnFeatures {
+    /// r x q: ‖φV + s‖² is the first term.
+    pub factor: Mat<f64>,
+    /// s, q.
+    pub shift: Vec<f64>,
+    /// c.
+    pub constant: f64,
+    /// ρ, positive.
+    pub residual: f64,
+    /// By what the function is multiplied, for each output of the model.
+    pub units: Vec<f64>,
+}
+
+impl OnFeatures {
+    /// The same function of the basis that predictions are made with; `projection` tells whether the map is one.
+    pub(crate) fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Quadratic {
+        let of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
+            Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
+        };
+        let r = self.factor.nrows();
+        Quadratic {
+            factor: of(self.factor.as_ref()),
+            shift: self.shift,
+            features: projection.then(|| of(Mat::identity(r, r).as_ref())),
+            constant: self.constant,
+            residual: self.residual,
+            units: self.units,
+        }
+    }
+}
+
+/// A quadratic function of a model's basis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quadratic {
+    /// V, m x q.
+    pub factor: Mat<f64>,
+    /// s, q.
+    pub shift: Vec<f64>,
+    /// F, m x r; `None` for maps that are no projection of the kernel.
+    pub features: Option<Mat<f64>>,
+    /// c.
+    pub constant: f64,
+    /// ρ, positive.
+    pub residual: f64,
+    /// By what the function is multiplied, for each output of the model: σ² of a target, for variances.
+    pub units: Vec<f64>,
+}
+
+impl Quadratic {
+    /// Bytes for m functions and rank r.
+    pub fn bytes(m: usize, r: usize) -> usize {
+        8 * (m * (2 * r + 1) + r + 1)
+    }
+
+    /// Bytes it takes to make one for m functions and rank r.
+    pub(crate) fn making_bytes(m: usize, r: usize) -> usize {
+        Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
+    }
+
+    /// Bytes of scratch on so many threads.
+    pub(crate) fn scratch_bytes(&self, threads: usize) -> usize {
+        let outputs = self.factor.ncols().max(self.features.as_ref().map_or(0, Mat::ncols));
+        threads.max(1) * STRIP * 8 * (PANEL + outputs)
+    }
+
+    /// True where every number is finite.
+    pub(crate) fn is_finite(&self) -> bool {
+        let finite = |m: &Mat<f64>| m.col_iter().all(|column| column.iter().all(|v| v.is_finite()));
+        finite(&self.factor)
+            && self.features.as_ref().is_none_or(finite)
+            && self.shift.iter().chain(&self.units).chain([&self.residual, &self.constant]).all(|v| v.is_finite())
+    }
+
+    /// `out[i]` = g(x_i) by the values `b` of the basis (at most [`STRIP`] rows x m, column-major) and `diag` = k(x_i, x_i).
+    pub(crate) fn values<T: Real>(&self, b: MatRef<'_, T>, diag: &[f64], scratch: &mut Scratch, out: &mut [f64]) {
+        scratch.product(b, self.factor.as_ref());
+        out.fill(self.constant);
+        scratch.add_squares(&self.shift, out);
+        let Some(features) = &self.features else { return };
+        scratch.product(b, features.as_ref());
+        let mut inside = vec![0.0; out.len()];
+        scratch.add_squares(&vec![0.0; features.ncols()], &mut inside);
+        for ((out, diag), inside) in out.iter_mut().zip(diag).zip(&inside) {
+            // rounding may have the projection longer than what is projected
+            *out += (diag - inside).max(0.0) * self.residual;
+        }
+    }
+}
+
+/// Buffers of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    wide: Vec<f64>,
+    outputs: Vec<f64>,
+}
+
+impl Scratch {
+    /// The outputs (STRIP x q) = b·v, b filled up with rows of zeros.
+    fn product<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
+        let (rows, m, q) = (b.nrows(), v.nrows(), v.ncols());
+        self.outputs.clear();
+        self.outputs.resize(STRIP * q, 0.0);
+        self.wide.resize(STRIP * PANEL, 0.0);
+        let mut narrow = vec![0.0; rows * PANEL];
+        for first in (0..m).step_by(PANEL) {
+            let width = PANEL.min(m - first);
+            gram::widen(b.subcols(first, width), &mut narrow[..rows * width]);
+            self.wide.fill(0.0);
+            for (to, from) in self.wide.chunks_exact_mut(STRIP).zip(narrow.chunks_exact(rows)) {
+                to[..rows].copy_from_slice(from);
+            }
+            let left = MatRef::from_column_major_slice(&self.wide[..STRIP * width], STRIP, width);
+            let out = MatMut::from_column_major_slice_mut(&mut self.outputs, STRIP, q);
+            matmul(out, Accum::Add, left, v.subrows(first, width), 1.0, Par::Seq);
+        }
+    }
+
+    /// `out[i]` += Σ_j (outputs_ij + shift_j)².
+    fn add_squares(&self, shift: &[f64], out: &mut [f64]) {
+        for (column, shift) in self.outputs.chunks_exact(STRIP).zip(shift) {
+            out.iter_mut().zip(column).for_each(|(out, v)| *out += (v + shift) * (v + shift));
+        }
+    }
+}

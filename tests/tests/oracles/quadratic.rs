@@ -1,0 +1,224 @@
+//! Predictive variances against a dense Gaussian process of the same form, and distances from kernel principal components
+//! against the eigenvectors of the centred kernel matrix.
+
+use faer::{Mat, MatRef};
+use kmill_tests::dense::{kernel_matrix, solve};
+use kmill_tests::points::{Lcg, flat};
+use kmill_tests::{kernels, table};
+use ksolve::model::{Card, Model};
+use ksolve::solver::SolverOptions;
+use ksolve::train::{Resources, SystemOptions, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::{Intercept, Quadratic};
+use kstore::Workers;
+
+const N: usize = 90;
+const LAMBDA: f64 = 1e-3;
+
+fn problem() -> (Vec<Vec<f64>>, Vec<f64>) {
+    let mut random = Lcg(21);
+    let rows = random.normals(N, 2);
+    let y = rows.iter().map(|x| 3.0 + (1.5 * x[0]).sin() + x[1] + 0.3 * random.normal()).collect();
+    (rows, y)
+}
+
+fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, intercept: Intercept) -> Trained<f64> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    table::write(&path, rows, y);
+    let options = TrainOptions {
+        lambdas: vec![LAMBDA],
+        intercept,
+        map: map.parse().unwrap(),
+        rank,
+        ranks: vec![rank],
+        system: SystemOptions { variance: true, ..SystemOptions::default() },
+        ..table::exact(Task::Regression, spec, N)
+    };
+    let workers = Workers::new(2);
+    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    train::<f64>(&table::select(&path, Task::Regression), &options, &resources).unwrap()
+}
+
+fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
+    let card = Card {
+        task: Task::Regression,
+        solver: "ridge".into(),
+        kernel: trained.kernel.to_string(),
+        precision: "f64".into(),
+        map: map.into(),
+        rank: trained.rank,
+        lambda: trained.lambda,
+        intercept: Intercept::Free,
+        features: vec!["x0".into(), "x1".into()],
+        targets: vec!["y".into()],
+        classes: vec![],
+        link: None,
+        certificate: None,
+        rows: trained.rows,
+        seed: 0,
+        landmarks: None,
+        options: serde_json::Value::Null,
+    };
+    Model {
+        card,
+        basis: trained.basis.clone(),
+        coefficients: trained.coefficients.clone(),
+        intercept: trained.intercept.clone(),
+        centre: vec![0.0; 2],
+        scale: vec![1.0; 2],
+        mean: vec![0.0; 2],
+        quadratic: trained.quadratic.clone(),
+    }
+}
+
+/// The prior covariances q(x, x') and what the prior has more of at a point, k(x, x) − q(x, x).
+struct Prior<'p> {
+    q: &'p dyn Fn(&[f64], &[f64]) -> f64,
+    rest: &'p dyn Fn(&[f64]) -> f64,
+}
+
+/// The variance of the function over s², and s² by restricted maximum likelihood, from n x n matrices.
+fn dense(prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept, at: &[f64]) -> (f64, f64) {
+    let mu = LAMBDA * N as f64;
+    let one = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };
+    let q = |x: &[f64], z: &[f64]| (prior.q)(x, z) + one;
+    let mut m = kernel_matrix(rows, &q);
+    (0..N).for_each(|i| m[i][i] += mu);
+    let (ones, cross): (Vec<f64>, Vec<f64>) = (vec![1.0; N], rows.iter().map(|x| q(x, at)).collect());
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let (by_cross, by_ones, by_y) = (solve(&m, &cross), solve(&m, &ones), solve(&m, y));
+    let mut variance = q(at, at) - dot(&cross, &by_cross) + (prior.rest)(at);
+    let (mut signal, mut freedom) = (dot(y, &by_y), N as f64);
+    if intercept == Intercept::Free {
+        variance += (1.0 - dot(&ones, &by_cross)).powi(2) / dot(&ones, &by_ones);
+        signal -= dot(&ones, &by_y).powi(2) / dot(&ones, &by_ones);
+        freedom -= 1.0;
+    }
+    (variance, signal / freedom)
+}
+
+fn agrees(trained: &Trained<f64>, map: &str, prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept) {
+    let model = model(trained, map);
+    let Quadratic { units: noise, residual, .. } = trained.quadratic.as_ref().unwrap();
+    // near the rows, between them, and far away
+    let at: Vec<Vec<f64>> = rows[..5].iter().cloned().chain(Lcg(22).normals(20, 2)).chain([vec![9.0, -7.0]]).collect();
+    let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
+    let mut found = vec![0.0; at.len()];
+    let x = flat(&at);
+    let x = MatRef::from_row_major_slice(&x, at.len(), 2);
+    model.predict_quadratic(&*functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
+    for (found, at) in found.iter().zip(&at) {
+        let (variance, signal) = dense(prior, rows, y, intercept, at);
+        assert!((noise[0] * residual / signal - 1.0).abs() < 1e-8, "{map}, {intercept}: {noise:?} {residual} {signal}");
+        let (found, expected) = (found * noise[0], variance * signal);
+        assert!((found / expected - 1.0).abs() < 1e-6, "{map}, {intercept} at {at:?}: {found} {expected}");
+    }
+}
+
+const INTERCEPTS: [Intercept; 3] = [Intercept::Free, Intercept::Penalised, Intercept::None];
+
+#[test]
+fn with_every_row_a_landmark_they_are_those_of_the_exact_process() {
+    let (rows, y) = problem();
+    for spec in ["matern(nu=1.5, sigma=2)", "exponential(sigma=1.5)"] {
+        let k = kernels::kernel(spec);
+        for intercept in INTERCEPTS {
+            let trained = fit(&rows, &y, spec, "nystrom", N, intercept);
+            assert_eq!(trained.rank, N);
+            let prior = Prior { q: &*k, rest: &|_| 0.0 };
+            agrees(&trained, "nystrom", &prior, &rows, &y, intercept);
+        }
+    }
+}
+
+#[test]
+fn with_few_landmarks_they_are_the_subset_of_regressors_and_what_it_leaves_out() {
+    let (rows, y) = problem();
+    let spec = "gaussian(sigma=1)";
+    let k = kernels::kernel(spec);
+    for intercept in INTERCEPTS {
+        let trained = fit(&rows, &y, spec, "nystrom", 20, intercept);
+        let landmarks: Vec<Vec<f64>> = trained.basis.landmarks().unwrap().0.chunks(2).map(<[f64]>::to_vec).collect();
+        assert_eq!(landmarks.len(), 20);
+        let among = kernel_matrix(&landmarks, &*k);
+        let column = |x: &[f64]| landmarks.iter().map(|z| k(x, z)).collect::<Vec<f64>>();
+        let q = |x: &[f64], z: &[f64]| column(x).iter().zip(solve(&among, &column(z))).map(|(a, b)| a * b).sum::<f64>();
+        let prior = Prior { q: &q, rest: &|x| k(x, x) - q(x, x) };
+        agrees(&trained, "nystrom", &prior, &rows, &y, intercept);
+    }
+}
+
+/// Random features are their own prior, and leave nothing out.
+#[test]
+fn random_features_have_the_variances_of_their_own_kernel() {
+    let (rows, y) = problem();
+    for intercept in INTERCEPTS {
+        let trained = fit(&rows, &y, "gaussian(sigma=1)", "fourier", 40, intercept);
+        assert!(trained.quadratic.as_ref().unwrap().features.is_none());
+        let functions = model(&trained, "fourier").functions().unwrap();
+        let phi = |x: &[f64]| {
+            let mut out = Mat::<f64>::zeros(1, 40);
+            functions.apply(MatRef::from_row_major_slice(x, 1, 2), out.as_mut(), &Workers::sequential());
+            out
+        };
+        let q = |x: &[f64], z: &[f64]| (&phi(x) * phi(z).transpose())[(0, 0)];
+        agrees(&trained, "fourier", &Prior { q: &q, rest: &|_| 0.0 }, &rows, &y, intercept);
+    }
+}
+
+/// Far from the landmarks the features vanish; the function is as uncertain there as the prior.
+#[test]
+fn far_from_the_rows_the_variance_is_that_of_the_prior() {
+    let (rows, y) = problem();
+    let model = model(&fit(&rows, &y, "gaussian(sigma=1)", "nystrom", 20, Intercept::None), "nystrom");
+    let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
+    let mut out = [0.0];
+    let far = Mat::from_fn(1, 2, |_, _| 100.0);
+    model.predict_quadratic(&*functions, &*kernel, far.as_ref(), &mut out, &Workers::sequential()).unwrap();
+    assert!((out[0] * LAMBDA * N as f64 - 1.0).abs() < 1e-12, "{out:?}");
+}
+
+/// k(x, x) − 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j) − Σ_q score_q², with scores from the eigenvectors of HKH.
+fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f64 {
+    let n = k.len();
+    let mean = |row: &[f64]| row.iter().sum::<f64>() / n as f64;
+    let means: Vec<f64> = k.iter().map(|row| mean(row)).collect();
+    let grand = mean(&means);
+    let centred = Mat::from_fn(n, n, |i, j| k[i][j] - means[i] - means[j] + grand);
+    let eigen = centred.self_adjoint_eigen(faer::Side::Lower).unwrap();
+    let column: Vec<f64> = (0..n).map(|i| at[i] - means[i] - mean(at) + grand).collect();
+    let scores = (n - q..n).map(|j| {
+        let dot: f64 = (0..n).map(|i| eigen.U()[(i, j)] * column[i]).sum();
+        dot * dot / eigen.S()[j]
+    });
+    own - 2.0 * mean(at) + grand - scores.sum::<f64>()
+}
+
+#[test]
+fn the_distance_from_components_is_what_they_cannot_reconstruct() {
+    let rows = problem().0;
+    let spec = "matern(nu=1.5, sigma=2)";
+    let k = kernels::kernel(spec);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    table::write(&path, &rows, &vec![0.0; N]);
+    let matrix = kernel_matrix(&rows, &*k);
+    for (whiten, components) in [(false, 5), (true, 3)] {
+        let options = table::exact(Task::Components, spec, N);
+        let solver = SolverOptions { components: Some(components), whiten, novelty: true, ..SolverOptions::default() };
+        let trained = table::solve::<f64>(&table::select(&path, Task::Components), &options, "kpca", &solver, 2);
+        let model = model(&trained, "nystrom");
+        let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
+        let at: Vec<Vec<f64>> =
+            rows[..3].iter().cloned().chain(Lcg(23).normals(10, 2)).chain([vec![6.0, 6.0]]).collect();
+        let (x, mut found) = (flat(&at), vec![0.0; at.len()]);
+        let x = MatRef::from_row_major_slice(&x, at.len(), 2);
+        model.predict_quadratic(&*functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
+        for (found, at) in found.iter().zip(&at) {
+            let column: Vec<f64> = rows.iter().map(|z| k(at, z)).collect();
+            let expected = distance_from_components(&matrix, &column, k(at, at), components);
+            assert!((found - expected).abs() < 1e-9, "{components} at {at:?}: {found} {expected}");
+        }
+        assert!(found[found.len() - 1] > 5.0 * found[0], "what is far away is novel: {found:?}");
+    }
+}
