@@ -1,6 +1,7 @@
 //! Tables on disk and runs over them.
 
 use kapprox::{MapSpec, Spec};
+use ksolve::model::{Card, Model};
 use ksolve::solver::Precision;
 use ksolve::train::{
     Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions, Trained, Unwatched,
@@ -91,4 +92,38 @@ pub fn predict<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) 
         sum + trained.intercept[j]
     };
     (0..trained.intercept.len()).map(output).collect()
+}
+
+/// The model of a run on features x0 … as they are; `map` is its map.
+pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
+    let d = trained.scaler.features();
+    let card = Card {
+        task: Task::Regression,
+        solver: "ridge".into(),
+        kernel: trained.kernel.to_string(),
+        precision: "f64".into(),
+        map: map.into(),
+        rank: trained.rank,
+        lambda: trained.lambda,
+        intercept: Intercept::Free,
+        features: (0..d).map(|j| format!("x{j}")).collect(),
+        targets: vec!["y".into()],
+        classes: vec![],
+        link: None,
+        certificate: None,
+        rows: trained.rows,
+        seed: 0,
+        landmarks: None,
+        options: serde_json::Value::Null,
+    };
+    Model {
+        card,
+        basis: trained.basis.clone(),
+        coefficients: trained.coefficients.clone(),
+        intercept: trained.intercept.clone(),
+        centre: vec![0.0; d],
+        scale: vec![1.0; d],
+        mean: vec![0.0; d],
+        quadratic: trained.quadratic.clone(),
+    }
 }

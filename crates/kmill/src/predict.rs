@@ -18,8 +18,15 @@ pub enum Decision {
     Numbers,
     /// Numbers and their standard deviations, by the variance of the noise of each target.
     Deviations(Vec<f64>),
-    /// Coordinates, and the distance of the row from what they span where that is asked for.
-    Components(usize, bool),
+    /// Coordinates.
+    Components {
+        /// How many.
+        count: usize,
+        /// The distance of the row from what they span comes too.
+        novelty: bool,
+        /// Names of the features whose pre-images come too; none without.
+        preimages: Vec<String>,
+    },
     /// The position of the largest score.
     Clusters(usize),
     /// The score itself, negative for novel rows.
@@ -51,15 +58,15 @@ impl PredictionWriter {
     /// the predictions are.
     pub fn create(path: &Path, kept: &[OutputColumn], targets: &[String], decision: Decision) -> Result<Self> {
         let kind = match &decision {
-            Decision::Numbers | Decision::Deviations(_) | Decision::Components(..) | Decision::Novelty => {
+            Decision::Numbers | Decision::Deviations(_) | Decision::Components { .. } | Decision::Novelty => {
                 OutputKind::F64
             }
             Decision::Clusters(_) => OutputKind::I64,
             Decision::Labels(classes, _) => label_kind(classes.labels()),
         };
         let mut predictions: Vec<OutputColumn> = match (&decision, targets) {
-            (Decision::Components(q, _), _) => {
-                (0..*q).map(|j| OutputColumn::new(format!("component_{j}"), kind)).collect()
+            (Decision::Components { count, .. }, _) => {
+                (0..*count).map(|j| OutputColumn::new(format!("component_{j}"), kind)).collect()
             }
             (Decision::Novelty, _) => vec![OutputColumn::new("score", kind)],
             (Decision::Clusters(_), _) | (_, [_]) => vec![OutputColumn::new("prediction", kind)],
@@ -70,8 +77,9 @@ impl PredictionWriter {
             Decision::Labels(classes, _) => classes.targets(),
             _ => predictions.len(),
         };
-        if let Decision::Components(_, true) = &decision {
-            predictions.push(OutputColumn::new("novelty", kind));
+        if let Decision::Components { novelty, preimages, .. } = &decision {
+            predictions.extend(novelty.then(|| OutputColumn::new("novelty", kind)));
+            predictions.extend(preimages.iter().map(|name| OutputColumn::new(format!("preimage_{name}"), kind)));
         }
         if let Decision::Deviations(_) = &decision {
             let of = |name: &str| match targets {
@@ -110,11 +118,14 @@ impl PredictionWriter {
                 let rows = scores.scores.chunks_exact(t);
                 vec![KeptValues::I64(rows.map(|row| largest(row) as i64).collect())]
             }
-            Decision::Numbers | Decision::Deviations(_) | Decision::Components(..) | Decision::Novelty => {
+            Decision::Numbers | Decision::Deviations(_) | Decision::Components { .. } | Decision::Novelty => {
                 let column = |j: usize| scores.scores.iter().skip(j).step_by(t).copied().collect();
                 let mut columns: Vec<KeptValues> = (0..t).map(|j| KeptValues::F64(column(j))).collect();
-                if let Decision::Components(_, true) = &self.decision {
-                    columns.push(KeptValues::F64(scores.quadratic.clone()));
+                if let Decision::Components { novelty, preimages, .. } = &self.decision {
+                    let d = preimages.len();
+                    let preimage = |c: usize| scores.preimages.iter().skip(c).step_by(d).copied().collect();
+                    columns.extend(novelty.then(|| KeptValues::F64(scores.quadratic.clone())));
+                    columns.extend((0..d).map(|c| KeptValues::F64(preimage(c))));
                 }
                 if let Decision::Deviations(noise) = &self.decision {
                     // that of an observation has the noise once more
@@ -206,17 +217,25 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
         let why = format!("the scores of {} are no probabilities", model.card.solver);
         return Err(Error::option("--probabilities", "", why, "leave it out, or fit logistic"));
     }
-    let asked = [("--std", args.std, "ridge", Task::Regression), ("--novelty", args.novelty, "kpca", Task::Components)];
-    for (option, _, solver, task) in asked.into_iter().filter(|(_, given, ..)| *given) {
+    let asked = [
+        ("--std", args.std, "ridge with --std", Task::Regression),
+        ("--novelty", args.novelty, "kpca with --novelty", Task::Components),
+        ("--preimage", args.preimage, "kpca with --novelty", Task::Components),
+    ];
+    for (option, _, needed, task) in asked.into_iter().filter(|(_, given, ..)| *given) {
         if model.quadratic.is_none() || model.card.task != task {
-            let remedy = format!("fit {solver} with {option}, or leave it out");
+            let remedy = format!("fit {needed}, or leave it out");
             return Err(Error::option(option, "", "the model does not hold what that needs", remedy));
         }
     }
     let noise = model.quadratic.as_ref().filter(|_| args.std).map(|variance| variance.units.clone());
     let decision = match (model.card.task, predictor::classes(&model.card)?) {
         (_, Some(classes)) => Decision::Labels(classes, if args.probabilities { model.card.link } else { None }),
-        (Task::Components, None) => Decision::Components(outputs, args.novelty),
+        (Task::Components, None) => Decision::Components {
+            count: outputs,
+            novelty: args.novelty,
+            preimages: if args.preimage { model.card.features.clone() } else { Vec::new() },
+        },
         (Task::Clusters, None) => Decision::Clusters(outputs),
         (Task::Novelty, None) => Decision::Novelty,
         (Task::Regression | Task::Classification, None) => noise.map_or(Decision::Numbers, Decision::Deviations),
@@ -224,7 +243,17 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
     let mut out = PredictionWriter::create(&args.output, &selected.kept_columns(), &model.card.targets, decision)?;
     let mut predictor = Predictor::new(model, selected)?;
     predictor.quadratic = args.std || args.novelty;
-    let rows = predictor.run(run, |scores| out.write(scores))?;
+    if args.preimage {
+        predictor.find_preimages()?;
+    }
+    let mut unsettled = 0;
+    let rows = predictor.run(run, |scores| {
+        unsettled += scores.unsettled;
+        out.write(scores)
+    })?;
+    if unsettled > 0 {
+        run.progress.warn(format!("the pre-images of {} of {} rows did not settle", count(unsettled), count(rows)));
+    }
     out.finish()?;
     Ok(rows)
 }

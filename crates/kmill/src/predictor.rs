@@ -6,7 +6,7 @@ use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
 use faer::MatMut;
 use kapprox::{FeatureMap, Kernel, Real};
-use ksolve::{Card, Classes, Link, Model};
+use ksolve::{Card, Classes, Link, Model, PreImages};
 use kstore::{Coded, Fold, KeptColumn, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ pub struct Predictor<T: Real> {
     /// The model's quadratic function is computed too.
     pub(crate) quadratic: bool,
     kernel: Arc<dyn Kernel<T>>,
+    preimages: Option<PreImages<T>>,
 }
 
 /// What a table must bring beside the features.
@@ -41,6 +42,10 @@ pub struct Scores {
     pub scores: Vec<f64>,
     /// The model's quadratic function, a number per row; empty where it was not asked for.
     pub quadratic: Vec<f64>,
+    /// Pre-images, row-major, d per row; empty where they were not asked for.
+    pub preimages: Vec<f64>,
+    /// How many of them did not settle.
+    pub unsettled: u64,
     /// Numeric targets of the table, row-major; empty where they were not asked for.
     pub y: Vec<f64>,
     /// Codes of the class column in the model's classes; empty where it was not asked for.
@@ -92,7 +97,16 @@ impl<T: Real> Predictor<T> {
         let narrow = model.card.precision == <f64 as kstore::Real>::NAME
             && model.card.options["precision"] == <f32 as kstore::Real>::NAME;
         let kernel = model.kernel()?;
-        Ok(Self { model, functions, selected, narrow, quadratic: false, kernel })
+        Ok(Self { model, functions, selected, narrow, quadratic: false, kernel, preimages: None })
+    }
+
+    /// Pre-images are found too.
+    ///
+    /// # Errors
+    /// A model that has none.
+    pub(crate) fn find_preimages(&mut self) -> Result<()> {
+        self.preimages = Some(PreImages::new(&self.model)?);
+        Ok(())
     }
 
     /// Number of outputs, t.
@@ -116,6 +130,13 @@ impl<T: Real> Predictor<T> {
         let row = (self.outputs() + 1 + shape.targets) * size_of::<f64>()
             + size_of::<u32>()
             + self.selected.kept_bytes_per_row();
+        let (m, d, _) = self.model.dims();
+        // the features and the factor once more, and d numbers a row
+        let (copies, preimages) = match self.preimages {
+            Some(_) => (PreImages::<T>::bytes(m, d, m), d * size_of::<f64>()),
+            None => (0, 0),
+        };
+        let row = row + preimages;
         let narrowed = if self.narrow { shape.features * size_of::<T>() } else { 0 };
         let tile = passes::TILE * (self.outputs() * size_of::<f64>() + narrowed);
         let lane = Lane {
@@ -124,7 +145,7 @@ impl<T: Real> Predictor<T> {
             bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
             what: "model",
             // the functions hold the landmarks once more
-            shared: self.model.bytes() + self.functions.footprint().fixed,
+            shared: self.model.bytes() + self.functions.footprint().fixed + copies,
             remedy: "fit a model of lower --rank",
         };
         let lanes = passes::lanes("prediction", &source, lane, run)?;
@@ -195,6 +216,11 @@ impl<T: Real> Fold<T> for Predictor<T> {
             state.quadratic.resize(first + b, 0.0);
             let out = &mut state.quadratic[first..];
             self.model.predict_quadratic(&*self.functions, &*self.kernel, x, out, workers)?;
+        }
+        if let Some(preimages) = &self.preimages {
+            let first = state.preimages.len();
+            state.preimages.resize(first + b * block.d, 0.0);
+            state.unsettled += preimages.apply(x, &mut state.preimages[first..], workers)? as u64;
         }
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));

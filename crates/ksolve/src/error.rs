@@ -89,6 +89,12 @@ pub enum Error {
     /// Variances or distances of a model that was fitted without them.
     #[error("the model holds neither variances nor distances; fit ridge with --std or kpca with --novelty")]
     NoQuadratic,
+    /// Pre-images of a model that has none.
+    #[error("the model has no pre-images: {why}")]
+    PreImages {
+        /// What it lacks, and what to do.
+        why: &'static str,
+    },
     /// Fewer distinct points than clusters.
     #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer --clusters")]
     Clusters {

@@ -1,12 +1,9 @@
-//! Predictive variances against a dense Gaussian process of the same form, and distances from kernel principal components
-//! against the eigenvectors of the centred kernel matrix.
+//! Predictive variances against a dense Gaussian process of the same form.
 
 use faer::{Mat, MatRef};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
-use ksolve::model::{Card, Model};
-use ksolve::solver::SolverOptions;
 use ksolve::train::{Resources, SystemOptions, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{Intercept, Quadratic};
 use kstore::Workers;
@@ -39,38 +36,6 @@ fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, interce
     train::<f64>(&table::select(&path, Task::Regression), &options, &resources).unwrap()
 }
 
-fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
-    let card = Card {
-        task: Task::Regression,
-        solver: "ridge".into(),
-        kernel: trained.kernel.to_string(),
-        precision: "f64".into(),
-        map: map.into(),
-        rank: trained.rank,
-        lambda: trained.lambda,
-        intercept: Intercept::Free,
-        features: vec!["x0".into(), "x1".into()],
-        targets: vec!["y".into()],
-        classes: vec![],
-        link: None,
-        certificate: None,
-        rows: trained.rows,
-        seed: 0,
-        landmarks: None,
-        options: serde_json::Value::Null,
-    };
-    Model {
-        card,
-        basis: trained.basis.clone(),
-        coefficients: trained.coefficients.clone(),
-        intercept: trained.intercept.clone(),
-        centre: vec![0.0; 2],
-        scale: vec![1.0; 2],
-        mean: vec![0.0; 2],
-        quadratic: trained.quadratic.clone(),
-    }
-}
-
 /// The prior covariances q(x, x') and what the prior has more of at a point, k(x, x) − q(x, x).
 struct Prior<'p> {
     q: &'p dyn Fn(&[f64], &[f64]) -> f64,
@@ -98,7 +63,7 @@ fn dense(prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept, 
 }
 
 fn agrees(trained: &Trained<f64>, map: &str, prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept) {
-    let model = model(trained, map);
+    let model = table::model(trained, map);
     let Quadratic { units: noise, residual, .. } = trained.quadratic.as_ref().unwrap();
     // near the rows, between them, and far away
     let at: Vec<Vec<f64>> = rows[..5].iter().cloned().chain(Lcg(22).normals(20, 2)).chain([vec![9.0, -7.0]]).collect();
@@ -155,7 +120,7 @@ fn random_features_have_the_variances_of_their_own_kernel() {
     for intercept in INTERCEPTS {
         let trained = fit(&rows, &y, "gaussian(sigma=1)", "fourier", 40, intercept);
         assert!(trained.quadratic.as_ref().unwrap().features.is_none());
-        let functions = model(&trained, "fourier").functions().unwrap();
+        let functions = table::model(&trained, "fourier").functions().unwrap();
         let phi = |x: &[f64]| {
             let mut out = Mat::<f64>::zeros(1, 40);
             functions.apply(MatRef::from_row_major_slice(x, 1, 2), out.as_mut(), &Workers::sequential());
@@ -170,55 +135,10 @@ fn random_features_have_the_variances_of_their_own_kernel() {
 #[test]
 fn far_from_the_rows_the_variance_is_that_of_the_prior() {
     let (rows, y) = problem();
-    let model = model(&fit(&rows, &y, "gaussian(sigma=1)", "nystrom", 20, Intercept::None), "nystrom");
+    let model = table::model(&fit(&rows, &y, "gaussian(sigma=1)", "nystrom", 20, Intercept::None), "nystrom");
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
     let mut out = [0.0];
     let far = Mat::from_fn(1, 2, |_, _| 100.0);
     model.predict_quadratic(&*functions, &*kernel, far.as_ref(), &mut out, &Workers::sequential()).unwrap();
     assert!((out[0] * LAMBDA * N as f64 - 1.0).abs() < 1e-12, "{out:?}");
-}
-
-/// k(x, x) − 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j) − Σ_q score_q², with scores from the eigenvectors of HKH.
-fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f64 {
-    let n = k.len();
-    let mean = |row: &[f64]| row.iter().sum::<f64>() / n as f64;
-    let means: Vec<f64> = k.iter().map(|row| mean(row)).collect();
-    let grand = mean(&means);
-    let centred = Mat::from_fn(n, n, |i, j| k[i][j] - means[i] - means[j] + grand);
-    let eigen = centred.self_adjoint_eigen(faer::Side::Lower).unwrap();
-    let column: Vec<f64> = (0..n).map(|i| at[i] - means[i] - mean(at) + grand).collect();
-    let scores = (n - q..n).map(|j| {
-        let dot: f64 = (0..n).map(|i| eigen.U()[(i, j)] * column[i]).sum();
-        dot * dot / eigen.S()[j]
-    });
-    own - 2.0 * mean(at) + grand - scores.sum::<f64>()
-}
-
-#[test]
-fn the_distance_from_components_is_what_they_cannot_reconstruct() {
-    let rows = problem().0;
-    let spec = "matern(nu=1.5, sigma=2)";
-    let k = kernels::kernel(spec);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rows.parquet");
-    table::write(&path, &rows, &vec![0.0; N]);
-    let matrix = kernel_matrix(&rows, &*k);
-    for (whiten, components) in [(false, 5), (true, 3)] {
-        let options = table::exact(Task::Components, spec, N);
-        let solver = SolverOptions { components: Some(components), whiten, novelty: true, ..SolverOptions::default() };
-        let trained = table::solve::<f64>(&table::select(&path, Task::Components), &options, "kpca", &solver, 2);
-        let model = model(&trained, "nystrom");
-        let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
-        let at: Vec<Vec<f64>> =
-            rows[..3].iter().cloned().chain(Lcg(23).normals(10, 2)).chain([vec![6.0, 6.0]]).collect();
-        let (x, mut found) = (flat(&at), vec![0.0; at.len()]);
-        let x = MatRef::from_row_major_slice(&x, at.len(), 2);
-        model.predict_quadratic(&*functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
-        for (found, at) in found.iter().zip(&at) {
-            let column: Vec<f64> = rows.iter().map(|z| k(at, z)).collect();
-            let expected = distance_from_components(&matrix, &column, k(at, at), components);
-            assert!((found - expected).abs() < 1e-9, "{components} at {at:?}: {found} {expected}");
-        }
-        assert!(found[found.len() - 1] > 5.0 * found[0], "what is far away is novel: {found:?}");
-    }
 }

@@ -180,7 +180,7 @@ pub struct LearnArgs {
     /// The last coefficients of perceptron, not their average over the rows seen
     #[arg(long)]
     pub last: bool,
-    /// Keep in the model what predict --novelty needs: 16 bytes for each pair of landmarks (kpca)
+    /// Keep in the model what predict --novelty and --preimage need: 16 bytes for each pair of landmarks (kpca, kpca-l1)
     #[arg(long)]
     pub novelty: bool,
     /// Scores of variance 1 (kpca)

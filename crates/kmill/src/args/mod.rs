@@ -139,6 +139,10 @@ pub struct PredictArgs {
     /// The squared distance of a row from what the components span, as `novelty` (models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
     pub novelty: bool,
+    /// The row nearest to a row's projection on the components, as `preimage_<feature>`: rows without their noise (Gaussian kernel,
+    /// models of fit kpca --novelty)
+    #[arg(long, help_heading = "Run")]
+    pub preimage: bool,
     /// Columns to carry along, before the predictions, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Table")]
     pub keep: Vec<String>,

@@ -6,7 +6,7 @@ use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::registry::{Making, WithoutRows};
 use kapprox::map::{Columns, Expansion, MapSpec};
-use kapprox::{FeatureMap, Kernel, Real, Spec};
+use kapprox::{AnyKernel, FeatureMap, Kernel, Real, Spec};
 use kstore::Workers;
 use std::sync::Arc;
 
@@ -74,7 +74,16 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// One that this version does not know.
     pub fn kernel(&self) -> Result<Arc<dyn Kernel<T>>> {
-        Ok(T::kernel(Spec::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?.build()?))
+        Ok(T::kernel(self.any_kernel()?))
+    }
+
+    /// The same in f64, whatever the precision of the rows.
+    pub(crate) fn kernel_in_f64(&self) -> Result<Arc<dyn Kernel<f64>>> {
+        Ok(<f64 as Real>::kernel(self.any_kernel()?))
+    }
+
+    fn any_kernel(&self) -> Result<Arc<dyn AnyKernel>> {
+        Ok(Spec::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?.build()?)
     }
 
     /// The functions of the basis as a map from rows to their values.

@@ -43,7 +43,7 @@ pub(super) const FAMILY: Family = Family {
 const NOISE: f64 = 16.0;
 
 /// Components where none are asked for.
-const COMPONENTS: usize = 10;
+pub(super) const COMPONENTS: usize = 10;
 
 /// Kernel principal component analysis.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +115,7 @@ impl<T: Real> Solver<T> for KernelPca {
 }
 
 /// The squared distance of φ from the affine space through the mean that the orthonormal `directions` span, and of k(x, ·) from φ.
-fn distance(directions: MatRef<'_, f64>, mean: &[f64]) -> OnFeatures {
+pub(super) fn distance(directions: MatRef<'_, f64>, mean: &[f64]) -> OnFeatures {
     let p = mean.len();
     let mut factor = Mat::<f64>::identity(p, p);
     matmul(factor.as_mut(), Accum::Add, directions, directions.transpose(), -1.0, Par::Seq);

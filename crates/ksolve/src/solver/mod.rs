@@ -11,6 +11,7 @@ mod fold;
 pub(crate) mod kept;
 mod kmeans;
 mod kpca;
+mod kpca_l1;
 mod lloyd;
 mod logistic;
 mod perceptron;
@@ -22,6 +23,7 @@ pub use fold::{FeatureFold, Filled, Take};
 pub use kept::{Gathered, Kept, Place, Tile};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
+pub use kpca_l1::KernelPcaL1;
 pub use logistic::Logistic;
 pub use perceptron::Perceptron;
 pub use spectral::Spectral;
@@ -284,6 +286,7 @@ impl Family {
 pub fn registry() -> &'static [Family] {
     const FAMILIES: &[Family] = &[
         kpca::FAMILY,
+        kpca_l1::FAMILY,
         fisher::FAMILY,
         logistic::FAMILY,
         svm::SVM,

@@ -1,0 +1,252 @@
+//! Kernel principal components in the L1 norm: directions along which rows lie far out, where outliers count once and not
+//! squared.
+//!
+//! With features φ_i and their mean μ, direction after direction, each orthogonal to those before,
+//!
+//! ```text
+//! maximise Σ_i |vᵀ(φ_i − μ)|   over ‖v‖ = 1
+//! ```
+//!
+//! From the row farthest from the mean, v becomes the normalised sum of all rows, each turned to the side of the plane that v
+//! points to, until no row changes sides. The sum never falls, and there are finitely many sides; what is reached is a local
+//! maximum. The features of a projection are coordinates of the rows in feature space, which makes an L1 method of kernels out of
+//! one of vectors: Kwak's nonlinear projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is positive.
+//!
+//! *Passes*: one that [keeps](super::kept) the features, one for the mean, and for every component one and those of its
+//! iterations, 4np flops each. *Bytes*: a few numbers for each feature and component.
+//!
+//! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel trick", IEEE Trans. Neural
+//! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
+//! 2008.
+
+use super::kept::{Kept, Tile};
+use super::kpca::{COMPONENTS, distance, sign};
+use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use crate::quadratic::Quadratic;
+use crate::train::{Cut, Shape};
+use crate::{Error, Result, Task};
+use faer::Mat;
+use kapprox::Real;
+use kstore::Plan;
+
+/// `kpca-l1`.
+pub(super) const FAMILY: Family = Family {
+    name: "kpca-l1",
+    about: "kernel principal components in the L1 norm, which outliers move less",
+    task: Task::Components,
+    link: None,
+    options: &["components", "centre", "novelty", "steps"],
+    make: Make(|options| Box::new(KernelPcaL1::new(options)), |options| Box::new(KernelPcaL1::new(options))),
+};
+
+/// What is left of the farthest row below this share of the farthest at the start is rounding, times that of the features.
+const NOISE: f64 = 64.0;
+
+/// Kernel principal component analysis in the L1 norm.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelPcaL1 {
+    /// q, at most p.
+    pub components: usize,
+    /// Subtract the mean of the features.
+    pub centre: bool,
+    /// Keep the distance from the components' span.
+    pub novelty: bool,
+    /// Most iterations of a component.
+    pub steps: usize,
+}
+
+impl KernelPcaL1 {
+    fn new(options: &SolverOptions) -> Self {
+        Self {
+            components: options.components.unwrap_or(COMPONENTS),
+            centre: options.centre,
+            novelty: options.novelty,
+            steps: options.steps,
+        }
+    }
+}
+
+impl<T: Real> Solver<T> for KernelPcaL1 {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        let (p, q) = (shape.map.p, self.components);
+        let plan = plan.term("directions", 8 * 3 * p * (q + 2), "ask for fewer --components").term(
+            "scores of a tile",
+            cut.tile * (q + 2) * shape.element,
+            "ask for fewer --components",
+        );
+        match self.novelty {
+            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave --novelty out"),
+            false => plan,
+        }
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+        let (kept, gathered) = Kept::gather(data, false)?;
+        let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
+        if self.centre {
+            search.find_mean()?;
+        }
+        let (mut dispersions, mut iterations, mut first) = (Vec::new(), Vec::new(), None);
+        while search.found.len() < self.components.min(kept.p) {
+            let Some(start) = search.farthest(first)? else { break };
+            first = first.or(Some(start.squared));
+            let (direction, dispersion, steps) = search.climb(start.row, self.steps)?;
+            search.found.push(direction);
+            dispersions.push(dispersion);
+            iterations.push(steps as f64);
+        }
+        if search.found.is_empty() {
+            return Err(Error::NoVariance);
+        }
+        let Search { found, mean, passes, .. } = search;
+        let directions = Mat::from_fn(kept.p, found.len(), |i, j| found[j][i]);
+        let signs: Vec<f64> = (0..found.len()).map(|j| sign(directions.as_ref(), j)).collect();
+        let weights = Mat::from_fn(kept.p, found.len(), |i, j| signs[j] * directions[(i, j)]);
+        let intercept = (0..found.len()).map(|j| -dot(&mean, weights.col(j).iter())).collect();
+        Ok(Fitted {
+            quadratic: self.novelty.then(|| distance(directions.as_ref(), &mean)),
+            weights,
+            intercept,
+            certificate: gathered.certificate,
+            lambda: None,
+            figures: vec![
+                Figure { name: "mean distance from the centre", values: dispersions },
+                Figure { name: "iterations", values: iterations },
+            ],
+            passes,
+        })
+    }
+}
+
+fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
+    x.iter().zip(y).map(|(x, y)| x * y).sum()
+}
+
+/// Where a component's search begins.
+struct Start {
+    /// The farthest row less the mean and less its part along the components, of length 1.
+    row: Vec<f64>,
+    /// Its squared length before.
+    squared: f64,
+}
+
+/// The components so far.
+struct Search<'s, 'a, T: Real> {
+    data: &'s Features<'a, T>,
+    kept: &'s Kept<'a, T>,
+    mean: Vec<f64>,
+    found: Vec<Vec<f64>>,
+    passes: u64,
+}
+
+impl<T: Real> Search<'_, '_, T> {
+    fn visit(&mut self, name: &str, work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send) -> Result<()> {
+        self.passes += 1;
+        let stage = self.data.resources.stages.stage(name, Some(self.data.rows));
+        self.kept.visit(&*stage, work)
+    }
+
+    fn find_mean(&mut self) -> Result<()> {
+        let (mut sums, workers, n) = (vec![0.0; self.kept.p], self.kept.workers(), self.kept.n.max(1) as f64);
+        self.visit("mean of the features", |tile| {
+            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums, workers);
+            Ok(())
+        })?;
+        self.mean = sums.iter().map(|sum| sum / n).collect();
+        Ok(())
+    }
+
+    /// Takes the parts along the components off a vector; twice, so that what is left is orthogonal to rounding.
+    fn deflate(&self, v: &mut [f64]) {
+        for _ in 0..2 {
+            for direction in &self.found {
+                let along = dot(direction, v.iter());
+                v.iter_mut().zip(direction).for_each(|(v, d)| *v -= along * d);
+            }
+        }
+    }
+
+    /// The row with the longest part outside the components, of equals the first; `None` where that is rounding beside `first`.
+    fn farthest(&mut self, first: Option<f64>) -> Result<Option<Start>> {
+        let (p, workers, mean) = (self.kept.p, self.kept.workers(), self.mean.clone());
+        let columns: Vec<Vec<f64>> = self.found.iter().cloned().chain([mean.clone()]).collect();
+        let q = columns.len();
+        let weights: Vec<T> = (0..p * q).map(|i| <T as kstore::Real>::from_f64(columns[i % q][i / q])).collect();
+        let along: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
+        let (mut best, mut row) = (f64::NEG_INFINITY, vec![0.0; p]);
+        self.visit("farthest row", |tile| {
+            let mut products = vec![T::ZERO; tile.rows() * q];
+            tile.times(&weights, &mut products, workers);
+            for (i, products) in products.chunks_exact(q).enumerate() {
+                let own: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();
+                let with_mean = products[q - 1].to_f64();
+                let inside: f64 = (0..q - 1).map(|j| (products[j].to_f64() - along[j]).powi(2)).sum();
+                let outside = own - 2.0 * with_mean + along[q - 1] - inside;
+                if outside > best {
+                    best = outside;
+                    row.iter_mut().zip(tile.row(i)).for_each(|(to, from)| *to = from.to_f64());
+                }
+            }
+            Ok(())
+        })?;
+        row.iter_mut().zip(&mean).for_each(|(v, mean)| *v -= mean);
+        self.deflate(&mut row);
+        let squared = dot(&row, row.iter());
+        let floor = NOISE * <T as kstore::Real>::EPSILON * first.unwrap_or(0.0);
+        if !squared.is_finite() {
+            return Err(Error::NotFinite { what: "a feature", remedy: "scale the features, or choose another kernel" });
+        }
+        if squared <= floor || squared <= 0.0 {
+            return Ok(None);
+        }
+        let length = squared.sqrt();
+        row.iter_mut().for_each(|v| *v /= length);
+        Ok(Some(Start { row, squared }))
+    }
+
+    /// From a direction to one at which no row changes sides: the direction, the mean of |vᵀ(φ − μ)|, and the iterations.
+    fn climb(&mut self, start: Vec<f64>, steps: usize) -> Result<(Vec<f64>, f64, usize)> {
+        let (workers, n) = (self.kept.workers(), self.kept.n.max(1) as f64);
+        let (mut v, mut before) = (start, f64::NEG_INFINITY);
+        for step in 1..=steps.max(1) {
+            let weights: Vec<T> = v.iter().map(|v| <T as kstore::Real>::from_f64(*v)).collect();
+            let middle = dot(&self.mean, v.iter());
+            let (mut sums, mut balance, mut total) = (vec![0.0; v.len()], 0.0, 0.0);
+            let name = format!("component {}", self.found.len() + 1);
+            self.visit(&name, |tile| {
+                let mut sides = vec![T::ZERO; tile.rows()];
+                tile.times(&weights, &mut sides, workers);
+                for side in &mut sides {
+                    let score = side.to_f64() - middle;
+                    total += score.abs();
+                    let sign = if score < 0.0 { -1.0 } else { 1.0 };
+                    balance += sign;
+                    *side = <T as kstore::Real>::from_f64(sign);
+                }
+                tile.add_transposed(&sides, &mut sums, workers);
+                Ok(())
+            })?;
+            // a sum that does not grow by more than rounding is that of the same sides
+            if total <= before * (1.0 + <T as kstore::Real>::EPSILON) || step == steps {
+                if total > before * (1.0 + <T as kstore::Real>::EPSILON) {
+                    let j = self.found.len() + 1;
+                    self.data.resources.stages.warn(format!("component {j} still changed after {steps} --steps"));
+                }
+                return Ok((v, total / n, step));
+            }
+            before = total;
+            sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= balance * mean);
+            self.deflate(&mut sums);
+            let length = dot(&sums, sums.iter()).sqrt();
+            if length <= 0.0 || !length.is_finite() {
+                return Ok((v, total / n, step));
+            }
+            v = sums.iter().map(|sum| sum / length).collect();
+        }
+        Ok((v, before / n, steps))
+    }
+}

@@ -1,0 +1,203 @@
+//! Kernel principal components, their distances and their pre-images, from the eigenvectors of the centred kernel matrix; and those
+//! of the L1 norm from kernel values alone.
+
+use faer::{Mat, MatRef};
+use kmill_tests::dense::kernel_matrix;
+use kmill_tests::points::{Lcg, flat};
+use kmill_tests::{kernels, table};
+use ksolve::PreImages;
+use ksolve::solver::SolverOptions;
+use ksolve::train::{Task, Trained};
+use kstore::Workers;
+
+const N: usize = 90;
+
+fn rows() -> Vec<Vec<f64>> {
+    Lcg(21).normals(N, 2)
+}
+
+fn fit(rows: &[Vec<f64>], spec: &str, name: &str, solver: &SolverOptions) -> Trained<f64> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    table::write(&path, rows, &vec![0.0; rows.len()]);
+    let options = table::exact(Task::Components, spec, rows.len());
+    table::solve::<f64>(&table::select(&path, Task::Components), &options, name, solver, 2)
+}
+
+/// The kernel matrix with both means taken off.
+fn centred(k: &[Vec<f64>]) -> Mat<f64> {
+    let n = k.len();
+    let means: Vec<f64> = k.iter().map(|row| row.iter().sum::<f64>() / n as f64).collect();
+    let grand = means.iter().sum::<f64>() / n as f64;
+    Mat::from_fn(n, n, |i, j| k[i][j] - means[i] - means[j] + grand)
+}
+
+/// k(x, x) − 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j) − Σ_q score_q², with scores from the eigenvectors of HKH.
+fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f64 {
+    let n = k.len();
+    let mean = |row: &[f64]| row.iter().sum::<f64>() / n as f64;
+    let means: Vec<f64> = k.iter().map(|row| mean(row)).collect();
+    let grand = mean(&means);
+    let eigen = centred(k).self_adjoint_eigen(faer::Side::Lower).unwrap();
+    let column: Vec<f64> = (0..n).map(|i| at[i] - means[i] - mean(at) + grand).collect();
+    let scores = (n - q..n).map(|j| {
+        let dot: f64 = (0..n).map(|i| eigen.U()[(i, j)] * column[i]).sum();
+        dot * dot / eigen.S()[j]
+    });
+    own - 2.0 * mean(at) + grand - scores.sum::<f64>()
+}
+
+#[test]
+fn the_distance_from_components_is_what_they_cannot_reconstruct() {
+    let rows = rows();
+    let spec = "matern(nu=1.5, sigma=2)";
+    let k = kernels::kernel(spec);
+    let matrix = kernel_matrix(&rows, &*k);
+    for (whiten, components) in [(false, 5), (true, 3)] {
+        let solver = SolverOptions { components: Some(components), whiten, novelty: true, ..SolverOptions::default() };
+        let model = table::model(&fit(&rows, spec, "kpca", &solver), "nystrom");
+        let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
+        let at: Vec<Vec<f64>> =
+            rows[..3].iter().cloned().chain(Lcg(23).normals(10, 2)).chain([vec![6.0, 6.0]]).collect();
+        let (x, mut found) = (flat(&at), vec![0.0; at.len()]);
+        let x = MatRef::from_row_major_slice(&x, at.len(), 2);
+        model.predict_quadratic(&*functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
+        for (found, at) in found.iter().zip(&at) {
+            let column: Vec<f64> = rows.iter().map(|z| k(at, z)).collect();
+            let expected = distance_from_components(&matrix, &column, k(at, at), components);
+            assert!((found - expected).abs() < 1e-9, "{components} at {at:?}: {found} {expected}");
+        }
+        assert!(found[found.len() - 1] > 5.0 * found[0], "what is far away is novel: {found:?}");
+    }
+}
+
+/// The fixed point from the weights of all rows in the projection, which the eigenvectors give.
+fn pre_image(rows: &[Vec<f64>], sigma: f64, at: &[f64], q: usize) -> Vec<f64> {
+    let n = rows.len();
+    let k = |x: &[f64], z: &[f64]| {
+        let squared: f64 = x.iter().zip(z).map(|(x, z)| (x - z) * (x - z)).sum();
+        (-squared / (2.0 * sigma * sigma)).exp()
+    };
+    let matrix = kernel_matrix(rows, &k);
+    let eigen = centred(&matrix).self_adjoint_eigen(faer::Side::Lower).unwrap();
+    let column: Vec<f64> = rows.iter().map(|z| k(at, z)).collect();
+    let means: Vec<f64> = matrix.iter().map(|row| row.iter().sum::<f64>() / n as f64).collect();
+    let (grand, own) = (means.iter().sum::<f64>() / n as f64, column.iter().sum::<f64>() / n as f64);
+    // P = mean + Σ_q score_q v_q with v_q = Σ_i a_i (φ_i − mean), a = eigenvector/√eigenvalue
+    let mut gamma = vec![1.0 / n as f64; n];
+    for j in n - q..n {
+        let a: Vec<f64> = (0..n).map(|i| eigen.U()[(i, j)] / eigen.S()[j].sqrt()).collect();
+        let score: f64 = (0..n).map(|i| a[i] * (column[i] - means[i] - own + grand)).sum();
+        let total: f64 = a.iter().sum();
+        (0..n).for_each(|i| gamma[i] += score * (a[i] - total / n as f64));
+    }
+    let mut z = at.to_vec();
+    for _ in 0..100_000 {
+        let weights: Vec<f64> = rows.iter().zip(&gamma).map(|(row, gamma)| gamma * k(&z, row)).collect();
+        let sum: f64 = weights.iter().sum();
+        z = (0..z.len()).map(|c| rows.iter().zip(&weights).map(|(row, w)| w * row[c]).sum::<f64>() / sum).collect();
+    }
+    z
+}
+
+#[test]
+fn pre_images_are_the_fixed_point() {
+    // a noisy circle
+    let mut random = Lcg(24);
+    let rows: Vec<Vec<f64>> = (0..60)
+        .map(|i| {
+            let angle = i as f64 / 60.0 * std::f64::consts::TAU;
+            vec![3.0 * angle.cos() + 0.2 * random.normal(), 3.0 * angle.sin() + 0.2 * random.normal()]
+        })
+        .collect();
+    let solver = SolverOptions { components: Some(4), novelty: true, ..SolverOptions::default() };
+    let model = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &solver), "nystrom");
+    let at = [vec![3.4, 0.3], vec![-2.0, 1.8], vec![0.2, -2.5]];
+    let (x, mut found) = (flat(&at), vec![0.0; 6]);
+    let unsettled = PreImages::new(&model)
+        .unwrap()
+        .apply(MatRef::from_row_major_slice(&x, 3, 2), &mut found, &Workers::new(2))
+        .unwrap();
+    assert_eq!(unsettled, 0);
+    for (found, at) in found.chunks(2).zip(&at) {
+        let expected = pre_image(&rows, 1.5, at, 4);
+        let error = (found[0] - expected[0]).hypot(found[1] - expected[1]);
+        assert!(error < 1e-5, "{at:?}: {found:?} {expected:?}");
+        let off = |z: &[f64]| (z[0].hypot(z[1]) - 3.0).abs();
+        assert!(off(found) < 0.5 * off(at), "{at:?} is pulled to the circle: {found:?}");
+    }
+    // and where there are none, that is told
+    let other = table::model(&fit(&rows, "laplacian(sigma=1)", "kpca", &solver), "nystrom");
+    assert!(PreImages::new(&other).unwrap_err().to_string().contains("only a Gaussian kernel"));
+    let plain = SolverOptions { components: Some(4), ..SolverOptions::default() };
+    let without = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &plain), "nystrom");
+    assert!(PreImages::new(&without).unwrap_err().to_string().contains("--novelty"));
+}
+
+/// Scores of the training rows and mean |score|, component by component, from the centred kernel matrix: v = Σ s_i φ_i/‖·‖ for
+/// sides s, and what a component takes from the matrix is its scores' outer product.
+fn l1_components(mut k: Mat<f64>, q: usize) -> Vec<(Vec<f64>, f64)> {
+    let n = k.nrows();
+    let mut found = Vec::new();
+    for _ in 0..q {
+        let start = (0..n).fold(0, |best, i| if k[(i, i)] > k[(best, best)] { i } else { best });
+        let mut scores: Vec<f64> = (0..n).map(|i| k[(i, start)] / k[(start, start)].sqrt()).collect();
+        let mut sides: Vec<f64> = Vec::new();
+        loop {
+            let next: Vec<f64> = scores.iter().map(|s| if *s < 0.0 { -1.0 } else { 1.0 }).collect();
+            if next == sides {
+                break;
+            }
+            sides = next;
+            let product: Vec<f64> = (0..n).map(|i| (0..n).map(|j| k[(i, j)] * sides[j]).sum()).collect();
+            let length = sides.iter().zip(&product).map(|(s, p)| s * p).sum::<f64>().sqrt();
+            scores = product.iter().map(|p| p / length).collect();
+        }
+        k = Mat::from_fn(n, n, |i, j| k[(i, j)] - scores[i] * scores[j]);
+        let mean = scores.iter().map(|s| s.abs()).sum::<f64>() / n as f64;
+        found.push((scores, mean));
+    }
+    found
+}
+
+#[test]
+fn components_of_the_l1_norm_are_those_of_kernel_values_alone() {
+    let rows = rows();
+    for spec in ["matern(nu=1.5, sigma=2)", "gaussian(sigma=1)"] {
+        let solver = SolverOptions { components: Some(4), novelty: true, ..SolverOptions::default() };
+        let trained = fit(&rows, spec, "kpca-l1", &solver);
+        let expected = l1_components(centred(&kernel_matrix(&rows, &*kernels::kernel(spec))), 4);
+        let scores: Vec<Vec<f64>> = rows.iter().map(|row| table::predict(&trained, spec, row)).collect();
+        for (j, (expected, mean)) in expected.iter().enumerate() {
+            assert!(
+                (trained.figures[0].values[j] / mean - 1.0).abs() < 1e-9,
+                "{spec}, {j}: {:?} {mean}",
+                trained.figures
+            );
+            let sign = if scores[0][j] * expected[0] < 0.0 { -1.0 } else { 1.0 };
+            for (i, expected) in expected.iter().enumerate() {
+                assert!(
+                    (sign * scores[i][j] - expected).abs() < 1e-7,
+                    "{spec}, {j}, row {i}: {} {expected}",
+                    scores[i][j]
+                );
+            }
+        }
+    }
+}
+
+/// One row far away turns the first component of variance, and hardly that of distance.
+#[test]
+fn an_outlier_moves_the_components_of_the_l1_norm_less() {
+    let mut rows: Vec<Vec<f64>> = Lcg(25).normals(80, 2).iter().map(|x| vec![4.0 * x[0], 0.5 * x[1]]).collect();
+    rows.push(vec![0.0, 40.0]);
+    let solver = SolverOptions { components: Some(1), ..SolverOptions::default() };
+    let slope = |name: &str| {
+        let trained = fit(&rows, "linear()", name, &solver);
+        let [origin, right, up] =
+            [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]].map(|x| table::predict(&trained, "linear()", &x)[0]);
+        ((up - origin) / (right - origin)).abs()
+    };
+    let (l1, l2) = (slope("kpca-l1"), slope("kpca"));
+    assert!(l2 > 1.0 && l1 < 0.5 * l2, "{l1} {l2}");
+}
