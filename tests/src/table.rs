@@ -110,6 +110,7 @@ pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
         targets: vec!["y".into()],
         classes: vec![],
         link: None,
+        pairs: false,
         certificate: None,
         rows: trained.rows,
         seed: 0,

@@ -282,7 +282,7 @@ fn classification<T: kapprox::Real>(
         for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {
             let truth = (*code != Coded::UNKNOWN).then_some(*code as usize);
             score.push(classes.decide(row.iter().copied()), truth, row[0]);
-            if let (Some(link), Some(class)) = (link, truth) {
+            if let (Some(link), Some(class)) = (&link, truth) {
                 loss += link.log_loss(row, class);
                 known += 1;
             }

@@ -112,9 +112,14 @@ impl FitOptions {
         let (rank, ranks) = ranks(learn, &data.select.text.options())?;
         let folds = match &learn.folds {
             Some(folds) => folds.clone(),
+            None if learner.holds_out() => FoldSpec::Hash(FOLDS),
             None if !ridge || ranks.len() * lambdas.len() == 1 => FoldSpec::None,
             None => FoldSpec::Hash(FOLDS),
         };
+        if learner.holds_out() && folds == FoldSpec::None {
+            let why = "without folds no rows are held out";
+            return Err(Error::option("--folds", "none", why, "give folds, or one penalty and no --probabilities"));
+        }
         if ridge && folds == FoldSpec::None && ranks.len() * lambdas.len() > 1 {
             let cells = ranks.len() * lambdas.len();
             let why = format!("without folds nothing chooses among the {cells} cells");

@@ -141,7 +141,7 @@ impl PredictionWriter {
                 let decided = rows().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
                 let mut columns = vec![labels(self.kind, decided)];
                 if let Some(link) = link {
-                    columns.extend(probabilities(*link, rows(), classes.labels().len()));
+                    columns.extend(probabilities(link, rows(), classes.labels().len()));
                 }
                 columns
             }
@@ -158,7 +158,7 @@ impl PredictionWriter {
 }
 
 /// A column for each of k classes.
-fn probabilities<'a>(link: Link, rows: impl Iterator<Item = &'a [f64]>, k: usize) -> Vec<KeptValues> {
+fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usize) -> Vec<KeptValues> {
     let (mut columns, mut row) = (vec![Vec::new(); k], Vec::new());
     for scores in rows {
         link.probabilities(scores, &mut row);
@@ -215,7 +215,12 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
     let outputs = model.dims().2;
     if args.probabilities && model.card.link.is_none() {
         let why = format!("the scores of {} are no probabilities", model.card.solver);
-        return Err(Error::option("--probabilities", "", why, "leave it out, or fit logistic"));
+        return Err(Error::option(
+            "--probabilities",
+            "",
+            why,
+            "leave it out, or fit logistic, or svm with --probabilities",
+        ));
     }
     let asked = [
         ("--std", args.std, "ridge with --std", Task::Regression),
@@ -230,7 +235,9 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
     }
     let noise = model.quadratic.as_ref().filter(|_| args.std).map(|variance| variance.units.clone());
     let decision = match (model.card.task, predictor::classes(&model.card)?) {
-        (_, Some(classes)) => Decision::Labels(classes, if args.probabilities { model.card.link } else { None }),
+        (_, Some(classes)) => {
+            Decision::Labels(classes, if args.probabilities { model.card.link.clone() } else { None })
+        }
         (Task::Components, None) => Decision::Components {
             count: outputs,
             novelty: args.novelty,

@@ -68,7 +68,8 @@ pub struct Scratch<T> {
 /// A file with a single class.
 pub fn classes(card: &Card) -> Result<Option<Classes>> {
     let labels = (!card.classes.is_empty()).then(|| Classes::new(card.classes.clone()));
-    Ok(labels.transpose()?)
+    let classes = labels.transpose()?;
+    Ok(if card.pairs { classes.map(Classes::in_pairs) } else { classes })
 }
 
 /// The files as one table, with the columns that the model knows by name.
@@ -164,7 +165,7 @@ impl<T: Real> Predictor<T> {
 
     /// How scores become probabilities.
     pub fn link(&self) -> Option<Link> {
-        self.model.card.link
+        self.model.card.link.clone()
     }
 
     /// The model's scaling and classes, for the decoder.

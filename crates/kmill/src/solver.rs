@@ -3,8 +3,8 @@
 use crate::args::LearnArgs;
 use crate::args::learn::{ClassWeight, Intercept, Loss, Method, Select, Task as TaskArg};
 use crate::{Error, Result};
+use ksolve::Task;
 use ksolve::solver::{self, Family, Penalty, Solver, SolverOptions};
-use ksolve::{Link, Task};
 
 /// lambda of a solver that takes one, where none is given.
 const LAMBDA: f64 = 1e-6;
@@ -31,7 +31,7 @@ impl Learner {
     }
 
     fn ridge(learn: &LearnArgs) -> Result<Self> {
-        given(learn, &|option| ["surface", "lambda", "intercept", "iteration"].contains(&option), "ridge")?;
+        given(learn, &|option| ["surface", "folds", "lambda", "intercept", "iteration"].contains(&option), "ridge")?;
         let unread = |option: &'static str, why: &str| Err(Error::option(option, "", why, "leave it out"));
         let (exact, direct) = (learn.map.is_exact(), learn.method == Method::Direct);
         match (learn.preconditioner.is_some(), learn.residual.is_some()) {
@@ -55,13 +55,18 @@ impl Learner {
     fn other(family: &'static Family, learn: &LearnArgs) -> Result<Self> {
         let reads = |option: &str| family.options.contains(&option);
         given(learn, &reads, family.name)?;
-        let lambda = match &learn.lambda {
-            None => LAMBDA,
-            Some(text) => match ksolve::grid::lambdas(text)?[..] {
-                [one] => one,
-                _ => return Err(Error::option("--lambda", text, "only ridge compares several", "give one number")),
-            },
-        };
+        let penalties = penalties(learn)?;
+        if let (several, Some(text)) = (penalties.len(), learn.lambda.as_ref().or(learn.c.as_ref()))
+            && several > 1
+            && !reads("path")
+        {
+            let option = if learn.c.is_some() { "--C" } else { "--lambda" };
+            return Err(Error::option(option, text, "only ridge and svm compare several", "give one number"));
+        }
+        if learn.pairs && learn.probabilities {
+            let why = "pairs of classes have no probabilities";
+            return Err(Error::option("--probabilities", "", why, "leave --pairs out"));
+        }
         if learn.map.is_exact() {
             let why = "only ridge learns with the kernel itself";
             return Err(Error::option("--map", &learn.map, why, "leave it out, or raise --rank of the default map"));
@@ -76,7 +81,10 @@ impl Learner {
             None => default.clusters,
         };
         let options = SolverOptions {
-            penalty: learn.c.map_or(Penalty::Lambda(lambda), Penalty::C),
+            penalty: penalties[0],
+            path: if penalties.len() > 1 { penalties } else { Vec::new() },
+            pairs: learn.pairs,
+            probabilities: learn.probabilities,
             intercept: learn.intercept.into(),
             balanced: learn.class_weight == Some(ClassWeight::Balanced),
             squared: learn.loss == Loss::SquaredHinge,
@@ -93,6 +101,22 @@ impl Learner {
             averaged: !learn.last,
         };
         Ok(Self::Other(family.name, family.task, options))
+    }
+
+    /// True where rows are held out to choose a penalty or to learn probabilities.
+    pub fn holds_out(&self) -> bool {
+        match self {
+            Self::Ridge(_) => false,
+            Self::Other(.., options) => !options.path.is_empty() || options.probabilities,
+        }
+    }
+
+    /// True where folds may be asked for.
+    pub fn reads_folds(&self) -> bool {
+        match self {
+            Self::Ridge(_) => true,
+            Self::Other(name, ..) => solver::by_name(name).is_some_and(|family| family.options.contains(&"folds")),
+        }
     }
 
     /// What the functions mean.
@@ -118,14 +142,6 @@ impl Learner {
         }
     }
 
-    /// How its scores become probabilities; `None` where they do not.
-    pub fn link(&self) -> Option<Link> {
-        match self {
-            Self::Ridge(_) => None,
-            Self::Other(name, ..) => solver::by_name(name).and_then(|family| family.link),
-        }
-    }
-
     /// The numbers that define the result, for the model file: those that the solver reads.
     pub fn canonical(&self) -> serde_json::Value {
         let Self::Other(name, _, options) = self else { return serde_json::Value::Null };
@@ -134,7 +150,10 @@ impl Learner {
             "components" => serde_json::json!(options.components),
             "centre" => serde_json::json!(options.centre),
             "whiten" => serde_json::json!(options.whiten),
-            "lambda" | "c" => serde_json::json!(options.penalty),
+            "lambda" | "c" if options.path.is_empty() => serde_json::json!(options.penalty),
+            "path" if !options.path.is_empty() => serde_json::json!(options.path),
+            "pairs" if options.pairs => true.into(),
+            "probabilities" if options.probabilities => true.into(),
             "class_weight" => serde_json::json!(options.balanced),
             "loss" => serde_json::json!(if options.squared { "squared-hinge" } else { "hinge" }),
             "gap" => serde_json::json!(options.gap),
@@ -148,6 +167,15 @@ impl Learner {
             _ => serde_json::Value::Null,
         };
         read.iter().map(|option| (option.to_string(), value(option))).filter(|(_, value)| !value.is_null()).collect()
+    }
+}
+
+/// The penalties that were given, strongest first.
+fn penalties(learn: &LearnArgs) -> Result<Vec<Penalty>> {
+    match (&learn.c, &learn.lambda) {
+        (Some(c), _) => Ok(ksolve::grid::costs(c)?.into_iter().map(Penalty::C).collect()),
+        (None, None) => Ok(vec![Penalty::Lambda(LAMBDA)]),
+        (None, Some(text)) => Ok(ksolve::grid::lambdas(text)?.into_iter().rev().map(Penalty::Lambda).collect()),
     }
 }
 
@@ -170,7 +198,9 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str) -> Resul
         ("nu", "--nu", learn.nu.is_some()),
         ("gap", "--gap", learn.gap.is_some()),
         ("steps", "--steps", learn.steps.is_some()),
-        ("surface", "--folds", learn.folds.is_some()),
+        ("folds", "--folds", learn.folds.is_some()),
+        ("pairs", "--pairs", learn.pairs),
+        ("probabilities", "--probabilities", learn.probabilities),
         ("surface", "--ranks", learn.ranks.is_some()),
         ("surface", "--tolerance", learn.tolerance.is_some()),
         ("surface", "--select", learn.select != Select::default()),

@@ -3,6 +3,7 @@
 use crate::{Error, Result};
 
 const LAMBDA_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
+const COST_HELP: &str = "a positive number (1), a list (0.1,1,10), or a range (0.01..100) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
 
 /// More lambdas than this are a slip of the pen: the whole range of f64 has 1,264 half decades.
@@ -22,12 +23,33 @@ const MOST_LAMBDAS: usize = 2_000;
 /// # Errors
 /// [`Error::Option`] for anything that is no list of positive finite numbers.
 pub fn lambdas(text: &str) -> Result<Vec<f64>> {
+    numbers("--lambda", LAMBDA_HELP, text, check_lambda)
+}
+
+/// Values of C as [`lambdas`] reads lambdas: positive, ascending.
+///
+/// ```
+/// assert_eq!(ksolve::grid::costs("10,0.1").unwrap(), [0.1, 10.0]);
+/// assert_eq!(ksolve::grid::costs("1..100").unwrap().len(), 5);
+/// assert!(ksolve::grid::costs("-1").is_err());
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] for anything that is no list of positive finite numbers.
+pub fn costs(text: &str) -> Result<Vec<f64>> {
+    numbers("--C", COST_HELP, text, |c| match c.is_finite() && c > 0.0 {
+        true => Ok(c),
+        false => Err(Error::option("--C", c, format!("C must be positive and finite; give {COST_HELP}"))),
+    })
+}
+
+fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> Result<f64>) -> Result<Vec<f64>> {
     let parse = |part: &str| {
-        let wrong = || Error::option("--lambda", part.trim(), format!("not a number; give {LAMBDA_HELP}"));
-        part.trim().parse::<f64>().map_err(|_| wrong()).and_then(check_lambda)
+        let wrong = || Error::option(option, part.trim(), format!("not a number; give {help}"));
+        part.trim().parse::<f64>().map_err(|_| wrong()).and_then(&check)
     };
     let mut values = match text.split_once("..") {
-        Some((first, last)) => half_decades(parse(first)?, parse(last)?)?,
+        Some((first, last)) => half_decades(option, parse(first)?, parse(last)?)?,
         None => text.split(',').map(parse).collect::<Result<_>>()?,
     };
     values.sort_by(f64::total_cmp);
@@ -47,10 +69,10 @@ pub fn check_lambda(lambda: f64) -> Result<f64> {
     Err(Error::option("--lambda", lambda, format!("{why}; give {LAMBDA_HELP}")))
 }
 
-fn half_decades(first: f64, last: f64) -> Result<Vec<f64>> {
+fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>> {
     let given = || format!("{first:e}..{last:e}");
     if first > last {
-        return Err(Error::option("--lambda", given(), "the range must start at its smaller end"));
+        return Err(Error::option(option, given(), "the range must start at its smaller end"));
     }
     let mut values = Vec::new();
     let mut next = first;
@@ -58,7 +80,7 @@ fn half_decades(first: f64, last: f64) -> Result<Vec<f64>> {
     while next < last * 0.9995 {
         values.push(next);
         if values.len() > MOST_LAMBDAS {
-            return Err(Error::option("--lambda", given(), "too many values; narrow the range"));
+            return Err(Error::option(option, given(), "too many values; narrow the range"));
         }
         next = half_decade(first, values.len());
     }

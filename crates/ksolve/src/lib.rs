@@ -15,6 +15,7 @@ mod iterative;
 mod loo;
 pub mod model;
 mod passes;
+mod platt;
 pub mod preimage;
 pub mod quadratic;
 pub mod ridge;

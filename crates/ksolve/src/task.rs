@@ -21,21 +21,25 @@ pub enum Task {
 }
 
 /// How the scores of a classification become probabilities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Link {
     /// Scores are logarithms of odds: the logistic function of the only one, else the softmax.
     Logit,
+    /// 1/(1 + exp(a f + b)) with its own a and b for every score f ([Platt](crate::platt) scaling); of more than one score
+    /// divided by their sum.
+    Platt {
+        /// One for each score, negative where the score means anything.
+        a: Vec<f64>,
+        /// One for each score.
+        b: Vec<f64>,
+    },
 }
 
 impl Link {
     /// Probabilities of the classes of a row with these scores, one for each class: two where there is one score.
-    pub fn probabilities(self, scores: &[f64], out: &mut Vec<f64>) {
-        let Self::Logit = self;
-        out.clear();
-        // one score is that of the second of two classes; the first has score 0
-        out.extend((scores.len() == 1).then_some(0.0));
-        out.extend_from_slice(scores);
+    pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
+        self.logarithms(scores, out);
         let largest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         out.iter_mut().for_each(|score| *score = (*score - largest).exp());
         let sum: f64 = out.iter().sum();
@@ -43,13 +47,31 @@ impl Link {
     }
 
     /// −ln of the probability of `class`, from the scores themselves: finite however small it is.
-    pub fn log_loss(self, scores: &[f64], class: usize) -> f64 {
-        let Self::Logit = self;
-        let zero = (scores.len() == 1).then_some(&0.0);
-        let all = || zero.into_iter().chain(scores);
-        let largest = all().copied().fold(f64::NEG_INFINITY, f64::max);
-        let own = all().nth(class).map_or(f64::NAN, |score| score - largest);
-        all().map(|score| (score - largest).exp()).sum::<f64>().ln() - own
+    pub fn log_loss(&self, scores: &[f64], class: usize) -> f64 {
+        let mut all = Vec::new();
+        self.logarithms(scores, &mut all);
+        let largest = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let own = all.get(class).map_or(f64::NAN, |score| score - largest);
+        all.iter().map(|score| (score - largest).exp()).sum::<f64>().ln() - own
+    }
+
+    /// Logarithms of the probabilities, all less the same number.
+    fn logarithms(&self, scores: &[f64], out: &mut Vec<f64>) {
+        out.clear();
+        match (self, scores) {
+            // one score is that of the second of two classes; the first has score 0
+            (Self::Logit, [score]) => out.extend([0.0, *score]),
+            (Self::Logit, _) => out.extend_from_slice(scores),
+            (Self::Platt { a, b }, [score]) => {
+                let z = a.first().zip(b.first()).map_or(0.0, |(a, b)| a * score + b);
+                out.extend([0.0, -z]);
+            }
+            (Self::Platt { a, b }, _) => {
+                let z = scores.iter().zip(a.iter().zip(b)).map(|(score, (a, b))| a * score + b);
+                // −ln(1 + exp z), without overflow
+                out.extend(z.map(|z| if z > 0.0 { -z - (-z).exp().ln_1p() } else { -z.exp().ln_1p() }));
+            }
+        }
     }
 }
 
@@ -76,9 +98,14 @@ impl std::fmt::Display for Task {
 ///
 /// Two classes are one target, +1 for the second label and −1 for the first. k > 2 classes are k targets, +1 in the
 /// class's own and −1 in the others. The decision is the largest score; of equal scores the first wins.
+///
+/// Classes [in pairs](Classes::in_pairs) have a score for every two, first (0, 1), (0, 2), …: positive for the second of the two. The
+/// decision is the class that wins most of its pairs; of equal ones the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
     labels: Vec<Label>,
+    /// Scores are those of pairs of classes.
+    pairs: bool,
 }
 
 impl Classes {
@@ -90,7 +117,18 @@ impl Classes {
         if labels.len() < 2 {
             return Err(Error::TooFewClasses { classes: labels.len() });
         }
-        Ok(Self { labels })
+        Ok(Self { labels, pairs: false })
+    }
+
+    /// The same classes, told apart two by two.
+    #[must_use]
+    pub fn in_pairs(self) -> Self {
+        Self { pairs: self.labels.len() > 2, ..self }
+    }
+
+    /// Every two codes, the smaller first, in the order of the scores.
+    pub fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..k).flat_map(move |a| (a + 1..k).map(move |b| (a, b)))
     }
 
     /// The labels, by code.
@@ -98,20 +136,36 @@ impl Classes {
         &self.labels
     }
 
-    /// Number of regression targets: 1 for two classes, else their number.
+    /// Number of scores: 1 for two classes, else their number, or that of their pairs.
     pub fn targets(&self) -> usize {
-        if self.labels.len() == 2 { 1 } else { self.labels.len() }
+        match (self.labels.len(), self.pairs) {
+            (2, _) => 1,
+            (k, false) => k,
+            (k, true) => k * (k - 1) / 2,
+        }
     }
 
-    /// The target `j` of a row of class `code`: +1 or −1. `None` for a class that is not among the labels.
+    /// The target `j` of a row of class `code`: +1 or −1. `None` for a class that is not among the labels, or not of the pair.
     pub fn code(&self, code: u32, j: usize) -> Option<f64> {
         let code = code as usize;
+        if self.pairs {
+            let (first, second) = Self::pairs(self.labels.len()).nth(j)?;
+            return (code == first || code == second).then_some(if code == second { 1.0 } else { -1.0 });
+        }
         let own = if self.labels.len() == 2 { 1 } else { j };
         (code < self.labels.len()).then_some(if code == own { 1.0 } else { -1.0 })
     }
 
     /// The class of a row with these scores, one per target.
     pub fn decide(&self, scores: impl IntoIterator<Item = f64>) -> usize {
+        if self.pairs {
+            let k = self.labels.len();
+            let mut won = vec![0usize; k];
+            for ((a, b), score) in Self::pairs(k).zip(scores) {
+                won[if score > 0.0 { b } else { a }] += 1;
+            }
+            return (0..k).fold(0, |best, class| if won[class] > won[best] { class } else { best });
+        }
         let mut best = (0, f64::NEG_INFINITY);
         for (j, score) in scores.into_iter().enumerate() {
             if self.labels.len() == 2 {
@@ -150,6 +204,42 @@ mod tests {
         assert_eq!(three.decide([-1.0, 0.2, 0.1]), 1);
         assert_eq!(three.decide([0.5, 0.2, 0.5]), 0, "the first of equal scores wins");
         assert_eq!(three.decide([-3.0, -2.0, -2.0]), 1);
+    }
+
+    #[test]
+    fn pairs_vote() {
+        let three = classes(3).in_pairs();
+        assert_eq!(three.targets(), 3);
+        assert_eq!(Classes::pairs(4).collect::<Vec<_>>(), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+        assert_eq!((0..3).map(|j| three.code(1, j)).collect::<Vec<_>>(), [Some(1.0), None, Some(-1.0)]);
+        // 1 beats 0, 0 beats 2, 1 beats 2
+        assert_eq!(three.decide([0.1, -9.0, -0.1]), 1);
+        // each wins once: the first
+        assert_eq!(three.decide([1.0, -1.0, 1.0]), 0);
+        assert_eq!(three.decide([-1.0, 2.0, 2.0]), 2);
+        assert_eq!(classes(2).in_pairs(), classes(2));
+        assert_eq!(classes(5).in_pairs().targets(), 10);
+    }
+
+    #[test]
+    fn probabilities_by_platt_are_their_formula() {
+        let mut out = Vec::new();
+        let two = Link::Platt { a: vec![-2.0], b: vec![0.5] };
+        two.probabilities(&[1.5], &mut out);
+        let p = 1.0 / (1.0 + (-2.0f64 * 1.5 + 0.5).exp());
+        assert!((out[1] - p).abs() < 1e-15 && (out[0] + p - 1.0).abs() < 1e-15, "{out:?}");
+        assert!((two.log_loss(&[1.5], 0) + (1.0 - p).ln()).abs() < 1e-14);
+        let three = Link::Platt { a: vec![-1.0, -2.0, -3.0], b: vec![0.0, 0.1, 0.2] };
+        let scores = [0.3, -0.4, 900.0];
+        three.probabilities(&scores, &mut out);
+        let each = [(-1.0f64, 0.0), (-2.0, 0.1), (-3.0, 0.2)].map(|(a, b)| (a, b));
+        let each: Vec<f64> = each.iter().zip(scores).map(|((a, b), f)| 1.0 / (1.0 + (a * f + b).exp())).collect();
+        let sum: f64 = each.iter().sum();
+        assert!(out.iter().zip(&each).all(|(got, p)| (got - p / sum).abs() < 1e-14), "{out:?} {each:?}");
+        assert!(three.log_loss(&[-900.0, -900.0, -900.0], 0).is_finite());
+        let text = serde_json::to_string(&two).unwrap();
+        assert_eq!(text, r#"{"platt":{"a":[-2.0],"b":[0.5]}}"#);
+        assert_eq!(serde_json::from_str::<Link>(r#""logit""#).unwrap(), Link::Logit);
     }
 
     #[test]

@@ -211,13 +211,20 @@ pub struct LearnArgs {
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
     pub candidates: Option<Candidates>,
-    /// Penalties: 1e-6, or for ridge several, 1e-8,1e-6 or 1e-9..1e-3 (two per decade) [default: 1e-9..1e-3 for ridge,
-    /// else 1e-6]
+    /// Penalties: 1e-6, or for ridge and svm several, 1e-8,1e-6 or 1e-9..1e-3 (two per decade) [default: 1e-9..1e-3 for
+    /// ridge, else 1e-6]
     #[arg(long, value_name = "LIST", value_parser = parse::lambdas, allow_hyphen_values = true)]
     pub lambda: Option<String>,
-    /// The penalty of svm, svr and logistic as LIBSVM writes it, in the place of --lambda: C = 1/(2 n lambda)
-    #[arg(long = "C", value_name = "C", conflicts_with = "lambda", value_parser = parse::positive)]
-    pub c: Option<f64>,
+    /// The penalty of svm, svr and logistic as LIBSVM writes it, in the place of --lambda: C = 1/(2 n lambda); for svm several,
+    /// 0.1,1,10 or 0.01..100, compared on rows held out
+    #[arg(long = "C", value_name = "LIST", conflicts_with = "lambda", value_parser = parse::penalties)]
+    pub c: Option<String>,
+    /// A machine for every pair of classes, not one for each class against the rest (svm)
+    #[arg(long)]
+    pub pairs: bool,
+    /// Learn probabilities from rows held out, for predict --probabilities (svm)
+    #[arg(long)]
+    pub probabilities: bool,
     /// Loss of svm: hinge or squared-hinge
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "LOSS")]
     pub loss: Loss,

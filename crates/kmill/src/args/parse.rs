@@ -240,6 +240,11 @@ pub fn lambdas(text: &str) -> Result<String, String> {
     }
 }
 
+/// `--C`: the text itself, if it is a list or range of positive numbers.
+pub fn penalties(text: &str) -> Result<String, String> {
+    ksolve::grid::costs(text).map(|_| text.to_string()).map_err(expected_by_solver)
+}
+
 /// `--ranks`: the text itself, if it is a list or range of ranks.
 pub fn ranks(text: &str) -> Result<String, String> {
     ksolve::grid::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)

@@ -22,6 +22,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         targets: targets.iter().map(ToString::to_string).collect(),
         classes,
         link: None,
+        pairs: false,
         certificate: None,
         rows: 10,
         seed: 0,

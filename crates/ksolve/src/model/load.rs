@@ -222,6 +222,7 @@ impl Reader<'_> {
         let outputs = match (card.task, card.classes.len()) {
             (Task::Regression, _) => card.targets.len(),
             (Task::Classification, 2) => 1,
+            (Task::Classification, k) if card.pairs => k * (k - 1) / 2,
             (Task::Classification, k) => k,
             (Task::Components | Task::Clusters, _) => t,
             (Task::Novelty, _) => 1,

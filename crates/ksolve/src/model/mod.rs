@@ -53,6 +53,9 @@ pub struct Card {
     /// How scores become probabilities; absent where they do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
+    /// Scores are those of pairs of classes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pairs: bool,
     /// Error of the approximation at this rank; null for maps without one.
     pub certificate: Option<Certificate>,
     /// Rows trained on.

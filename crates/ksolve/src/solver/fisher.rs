@@ -35,7 +35,6 @@ pub(super) const FAMILY: Family = Family {
     name: "fisher",
     about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
     task: Task::Classification,
-    link: None,
     options: &["lambda"],
     make: Make(
         |options| Box::new(Fisher { penalty: options.penalty }),
@@ -125,7 +124,7 @@ impl<T: Real> Solver<T> for Fisher {
         };
         let ratios = Figure { name: "discriminant ratio", values: ratios(&counts, &means, &directions)? };
         let (certificate, lambda) = (state.certificate, Some(lambda));
-        Ok(Fitted { weights, intercept, certificate, lambda, quadratic: None, figures: vec![ratios], passes: 1 })
+        Ok(Fitted { weights, intercept, certificate, lambda, figures: vec![ratios], passes: 1, ..Fitted::default() })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Resources, Shape};
-use crate::{Error, Result, Targets};
+use crate::{Error, Folds, Result, Targets};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use kapprox::{FeatureMap, Real};
@@ -101,6 +101,8 @@ pub struct Kept<'a, T: Real> {
     pub codes: Vec<u32>,
     /// Numeric targets, n x t row-major, as they are in the table.
     pub y: Vec<f64>,
+    /// Folds of the rows; empty where there is one.
+    pub folds: Vec<u16>,
     /// Position of the first row of every tile, and n.
     starts: Vec<usize>,
 }
@@ -183,11 +185,13 @@ impl<'a, T: Real> Kept<'a, T> {
         let gather = Gather {
             map: data.map,
             targets: data.targets,
+            folds: Some(data.folds).filter(|folds| folds.count() > 1),
             kept: Mutex::new(Gathering {
                 memory: Vec::with_capacity(if data.keep == Place::Memory { n * p } else { 0 }),
                 writer: writer(data, p)?,
                 codes: Vec::new(),
                 y: Vec::new(),
+                folds: Vec::new(),
                 starts: vec![0],
                 certificate: projects.then(|| CertificateState::new(p)),
                 moments: moments.then(|| (GramState::new(p, 0, 1), GramScratch::default())),
@@ -201,7 +205,7 @@ impl<'a, T: Real> Kept<'a, T> {
         let range = data.source.range();
         let observer = data.resources.stages.stage(name, Some(range.end - range.start));
         pass(data, &*observer).fold(data.source, &gather)?;
-        let Gathering { memory, writer, codes, y, starts, certificate, moments } =
+        let Gathering { memory, writer, codes, y, folds, starts, certificate, moments } =
             gather.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
         let phi = match (data.keep, writer) {
             (Place::Memory, _) => Phi::Memory(memory),
@@ -210,7 +214,7 @@ impl<'a, T: Real> Kept<'a, T> {
         };
         let n = starts.last().copied().unwrap_or(0);
         let gathered = Gathered { certificate, moments: moments.map(|(state, _)| state) };
-        Ok((Self { data, phi, n, p, codes, y, starts }, gathered))
+        Ok((Self { data, phi, n, p, codes, y, folds, starts }, gathered))
     }
 
     /// Gives every tile of features to `work`, in the order of the rows.
@@ -309,6 +313,8 @@ impl<T: Real> Buffers<T> {
 struct Gather<'a, T: Real> {
     map: &'a dyn FeatureMap<T>,
     targets: &'a Targets,
+    /// Where there are several.
+    folds: Option<&'a Folds>,
     kept: Mutex<Gathering<T>>,
 }
 
@@ -317,6 +323,7 @@ struct Gathering<T> {
     writer: Option<CacheWriter<T>>,
     codes: Vec<u32>,
     y: Vec<f64>,
+    folds: Vec<u16>,
     starts: Vec<usize>,
     certificate: Option<CertificateState>,
     moments: Option<(GramState, GramScratch<T>)>,
@@ -361,6 +368,13 @@ impl<T: Real> Fold<T> for Gather<'_, T> {
             }
             (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
             (Targets::Numeric { .. }, _) => kept.y.extend_from_slice(block.y),
+        }
+        if let Some(folds) = self.folds {
+            for (i, row) in block.rows.iter().enumerate() {
+                let group = block.groups.map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
+                // there are at most a thousand
+                kept.folds.push(folds.fold_of(*row, group)? as u16);
+            }
         }
         let end = kept.starts.last().copied().unwrap_or(0) + b;
         kept.starts.push(end);

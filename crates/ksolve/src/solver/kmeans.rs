@@ -25,7 +25,6 @@ pub(super) const FAMILY: Family = Family {
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
     options: &["clusters", "starts"],
-    link: None,
     make: Make(|options| Box::new(KernelKMeans::new(options)), |options| Box::new(KernelKMeans::new(options))),
 };
 
@@ -60,11 +59,11 @@ impl<T: Real> Solver<T> for KernelKMeans {
         Ok(Fitted {
             intercept: (0..self.clusters).map(|j| -half(j)).collect(),
             weights: found.centroids,
-            quadratic: None,
             certificate: None,
             lambda: None,
             figures,
             passes: found.passes,
+            ..Fitted::default()
         })
     }
 }

@@ -32,7 +32,6 @@ pub(super) const FAMILY: Family = Family {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
-    link: None,
     options: &["components", "centre", "whiten", "novelty"],
     make: Make(|options| Box::new(KernelPca::new(options)), |options| Box::new(KernelPca::new(options))),
 };
@@ -110,7 +109,16 @@ impl<T: Real> Solver<T> for KernelPca {
         ];
         let directions = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])]);
         let quadratic = self.novelty.then(|| distance(directions.as_ref(), &mean));
-        Ok(Fitted { weights, intercept, quadratic, certificate: state.certificate, lambda: None, figures, passes: 1 })
+        Ok(Fitted {
+            weights,
+            intercept,
+            quadratic,
+            certificate: state.certificate,
+            lambda: None,
+            figures,
+            passes: 1,
+            ..Fitted::default()
+        })
     }
 }
 

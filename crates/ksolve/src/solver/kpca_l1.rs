@@ -34,7 +34,6 @@ pub(super) const FAMILY: Family = Family {
     name: "kpca-l1",
     about: "kernel principal components in the L1 norm, which outliers move less",
     task: Task::Components,
-    link: None,
     options: &["components", "centre", "novelty", "steps"],
     make: Make(|options| Box::new(KernelPcaL1::new(options)), |options| Box::new(KernelPcaL1::new(options))),
 };
@@ -118,6 +117,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
                 Figure { name: "iterations", values: iterations },
             ],
             passes,
+            ..Fitted::default()
         })
     }
 }

@@ -59,6 +59,8 @@ pub struct Features<'a, T: Real> {
     pub seed: u64,
     /// Where features that are read many times are kept.
     pub keep: Place,
+    /// Which rows are held out together, for solvers that choose by it.
+    pub folds: &'a Folds,
 }
 
 impl<T: Real> Features<'_, T> {
@@ -113,6 +115,10 @@ pub struct Fitted {
     pub weights: Mat<f64>,
     /// c, t.
     pub intercept: Vec<f64>,
+    /// How scores become probabilities.
+    pub link: Option<Link>,
+    /// Scores are those of pairs of classes.
+    pub pairs: bool,
     /// A quadratic function of the features to be kept with the linear ones.
     pub quadratic: Option<OnFeatures>,
     /// Residuals of the map at every rank, where the solver's passes saw them.
@@ -123,6 +129,23 @@ pub struct Fitted {
     pub figures: Vec<Figure>,
     /// Passes over the rows.
     pub passes: u64,
+}
+
+impl Default for Fitted {
+    /// No functions.
+    fn default() -> Self {
+        Self {
+            weights: Mat::new(),
+            intercept: Vec::new(),
+            link: None,
+            pairs: false,
+            quadratic: None,
+            certificate: None,
+            lambda: None,
+            figures: Vec::new(),
+            passes: 0,
+        }
+    }
 }
 
 /// Numbers under a name.
@@ -138,6 +161,10 @@ pub struct Figure {
 pub trait Solver<T: Real>: Debug + Send + Sync {
     /// True for a solver that reads the features in many passes, by [`Kept`]: they are kept where there is room.
     fn keeps(&self) -> bool {
+        false
+    }
+    /// True for a solver that holds rows out to choose its penalty or to learn probabilities.
+    fn holds_out(&self) -> bool {
         false
     }
     /// Adds what the solver holds beside rows and map to the plan of its stage.
@@ -182,6 +209,12 @@ impl Penalty {
 pub struct SolverOptions {
     /// lambda, or C instead.
     pub penalty: Penalty,
+    /// Penalties to choose among by rows held out, strongest first; empty for `penalty` alone.
+    pub path: Vec<Penalty>,
+    /// A machine for every pair of classes.
+    pub pairs: bool,
+    /// Probabilities are learned from rows held out.
+    pub probabilities: bool,
     /// Treatment of the constant.
     pub intercept: Intercept,
     /// Rows weigh by the inverse of the size of their class.
@@ -216,6 +249,9 @@ impl Default for SolverOptions {
     fn default() -> Self {
         Self {
             penalty: Penalty::Lambda(1e-6),
+            path: Vec::new(),
+            pairs: false,
+            probabilities: false,
             intercept: Intercept::Free,
             balanced: false,
             squared: false,
@@ -243,8 +279,6 @@ pub struct Family {
     pub about: &'static str,
     /// What its functions mean.
     pub task: Task,
-    /// How its scores become probabilities; `None` where they do not.
-    pub link: Option<Link>,
     /// The options it reads.
     pub options: &'static [&'static str],
     make: Make,

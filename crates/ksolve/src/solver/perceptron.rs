@@ -29,7 +29,6 @@ pub(super) const FAMILY: Family = Family {
     name: "perceptron",
     about: "the kernel perceptron, averaged",
     task: Task::Classification,
-    link: None,
     options: &["steps", "averaged"],
     make: Make(|options| Box::new(Perceptron::new(options)), |options| Box::new(Perceptron::new(options))),
 };
@@ -89,11 +88,11 @@ impl<T: Real> Solver<T> for Perceptron {
         Ok(Fitted {
             weights: Mat::from_fn(p, columns, |i, j| w[j * (p + 1) + i]),
             intercept: (0..columns).map(|j| w[j * (p + 1) + p]).collect(),
-            quadratic: None,
             certificate: gathered.certificate,
             lambda: None,
             passes: 1 + mistakes.len() as u64,
             figures: vec![Figure { name: "mistakes of each sweep", values: mistakes }],
+            ..Fitted::default()
         })
     }
 }

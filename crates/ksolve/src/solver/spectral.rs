@@ -35,7 +35,6 @@ pub(super) const FAMILY: Family = Family {
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
     options: &["clusters", "starts"],
-    link: None,
     make: Make(|options| Box::new(Spectral::new(options)), |options| Box::new(Spectral::new(options))),
 };
 
@@ -95,11 +94,11 @@ impl<T: Real> Solver<T> for Spectral {
         Ok(Fitted {
             weights,
             intercept,
-            quadratic: None,
             certificate: moments.certificate,
             lambda: None,
             figures,
             passes: 2 + found.passes,
+            ..Fitted::default()
         })
     }
 }

@@ -141,6 +141,8 @@ pub(super) fn train<T: Real>(
     let wide = needs_wide_for::<T>(dual.coefficients.as_ref(), &deviations(y.as_ref()));
     let figures = dual.found.as_ref().map_or(Vec::new(), figures);
     Ok(Trained {
+        link: None,
+        pairs: false,
         rows: n as u64,
         scaler: survey.scaler.clone(),
         classes: survey.classes.clone(),

@@ -190,6 +190,8 @@ pub(super) fn train<T: Real>(
     let deviations: Vec<f64> = (0..a.ncols()).map(|j| variance(&sums, j).sqrt()).collect();
     let sketched = sketch::passes(kind, sums.rows, m);
     Ok(Trained {
+        link: None,
+        pairs: false,
         rows: survey.rows(),
         scaler: survey.scaler.clone(),
         classes: survey.classes.clone(),

@@ -134,6 +134,8 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
     let wide = expansion.is_wide();
     let (basis, coefficients) = Basis::of(expansion, &*mapped.map);
     Ok(Trained {
+        link: None,
+        pairs: false,
         rows: survey.rows(),
         kernel: mapped.kernel.clone(),
         basis,

@@ -20,8 +20,9 @@ pub fn plan_solve<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
 ) -> Result<(Cut, Vec<Plan>)> {
-    let (t, _) = prepare::assumed(selected, options);
-    plan_for(selected, options, solver, resources, t)
+    let options = &own_folds(options, solver);
+    let (t, folds) = prepare::assumed(selected, options);
+    plan_for(selected, options, solver, resources, t, folds)
 }
 
 fn plan_for<T: Real>(
@@ -30,8 +31,9 @@ fn plan_for<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
     t: usize,
+    folds: usize,
 ) -> Result<(Cut, Vec<Plan>)> {
-    let shape = shape(selected, options, solver, resources, t)?;
+    let shape = shape(selected, options, solver, resources, t, folds)?;
     Ok(cut::<T>(&shape, &|cut| last(&shape, solver, cut, resources).1, resources.memory))
 }
 
@@ -41,8 +43,15 @@ fn shape<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
     t: usize,
+    folds: usize,
 ) -> Result<Shape> {
-    Ok(Shape { keeps: solver.keeps(), ..prepare::shape::<T>(selected, options, resources, t, 1)? })
+    Ok(Shape { keeps: solver.keeps(), ..prepare::shape::<T>(selected, options, resources, t, folds)? })
+}
+
+/// The folds are those of solvers that hold rows out; for others there are none.
+fn own_folds<T: Real>(options: &TrainOptions, solver: &dyn Solver<T>) -> TrainOptions {
+    let folds = if solver.holds_out() { options.folds.clone() } else { FoldSpec::None };
+    TrainOptions { folds, ..options.clone() }
 }
 
 /// What the solver's stage holds, and where its features are kept.
@@ -57,7 +66,7 @@ fn last<T: Real>(shape: &Shape, solver: &dyn Solver<T>, cut: Cut, resources: &Re
     (Place::Recomputed, solver.plan(plan::solve(shape, resources.memory), shape, cut))
 }
 
-/// Learns with a solver on a feature map: no surface, no folds.
+/// Learns with a solver on a feature map: no surface; folds where the solver chooses by them.
 ///
 /// *Passes*: statistics, candidates where landmarks are chosen among some, and those of the solver.
 ///
@@ -70,11 +79,11 @@ pub fn solve<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
-    let options = &TrainOptions { folds: FoldSpec::None, ..options.clone() };
-    let plan = |t, _| plan_for(selected, options, solver, resources, t);
+    let options = &own_folds(options, solver);
+    let plan = |t, folds| plan_for(selected, options, solver, resources, t, folds);
     let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
-    let Prepared { survey, mapped, targets, cut, .. } = &prepared;
-    let shape = shape(selected, options, solver, resources, survey.targets())?;
+    let Prepared { survey, folds, mapped, targets, cut, .. } = &prepared;
+    let shape = shape(selected, options, solver, resources, survey.targets(), folds.count())?;
     let (keep, _) = last(&shape, solver, *cut, resources);
     if solver.keeps() {
         keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
@@ -88,6 +97,7 @@ pub fn solve<T: Real>(
         resources,
         seed: options.seed,
         keep,
+        folds,
     };
     let mut fitted = solver.fit(&features)?;
     let quadratic = fitted.quadratic.take();
@@ -106,6 +116,8 @@ pub fn solve<T: Real>(
         wide,
         intercept: fitted.intercept,
         rank,
+        link: fitted.link,
+        pairs: fitted.pairs,
         lambda: fitted.lambda,
         certificate,
         certificates: certificate.map(|certificate| (rank, certificate)).into_iter().collect(),

@@ -4,7 +4,7 @@ use crate::model::Basis;
 use crate::quadratic::Quadratic;
 use crate::solver::Figure;
 use crate::surface::Surface;
-use crate::{Certificate, Classes};
+use crate::{Certificate, Classes, Link};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -39,6 +39,10 @@ pub struct Trained<T: Real> {
     pub wide: bool,
     /// The constant of each target.
     pub intercept: Vec<f64>,
+    /// How scores become probabilities; `None` where they do not.
+    pub link: Option<Link>,
+    /// Scores are those of pairs of classes.
+    pub pairs: bool,
     /// The chosen rank.
     pub rank: usize,
     /// The chosen lambda; `None` for solvers without.

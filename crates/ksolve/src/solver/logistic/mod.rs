@@ -36,7 +36,6 @@ pub(super) const FAMILY: Family = Family {
     name: "logistic",
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,
-    link: Some(Link::Logit),
     options: &["lambda", "c", "intercept", "class_weight", "steps"],
     make: Make(|options| Box::new(Logistic::new(options)), |options| Box::new(Logistic::new(options))),
 };
@@ -114,13 +113,14 @@ impl<T: Real> Solver<T> for Logistic {
             Figure { name: "newton steps", values: vec![found.steps as f64] },
         ];
         Ok(Fitted {
+            link: Some(Link::Logit),
             weights: Mat::from_fn(p, k, |i, j| found.w[i * k + j]),
             intercept: found.w[p * k..].to_vec(),
-            quadratic: None,
             certificate: gathered.certificate,
             lambda: Some(lambda),
             figures,
             passes: 1 + loss.passes,
+            ..Fitted::default()
         })
     }
 }

@@ -32,6 +32,7 @@
 //! method of Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear SVMs", JMLR 6, 2005.
 
 use super::loss::{Loss, Row};
+use super::passes;
 use super::search::{self, Curve};
 use crate::gram;
 use crate::solver::kept::{Kept, Tile};
@@ -95,16 +96,16 @@ pub(super) struct Problem<T, R> {
     /// Φw, n.
     f: Vec<T>,
     /// Φd, n.
-    q: Vec<T>,
+    pub(super) q: Vec<T>,
     sigma: f64,
     /// Σ β⁺φ and Σ slope φ, p each.
-    sums: [Vec<f64>; 2],
+    pub(super) sums: [Vec<f64>; 2],
     /// Σ slope φφᵀ, p x p column-major, the lower triangle.
-    hessian: Vec<f64>,
+    pub(super) hessian: Vec<f64>,
     /// Rows √slope φ that wait for their products.
     bin: Vec<T>,
     /// d and its constant.
-    direction: (Vec<f64>, f64),
+    pub(super) direction: (Vec<f64>, f64),
     pub(super) best: Best,
     pub(super) steps: usize,
     /// Neither solved nor out of steps.
@@ -152,6 +153,14 @@ impl<T: Real, R: Rows> Problem<T, R> {
             steps: 0,
             open: true,
         }
+    }
+
+    /// The same machine at other costs, no lower ones: begins at the multipliers and the point of the last.
+    pub(super) fn again(&mut self, rows: R, terms: Terms) {
+        (self.rows, self.terms, self.sigma) = (rows, terms, FIRST * terms.cost);
+        let (primal, dual) = (f64::INFINITY, f64::NEG_INFINITY);
+        self.best = Best { primal, dual, ..self.best.clone() };
+        (self.steps, self.open) = (0, true);
     }
 
     /// σ beyond which the rounding of f would move β by a thousandth of its range.
@@ -276,7 +285,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// The waiting rows go into the Hessian.
-    fn flush(&mut self, panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(super) fn flush(&mut self, panels: &Pool<Vec<T>>, workers: &Workers) {
         let p = self.w.len();
         let rows = self.bin.len() / p;
         if rows > 0 {
@@ -287,7 +296,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// Takes in a tile: β⁺ and slope of every row into `pairs`; free rows into the Hessian.
-    fn take(&mut self, tile: &Tile<'_, T>, pairs: &mut [T], panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(super) fn take(&mut self, tile: &Tile<'_, T>, pairs: &mut [T], panels: &Pool<Vec<T>>, workers: &Workers) {
         for (i, pair) in pairs.chunks_exact_mut(2).enumerate() {
             let row = tile.first + i;
             let (beta, slope) = self.at(row, self.f[row].to_f64() + self.b);
@@ -339,7 +348,7 @@ pub(super) fn solve<T: Real, R: Rows + Send>(
     loop {
         let mut open: Vec<&mut Problem<T, R>> = problems.iter_mut().filter(|problem| problem.open).collect();
         workers.each(open.iter_mut().collect(), |problem| problem.balance());
-        gather(kept, &mut open, observer)?;
+        passes::gather(kept, &mut open, observer)?;
         workers.each(open.iter_mut().collect(), |problem| problem.certify(most));
         outcome.passes += 1;
         outcome.gaps.push(problems.iter().map(|problem| problem.best.gap()).fold(0.0, f64::max));
@@ -348,72 +357,8 @@ pub(super) fn solve<T: Real, R: Rows + Send>(
             return Ok(outcome);
         }
         open.iter_mut().for_each(|problem| problem.solve(&mut factor, workers));
-        values(kept, &mut open, observer)?;
+        passes::values(kept, &mut open, observer)?;
         outcome.passes += 1;
         workers.each(open.iter_mut().collect(), |problem| problem.advance());
     }
-}
-
-/// One pass: Σ β⁺φ, Σ slope φ and the Hessian of every problem.
-fn gather<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
-    open: &mut [&mut Problem<T, R>],
-    observer: &dyn Observer,
-) -> Result<()> {
-    let (p, count, workers) = (kept.p, open.len(), kept.workers());
-    open.iter_mut().for_each(|problem| problem.hessian.fill(0.0));
-    let mut sums = vec![0.0; p * 2 * count];
-    let (mut columns, mut right) = (Vec::new(), Vec::new());
-    let panels = Pool::default();
-    // with several problems a thread takes one, with one all threads share its products: the bits are the same
-    let (outer, sequential) = (workers, Workers::sequential());
-    let inner = if count >= workers.threads() { &sequential } else { workers };
-    kept.visit(observer, |tile| {
-        let b = tile.rows();
-        columns.resize(2 * b * count, T::ZERO);
-        right.resize(2 * b * count, T::ZERO);
-        let parts: Vec<_> = open.iter_mut().zip(columns.chunks_exact_mut(2 * b)).collect();
-        match count >= workers.threads() {
-            true => outer.each(parts, |(problem, column)| problem.take(tile, column, &panels, inner)),
-            false => parts.into_iter().for_each(|(problem, column)| problem.take(tile, column, &panels, inner)),
-        }
-        for (a, column) in columns.chunks_exact(2 * b).enumerate() {
-            for (i, pair) in column.chunks_exact(2).enumerate() {
-                right[(i * count + a) * 2..][..2].copy_from_slice(pair);
-            }
-        }
-        tile.add_transposed(&right, &mut sums, workers);
-        Ok(())
-    })?;
-    for (a, problem) in open.iter_mut().enumerate() {
-        problem.flush(&panels, workers);
-        for i in 0..p {
-            (problem.sums[0][i], problem.sums[1][i]) = (sums[(i * count + a) * 2], sums[(i * count + a) * 2 + 1]);
-        }
-    }
-    Ok(())
-}
-
-/// One pass: Φd of every problem.
-fn values<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
-    open: &mut [&mut Problem<T, R>],
-    observer: &dyn Observer,
-) -> Result<()> {
-    let (p, count, workers) = (kept.p, open.len(), kept.workers());
-    let mut weights = vec![T::ZERO; p * count];
-    for (a, problem) in open.iter().enumerate() {
-        problem.direction.0.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
-    }
-    let mut out = Vec::new();
-    kept.visit(observer, |tile| {
-        let b = tile.rows();
-        out.resize(b * count, T::ZERO);
-        tile.times(&weights, &mut out, workers);
-        for (a, problem) in open.iter_mut().enumerate() {
-            let q = &mut problem.q[tile.first..tile.first + b];
-            q.iter_mut().zip(out.iter().skip(a).step_by(count)).for_each(|(q, value)| *q = *value);
-        }
-        Ok(())
-    })
 }

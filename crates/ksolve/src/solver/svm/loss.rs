@@ -40,6 +40,8 @@ impl Loss {
     pub(super) fn conjugate(self, beta: f64, Row { y, c }: Row) -> f64 {
         match self {
             Self::Hinge => -y * beta,
+            // a row that costs nothing has the multiplier 0
+            Self::SquaredHinge if c <= 0.0 => 0.0,
             Self::SquaredHinge => beta * beta / (4.0 * c) - y * beta,
             Self::Insensitive { epsilon } => epsilon * beta.abs() - y * beta,
             Self::OneSided => 0.0,
@@ -108,6 +110,17 @@ mod tests {
             Loss::OneSided => (0.0, c),
         };
         (f, (0..=4000).map(|i| low + (high - low) * f64::from(i) / 4000.0).collect())
+    }
+
+    #[test]
+    fn a_row_that_costs_nothing_is_not_there() {
+        for loss in LOSSES {
+            for f in [-3.0, 0.0, 0.7, 5.0] {
+                let row = Row { y: 1.0, c: 0.0 };
+                let (beta, slope) = loss.step(f, row, 0.0, 0.4);
+                assert_eq!((beta, slope, loss.value(f, row), loss.conjugate(beta, row)), (0.0, 0.0, 0.0, 0.0));
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! are minimised over w and b, with f = wᵀφ + b: by one problem for two classes, by one against the rest for more, and by
-//! one for each target of svr.
+//! one for each target of svr. Several penalties, pairs of classes and probabilities are those of `classes.rs`.
 //!
 //! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda). Its bias is free, the default
 //! here; LIBLINEAR's is penalised. LIBSVM's one-class machine is scaled by nu n. a_i is 1, or the weight of the row's class.
@@ -18,12 +18,15 @@
 //! *Bytes*: the features, 8 and two elements for every row and problem, 8p² for every problem of a group. Problems do not
 //! depend on each other; so many make a group as the shape allows, never the memory.
 
+mod classes;
 mod lagrangian;
 mod loss;
+mod passes;
 mod search;
 
+pub use classes::Svm;
+
 use super::kept::Kept;
-use super::logistic::class_weights;
 use super::{Family, Features, Figure, Fitted, Make, Penalty, Solver, SolverOptions};
 use crate::gram::PANEL;
 use crate::train::{Cut, Shape};
@@ -39,8 +42,19 @@ pub(super) const SVM: Family = Family {
     name: "svm",
     about: "support vector machine: classes by the widest margin",
     task: Task::Classification,
-    link: None,
-    options: &["lambda", "c", "intercept", "class_weight", "loss", "gap", "steps"],
+    options: &[
+        "lambda",
+        "c",
+        "path",
+        "pairs",
+        "probabilities",
+        "folds",
+        "intercept",
+        "class_weight",
+        "loss",
+        "gap",
+        "steps",
+    ],
     make: Make(|options| Box::new(Svm::new(options)), |options| Box::new(Svm::new(options))),
 };
 
@@ -49,7 +63,6 @@ pub(super) const SVR: Family = Family {
     name: "svr",
     about: "support vector regression: values, small errors free",
     task: Task::Regression,
-    link: None,
     options: &["lambda", "c", "intercept", "epsilon", "gap", "steps"],
     make: Make(|options| Box::new(Svr::new(options)), |options| Box::new(Svr::new(options))),
 };
@@ -59,30 +72,13 @@ pub(super) const ONE_CLASS: Family = Family {
     name: "oneclass",
     about: "one-class support vector machine: a score that is negative for novel rows",
     task: Task::Novelty,
-    link: None,
     options: &["nu", "gap", "steps"],
     make: Make(|options| Box::new(OneClass::new(options)), |options| Box::new(OneClass::new(options))),
 };
 
-/// Bytes of the Hessians of the problems that are solved together.
+/// Bytes of the Hessians of the problems that are solved together, and of their multipliers and values.
 const HESSIANS: usize = 128 << 20;
-
-/// Support vector classification.
-#[derive(Clone, Copy, Debug)]
-pub struct Svm {
-    /// lambda, or C.
-    pub penalty: Penalty,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
-    /// Rows weigh by the inverse of the size of their class.
-    pub balanced: bool,
-    /// Squared hinge instead of hinge.
-    pub squared: bool,
-    /// Relative duality gap at which a problem is solved.
-    pub gap: f64,
-    /// Most steps.
-    pub steps: usize,
-}
+const MULTIPLIERS: usize = 256 << 20;
 
 /// Support vector regression.
 #[derive(Clone, Copy, Debug)]
@@ -110,13 +106,6 @@ pub struct OneClass {
     pub steps: usize,
 }
 
-impl Svm {
-    fn new(options: &SolverOptions) -> Self {
-        let SolverOptions { penalty, intercept, balanced, squared, gap, steps, .. } = *options;
-        Self { penalty, intercept, balanced, squared, gap, steps }
-    }
-}
-
 impl Svr {
     fn new(options: &SolverOptions) -> Self {
         let SolverOptions { penalty, intercept, epsilon, gap, steps, .. } = *options;
@@ -128,22 +117,6 @@ impl OneClass {
     fn new(options: &SolverOptions) -> Self {
         let SolverOptions { nu, gap, steps, .. } = *options;
         Self { nu, gap, steps }
-    }
-}
-
-/// Rows of a class against those of all others.
-struct AgainstRest<'a> {
-    codes: &'a [u32],
-    class: u32,
-    /// Of each class.
-    costs: &'a [f64],
-}
-
-impl Rows for AgainstRest<'_> {
-    #[inline(always)]
-    fn row(&self, i: usize) -> Row {
-        let code = self.codes[i];
-        Row { y: if code == self.class { 1.0 } else { -1.0 }, c: self.costs[code as usize] }
     }
 }
 
@@ -172,14 +145,16 @@ impl Rows for Plain {
     }
 }
 
-/// Problems that are solved together.
-fn group(p: usize, problems: usize) -> usize {
-    (HESSIANS / (8 * p * p).max(1)).clamp(1, problems.max(1))
+/// Problems that are solved together: as many as the shape allows.
+fn group(n: usize, p: usize, element: usize, problems: usize) -> usize {
+    let (hessian, multipliers) = (p.saturating_mul(8 * p).max(1), n.saturating_mul(8 + 2 * element).max(1));
+    (HESSIANS / hessian).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
 
-fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize) -> Plan {
-    let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t.max(1));
-    let (e, together) = (shape.element, group(p, t));
+/// What solving so many problems holds, with `targets` bytes of targets for each row.
+fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) -> Plan {
+    let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
+    let (e, together) = (shape.element, group(n, shape.map.p, shape.element, problems));
     let panels = shape.threads * e * p * PANEL.min(p);
     plan.term("targets of all rows", n.saturating_mul(targets), "")
         .term("multipliers and values of all rows", n.saturating_mul((8 + 2 * e) * together), "")
@@ -221,7 +196,7 @@ fn solve<T: Real, R: Rows + Send>(
     rows: Vec<R>,
 ) -> Result<Solved> {
     let stage = data.resources.stages.stage("newton", None);
-    let together = group(kept.p, rows.len());
+    let together = group(kept.n, kept.p, size_of::<T>(), rows.len());
     let (mut solved, mut rows) = (Solved::default(), rows.into_iter());
     loop {
         let problems = rows.by_ref().take(together).map(|rows| Problem::new(rows, terms, kept.n, kept.p));
@@ -234,6 +209,12 @@ fn solve<T: Real, R: Rows + Send>(
         let best = problems.into_iter().map(|problem| problem.best).collect();
         solved.add(Solved { best, gaps, passes, steps });
     }
+    warn_of_gap::<T>(&solved, terms, data);
+    Ok(solved)
+}
+
+/// Tells of problems that ran out of steps.
+fn warn_of_gap<T: Real>(solved: &Solved, terms: Terms, data: &Features<'_, T>) {
     let open = solved.best.iter().map(Best::gap).fold(0.0, f64::max);
     if open > terms.gap {
         let (asked, steps) = (terms.gap, solved.steps);
@@ -243,7 +224,6 @@ fn solve<T: Real, R: Rows + Send>(
             if size_of::<T>() == 4 { ", or use --precision f64" } else { "" }
         ));
     }
-    Ok(solved)
 }
 
 /// The head of some solved problems; objectives are multiplied by `unit`.
@@ -265,35 +245,11 @@ fn fitted(
     Fitted {
         weights: Mat::from_fn(p, best.len(), |i, j| best[j].w[i]),
         intercept: best.iter().map(|best| best.b).collect(),
-        quadratic: None,
         certificate,
         lambda,
         figures,
         passes: 1 + passes,
-    }
-}
-
-impl<T: Real> Solver<T> for Svm {
-    fn keeps(&self) -> bool {
-        true
-    }
-
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        self::plan(plan, shape, cut, 4)
-    }
-
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
-        let (kept, gathered) = Kept::gather(data, false)?;
-        let classes = data.classes().map_or(0, |classes| classes.labels().len());
-        let (lambda, c) = (self.penalty.lambda(data.rows), self.penalty.c(data.rows));
-        let weights = class_weights(&kept.codes, classes, self.balanced)?;
-        let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
-        let loss = if self.squared { Loss::SquaredHinge } else { Loss::Hinge };
-        let terms = Terms { loss, intercept: self.intercept, total: 0.0, cost: c, gap: self.gap };
-        let own = if classes == 2 { 1..2 } else { 0..classes as u32 };
-        let rows = own.map(|class| AgainstRest { codes: &kept.codes, class, costs: &costs }).collect();
-        let solved = solve(&kept, data, terms, self.steps, rows)?;
-        Ok(fitted(solved, 2.0 * lambda, Some(lambda), gathered.certificate))
+        ..Fitted::default()
     }
 }
 
@@ -303,7 +259,7 @@ impl<T: Real> Solver<T> for Svr {
     }
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        self::plan(plan, shape, cut, 8 * shape.t)
+        self::plan(plan, shape, cut, 8 * shape.t, 1)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
@@ -338,7 +294,7 @@ impl<T: Real> Solver<T> for OneClass {
     }
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        self::plan(plan, shape, cut, 0)
+        self::plan(plan, shape, cut, 0, 1)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
