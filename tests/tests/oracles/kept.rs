@@ -88,3 +88,10 @@ fn support_vector_machines_have_the_same_bits_wherever_their_features_are() {
     everywhere::<f64>("svr");
     everywhere::<f32>("oneclass");
 }
+
+#[test]
+fn clusterings_and_l1_components_have_the_same_bits_wherever_their_features_are() {
+    everywhere::<f32>("kmeans");
+    everywhere::<f64>("spectral");
+    everywhere::<f32>("kpca-l1");
+}

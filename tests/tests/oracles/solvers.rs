@@ -275,7 +275,7 @@ fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
     let x = golden.x.iter().zip(&golden.y).map(|(x, y)| apart(x, y)).collect();
     let far = Golden { x, kernel: golden.kernel.clone(), y: golden.y.clone(), new: vec![], cases: Value::Null };
     for averaged in [false, true] {
-        let options = SolverOptions { steps: 1000, averaged, ..options };
+        let options = SolverOptions { steps: 1000, averaged, ..options.clone() };
         let separable = fit(&far, "perceptron", Task::Classification, &options, |label| label < 2.0);
         let mistakes = figure(&separable, "mistakes of each sweep");
         assert!(mistakes.len() < 100 && mistakes.last() == Some(&0.0), "{mistakes:?}");

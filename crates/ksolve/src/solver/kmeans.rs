@@ -12,6 +12,7 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
+use super::kept::Kept;
 use super::lloyd::{self, Space};
 use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
 use crate::train::{Cut, Shape};
@@ -44,13 +45,18 @@ impl KernelKMeans {
 }
 
 impl<T: Real> Solver<T> for KernelKMeans {
+    fn keeps(&self) -> bool {
+        true
+    }
+
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         lloyd::plan(plan, shape, cut, shape.map.p, self.clusters)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
         let space = Space { projection: None, sphere: false };
-        let found = lloyd::cluster(data, space, self.clusters, self.starts)?;
+        let (kept, gathered) = Kept::gather(data, false)?;
+        let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
         let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
             Figure { name: "mean squared distance", values: vec![found.squares / data.rows.max(1) as f64] },
@@ -59,10 +65,10 @@ impl<T: Real> Solver<T> for KernelKMeans {
         Ok(Fitted {
             intercept: (0..self.clusters).map(|j| -half(j)).collect(),
             weights: found.centroids,
-            certificate: None,
+            certificate: gathered.certificate,
             lambda: None,
             figures,
-            passes: found.passes,
+            passes: 1 + found.passes,
             ..Fitted::default()
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! Minimises Σ_i min_j ‖e_i − c_j‖² over k centroids, where e_i = φ_i, or e_i = Aᵀφ_i, or that divided by its length. An
 //! iteration sends every point to its nearest centroid and every centroid to the mean of its points, so the sum never
-//! grows. Seeds are found on a sample of max(2,000, 100 k) rows, in memory: several starts by k-means++, each
+//! grows. The features are [kept](super::kept) between iterations. Seeds are found on a sample of max(2,000, 100 k) rows: several starts by k-means++, each
 //! iterated there until nothing changes, and the best goes on with all rows. A centroid without points moves to a point that is
 //! far from every centroid.
 //!
@@ -12,17 +12,16 @@
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
-use super::{FeatureFold, Features, Filled, Take};
+use super::Features;
+use super::kept::{Kept, Tile};
 use crate::strips::Pool;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
-use kapprox::landmark::{Rows, uniform_sample};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
-use kstore::{Merge, Plan, Workers};
+use kstore::{Plan, Workers};
 
 /// Points that one thread assigns at once.
 const STRIP: usize = 288;
@@ -61,10 +60,10 @@ pub(super) struct Clusters {
 
 /// Adds what clustering p features, projected to q, into k clusters holds.
 pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, q: usize, k: usize) -> Plan {
-    let copies = cut.gram_lanes * (1 + cut.tile.div_ceil(STRIP)) + 1;
+    let copies = 1 + cut.tile.div_ceil(STRIP);
     let sample = usize::try_from(shape.n).unwrap_or(usize::MAX).min(rows_of_sample(k));
     plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "ask for fewer --clusters")
-        .term("sample of points", sample * (8 * q + shape.element * (shape.map.p + 3 * shape.d)), "lower --rank")
+        .term("sample of points", sample * (8 * q + shape.element * shape.map.p), "lower --rank")
         .term("points of a strip", shape.threads * STRIP * 8 * (q + shape.map.p + k), "lower --rank")
 }
 
@@ -77,23 +76,18 @@ impl Space<'_> {
         self.projection.map_or(p, |a| a.ncols())
     }
 
-    /// The points of some rows, b x q row-major.
-    fn points<T: Real>(&self, phi: MatRef<'_, T>, wide: &mut Vec<f64>, points: &mut Vec<f64>) {
-        let (b, p) = phi.shape();
-        let q = self.dims(p);
+    /// The points of some rows of p features, b x q row-major.
+    fn points<T: Real>(&self, phi: &[T], p: usize, wide: &mut Vec<f64>, points: &mut Vec<f64>) {
+        let (b, q) = (phi.len() / p, self.dims(p));
+        let numbers = phi.iter().map(|v| kstore::Real::to_f64(*v));
         points.clear();
-        points.resize(b * q, 0.0);
         match self.projection {
-            None => {
-                for j in 0..p {
-                    phi.col(j).iter().enumerate().for_each(|(i, v)| points[i * q + j] = kstore::Real::to_f64(*v));
-                }
-            }
+            None => points.extend(numbers),
             Some(a) => {
                 wide.clear();
-                wide.resize(b * p, 0.0);
-                crate::gram::widen(phi, wide);
-                let wide = MatRef::from_column_major_slice(&wide[..], b, p);
+                wide.extend(numbers);
+                points.resize(b * q, 0.0);
+                let wide = MatRef::from_row_major_slice(&wide[..], b, p);
                 matmul(MatMut::from_row_major_slice_mut(points, b, q), Accum::Replace, wide, a, 1.0, Par::Seq);
             }
         }
@@ -129,12 +123,19 @@ struct Groups {
     squares: f64,
     /// The points farthest from their centroid, farthest first; of equals the earlier row.
     far: Vec<(f64, Vec<f64>)>,
-    q: usize,
 }
 
 impl Groups {
     fn new(k: usize, q: usize) -> Self {
-        Self { sums: vec![0.0; k * q], sizes: vec![0; k], squares: 0.0, far: Vec::new(), q }
+        Self { sums: vec![0.0; k * q], sizes: vec![0; k], squares: 0.0, far: Vec::new() }
+    }
+
+    /// Takes in the points of later rows.
+    fn merge(&mut self, later: &Self) {
+        self.sums.iter_mut().zip(&later.sums).for_each(|(mine, theirs)| *mine += theirs);
+        self.sizes.iter_mut().zip(&later.sizes).for_each(|(mine, theirs)| *mine += theirs);
+        self.squares += later.squares;
+        later.far.iter().for_each(|(distance, point)| self.push_far(*distance, point));
     }
 
     fn push_far(&mut self, distance: f64, point: &[f64]) {
@@ -145,36 +146,6 @@ impl Groups {
         let at = self.far.partition_point(|(other, _)| *other >= distance);
         self.far.insert(at, (distance, point.to_vec()));
         self.far.truncate(FAR);
-    }
-}
-
-impl Merge for Groups {
-    fn merge(&mut self, later: &Self) {
-        self.sums.iter_mut().zip(&later.sums).for_each(|(mine, theirs)| *mine += theirs);
-        self.sizes.iter_mut().zip(&later.sizes).for_each(|(mine, theirs)| *mine += theirs);
-        self.squares += later.squares;
-        later.far.iter().for_each(|(distance, point)| self.push_far(*distance, point));
-    }
-}
-
-impl Persist for Groups {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("sums", &self.sums);
-        out.put("sizes", &self.sizes);
-        out.one("squares", self.squares);
-        out.own("far", self.far.iter().map(|(distance, _)| *distance).collect());
-        out.own("far points", self.far.iter().flat_map(|(_, point)| point).copied().collect());
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.fill("sums", &mut self.sums)?;
-        from.fill("sizes", &mut self.sizes)?;
-        self.squares = from.one("squares")?;
-        let far: Vec<f64> = from.read("far")?;
-        let mut points = vec![0.0; far.len() * self.q];
-        from.fill("far points", &mut points)?;
-        self.far = far.into_iter().zip(points.chunks(self.q.max(1)).map(<[f64]>::to_vec)).collect();
-        Ok(())
     }
 }
 
@@ -227,41 +198,21 @@ impl<'a> Assign<'a> {
     }
 }
 
-/// Buffers of a lane, for its threads.
+/// Buffers of the threads.
 type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
-impl<T: Real> Take<T> for Assign<'_> {
-    type State = Groups;
-    type Scratch = Buffers;
-
-    fn init(&self) -> Groups {
-        Groups::new(self.halves.len(), self.q)
-    }
-
-    fn scratch(&self) -> Buffers {
-        Pool::default()
-    }
-
-    fn take(
-        &self,
-        state: &mut Groups,
-        buffers: &mut Buffers,
-        _: usize,
-        filled: &Filled<'_, T>,
-        workers: &Workers,
-    ) -> Result<()> {
-        let b = filled.phi.nrows();
-        let mut parts: Vec<Option<Groups>> = vec![None; b.div_ceil(STRIP)];
-        workers.each(parts.iter_mut().enumerate().collect(), |(strip, groups)| {
-            let rows = STRIP.min(b - strip * STRIP);
+impl Assign<'_> {
+    /// Takes the rows of a tile into `groups`: strips go to the workers, and into the sum in the order of the rows.
+    fn tile<T: Real>(&self, tile: &Tile<'_, T>, groups: &mut Groups, buffers: &Buffers, workers: &Workers) {
+        let p = tile.phi.len() / tile.rows().max(1);
+        let mut parts: Vec<_> = tile.phi.chunks(STRIP * p).map(|phi| (phi, None)).collect();
+        workers.each(parts.iter_mut().collect(), |(phi, groups): &mut (&[T], Option<Groups>)| {
             buffers.with(Default::default, |(wide, points)| {
-                self.space.points(filled.phi.subrows(strip * STRIP, rows), wide, points);
+                self.space.points(phi, p, wide, points);
                 *groups = Some(self.strip(points));
             });
         });
-        // in the order of the rows, whoever was first
-        parts.iter().flatten().for_each(|groups| state.merge(groups));
-        Ok(())
+        parts.iter().filter_map(|(_, part)| part.as_ref()).for_each(|part| groups.merge(part));
     }
 }
 
@@ -269,28 +220,34 @@ impl<T: Real> Take<T> for Assign<'_> {
 ///
 /// # Errors
 /// [`Error::Clusters`] for fewer distinct points than clusters; those of the rows.
-pub(super) fn cluster<T: Real>(data: &Features<'_, T>, space: Space<'_>, k: usize, starts: usize) -> Result<Clusters> {
-    let q = space.dims(data.map.dims().1);
-    let sample = sample(data, space, k)?;
+pub(super) fn cluster<T: Real>(
+    data: &Features<'_, T>,
+    kept: &Kept<'_, T>,
+    space: Space<'_>,
+    k: usize,
+    starts: usize,
+) -> Result<Clusters> {
+    let q = space.dims(kept.p);
+    let sample = sample(data, kept, space, k)?;
     let mut centroids = best_start(space, &sample, q, (k, starts), data)?;
-    let folds = data.whole()?;
-    let (mut before, mut iteration) = (f64::INFINITY, 0);
+    let (mut before, mut iteration, buffers) = (f64::INFINITY, 0, Buffers::default());
     loop {
         iteration += 1;
-        let assign = || Assign::new(space, &centroids, q);
-        let fold = FeatureFold::new(data.map, &folds, data.targets, data.cut.tile, assign());
-        let groups = data.fold(&format!("clusters, iteration {iteration}"), &fold)?;
+        let (assign, mut groups) = (Assign::new(space, &centroids, q), Groups::new(k, q));
+        let stage = data.resources.stages.stage("clusters", Some(data.rows));
+        kept.visit(&*stage, |tile| {
+            assign.tile(tile, &mut groups, &buffers, kept.workers());
+            Ok(())
+        })?;
         let settled = groups.squares >= before * (1.0 - GAIN);
-        if !settled && iteration < PASSES {
-            before = groups.squares;
-            let next = assign().next(&groups);
-            centroids = next;
-            continue;
+        if settled || iteration == PASSES {
+            if !settled {
+                data.resources.stages.warn(format!("clusters still changed after {PASSES} passes"));
+            }
+            return Ok(ordered(&centroids, &groups, q, iteration as u64 + 1));
         }
-        if !settled {
-            data.resources.stages.warn(format!("clusters still changed after {PASSES} passes"));
-        }
-        return Ok(ordered(&centroids, &groups, q, iteration as u64 + 1));
+        before = groups.squares;
+        centroids = assign.next(&groups);
     }
 }
 
@@ -306,22 +263,26 @@ fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Cluster
     }
 }
 
-/// The points of a uniform sample of the rows, row-major.
-fn sample<T: Real>(data: &Features<'_, T>, space: Space<'_>, k: usize) -> Result<Vec<f64>> {
-    let range = data.source.range();
-    let observer = data.resources.stages.stage("sample for clusters", Some(range.end - range.start));
-    // what is found is in memory and is found again in a resumed run
-    let pass = kstore::Pass { journal: None, ..data.pass(&*observer) };
-    let rows = uniform_sample(
-        &Rows { source: data.source, count: data.rows, pass },
-        rows_of_sample(k),
-        Purpose::Clusters,
-        data.seed,
-    )?;
-    let mut phi = Mat::<T>::zeros(rows.len(), data.map.dims().1);
-    data.map.apply(rows.as_mat(), phi.as_mut(), data.resources.workers);
+/// The points of a uniform sample of the rows, row-major, in the order of the rows.
+///
+/// Selection sampling: row i of n is taken with probability (rows still wanted)/(n − i), which gives every subset of that
+/// size alike (Knuth, *The Art of Computer Programming* 2, 3.4.2, algorithm S).
+fn sample<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, space: Space<'_>, k: usize) -> Result<Vec<f64>> {
+    let stage = data.resources.stages.stage("sample for clusters", Some(data.rows));
+    let (coins, mut wanted) = (Stream::new(data.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
+    let mut phi: Vec<T> = Vec::with_capacity(wanted * kept.p);
+    kept.visit(&*stage, |tile| {
+        for i in 0..tile.rows() {
+            let position = tile.first + i;
+            if coins.uniform(position as u64) * ((kept.n - position) as f64) < wanted as f64 {
+                phi.extend_from_slice(tile.row(i));
+                wanted -= 1;
+            }
+        }
+        Ok(())
+    })?;
     let mut points = Vec::new();
-    space.points(phi.as_ref(), &mut Vec::new(), &mut points);
+    space.points(&phi, kept.p, &mut Vec::new(), &mut points);
     Ok(points)
 }
 

@@ -12,22 +12,23 @@
 //! linear in the features again. (Ng, Jordan and Weiss cluster the directions by ordinary k-means; here centroids are
 //! directions too.)
 //!
-//! *Passes*: two, and those of [`lloyd`](super::lloyd) in k dimensions. *Flops*: the map and 2np², 9p³ for the eigenvectors.
-//! *Bytes*: about 6p² numbers in f64.
+//! *Passes*: one that [keeps](super::kept) the features, two over those, and those of [`lloyd`](super::lloyd) in k dimensions.
+//! *Flops*: the map and np², 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
 //!
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
+use super::kept::Kept;
 use super::lloyd::{self, Space};
-use super::{Family, FeatureFold, Features, Figure, Filled, Fitted, Make, Solver, SolverOptions, Take};
+use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
 use crate::{Error, GramScratch, GramState, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
-use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Merge, Plan, Workers};
+use kstore::Plan;
 
 /// `spectral`.
 pub(super) const FAMILY: Family = Family {
@@ -57,33 +58,35 @@ impl Spectral {
 }
 
 impl<T: Real> Solver<T> for Spectral {
+    fn keeps(&self) -> bool {
+        true
+    }
+
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let p = shape.map.p;
         let plan = plan
-            .term("normalised moments and their eigenvectors", 5 * 8 * p * p, "lower --rank")
-            .term("rows over their degrees", cut.gram_lanes * cut.tile * p * shape.element, "lower --rank")
-            .term("panels", cut.gram_lanes * GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower --rank");
+            .term("normalised moments and their eigenvectors", 6 * 8 * p * p, "lower --rank")
+            .term("rows over their degrees", cut.tile * p * shape.element, "lower --rank")
+            .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower --rank");
         lloyd::plan(plan, shape, cut, self.clusters, self.clusters)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
-        let moments = data.moments()?;
-        let sums = moments.gram.folds()[0].s.clone();
-        let normalised = normalised(data, &sums)?;
-        if normalised.lifted > 0 {
+        let (kept, gathered) = Kept::gather(data, false)?;
+        let (gram, lifted) = normalised(data, &kept)?;
+        if lifted > 0 {
             data.resources.stages.warn(format!(
-                "{} rows are connected to nothing the landmarks see, and count as connected to 1e-6 of the mean; raise \
-                 --rank or sigma",
-                normalised.lifted
+                "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
+                 raise --rank or sigma"
             ));
         }
         let (projection, eigenvalues) = {
             let _stage = data.resources.stages.stage("eigenvectors", None);
-            embedding(&normalised.gram, self.clusters)?
+            embedding(&gram, self.clusters)?
         };
         let space = Space { projection: Some(projection.as_ref()), sphere: true };
-        let found = lloyd::cluster(data, space, self.clusters, self.starts)?;
-        let mut weights = Mat::zeros(sums.len(), self.clusters);
+        let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
+        let mut weights = Mat::zeros(kept.p, self.clusters);
         matmul(weights.as_mut(), Accum::Replace, projection.as_ref(), found.centroids.as_ref(), 1.0, Par::Seq);
         let figures = vec![
             Figure { name: "eigenvalue", values: eigenvalues },
@@ -94,10 +97,10 @@ impl<T: Real> Solver<T> for Spectral {
         Ok(Fitted {
             weights,
             intercept,
-            certificate: moments.certificate,
+            certificate: gathered.certificate,
             lambda: None,
             figures,
-            passes: 2 + found.passes,
+            passes: 3 + found.passes,
             ..Fitted::default()
         })
     }
@@ -119,87 +122,35 @@ fn embedding(gram: &GramState, k: usize) -> Result<(Mat<f64>, Vec<f64>)> {
     Ok((projection, (0..p).rev().take(k + 1).map(|j| values[j]).collect()))
 }
 
-/// Σ φφᵀ/d, and how many rows had a degree below the floor.
-#[derive(Clone, Debug, PartialEq)]
-struct Normalised {
-    gram: GramState,
-    lifted: u64,
-}
-
-impl Merge for Normalised {
-    fn merge(&mut self, later: &Self) {
-        self.gram.merge(&later.gram);
-        self.lifted += later.lifted;
-    }
-}
-
-impl Persist for Normalised {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        self.gram.save(out);
-        out.one("lifted", self.lifted);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.gram.load(from)?;
-        self.lifted = from.one("lifted")?;
+/// Σ φφᵀ/d, and how many rows had a degree below the floor: two passes over the features.
+fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<(GramState, u64)> {
+    let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
+    let mut sums = vec![0.0; p];
+    kept.visit(&*stages.stage("sum of features", Some(data.rows)), |tile| {
+        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums, workers);
         Ok(())
-    }
-}
-
-fn normalised<T: Real>(data: &Features<'_, T>, sums: &[f64]) -> Result<Normalised> {
-    let mean = sums.iter().map(|s| s * s).sum::<f64>() / data.rows.max(1) as f64;
+    })?;
+    let mean = sums.iter().map(|s| s * s).sum::<f64>() / kept.n.max(1) as f64;
     if mean <= 0.0 || !mean.is_finite() {
         return Err(Error::NoVariance);
     }
-    let folds = data.whole()?;
-    let degrees = Degrees { sums, floor: FLOOR * mean, targets: data.targets.count() };
-    data.fold("normalised moments", &FeatureFold::new(data.map, &folds, data.targets, data.cut.tile, degrees))
-}
-
-/// The pass that divides rows by the root of their degree.
-struct Degrees<'a> {
-    /// Σ φ.
-    sums: &'a [f64],
-    floor: f64,
-    targets: usize,
-}
-
-impl<T: Real> Take<T> for Degrees<'_> {
-    type State = Normalised;
-    type Scratch = (Mat<T>, GramScratch<T>);
-
-    fn init(&self) -> Normalised {
-        Normalised { gram: GramState::new(self.sums.len(), self.targets, 1), lifted: 0 }
-    }
-
-    fn scratch(&self) -> Self::Scratch {
-        (Mat::new(), GramScratch::default())
-    }
-
-    fn take(
-        &self,
-        state: &mut Normalised,
-        (scaled, gram): &mut Self::Scratch,
-        fold: usize,
-        filled: &Filled<'_, T>,
-        workers: &Workers,
-    ) -> Result<()> {
-        let (b, p) = filled.phi.shape();
-        if scaled.nrows() < b {
-            *scaled = Mat::zeros(b, p);
-        }
-        let mut degrees = vec![0.0; b];
-        for (column, sum) in filled.phi.col_iter().zip(self.sums) {
-            degrees.iter_mut().zip(column.iter()).for_each(|(d, v)| *d += sum * kstore::Real::to_f64(*v));
-        }
-        state.lifted += degrees.iter().filter(|degree| **degree < self.floor).count() as u64;
-        let roots: Vec<f64> = degrees.iter().map(|degree| degree.max(self.floor).sqrt()).collect();
-        let mut scaled = scaled.as_mut().subrows_mut(0, b);
-        for (j, column) in filled.phi.col_iter().enumerate() {
-            for ((to, v), root) in scaled.as_mut().col_mut(j).iter_mut().zip(column.iter()).zip(&roots) {
-                *to = <T as kstore::Real>::from_f64(kstore::Real::to_f64(*v) / root);
-            }
-        }
-        state.gram.update(fold, scaled.as_ref(), filled.y, gram, workers)
-    }
+    let (floor, sums) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
+    let (mut gram, mut scratch, mut lifted) = (GramState::new(p, 0, 1), GramScratch::default(), 0);
+    let mut scaled = Vec::new();
+    kept.visit(&*stages.stage("normalised moments", Some(data.rows)), |tile| {
+        let b = tile.rows();
+        let mut degrees = vec![T::ZERO; b];
+        tile.times(&sums, &mut degrees, workers);
+        lifted += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as u64;
+        let factors: Vec<T> = degrees.iter().map(|d| T::from_f64(d.to_f64().max(floor).sqrt().recip())).collect();
+        scaled.resize(b * p, T::ZERO);
+        // features as columns, each row over the root of its degree
+        for_each_strip(workers, &mut scaled, b, |j, column| {
+            let rows = tile.phi.chunks_exact(p).zip(&factors);
+            column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
+        });
+        let scaled = MatRef::from_column_major_slice(&scaled, b, p);
+        gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
+    })?;
+    Ok((gram, lifted))
 }
