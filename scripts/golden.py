@@ -137,6 +137,13 @@ def machines(k, phi, x, label, k_new, phi_new, k_test):
             "scores": np.transpose(scores).tolist(),
             "labels": np.argmax(test, axis=0).tolist(),
         }
+    # one machine for every pair; scikit-learn's sign is that of the first class of the pair
+    model = SVC(kernel="precomputed", C=10.0, tol=1e-10, decision_function_shape="ovo").fit(k, label)
+    cases["pairs"] = {
+        "c": 10.0,
+        "scores": (-model.decision_function(k_new)).tolist(),
+        "labels": model.predict(k_test).tolist(),
+    }
     y = np.where(label == 0, 1, -1)
     for loss in ("hinge", "squared_hinge"):
         model = LinearSVC(loss=loss, C=1.0, tol=1e-7, max_iter=3_000_000, dual=True).fit(phi, y)

@@ -8,6 +8,7 @@ mod kept;
 mod kernel_ridge;
 mod landmarks;
 mod machines;
+mod machines_chosen;
 mod maps;
 mod outside;
 mod pivot_law;

@@ -148,3 +148,37 @@ fn scratch_and_memory_give_the_same_model_file() {
     assert!(peak <= 90 << 20, "{peak}");
     assert!(std::fs::read(at.join("a")).unwrap() == std::fs::read(at.join("b")).unwrap(), "other bits");
 }
+
+#[test]
+fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate blobs --rows 3000 -o t.parquet -q");
+    ok(at, "generate blobs --rows 2000 --seed 1 -o test.parquet -q");
+    let fit = "fit svm t.parquet --target y --rank 100";
+    let chosen = ok(at, &format!("{fit} --C 0.01..10 --folds 3 --probabilities -o m --json"));
+    let figure = |name: &str| {
+        let figures = chosen["figures"].as_array().unwrap();
+        figures.iter().find(|figure| figure["name"] == name).unwrap()["values"].as_array().unwrap().len()
+    };
+    assert_eq!((figure("C"), figure("held-out error at each C")), (7, 7), "{chosen}");
+    let score = ok(at, "evaluate m test.parquet --json");
+    let logistic = ok(at, "fit logistic t.parquet --target y --rank 100 --lambda 1e-4 -o l --json");
+    assert!(logistic["lambda"].as_f64().is_some());
+    let reference = ok(at, "evaluate l test.parquet --json");
+    let number = |report: &serde_json::Value, name: &str| report[name].as_f64().unwrap_or(f64::NAN);
+    assert!(number(&score, "log_loss") < 1.15 * number(&reference, "log_loss"), "{score} {reference}");
+    ok(at, "predict m test.parquet --probabilities -o p.parquet");
+    ok(at, &format!("{fit} --C 1 --pairs -o pairs --json"));
+    let pairs = ok(at, "evaluate pairs test.parquet --json");
+    assert!((number(&pairs, "accuracy") - number(&score, "accuracy")).abs() < 0.02, "{pairs} {score}");
+    ok(at, "predict pairs test.parquet -o labels.parquet");
+    ok(at, &format!("{fit} --C 0.01..10 --folds 3 --probabilities -o again --json --threads 1 --memory 200MiB"));
+    assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("again")).unwrap());
+    refused(at, &format!("{fit} --pairs --probabilities -o refused"), "leave --pairs out");
+    refused(at, &format!("{fit} --C 1,10 --folds none -o refused"), "no rows are held out");
+    refused(at, &format!("{fit} --C 0,1 -o refused"), "C must be positive");
+    refused(at, "predict pairs test.parquet --probabilities -o refused", "svm with --probabilities");
+    refused(at, "fit logistic t.parquet --target y --C 1,10 -o refused", "only ridge and svm compare several");
+    refused(at, "fit ridge t.parquet --target y --pairs -o refused", "ridge does not read it");
+}
