@@ -163,6 +163,7 @@ impl Reader<'_> {
                     features = Some(self.matrix(&name, info.dtype, info.shape[0], info.shape[1])?);
                 }
                 ("scaler.mean", _) => model.mean = self.reals(&name, info.dtype, count)?,
+                ("scaler.scale", _) => model.scale = self.reals(&name, info.dtype, count)?,
                 _ => {
                     // what a later kmill added without changing the meaning of the rest
                     let bytes = (info.data_offsets.1 - info.data_offsets.0) as i64;
