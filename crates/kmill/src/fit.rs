@@ -80,6 +80,8 @@ pub struct FitOptions {
     pub loo: bool,
     /// What predictive variances need is kept.
     pub std: bool,
+    /// Column of the rows' weights.
+    pub weights: Option<String>,
     /// By what the cell is chosen.
     pub select: Select,
     /// Seed of every random choice.
@@ -156,6 +158,7 @@ impl FitOptions {
             residual: learn.residual,
             loo: learn.loo,
             std: learn.std,
+            weights: learn.weights.clone(),
             select: learn.select,
             seed: learn.seed,
             precision: learn.precision,
@@ -166,6 +169,7 @@ impl FitOptions {
     fn solver_options(&self) -> serde_json::Value {
         let usual = (self.method, self.preconditioner, self.residual) == (Method::default(), None, None);
         match &self.learner {
+            Learner::Ridge(_) if self.weights.is_some() => serde_json::json!({"weights": self.weights}),
             Learner::Ridge(_) if !usual => serde_json::json!({
                 "method": self.method,
                 "preconditioner": self.preconditioner,

@@ -141,6 +141,7 @@ fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
         features: options.features.clone(),
         targets,
         class_target: classes,
+        weight: options.weights.clone(),
         group: group.clone(),
         rows: Some(options.rows.clone()),
         filter: options.condition.clone(),

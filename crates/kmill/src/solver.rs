@@ -210,6 +210,7 @@ fn given(learn: &LearnArgs, reads: &dyn Fn(&str) -> bool, solver: &str) -> Resul
         ("iteration", "--residual", learn.residual.is_some()),
         ("surface", "--loo", learn.loo),
         ("surface", "--std", learn.std),
+        ("surface", "--weights", learn.weights.is_some()),
     ];
     match all.into_iter().find(|(name, _, given)| *given && !reads(name)) {
         None => Ok(()),

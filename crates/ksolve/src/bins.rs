@@ -1,5 +1,6 @@
 //! Rows sorted by fold into bins of a fixed size, so that the products behind them run on large blocks.
 
+use crate::strips::for_each_strip;
 use crate::{Classes, Error, Folds, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
@@ -62,6 +63,8 @@ pub struct Bins<T> {
     d: usize,
     p: usize,
     t: usize,
+    /// Which number of a row's targets is its weight; `None` where all weigh 1.
+    weight: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -69,6 +72,8 @@ struct Bin<T> {
     rows: usize,
     x: Vec<T>,
     y: Vec<f64>,
+    /// Weights; empty where all are 1.
+    w: Vec<f64>,
 }
 
 /// A bin with its features.
@@ -80,17 +85,27 @@ pub struct Filled<'a, T> {
     pub phi: MatRef<'a, T>,
     /// Targets, b x t.
     pub y: MatRef<'a, f64>,
+    /// Weights of the rows, b; `None` where all are 1.
+    pub w: Option<&'a [f64]>,
 }
 
 impl<T: Real> Bins<T> {
     pub(crate) fn new((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> Self {
-        let bin = || Bin { rows: 0, x: vec![T::default(); size * d], y: vec![0.0; size * t] };
-        Self { bins: (0..folds).map(|_| bin()).collect(), phi: vec![T::default(); size * p], size, d, p, t }
+        let bin = || Bin { rows: 0, x: vec![T::default(); size * d], y: vec![0.0; size * t], w: Vec::new() };
+        let bins = (0..folds).map(|_| bin()).collect();
+        Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weight: None }
+    }
+
+    /// The same with weights: number `place` of a row's targets.
+    pub(crate) fn weighted(mut self, place: Option<usize>) -> Self {
+        let length = if place.is_some() { self.size } else { 0 };
+        self.bins.iter_mut().for_each(|bin| bin.w = vec![0.0; length]);
+        Self { weight: place, ..self }
     }
 
     /// Bytes of the bins and the features.
     pub(crate) fn bytes((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> usize {
-        size * (folds * (size_of::<T>() * d + 8 * t) + size_of::<T>() * p)
+        size * (folds * (size_of::<T>() * d + 8 * (t + 1)) + size_of::<T>() * p)
     }
 
     /// Sorts the rows of a block into their bins; a full bin goes to `full` with its fold.
@@ -101,7 +116,7 @@ impl<T: Real> Bins<T> {
         targets: &Targets,
         mut full: impl FnMut(&mut Self, usize) -> Result<()>,
     ) -> Result<()> {
-        check(block, self.d, targets)?;
+        check(block, self.d, targets, self.weight)?;
         for i in 0..block.len() {
             let group = block.groups.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
             let fold = folds.fold_of(block.rows[i], group)?;
@@ -110,6 +125,13 @@ impl<T: Real> Bins<T> {
             bin.x[bin.rows * d..(bin.rows + 1) * d].copy_from_slice(&block.x[i * d..(i + 1) * d]);
             for j in 0..t {
                 bin.y[j * size + bin.rows] = targets.value(block, i, j)?;
+            }
+            if let Some(place) = self.weight {
+                let weight = block.y[i * block.t + place];
+                if weight.is_nan() || weight < 0.0 {
+                    return Err(Error::Weight { row: block.rows[i], weight });
+                }
+                bin.w[bin.rows] = weight;
             }
             bin.rows += 1;
             if bin.rows == size {
@@ -141,18 +163,42 @@ impl<T: Real> Bins<T> {
             x,
             phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
             y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.size),
+            w: self.weight.map(|_| &bin.w[..rows]),
+        }
+    }
+
+    /// Multiplies the features and targets of the bin that was applied last by the roots of its weights, which are in their place
+    /// then: moments of such rows are weighted ones.
+    pub(crate) fn weigh(&mut self, fold: usize, workers: &Workers) -> Filled<'_, T> {
+        let (bin, size, t, p) = (&mut self.bins[fold], self.size, self.t, self.p);
+        let rows = bin.rows;
+        bin.w[..rows].iter_mut().for_each(|w| *w = w.sqrt());
+        let roots = &bin.w[..rows];
+        for_each_strip(workers, &mut self.phi[..rows * p], rows, |_, column| {
+            column.iter_mut().zip(roots).for_each(|(v, root)| *v = T::from_f64(v.to_f64() * root));
+        });
+        for j in 0..t {
+            bin.y[j * size..][..rows].iter_mut().zip(roots).for_each(|(y, root)| *y *= root);
+        }
+        Filled {
+            x: MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d),
+            phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
+            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, t, size),
+            w: Some(&bin.w[..rows]),
         }
     }
 }
 
-fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {
+fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets, weight: Option<usize>) -> Result<()> {
     if block.d != d {
         return Err(Error::Shape { what: "features of a block", expected: d, got: block.d });
     }
+    let more = usize::from(weight.is_some());
     match targets {
-        Targets::Numeric { centre } if centre.len() != block.t => {
-            Err(Error::Shape { what: "targets of a block", expected: centre.len(), got: block.t })
+        Targets::Numeric { centre } if centre.len() + more != block.t => {
+            Err(Error::Shape { what: "targets of a block", expected: centre.len() + more, got: block.t })
         }
+        Targets::Classes(_) if block.t < more => Err(Error::Shape { what: "weights of a block", expected: 1, got: 0 }),
         _ => Ok(()),
     }
 }

@@ -95,6 +95,19 @@ pub enum Error {
         /// What it lacks, and what to do.
         why: &'static str,
     },
+    /// A weight below 0.
+    #[error(
+        "row {row} (counted from 0) has the weight {weight}; expected 0 or more: clean the column, or leave --weights out"
+    )]
+    Weight {
+        /// The stored row.
+        row: u64,
+        /// Its weight.
+        weight: f64,
+    },
+    /// Weights that are all 0.
+    #[error("the weights of the rows to train on add up to 0; check the column of --weights")]
+    NoWeight,
     /// Fewer distinct points than clusters.
     #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer --clusters")]
     Clusters {

@@ -27,7 +27,7 @@ pub(crate) fn scores(
     workers: &Workers,
 ) -> Result<Vec<Vec<Option<f64>>>> {
     system.assemble(state, None, workers)?;
-    let (n, t) = (state.rows() as f64, state.targets());
+    let (n, weight, t) = (state.rows() as f64, state.weight(), state.targets());
     let at = |lambda: &f64| {
         let solution = system.solve(*lambda, &options.ranks, workers);
         let ranks = &options.ranks[..solution.solved];
@@ -40,7 +40,7 @@ pub(crate) fn scores(
         }
         let degrees = system.degrees(*lambda, ranks, workers);
         for (k, df) in degrees.iter().enumerate() {
-            let mse = errors[k * t..(k + 1) * t].iter().sum::<f64>() / (n * t.max(1) as f64);
+            let mse = errors[k * t..(k + 1) * t].iter().sum::<f64>() / (weight * t.max(1) as f64);
             let left = 1.0 - df / n;
             scores[k] = (left > 0.0).then(|| mse / (left * left)).filter(|score| score.is_finite());
         }

@@ -23,6 +23,8 @@ const MOMENT_PANEL: usize = 32;
 pub struct FoldGram {
     /// Rows n.
     pub rows: u64,
+    /// Sum of the rows' weights: n where all are 1. The sums below are weighted.
+    pub weight: f64,
     /// G = Σ φφᵀ, p x p column-major; only the lower triangle means anything.
     pub g: Vec<f64>,
     /// s = Σ φ, p.
@@ -40,7 +42,7 @@ impl FoldGram {
         // written, not `vec![0.0; …]`: pages that are read before they are written fault twice
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);
-        Self { rows: 0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
+        Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
     }
 }
 
@@ -115,6 +117,11 @@ impl GramState {
         self.folds.iter().map(|fold| fold.rows).sum()
     }
 
+    /// Sum of the weights of all rows: their number where all are 1.
+    pub fn weight(&self) -> f64 {
+        self.folds.iter().map(|fold| fold.weight).sum()
+    }
+
     /// `"f32"` or `"f64"`: the type of the features.
     pub fn precision(&self) -> &'static str {
         self.precision
@@ -139,6 +146,22 @@ impl GramState {
         scratch: &mut GramScratch<T>,
         workers: &Workers,
     ) -> Result<()> {
+        self.update_weighted(fold, phi, y, None, scratch, workers)
+    }
+
+    /// The same for rows that are multiplied already by the `roots` of their weights.
+    ///
+    /// # Errors
+    /// Those of [`GramState::update`].
+    pub fn update_weighted<T: Real>(
+        &mut self,
+        fold: usize,
+        phi: MatRef<'_, T>,
+        y: MatRef<'_, f64>,
+        roots: Option<&[f64]>,
+        scratch: &mut GramScratch<T>,
+        workers: &Workers,
+    ) -> Result<()> {
         let (p, t, folds) = (self.p, self.t, self.folds.len());
         expect("columns of phi", p, phi.ncols())?;
         expect("columns of y", t, y.ncols())?;
@@ -151,8 +174,9 @@ impl GramState {
             return Ok(());
         }
         state.rows += phi.nrows() as u64;
+        state.weight += roots.map_or(phi.nrows() as f64, |roots| roots.iter().map(|root| root * root).sum());
         add_gram(&mut state.g, phi, &scratch.panels, workers);
-        add_moments(state, phi, y, scratch, workers);
+        add_moments(state, phi, y, roots, scratch, workers);
         Ok(())
     }
 }
@@ -165,6 +189,7 @@ impl Merge for GramState {
         }
         for (mine, theirs) in self.folds.iter_mut().zip(&later.folds).filter(|(_, theirs)| theirs.rows > 0) {
             mine.rows += theirs.rows;
+            mine.weight += theirs.weight;
             for column in 0..self.p {
                 let lower = column * self.p + column..(column + 1) * self.p;
                 add(&mut mine.g[lower.clone()], &theirs.g[lower]);
@@ -180,6 +205,7 @@ impl Merge for GramState {
 impl Persist for FoldGram {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.one("rows", self.rows);
+        out.one("weight", self.weight);
         for (name, values) in [("g", &self.g), ("s", &self.s), ("b", &self.b), ("sy", &self.sy), ("yy", &self.yy)] {
             out.put(name, values);
         }
@@ -187,6 +213,7 @@ impl Persist for FoldGram {
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
         self.rows = from.one("rows")?;
+        self.weight = from.one("weight")?;
         let Self { g, s, b, sy, yy, .. } = self;
         for (name, values) in [("g", g), ("s", s), ("b", b), ("sy", sy), ("yy", yy)] {
             from.fill(name, values)?;
@@ -280,16 +307,23 @@ fn add_moments<T: Real>(
     state: &mut FoldGram,
     phi: MatRef<'_, T>,
     y: MatRef<'_, f64>,
+    roots: Option<&[f64]>,
     scratch: &mut GramScratch<T>,
     workers: &Workers,
 ) {
     let (b, p, t) = (phi.nrows(), phi.ncols(), y.ncols());
     scratch.targets.clear();
-    scratch.targets.resize(b, 1.0);
+    match roots {
+        Some(roots) => scratch.targets.extend(roots),
+        None => scratch.targets.resize(b, 1.0),
+    }
     for j in 0..t {
         let column = || y.col(j).iter().copied();
         scratch.targets.extend(column());
-        state.sy[j] += column().sum::<f64>();
+        state.sy[j] += match roots {
+            Some(roots) => column().zip(roots).map(|(y, root)| y * root).sum::<f64>(),
+            None => column().sum::<f64>(),
+        };
         state.yy[j] += column().map(|y| y * y).sum::<f64>();
     }
     let right = MatRef::from_column_major_slice(&scratch.targets, b, t + 1);

@@ -7,7 +7,8 @@
 //! y_i − f₋ᵢ(x_i) = (y_i − f(x_i)) / (1 − h_i),     h_i = (φ_i − μ_φ)ᵀ (A + μI)⁻¹ (φ_i − μ_φ) + 1/n
 //! ```
 //!
-//! exactly, with a free intercept; without one nothing is centred and 1/n is absent. *Cost*: one pass, p² flops a row for
+//! exactly, with a free intercept; without one nothing is centred and 1/n is absent. A row of weight w has the leverage w·h, and n is
+//! the sum of weights. *Cost*: one pass, p² flops a row for
 //! the triangular solve.
 //!
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a method for prediction",
@@ -43,7 +44,8 @@ pub(crate) struct Loo {
 /// Squared leave-one-out errors.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LooState {
-    rows: u64,
+    /// Rows, or the sum of their weights.
+    rows: f64,
     /// Σ over rows, t.
     squares: Vec<f64>,
 }
@@ -51,7 +53,7 @@ pub(crate) struct LooState {
 impl LooState {
     /// The mean over rows and targets.
     pub(crate) fn mse(&self) -> f64 {
-        self.squares.iter().sum::<f64>() / (self.rows.max(1) * self.squares.len().max(1) as u64) as f64
+        self.squares.iter().sum::<f64>() / (self.rows.max(f64::MIN_POSITIVE) * self.squares.len().max(1) as f64)
     }
 }
 
@@ -106,7 +108,7 @@ impl<T: Real> Take<T> for &Loo {
     type Scratch = ();
 
     fn init(&self) -> LooState {
-        LooState { rows: 0, squares: vec![0.0; self.centre.len()] }
+        LooState { rows: 0.0, squares: vec![0.0; self.centre.len()] }
     }
 
     fn scratch(&self) {}
@@ -137,12 +139,13 @@ impl<T: Real> Take<T> for &Loo {
             for (j, sum) in sums.iter_mut().enumerate() {
                 let shift = self.head.intercept[j] - self.centre[j];
                 for (i, h) in leverages.iter().enumerate() {
-                    let error = (filled.y[(first + i, j)] - shift - fitted[(i, j)]) / (1.0 - h).max(LEAST);
-                    *sum += error * error;
+                    let weight = filled.w.map_or(1.0, |w| w[first + i]);
+                    let error = (filled.y[(first + i, j)] - shift - fitted[(i, j)]) / (1.0 - weight * h).max(LEAST);
+                    *sum += weight * error * error;
                 }
             }
         });
-        state.rows += rows as u64;
+        state.rows += filled.w.map_or(rows as f64, |w| w.iter().sum());
         for sums in parts.chunks_exact(t.max(1)) {
             state.squares.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
         }

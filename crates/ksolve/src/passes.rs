@@ -24,6 +24,8 @@ pub struct RidgeFold<'a, T> {
     targets: &'a Targets,
     bin: usize,
     certify: bool,
+    /// Which number of a row's targets is its weight.
+    weight: Option<usize>,
 }
 
 /// What the pass leaves.
@@ -76,7 +78,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         let origin = vec![T::default(); map.dims().0];
         let origin = MatRef::from_row_major_slice(&origin, 1, map.dims().0);
         let certify = map.kernel_diag(origin, &mut [0.0]).is_some();
-        Self { map, folds, targets, bin: BIN, certify }
+        Self { map, folds, targets, bin: BIN, certify, weight: None }
     }
 
     /// The same with bins of `rows` rows. The size decides the order of sums: give it from the shape of the work, never
@@ -84,6 +86,13 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     #[must_use]
     pub fn with_bin(self, rows: usize) -> Self {
         Self { bin: rows.max(1), ..self }
+    }
+
+    /// The same for rows with weights: number `place` of a row's targets, behind those that are learned. The certificate is that
+    /// of all rows alike.
+    #[must_use]
+    pub fn weighted(self, place: Option<usize>) -> Self {
+        Self { weight: place, ..self }
     }
 
     /// The same without a certificate.
@@ -119,13 +128,19 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         workers: &Workers,
     ) -> Result<()> {
         let filled = bins.apply(fold, self.map, workers);
-        state.gram.update(fold, filled.phi, filled.y, gram, workers)?;
+        if filled.w.is_none() {
+            state.gram.update(fold, filled.phi, filled.y, gram, workers)?;
+        }
         if let Some(certificate) = &mut state.certificate {
             diag.resize(filled.x.nrows(), 0.0);
             if self.map.kernel_diag(filled.x, diag).is_some() {
                 kapprox::kernel::check_finite::<T>("of this fit", diag)?;
                 certificate.update(filled.phi, diag, partial, workers);
             }
+        }
+        if self.weight.is_some() {
+            let filled = bins.weigh(fold, workers);
+            state.gram.update_weighted(fold, filled.phi, filled.y, filled.w, gram, workers)?;
         }
         Ok(())
     }
@@ -146,7 +161,7 @@ impl<T: Real> Fold<T> for RidgeFold<'_, T> {
 
     fn scratch(&self) -> RidgeScratch<T> {
         RidgeScratch {
-            bins: Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin),
+            bins: Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin).weighted(self.weight),
             gram: GramScratch::default(),
             diag: Vec::new(),
             partial: Vec::new(),
@@ -182,6 +197,8 @@ pub struct CvErrorFold<'a, T> {
     targets: &'a Targets,
     coefficients: &'a FoldCoefficients,
     bin: usize,
+    /// Which number of a row's targets is its weight; wrong decisions are counted, not weighed.
+    weight: Option<usize>,
 }
 
 /// Wrong decisions, cell by cell.
@@ -234,13 +251,19 @@ impl<'a, T: Real> CvErrorFold<'a, T> {
         targets: &'a Targets,
         coefficients: &'a FoldCoefficients,
     ) -> Self {
-        Self { map, folds, targets, coefficients, bin: BIN }
+        Self { map, folds, targets, coefficients, bin: BIN, weight: None }
     }
 
     /// The same with bins of `rows` rows.
     #[must_use]
     pub fn with_bin(self, rows: usize) -> Self {
         Self { bin: rows.max(1), ..self }
+    }
+
+    /// The same for rows with weights, as [`RidgeFold::weighted`].
+    #[must_use]
+    pub fn weighted(self, place: Option<usize>) -> Self {
+        Self { weight: place, ..self }
     }
 
     /// Bytes of a lane's buffers where so many threads work inside a step: bins, features, and a strip of features and
@@ -322,7 +345,7 @@ impl<T: Real> Fold<T> for CvErrorFold<'_, T> {
 
     fn scratch(&self) -> CvErrorScratch<T> {
         let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
-        CvErrorScratch { bins, wide: Pool::default() }
+        CvErrorScratch { bins: bins.weighted(self.weight), wide: Pool::default() }
     }
 
     fn step(

@@ -149,7 +149,7 @@ pub(crate) fn factored(
     let mut train_mse = vec![0.0; state.targets()];
     for fold in state.folds() {
         let part = squared_errors(fold, &solution, rank, state.epsilon(), workers);
-        train_mse.iter_mut().zip(part).for_each(|(sum, part)| *sum += part / state.rows() as f64);
+        train_mse.iter_mut().zip(part).for_each(|(sum, part)| *sum += part / state.weight());
     }
     let fit = Fit { head: head(&solution, 0, rank, &options), train_mse, condition: solution.condition };
     Ok((fit, system))
@@ -197,7 +197,7 @@ pub(crate) fn squared_errors(
     let t = fold.sy.len();
     let sum = |column: usize| {
         let j = column % t;
-        let (c, n, b) = (solution.shift[column], fold.rows as f64, &fold.b[j * p..(j + 1) * p]);
+        let (c, n, b) = (solution.shift[column], fold.weight, &fold.b[j * p..(j + 1) * p]);
         let (mut quadratic, mut diagonal, mut linear) = (0.0, 0.0, 0.0);
         for i in 0..rank {
             let w = weights[(i, column)];

@@ -169,22 +169,15 @@ impl Sums {
 
 fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> Cell {
     let t = state.targets() as f64;
-    let rows = || state.folds().iter().map(|fold| fold.rows);
+    let rows = || state.folds().iter().map(|fold| fold.weight);
     let fold_mse: Vec<Option<f64>> = match errors.len() {
         1 => Vec::new(),
-        _ => errors.iter().zip(rows()).map(|(sum, n)| sum.map(|sum| sum / (n as f64 * t))).collect(),
+        _ => errors.iter().zip(rows()).map(|(sum, n)| sum.filter(|_| n > 0.0).map(|sum| sum / (n * t))).collect(),
     };
     // a fold without rows has no error and hides none
-    let complete = errors.len() > 1 && errors.iter().zip(rows()).all(|(sum, n)| sum.is_some() || n == 0);
+    let complete = errors.len() > 1 && errors.iter().zip(rows()).all(|(sum, n)| sum.is_some() || n <= 0.0);
     let sum: f64 = errors.iter().flatten().sum();
-    Cell {
-        rank,
-        lambda,
-        cv_mse: complete.then(|| sum / (state.rows() as f64 * t)),
-        gcv: None,
-        cv_error: None,
-        fold_mse,
-    }
+    Cell { rank, lambda, cv_mse: complete.then(|| sum / (state.weight() * t)), gcv: None, cv_error: None, fold_mse }
 }
 
 fn warning(surface: &Surface, state: &GramState) -> Option<String> {

@@ -81,11 +81,15 @@ impl System {
     pub(crate) fn assemble(&mut self, state: &GramState, left_out: Option<usize>, workers: &Workers) -> Result<()> {
         let folds: Vec<&FoldGram> =
             state.folds().iter().enumerate().filter(|(g, _)| Some(*g) != left_out).map(|(_, fold)| fold).collect();
-        let rows = folds.iter().map(|fold| fold.rows).sum();
+        let (rows, weight) =
+            folds.iter().fold((0, 0.0), |(rows, weight), fold| (rows + fold.rows, weight + fold.weight));
         if rows < 2 {
             return Err(Error::TooFewRows { rows });
         }
-        self.rows = rows as f64;
+        if weight <= 0.0 {
+            return Err(Error::NoWeight);
+        }
+        self.rows = weight;
         let sums = total(&folds, self.p, |fold| &fold.s);
         let targets = total(&folds, self.t, |fold| &fold.sy);
         let products = total(&folds, self.p * self.t, |fold| &fold.b);
@@ -206,7 +210,7 @@ impl System {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
-    /// Rows of the training set.
+    /// Rows of the training set, or the sum of their weights.
     pub(crate) fn rows(&self) -> f64 {
         self.rows
     }

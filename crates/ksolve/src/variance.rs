@@ -27,11 +27,20 @@ use crate::{Intercept, RidgeOptions};
 use kstore::Workers;
 
 /// The variance of a fit's function over that of the noise; the factor is that of the last solution of `system`.
-pub(crate) fn of_fit(system: &System, fit: &Fit, lambda: f64, options: &RidgeOptions, workers: &Workers) -> OnFeatures {
+pub(crate) fn of_fit(
+    system: &System,
+    rows: u64,
+    fit: &Fit,
+    lambda: f64,
+    options: &RidgeOptions,
+    workers: &Workers,
+) -> OnFeatures {
+    // n of the penalty is the sum of the weights
     let (r, n) = (fit.head.weights.nrows(), system.rows());
+    let rows = rows as f64;
     let (factor, shift) = system.whitener(r, workers);
     let free = options.intercept == Intercept::Free;
-    let freedom = if free { (n - 1.0).max(1.0) } else { n };
+    let freedom = if free { (rows - 1.0).max(1.0) } else { rows };
     let noise = fit.train_mse.iter().enumerate().map(|(j, mse)| {
         let constant = if options.intercept == Intercept::Penalised { fit.head.intercept[j].powi(2) } else { 0.0 };
         (mse + lambda * (fit.head.weights.col(j).squared_norm_l2() + constant)) * n / freedom

@@ -36,6 +36,8 @@ pub struct Selection {
     pub targets: Vec<String>,
     /// The single target is a column of classes, not a quantity.
     pub class_target: bool,
+    /// A column of numbers that say how much each row counts.
+    pub weight: Option<String>,
     /// A column whose values name folds.
     pub group: Option<String>,
     /// Columns that are only carried along, and are no features unless named as such.
@@ -58,7 +60,9 @@ pub struct Selection {
 pub struct Selected {
     pub(crate) table: Table,
     pub(crate) features: Vec<usize>,
+    /// Numeric targets, and behind them the weights where there are some.
     pub(crate) targets: Vec<usize>,
+    pub(crate) weighted: bool,
     pub(crate) class: Option<usize>,
     pub(crate) group: Option<usize>,
     pub(crate) keep: Vec<usize>,
@@ -79,9 +83,20 @@ impl Table {
         }
         let class = self.class_column(selection, &targets)?;
         let targets = if class.is_some() { Vec::new() } else { targets };
+        let mut targets = targets;
         for target in &targets {
             self.expect_numbers(*target, "a target must hold numbers; for labels choose --task classification")?;
         }
+        let weight = selection.weight.as_deref().map(|name| self.column(name)).transpose()?;
+        if let Some(weight) = weight {
+            self.expect_numbers(weight, "weights are numbers")?;
+            if targets.contains(&weight) || class == Some(weight) {
+                let (text, expected) = (selection.weight.clone().unwrap_or_default(), "it is the target".to_string());
+                return Err(Error::Syntax { what: "--weights", text, expected });
+            }
+        }
+        targets.extend(weight);
+        let weighted = weight.is_some();
         let group = selection.group.as_deref().map(|name| self.column(name)).transpose()?;
         if let Some(group) = group {
             self.expect_labels(group)?;
@@ -101,7 +116,19 @@ impl Table {
         let missing = selection.missing;
         let numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
         let complete = keep.iter().map(|column| selection.kept_complete && numeric(column)).collect();
-        Ok(Selected { table: self.clone(), features, targets, class, group, keep, complete, filter, rows, missing })
+        Ok(Selected {
+            table: self.clone(),
+            features,
+            targets,
+            weighted,
+            class,
+            group,
+            keep,
+            complete,
+            filter,
+            rows,
+            missing,
+        })
     }
 
     /// Models know columns by name, so a name must mean one column, and a target is wanted once.
@@ -285,7 +312,12 @@ impl Selected {
 
     /// Names of the numeric targets.
     pub fn target_names(&self) -> Vec<String> {
-        self.names(&self.targets)
+        self.names(&self.targets[..self.targets.len() - usize::from(self.weighted)])
+    }
+
+    /// True where the last number among a row's targets is its weight.
+    pub fn is_weighted(&self) -> bool {
+        self.weighted
     }
 
     /// Name of the class column.
@@ -314,7 +346,7 @@ impl Selected {
         self.rows.clone()
     }
 
-    /// Stored rows of the whole table, features and numeric targets.
+    /// Stored rows of the whole table, features, and numeric targets with the weights.
     pub fn shape(&self) -> TableShape {
         TableShape { stored: self.table.stored_rows(), features: self.features.len(), targets: self.targets.len() }
     }

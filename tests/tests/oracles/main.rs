@@ -18,4 +18,5 @@ mod rpcholesky;
 mod solvers;
 mod surface;
 mod threads;
+mod weights;
 mod wide;

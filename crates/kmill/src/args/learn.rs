@@ -263,6 +263,9 @@ pub struct LearnArgs {
     /// The error of every row by the fit to all others at the chosen rank and lambda, exactly: one more pass (ridge, direct)
     #[arg(long)]
     pub loo: bool,
+    /// Column of the rows' weights, 0 or more: minimises (sum of w loss)/(sum of w) + lambda |w|^2 (ridge, direct)
+    #[arg(long, value_name = "COLUMN")]
+    pub weights: Option<String>,
     /// Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (ridge, direct, numeric target)
     #[arg(long)]
     pub std: bool,

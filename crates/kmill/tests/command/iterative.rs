@@ -1,4 +1,5 @@
-//! Ridge regression beyond its usual output: `--map exact`, `--method`, `--loo`, `--std`.
+//! Ridge regression beyond its usual output: `--map exact`, `--method`, `--loo`, `--std`,
+//! `--weights`.
 
 use crate::run::{kmill, ok};
 use std::path::Path;
@@ -151,4 +152,38 @@ fn components_tell_how_far_a_row_is_from_what_they_span() {
     refused(at, "predict plain points.csv --novelty -o refused", "fit kpca with --novelty");
     refused(at, "predict m points.csv --std -o refused", "fit ridge with --std");
     refused(at, "fit ridge moons.parquet --target y --novelty -o refused", "ridge does not read it");
+}
+
+#[test]
+fn weights_count_and_are_no_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let mut text = String::from("x,y,w\n");
+    for i in 0..400 {
+        let x = f64::from(i) / 100.0;
+        // rows of the second kind say something else and weigh little
+        let (y, w) = if i % 2 == 0 { (x.sin(), 1.0) } else { (x.sin() + 1.0, 1e-6) };
+        text.push_str(&format!("{x},{y},{w}\n"));
+    }
+    std::fs::write(at.join("t.csv"), text).unwrap();
+    let fit = "fit ridge t.csv --target y --rank 50 --kernel gaussian(sigma=0.5) --lambda 1e-8";
+    let weighted = ok(at, &format!("{fit} --weights w -o m --json"));
+    assert_eq!(
+        (&weighted["features"], weighted["target_names"].as_array().unwrap().len()),
+        (&1.into(), 1),
+        "{weighted}"
+    );
+    assert!(number(&weighted["train"]["mse"]) < 1e-4, "{weighted}");
+    let plain = ok(at, &format!("{fit} --features x -o plain --json"));
+    assert!(number(&plain["train"]["mse"]) > 0.2, "{plain}");
+    ok(at, "predict m t.csv -o p.csv");
+    let found = column(&std::fs::read_to_string(at.join("p.csv")).unwrap(), "prediction");
+    assert!((found[200] - 2.0f64.sin()).abs() < 1e-2, "{}", found[200]);
+    ok(at, &format!("{fit} --weights w -o again --threads 1 --memory 120MiB --json"));
+    assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("again")).unwrap());
+    refused(at, &format!("{fit} --weights y -o refused"), "it is the target");
+    refused(at, &format!("{fit} --weights nowhere -o refused"), "nowhere");
+    refused(at, &format!("{fit} --weights w --map exact -o refused"), "takes no weights");
+    refused(at, &format!("{fit} --weights w --method pcg -o refused"), "takes no weights");
+    refused(at, "fit kpca t.csv --weights w -o refused", "kpca does not read it");
 }

@@ -37,13 +37,20 @@ pub struct FeatureFold<'a, T, S> {
     folds: &'a Folds,
     targets: &'a Targets,
     bin: usize,
+    weight: Option<usize>,
     take: S,
 }
 
 impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
     /// Features of `map`, in bins of `bin` rows; the size decides the order of sums: give it from the shape of the work.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin: usize, take: S) -> Self {
-        Self { map, folds, targets, bin: if bin == 0 { BIN } else { bin }, take }
+        Self { map, folds, targets, bin: if bin == 0 { BIN } else { bin }, weight: None, take }
+    }
+
+    /// The same for rows with weights: number `place` of a row's targets.
+    #[must_use]
+    pub fn weighted(self, place: Option<usize>) -> Self {
+        Self { weight: place, ..self }
     }
 }
 
@@ -57,7 +64,8 @@ impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
     }
 
     fn scratch(&self) -> Self::Scratch {
-        (Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin), self.take.scratch())
+        let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
+        (bins.weighted(self.weight), self.take.scratch())
     }
 
     fn step(

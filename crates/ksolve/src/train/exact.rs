@@ -4,7 +4,7 @@
 //! both ways to solve it. A run that is stopped is begun anew: the iteration is not kept in the checkpoint.
 
 use super::landmarks;
-use super::options::{DIRECT_ROWS, LandmarkSource, Method, Resources, TrainOptions};
+use super::options::{DIRECT_ROWS, LandmarkSource, Method, Resources, TrainOptions, refuse_weights};
 use super::plan::{self, Cut, Shape};
 use super::prepare::{self, check};
 use super::survey::survey;
@@ -106,6 +106,7 @@ pub(super) fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
     options.check()?;
+    refuse_weights(selected, "--map exact", "take landmarks")?;
     check_landmarks(options)?;
     check_leave_one_out(options)?;
     let (t, _) = prepare::assumed(selected, options);

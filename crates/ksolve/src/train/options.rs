@@ -135,6 +135,14 @@ pub struct TrainOptions {
     pub seed: u64,
 }
 
+/// Refuses rows with weights where all count alike.
+pub(super) fn refuse_weights(selected: &Selected, what: &str, remedy: &str) -> Result<()> {
+    match selected.is_weighted() {
+        true => Err(Error::option("--weights", "", format!("{what} takes no weights; {remedy}"))),
+        false => Ok(()),
+    }
+}
+
 impl TrainOptions {
     /// Refuses options that the map cannot follow.
     ///

@@ -7,7 +7,7 @@
 use super::cached;
 use super::exact::{check_leave_one_out, figures};
 use super::landmarks::{self, Selection};
-use super::options::{LandmarkSource, Method, Resources, TrainOptions};
+use super::options::{LandmarkSource, Method, Resources, TrainOptions, refuse_weights};
 use super::plan::{self, Cut, RANK, Shape};
 use super::prepare::{self, check};
 use super::survey::survey;
@@ -109,7 +109,11 @@ pub(super) fn is_taken<T: Real>(
     Ok(match options.system.method {
         Method::Pcg => true,
         Method::Direct => false,
-        Method::Auto if fits(direct) || !options.is_one_cell() || options.system.leave_one_out => false,
+        Method::Auto
+            if fits(direct) || selected.is_weighted() || !options.is_one_cell() || options.system.leave_one_out =>
+        {
+            false
+        }
         Method::Auto => fits(&plan::<T>(selected, options, resources, t)?.1),
     })
 }
@@ -127,6 +131,7 @@ pub(super) fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
     options.check()?;
+    refuse_weights(selected, "--method pcg", "take --method direct")?;
     check_leave_one_out(options)?;
     let (t, _) = prepare::assumed(selected, options);
     let (cut, plans) = plan::<T>(selected, options, resources, t)?;

@@ -47,7 +47,7 @@ impl<T: Real> Prepared<T> {
 pub(crate) fn assumed_targets(selected: &Selected, task: Task) -> usize {
     match task {
         Task::Classification => CLASSES_ASSUMED,
-        _ => selected.shape().targets,
+        _ => selected.target_names().len(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The training run.
 
 use super::exact;
-use super::options::{Choice, Resources, TrainOptions};
+use super::options::{Choice, LandmarkSource, Resources, TrainOptions, refuse_weights};
 use super::pcg;
 use super::plan::{Cut, RANK, cut, solve};
 use super::prepare::{self, Prepared};
@@ -95,11 +95,15 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
     if pcg::is_taken::<T>(selected, options, resources, &direct, t)? {
         return pcg::train(selected, options, resources);
     }
+    if matches!(&options.landmarks, LandmarkSource::Scheme(name) if name == "predictive") {
+        refuse_weights(selected, "--landmarks predictive", "take another scheme")?;
+    }
     let plan = |t, folds| plan_for::<T>(selected, options, resources, t, folds);
     let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
     let Prepared { survey, mapped, folds, targets, cut, .. } = &prepared;
     let (source, cut) = (prepared.source(), *cut);
-    let run = Run { source, targets, folds, map: &*mapped.map, options, cut, resources };
+    let weighted = selected.is_weighted();
+    let run = Run { source, targets, folds, map: &*mapped.map, options, cut, resources, weighted };
     let sums = run.gram()?;
     let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
     let ridge = ridge_options(options, ranks, targets.centre());
@@ -109,7 +113,9 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
         let _stage = resources.stages.stage("solve", None);
         let (fit, system) = ridge::factored(&sums.gram, rank, lambda, &ridge, resources.workers)?;
         let (map, projection, workers) = (&*mapped.map, sums.certificate.is_some(), resources.workers);
-        let of = || variance::of_fit(&system, &fit, lambda, &ridge, workers).expand(map, projection, workers);
+        let of = || {
+            variance::of_fit(&system, sums.gram.rows(), &fit, lambda, &ridge, workers).expand(map, projection, workers)
+        };
         let quadratic = options.system.variance.then(of);
         (fit, quadratic)
     };
@@ -163,7 +169,7 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
 
 /// Mean squared error over targets, and the share of their variance that is explained.
 fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
-    let n = gram.rows() as f64;
+    let n = gram.weight();
     let variance: f64 = (0..mse.len())
         .map(|j| {
             let (sum, squares) = gram.folds().iter().fold((0.0, 0.0), |(s, q), fold| (s + fold.sy[j], q + fold.yy[j]));
@@ -182,11 +188,22 @@ struct Run<'a, T: Real> {
     options: &'a TrainOptions,
     cut: Cut,
     resources: &'a Resources<'a>,
+    /// Rows have weights.
+    weighted: bool,
 }
 
 impl<T: Real> Run<'_, T> {
     fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
         self.cut.pass(self.cut.gram_lanes, self.resources, observer)
+    }
+
+    /// Where the weight of a row is: behind its numeric targets.
+    fn weight(&self) -> Option<usize> {
+        let targets = match self.targets {
+            Targets::Numeric { centre } => centre.len(),
+            Targets::Classes(_) => 0,
+        };
+        self.weighted.then_some(targets)
     }
 
     fn stored(&self) -> Option<u64> {
@@ -196,7 +213,7 @@ impl<T: Real> Run<'_, T> {
 
     /// The pass that fills the Gram matrices.
     fn gram(&self) -> Result<RidgeState> {
-        let fold = RidgeFold::new(self.map, self.folds, self.targets).with_bin(self.cut.tile);
+        let fold = RidgeFold::new(self.map, self.folds, self.targets).with_bin(self.cut.tile).weighted(self.weight());
         let observer = self.resources.stages.stage("Gram matrix", self.stored());
         Ok(self.pass(&*observer).resume("Gram matrix", self.source, &fold)?.0)
     }
@@ -240,6 +257,7 @@ impl<T: Real> Run<'_, T> {
     /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
     fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
         let fold = CvErrorFold::new(self.map, self.folds, self.targets, coefficients).with_bin(self.cut.tile);
+        let fold = fold.weighted(self.weight());
         let observer = self.resources.stages.stage("held-out classes", self.stored());
         let wrong = self.pass(&*observer).resume("held-out classes", self.source, &fold)?.0;
         for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
@@ -254,6 +272,7 @@ impl<T: Real> Run<'_, T> {
     fn leave_one_out(&self, gram: &GramState, ridge: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
         let loo = Loo::new(gram, rank, lambda, ridge, self.resources.workers)?;
         let fold = FeatureFold::new(self.map, self.folds, self.targets, self.cut.tile, &loo);
+        let fold = fold.weighted(self.weight());
         let observer = self.resources.stages.stage("leave-one-out", self.stored());
         Ok(self.pass(&*observer).resume("leave-one-out", self.source, &fold)?.0.mse())
     }

@@ -1,6 +1,6 @@
 //! A run of any solver of the registry.
 
-use super::options::{Resources, TrainOptions};
+use super::options::{Resources, TrainOptions, refuse_weights};
 use super::plan::{self, Cut, Shape, cut};
 use super::prepare::{self, Prepared};
 use super::trained::Trained;
@@ -79,6 +79,7 @@ pub fn solve<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
+    refuse_weights(selected, "the solver", "only ridge does")?;
     let options = &own_folds(options, solver);
     let plan = |t, folds| plan_for(selected, options, solver, resources, t, folds);
     let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;

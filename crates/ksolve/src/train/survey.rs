@@ -13,6 +13,8 @@ pub(crate) struct Survey {
     pub(crate) scaler: Arc<Scaler>,
     pub(crate) classes: Option<Classes>,
     pub(crate) groups: Vec<Label>,
+    /// The last numeric target is the weight of the row.
+    weighted: bool,
 }
 
 impl Survey {
@@ -23,14 +25,20 @@ impl Survey {
 
     /// Targets of the regression: the numeric ones, or the codes of the classes.
     pub(crate) fn targets(&self) -> usize {
-        self.classes.as_ref().map_or(self.statistics.targets.len(), Classes::targets)
+        self.classes.as_ref().map_or(self.numeric().len(), Classes::targets)
+    }
+
+    /// Statistics of the numeric targets, weights aside.
+    fn numeric(&self) -> &[kstore::statistics::Moments] {
+        let targets = &self.statistics.targets;
+        &targets[..targets.len() - usize::from(self.weighted)]
     }
 
     /// What is learned: numeric targets less their means, which keeps the sums of squares accurate, or class codes.
     pub(crate) fn targets_of_regression(&self) -> Targets {
         match &self.classes {
             Some(classes) => Targets::Classes(classes.clone()),
-            None => Targets::Numeric { centre: self.statistics.targets.iter().map(|target| target.mean).collect() },
+            None => Targets::Numeric { centre: self.numeric().iter().map(|target| target.mean).collect() },
         }
     }
 
@@ -69,7 +77,10 @@ pub(crate) fn survey(
         _ => None,
     };
     let groups = labels(statistics.groups.sorted());
-    Ok(Survey { statistics, scaler, classes, groups })
+    if selected.is_weighted() && statistics.targets.last().is_none_or(|weights| weights.max <= 0.0) {
+        return Err(Error::NoWeight);
+    }
+    Ok(Survey { statistics, scaler, classes, groups, weighted: selected.is_weighted() })
 }
 
 /// Refuses what nothing can be learned from, and warns of what will not help.

@@ -1,0 +1,148 @@
+//! Rows with weights: against dense weighted kernel ridge regression, and against tables that repeat their rows.
+
+use kmill_tests::dense::{kernel_matrix, solve};
+use kmill_tests::points::Lcg;
+use kmill_tests::{kernels, table};
+use ksolve::train::{Resources, SystemOptions, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::{FoldSpec, Intercept};
+use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{Selection, Table, Workers};
+
+const KERNEL: &str = "gaussian(sigma=1.5)";
+
+/// Columns x0, x1, y, w, g of some rows.
+type Rows = Vec<[f64; 5]>;
+
+fn problem(n: usize) -> Rows {
+    let mut random = Lcg(41);
+    let row = |i: usize| {
+        let (a, b, noise) = (random.normal(), random.normal(), random.normal());
+        // every sixth row weighs nothing
+        [a, b, 2.0 + (1.5 * a).sin() + b + 0.2 * noise, (i * 5 % 6) as f64, (i % 3) as f64]
+    };
+    (0..n).map(row).collect()
+}
+
+fn fit(
+    rows: &Rows,
+    weights: bool,
+    landmarks: usize,
+    folds: FoldSpec,
+    intercept: Intercept,
+) -> ksolve::Result<Trained<f64>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    let columns = ["x0", "x1", "y", "w", "g"]
+        .map(|name| OutputColumn::new(name, if name == "g" { OutputKind::I64 } else { OutputKind::F64 }));
+    let mut out = sink::create(&path, &columns).unwrap();
+    let values: Vec<Vec<f64>> = (0..4).map(|c| rows.iter().map(|row| row[c]).collect()).collect();
+    let groups: Vec<i64> = rows.iter().map(|row| row[4] as i64).collect();
+    let mut batch: Vec<Output<'_>> = values.iter().map(|column| Output::F64(column)).collect();
+    batch.push(Output::I64(&groups));
+    out.write(&batch).unwrap();
+    out.finish().unwrap();
+    let selected = Table::open(&[path]).unwrap().select(&Selection {
+        features: vec!["x*".to_string()],
+        targets: vec!["y".to_string()],
+        weight: weights.then(|| "w".to_string()),
+        group: matches!(folds, FoldSpec::Column(_)).then(|| "g".to_string()),
+        ..Selection::default()
+    });
+    let options = TrainOptions {
+        lambdas: vec![1e-4, 1e-2],
+        folds,
+        intercept,
+        system: SystemOptions { leave_one_out: true, variance: true, ..SystemOptions::default() },
+        ..table::exact(Task::Regression, KERNEL, landmarks)
+    };
+    let workers = Workers::new(2);
+    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    train::<f64>(&selected.unwrap(), &options, &resources)
+}
+
+/// f(x) = Σ_i α_i k(x, x_i) minimises Σ w (y − f)² + μ‖f‖²: (W K + μI) α = W y, symmetric in √w α.
+fn dense(rows: &Rows, mu: f64, at: &[f64]) -> f64 {
+    let k = kernels::kernel(KERNEL);
+    let used: Vec<&[f64; 5]> = rows.iter().filter(|row| row[3] > 0.0).collect();
+    let points: Vec<Vec<f64>> = used.iter().map(|row| row[..2].to_vec()).collect();
+    let roots: Vec<f64> = used.iter().map(|row| row[3].sqrt()).collect();
+    let mut a = kernel_matrix(&points, &*k);
+    for i in 0..used.len() {
+        (0..used.len()).for_each(|j| a[i][j] *= roots[i] * roots[j]);
+        a[i][i] += mu;
+    }
+    let right: Vec<f64> = used.iter().zip(&roots).map(|(row, root)| root * row[2]).collect();
+    let scaled = solve(&a, &right);
+    (0..used.len()).map(|i| roots[i] * scaled[i] * k(at, &points[i])).sum()
+}
+
+#[test]
+fn weighted_ridge_regression_is_the_dense_one() {
+    let rows = problem(100);
+    let weight: f64 = rows.iter().map(|row| row[3]).sum();
+    let trained = fit(&rows, true, 100, FoldSpec::Blocks(4), Intercept::None).unwrap();
+    let lambda = trained.lambda.unwrap();
+    for row in rows.iter().step_by(7) {
+        let expected = dense(&rows, lambda * weight, &row[..2]);
+        let found = table::predict(&trained, KERNEL, &row[..2])[0];
+        assert!((found / expected - 1.0).abs() < 1e-8, "{found} {expected}");
+    }
+}
+
+/// A row of weight 3 is three rows of weight 1, in every sum: errors, folds, noise. (Not in leave-one-out and in generalised
+/// cross-validation, which leave out one of the three.)
+#[test]
+fn weights_are_repetitions() {
+    let rows = problem(90);
+    let repeated: Rows = rows.iter().flat_map(|row| std::iter::repeat_n(*row, row[3] as usize)).collect();
+    for intercept in [Intercept::Free, Intercept::Penalised, Intercept::None] {
+        let folds = || FoldSpec::Column("g".to_string());
+        let weighted = fit(&rows, true, 90, folds(), intercept).unwrap();
+        let plain = fit(&repeated, false, repeated.len(), folds(), intercept).unwrap();
+        assert_eq!((weighted.rows, plain.rows), (90, repeated.len() as u64));
+        for (a, b) in weighted.surface.cells.iter().zip(&plain.surface.cells) {
+            let (a, b) = (a.cv_mse.unwrap(), b.cv_mse.unwrap());
+            assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
+        }
+        let (a, b) = (weighted.train.unwrap(), plain.train.unwrap());
+        assert!((a.0 / b.0 - 1.0).abs() < 1e-7 && (a.1.unwrap() / b.1.unwrap() - 1.0).abs() < 1e-7, "{a:?} {b:?}");
+        for row in rows.iter().step_by(11) {
+            let [a, b] = [&weighted, &plain].map(|trained| table::predict(trained, KERNEL, &row[..2])[0]);
+            assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
+        }
+        // the noise is per observation of weight 1; the repeated table has more of those, and as many residuals
+        let [a, b] = [&weighted, &plain].map(|trained| trained.quadratic.as_ref().unwrap());
+        let free = f64::from(u8::from(intercept == Intercept::Free));
+        let counts = (repeated.len() as f64 - free) / (90.0 - free);
+        assert!((a.units[0] / (b.units[0] * counts) - 1.0).abs() < 1e-6, "{:?} {:?} {counts}", a.units, b.units);
+        assert!((a.residual / b.residual - 1.0).abs() < 1e-12);
+    }
+}
+
+/// Leaving a row out is a fit in which it weighs nothing.
+#[test]
+fn left_out_errors_are_those_of_fits_without_the_row() {
+    let rows = problem(40);
+    let trained = fit(&rows, true, 40, FoldSpec::Blocks(2), Intercept::None).unwrap();
+    let (lambda, weight) = (trained.lambda.unwrap(), rows.iter().map(|row| row[3]).sum::<f64>());
+    let mut sum = 0.0;
+    for i in (0..40).filter(|i| rows[*i][3] > 0.0) {
+        let mut without = rows.clone();
+        without[i][3] = 0.0;
+        // the penalty stays that of all rows
+        sum += rows[i][3] * (rows[i][2] - dense(&without, lambda * weight, &rows[i][..2])).powi(2);
+    }
+    let found = trained.left_out.unwrap();
+    assert!((found / (sum / weight) - 1.0).abs() < 1e-7, "{found} {}", sum / weight);
+}
+
+#[test]
+fn weights_below_zero_and_all_zero_are_refused() {
+    let mut rows = problem(30);
+    rows[17][3] = -0.5;
+    let error = fit(&rows, true, 30, FoldSpec::Blocks(2), Intercept::Free).unwrap_err().to_string();
+    assert!(error.contains("row 17") && error.contains("-0.5"), "{error}");
+    rows.iter_mut().for_each(|row| row[3] = 0.0);
+    let error = fit(&rows, true, 30, FoldSpec::Blocks(2), Intercept::Free).unwrap_err().to_string();
+    assert!(error.contains("--weights"), "{error}");
+}
