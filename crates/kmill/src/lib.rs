@@ -32,6 +32,7 @@ pub mod progress;
 pub mod report;
 pub mod solver;
 pub mod table;
+pub mod test;
 pub mod writer;
 
 pub use error::{Error, Result};
@@ -56,6 +57,7 @@ pub fn run() -> ExitCode {
         Command::Generate(args) => generate::main(args),
         Command::Convert(args) => convert::main(args),
         Command::Curve(args) => curve::main(args),
+        Command::Test(args) => test::main(args),
         Command::Demo(args) => demo::main(args),
     };
     match outcome {

@@ -18,6 +18,7 @@ mod passes;
 pub mod ridge;
 pub mod score;
 pub mod solver;
+pub mod statistic;
 mod strips;
 pub mod surface;
 mod system;

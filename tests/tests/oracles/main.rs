@@ -13,6 +13,7 @@ mod pivot_law;
 mod quality;
 mod rpcholesky;
 mod solvers;
+mod statistics;
 mod surface;
 mod threads;
 mod wide;

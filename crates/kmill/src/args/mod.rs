@@ -8,11 +8,13 @@ pub mod data;
 pub mod learn;
 pub mod parse;
 pub mod run;
+pub mod test;
 
 pub use curve::CurveArgs;
 pub use data::DataArgs;
 pub use learn::LearnArgs;
 pub use run::{DiskArgs, RunArgs};
+pub use test::TestArgs;
 
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -59,6 +61,8 @@ pub enum Command {
     Convert(ConvertArgs),
     /// Compare landmark schemes and maps: error against rank, and what each costs
     Curve(CurveArgs),
+    /// Ask whether two samples have one law, or two sets of columns depend on each other
+    Test(TestArgs),
     /// Generate data, fit, evaluate, and explain: the first thing to run
     Demo(DemoArgs),
 }

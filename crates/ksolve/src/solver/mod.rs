@@ -10,7 +10,7 @@ mod fisher;
 mod fold;
 pub(crate) mod kept;
 mod kmeans;
-mod kpca;
+pub(crate) mod kpca;
 mod lloyd;
 mod logistic;
 mod perceptron;
