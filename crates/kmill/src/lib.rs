@@ -17,6 +17,7 @@ pub mod fit;
 mod fit_page;
 pub mod generate;
 pub mod generators;
+pub mod herd;
 pub mod inspect;
 pub mod interrupt;
 pub mod machine;
@@ -33,6 +34,7 @@ pub mod report;
 pub mod solver;
 pub mod table;
 pub mod test;
+pub mod tune;
 pub mod writer;
 
 pub use error::{Error, Result};
@@ -57,6 +59,8 @@ pub fn run() -> ExitCode {
         Command::Generate(args) => generate::main(args),
         Command::Convert(args) => convert::main(args),
         Command::Curve(args) => curve::main(args),
+        Command::Tune(args) => tune::main(args),
+        Command::Herd(args) => herd::main(args),
         Command::Test(args) => test::main(args),
         Command::Demo(args) => demo::main(args),
     };

@@ -125,7 +125,7 @@ fn write<T: Real>(
 }
 
 /// The rows and columns of the fit.
-fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
+pub(crate) fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     let classes = options.learner.task() == Task::Classification;
     if classes && targets.len() > 1 {
@@ -174,7 +174,7 @@ fn landmark_rows(options: &FitOptions, path: &Path, selected: &Selected) -> Resu
 }
 
 /// The same options in the words of the library.
-fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
+pub(crate) fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
     Ok(TrainOptions {
         task: options.learner.task(),
         scaling: options.scale.into(),

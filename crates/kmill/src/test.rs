@@ -3,7 +3,7 @@
 use crate::args::TestArgs;
 use crate::args::learn::Precision;
 use crate::args::parse::{Candidates, Landmarks};
-use crate::args::run::{DiskArgs, Run};
+use crate::args::run::Run;
 use crate::report::{Certificate, as_map};
 use crate::table::{Table, count, duration, number};
 use crate::{Error, Result, convert, fit, output};
@@ -127,9 +127,7 @@ fn measure<T: statistic::Precision>(family: &Family, args: &TestArgs, run: &Run)
         Compares::Columns => columns(args)?,
     };
     let options = options(args, &rows)?;
-    let (scratch, scratch_limit) = (args.scratch.clone(), args.scratch_limit);
-    let disk = DiskArgs { resume: false, checkpoint_every: Duration::ZERO, scratch, scratch_limit };
-    let (scratch, workers) = (disk.open_scratch()?, Workers::new(run.threads));
+    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads));
     let resources = Resources {
         memory: run.memory,
         workers: &workers,
@@ -302,7 +300,9 @@ impl fmt::Display for TestReport {
         ];
         let mut title = "p-value";
         for (value, of) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
-            facts.fact(title, format!("{} {of}", number(value, 3)));
+            // what the limit laws do not resolve
+            let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
+            facts.fact(title, format!("{value} {of}"));
             title = "";
         }
         write!(f, "{facts}")?;

@@ -24,6 +24,7 @@ pub mod surface;
 mod system;
 pub mod task;
 pub mod train;
+pub mod tune;
 
 pub use bins::{BIN, Targets};
 pub use certificate::{Certificate, CertificateState};

@@ -16,4 +16,5 @@ mod solvers;
 mod statistics;
 mod surface;
 mod threads;
+mod tune;
 mod wide;

@@ -4,8 +4,10 @@
 use crate::solvers::{close, rows};
 use kapprox::{MapSpec, Spec};
 use kmill_tests::table::write;
-use ksolve::statistic::{Compared, Measured, Outcome, Precision, StatisticOptions, by_name, measure};
-use ksolve::train::{LandmarkSource, Resources, Scaling, Unwatched};
+use ksolve::Targets;
+use ksolve::solver::{Features, Place};
+use ksolve::statistic::{Compared, Measured, Outcome, Precision, StatisticOptions, by_name, herd, measure};
+use ksolve::train::{Cut, LandmarkSource, Resources, Scaling, Unwatched};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, Table, Workers};
 use serde_json::Value;
@@ -285,4 +287,57 @@ fn table_of_levels_and_powers() {
             println!("shift {shift} share {share} | {n:4} | {mmd:.3?} | {hsic:.3?}");
         }
     }
+}
+
+/// Herding on dense kernel values: the row that raises the mean kernel with all rows most, less that with the picks.
+fn herded(k: &dyn Fn(&[f64], &[f64]) -> f64, points: &[Vec<f64>], count: usize) -> (Vec<usize>, Vec<f64>) {
+    let n = points.len() as f64;
+    let mean: Vec<f64> = points.iter().map(|x| points.iter().map(|z| k(x, z)).sum::<f64>() / n).collect();
+    let total = mean.iter().sum::<f64>() / n;
+    let (mut picks, mut distances) = (Vec::<usize>::new(), Vec::new());
+    for t in 1..=count {
+        let score = |i: usize| t as f64 * mean[i] - picks.iter().map(|s| k(&points[i], &points[*s])).sum::<f64>();
+        let free = (0..points.len()).filter(|i| !picks.contains(i));
+        picks.push(free.max_by(|a, b| score(*a).total_cmp(&score(*b))).unwrap());
+        let own: f64 = picks.iter().map(|a| picks.iter().map(|b| k(&points[*a], &points[*b])).sum::<f64>()).sum();
+        let cross: f64 = picks.iter().map(|a| mean[*a]).sum();
+        let t = t as f64;
+        distances.push(total - 2.0 * cross / t + own / (t * t));
+    }
+    (picks, distances)
+}
+
+#[test]
+fn herding_picks_the_rows_of_the_dense_kernel() {
+    let numbers = normals(21, 2 * 120);
+    let rows: Vec<Vec<f64>> = numbers.chunks(2).map(<[f64]>::to_vec).collect();
+    let points = kmill_tests::source::Points::<f64>::new(&rows);
+    let spec = "gaussian(sigma=1)";
+    let all = kmill_tests::fit::select(&points, &kapprox::landmark::Uniform, spec, 120, 0, kmill_tests::fit::WHOLE);
+    let map = kapprox::Nystrom::new(&kmill_tests::fit::kernel(spec), all, faer::Par::Seq).unwrap();
+    let picks = |threads: usize, keep: Place| {
+        let workers = Workers::new(threads);
+        let resources =
+            Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+        let features = Features {
+            source: &points,
+            map: &map,
+            targets: &Targets::Numeric { centre: Vec::new() },
+            rows: 120,
+            cut: Cut { tile: 32, segment: 64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 },
+            resources: &resources,
+            seed: 0,
+            keep,
+        };
+        herd(&features, 30).unwrap()
+    };
+    let found = picks(1, Place::Memory);
+    let (expected, distances) = herded(&kmill_tests::kernels::kernel(spec), &rows, 30);
+    assert_eq!(found.positions, expected);
+    for (found, expected) in found.squared_distances.iter().zip(&distances) {
+        assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    }
+    assert_eq!(found, picks(3, Place::Recomputed));
+    // a random sample of thirty rows is tr C/30 away on average
+    assert!(found.squared_distances[29] < 0.002, "{:?}", found.squared_distances);
 }

@@ -3,13 +3,12 @@
 use super::data::SelectArgs;
 use super::learn::{Precision, Scale, kernel_help};
 use super::parse::{self, Candidates, Landmarks};
-use super::run::RunArgs;
+use super::run::{RunArgs, ScratchArgs};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use kstore::condition::Condition;
-use std::path::PathBuf;
 
 /// Options of `kmill test`.
 #[derive(Debug, Args)]
@@ -68,12 +67,9 @@ pub struct TestArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TYPE", help_heading = "Test")]
     pub precision: Precision,
-    /// Folder on a fast disk for features that do not fit --memory; emptied at the end
-    #[arg(long, value_name = "DIR", help_heading = "Run")]
-    pub scratch: Option<PathBuf>,
-    /// Most bytes there [default: half of what the disk has free]
-    #[arg(long, value_name = "SIZE", value_parser = parse::bytes, requires = "scratch", help_heading = "Run")]
-    pub scratch_limit: Option<usize>,
+    /// Where features are kept.
+    #[command(flatten)]
+    pub scratch: ScratchArgs,
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,

@@ -13,6 +13,7 @@ mod kmeans;
 pub(crate) mod kpca;
 mod lloyd;
 mod logistic;
+mod mean;
 mod perceptron;
 mod spectral;
 mod svm;
@@ -23,6 +24,7 @@ pub use kept::{Gathered, Kept, Place, Tile};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
 pub use logistic::Logistic;
+pub use mean::MeanEmbedding;
 pub use perceptron::Perceptron;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
@@ -283,6 +285,7 @@ pub fn registry() -> &'static [Family] {
         svm::SVM,
         svm::SVR,
         svm::ONE_CLASS,
+        mean::FAMILY,
         kmeans::FAMILY,
         spectral::FAMILY,
         perceptron::FAMILY,

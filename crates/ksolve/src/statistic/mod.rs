@@ -14,10 +14,35 @@
 //! Every random label belongs to the position of a row among the rows of the test, sums run in the order of the rows, and
 //! features have the same bits wherever they are kept: so do the results.
 //!
+//! ```
+//! use ksolve::statistic::{Compared, StatisticOptions, by_name, measure};
+//! use ksolve::train::{Resources, Unwatched};
+//! use kstore::{Selection, Table, Workers};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("rows.csv");
+//! # let value = |i: i32| (f64::from(i) * 0.7).sin() + if i < 100 { 0.0 } else { 1.0 };
+//! # let rows: String = (0..250).map(|i| format!("{}\n", value(i))).collect();
+//! # std::fs::write(&path, format!("x\n{rows}")).unwrap();
+//! let table = Table::open(&[path])?; // 100 rows about 0, then 150 about 1
+//! let sample = |rows| table.select(&Selection { rows: Some(rows), ..Selection::default() });
+//! let (first, second) = (sample(0..100)?, sample(100..250)?);
+//! let options = StatisticOptions { permutations: 199, ..StatisticOptions::new("gaussian(sigma=median)".parse()?) };
+//! let workers = Workers::new(2);
+//! let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+//! let mmd = by_name("mmd").ok_or("no such statistic")?;
+//! let outcome = measure::<f64>(mmd, Compared::Samples(&first, &second), &options, &resources)?;
+//! assert_eq!(outcome.rows, [100, 150]);
+//! // no random label has the two as far apart as they are
+//! assert_eq!(outcome.measured.p_values.permutation, Some(1.0 / 200.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! To add a statistic: one file here with its `FAMILY`, one line in [`registry()`].
 
 pub mod alignment;
 mod exact;
+mod herding;
 mod hsic;
 mod joint;
 mod mmd;
@@ -25,6 +50,7 @@ mod null;
 mod relabel;
 mod run;
 
+pub use herding::{Herd, Represented, herd, represent};
 pub use run::{Compared, StatisticOptions, measure};
 
 use crate::solver::Features;
@@ -91,7 +117,7 @@ impl Precision for f64 {
 pub struct PValues {
     /// By random labels: at least 1/(permutations + 1). `None` without permutations.
     pub permutation: Option<f64>,
-    /// Of the limit law. `None` without a map, and for features that do not vary.
+    /// Of the limit law; 1e-12 stands for anything below. `None` without a map, and for features that do not vary.
     pub spectrum: Option<f64>,
     /// Of the gamma law with the limit's mean and variance; `None` as above.
     pub gamma: Option<f64>,

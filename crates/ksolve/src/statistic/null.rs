@@ -28,6 +28,9 @@ const NEGLIGIBLE: f64 = 1e-14;
 /// Most points on the real line; with more than [`FEW`] effective terms some hundreds are usual.
 const MOST_POINTS: usize = 1 << 16;
 
+/// Probabilities below this are given as this: they are differences of numbers near 1, with rounding errors of about 1e-13.
+const SMALLEST: f64 = 1e-12;
+
 /// Q = Σ w_l χ²(m_l).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Mixture {
@@ -55,7 +58,7 @@ impl Mixture {
         Self { terms }
     }
 
-    /// P(Q ≥ x), between 0 and 1; `None` without terms.
+    /// P(Q ≥ x), between [`SMALLEST`] and 1; `None` without terms.
     pub(super) fn survival(&self, x: f64) -> Option<f64> {
         let (mean, squares) =
             self.terms.iter().fold((0.0, 0.0), |(mean, squares), (w, m)| (mean + w * m, squares + w * w * m));
@@ -66,7 +69,7 @@ impl Mixture {
             return Some(1.0);
         }
         let tail = if mean * mean / squares <= FEW { self.along_parabola(x) } else { self.along_line(x) };
-        Some(tail.clamp(0.0, 1.0))
+        Some(tail.clamp(SMALLEST, 1.0))
     }
 
     /// The parabola z(u) = μ(1 + iu)²; the points below the half-axis are conjugates of those above.

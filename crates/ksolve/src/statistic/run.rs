@@ -59,8 +59,24 @@ pub struct StatisticOptions {
 }
 
 impl StatisticOptions {
+    /// A kernel with the usual rest: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows, 1,000
+    /// permutations, seed 0.
+    pub fn new(kernel: Spec) -> Self {
+        Self {
+            scaling: Scaling::default(),
+            other: kernel.clone(),
+            kernel,
+            map: MapSpec::default(),
+            landmarks: LandmarkSource::default(),
+            candidates: Some(50_000),
+            rank: 300,
+            permutations: 1000,
+            seed: 0,
+        }
+    }
+
     /// The options of everything that statistics share with training.
-    fn training(&self, kernel: &Spec) -> TrainOptions {
+    pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
         TrainOptions {
             task: Task::Components,
             scaling: self.scaling,

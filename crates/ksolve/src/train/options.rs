@@ -138,7 +138,7 @@ impl TrainOptions {
     ///
     /// # Errors
     /// [`Error::Option`].
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let name = self.map.family().name;
         if self.map.is_exact() || self.system.method == Method::Pcg {
             self.check_one_cell()?;
