@@ -132,7 +132,6 @@ impl FitOptions {
             return Err(Error::option("--select", "error", why, "add --task classification or leave it out"));
         }
         convert::only_convert_keeps(data.select.missing)?;
-        let few = (CANDIDATES_PER_RANK * rank as u64).max(FEWEST_CANDIDATES);
         Ok(Self {
             learner,
             paths: data.select.paths.clone(),
@@ -149,7 +148,7 @@ impl FitOptions {
             tolerance: learn.tolerance,
             ranks,
             landmarks: learn.landmarks.clone(),
-            candidates: learn.candidates.unwrap_or(Candidates::Rows(few)),
+            candidates: learn.candidates.unwrap_or(Candidates::Rows(candidates(rank))),
             lambdas,
             folds,
             intercept: learn.intercept,
@@ -213,6 +212,11 @@ impl FitOptions {
 fn rows_text(rows: &Range<u64>) -> String {
     let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
     format!("{}..{end}", rows.start)
+}
+
+/// Rows that landmarks of a rank are chosen among, where nothing else is said.
+pub(crate) fn candidates(rank: usize) -> u64 {
+    (CANDIDATES_PER_RANK * rank as u64).max(FEWEST_CANDIDATES)
 }
 
 /// Rows of a table of landmarks.

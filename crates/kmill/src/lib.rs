@@ -17,6 +17,7 @@ pub mod fit;
 mod fit_page;
 pub mod generate;
 pub mod generators;
+pub mod herd;
 pub mod inspect;
 pub mod interrupt;
 pub mod machine;
@@ -32,6 +33,8 @@ pub mod progress;
 pub mod report;
 pub mod solver;
 pub mod table;
+pub mod test;
+pub mod tune;
 pub mod writer;
 
 pub use error::{Error, Result};
@@ -56,6 +59,9 @@ pub fn run() -> ExitCode {
         Command::Generate(args) => generate::main(args),
         Command::Convert(args) => convert::main(args),
         Command::Curve(args) => curve::main(args),
+        Command::Tune(args) => tune::main(args),
+        Command::Herd(args) => herd::main(args),
+        Command::Test(args) => test::main(args),
         Command::Demo(args) => demo::main(args),
     };
     match outcome {

@@ -1,6 +1,6 @@
 //! From the options of a fit to the library's training run, and from what it found to the model file and the report.
 
-use crate::args::learn::{Precision, Scale, Select};
+use crate::args::learn::{Precision, Select};
 use crate::args::parse::{Candidates, Landmarks};
 use crate::args::run::{DiskArgs, Run};
 use crate::fit::FitOptions;
@@ -12,7 +12,7 @@ use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
 use kapprox::map::MapSpec;
 use ksolve::solver::Precision as Precise;
-use ksolve::train::{self, Choice, LandmarkSource, Resources, Scaling, Stages, SystemOptions, TrainOptions, Trained};
+use ksolve::train::{self, Choice, LandmarkSource, Resources, Stages, SystemOptions, TrainOptions, Trained};
 use ksolve::{Card, FoldSpec, Model, Task};
 use kstore::pass::Observer;
 use kstore::{Selected, Selection, Table, Workers};
@@ -126,7 +126,7 @@ fn write<T: Real>(
 }
 
 /// The rows and columns of the fit.
-fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
+pub(crate) fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     let classes = options.learner.task() == Task::Classification;
     if classes && targets.len() > 1 {
@@ -176,14 +176,10 @@ fn landmark_rows(options: &FitOptions, path: &Path, selected: &Selected) -> Resu
 }
 
 /// The same options in the words of the library.
-fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
+pub(crate) fn training(options: &FitOptions, selected: &Selected) -> Result<TrainOptions> {
     Ok(TrainOptions {
         task: options.learner.task(),
-        scaling: match options.scale {
-            Scale::Standard => Scaling::Standard,
-            Scale::Minmax => Scaling::Minmax,
-            Scale::None => Scaling::None,
-        },
+        scaling: options.scale.into(),
         kernel: options.kernel.resolve_columns(&selected.feature_names())?,
         map: options.map.clone(),
         landmarks: match &options.landmarks {
@@ -263,8 +259,6 @@ fn report<T: Real>(
     output: &Path,
 ) -> FitReport {
     let names = target_names(selected);
-    let certificate =
-        |c: ksolve::Certificate| Certificate { trace_error: c.trace_error, overshoot: c.overshoot, floor: c.floor };
     let cell = |cell: &ksolve::Cell| Cell {
         rank: cell.rank,
         lambda: cell.lambda,
@@ -291,7 +285,7 @@ fn report<T: Real>(
         lambda: trained.lambda,
         lambda_convention: LAMBDA,
         folds: options.folds.to_string(),
-        certificate: trained.certificate.map(certificate),
+        certificate: trained.certificate.map(Certificate::from),
         surface: trained.surface.cells.iter().map(cell).collect(),
         train: trained.train.map(|(mse, r2)| Train { mse, rmse: mse.max(0.0).sqrt(), r2, loo_mse: trained.left_out }),
         method: trained.method.clone(),

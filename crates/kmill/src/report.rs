@@ -112,6 +112,12 @@ pub struct Certificate {
     pub floor: f64,
 }
 
+impl From<ksolve::Certificate> for Certificate {
+    fn from(found: ksolve::Certificate) -> Self {
+        Self { trace_error: found.trace_error, overshoot: found.overshoot, floor: found.floor }
+    }
+}
+
 /// A cell of the surface.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Cell {

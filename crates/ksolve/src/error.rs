@@ -51,6 +51,16 @@ pub enum Error {
         /// Rows there are.
         rows: u64,
     },
+    /// Too few rows for a statistic.
+    #[error("{what} needs at least {needed} rows, and {rows} {are} left; check --rows, --where and --missing", are = if *rows == 1 { "is" } else { "are" })]
+    TooFewFor {
+        /// The statistic.
+        what: &'static str,
+        /// Rows it needs.
+        needed: u64,
+        /// Rows there are.
+        rows: u64,
+    },
     /// A column whose squares do not fit a number.
     #[error("column {column:?} reaches {largest:e}, and the squares of its values overflow; give it in a larger unit")]
     TooLarge {

@@ -6,6 +6,9 @@ const LAMBDA_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a ra
 const COST_HELP: &str = "a positive number (1), a list (0.1,1,10), or a range (0.01..100) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
 
+/// Largest ratio of the ends of a range of factors: beyond it every kernel is constant or the identity.
+const MOST_FACTORS: f64 = 1e6;
+
 /// More lambdas than this are a slip of the pen: the whole range of f64 has 1,264 half decades.
 const MOST_LAMBDAS: usize = 2_000;
 
@@ -99,6 +102,38 @@ fn half_decade(first: f64, k: usize) -> f64 {
 fn power(k: i64) -> f64 {
     let mantissa = if k.rem_euclid(2) == 0 { "1" } else { "3.1622776601683795" };
     format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
+}
+
+/// Factors of length scales, ascending and without repetition: a list, or a range that doubles from its start and ends with its
+/// end.
+///
+/// ```
+/// assert_eq!(ksolve::grid::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] for anything that is no list of positive finite numbers.
+pub fn factors(text: &str) -> Result<Vec<f64>> {
+    let wrong = |part: &str, why: &str| Error::option("--factors", format!("{part:?}"), why);
+    let help = "give positive numbers (0.5,1,2), or a range (0.25..4) that doubles";
+    let parse = |part: &str| {
+        let number = part.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+        number.ok_or_else(|| wrong(part.trim(), help))
+    };
+    let mut values: Vec<f64> = match text.split_once("..") {
+        Some((first, last)) => {
+            let (first, last) = (parse(first)?, parse(last)?);
+            if first > last || last / first > MOST_FACTORS {
+                return Err(wrong(text, "the range must start at its smaller end, and span at most a millionfold"));
+            }
+            let steps = std::iter::successors(Some(first), |value| Some(2.0 * value));
+            steps.take_while(|value| *value < last).chain([last]).collect()
+        }
+        None => text.split(',').map(parse).collect::<Result<_>>()?,
+    };
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    Ok(values)
 }
 
 /// Ranks, ascending and without repetition. A range doubles from its start and ends with its end.

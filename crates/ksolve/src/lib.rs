@@ -21,11 +21,13 @@ pub mod quadratic;
 pub mod ridge;
 pub mod score;
 pub mod solver;
+pub mod statistic;
 mod strips;
 pub mod surface;
 mod system;
 pub mod task;
 pub mod train;
+pub mod tune;
 mod variance;
 
 pub use bins::{BIN, Targets};

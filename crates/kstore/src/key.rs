@@ -34,6 +34,8 @@ pub enum Purpose {
     Clusters,
     /// Places and signs of rows in the sketch of a preconditioner.
     Sketch,
+    /// Random labels of rows under a null hypothesis; the round is the permutation.
+    Permutations,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

@@ -7,7 +7,7 @@ use super::median::median_distance;
 use super::node::{Call, Node};
 use super::parse;
 use super::points::row;
-use super::registry::{Domain, Value, registry};
+use super::registry::{Domain, Parameter, Value, registry};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use std::fmt;
@@ -185,6 +185,44 @@ impl Spec {
             Ok(Call { values: call.values.iter().map(value).collect(), ..call.clone() })
         };
         self.0.map(&mut |call| resolve(call)).map(Self)
+    }
+
+    /// The expression with every length scale, those parameters that can be `median`, multiplied by `factor`. Kernels without
+    /// stay as they are.
+    ///
+    /// ```
+    /// # use kapprox::Spec;
+    /// let spec: Spec = "gaussian(sigma=3) + 0.5*linear()".parse()?;
+    /// assert_eq!(spec.stretched(0.5)?.to_string(), "gaussian(sigma=1.5) + 0.5*linear()");
+    /// # Ok::<(), kapprox::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Spec`] if a `median` has not been resolved, [`Error::NotFinite`] for a product that is no length.
+    pub fn stretched(&self, factor: f64) -> Result<Self> {
+        if self.needs_median() {
+            return Err(self.open("median", "median has no value yet: it is resolved on a sample of the rows"));
+        }
+        let stretch = |value: &f64| {
+            let length = value * factor;
+            if length > 0.0 && length.is_finite() {
+                return Ok(length);
+            }
+            let what = format!("the length scale {value} times {factor}");
+            Err(Error::NotFinite { what, remedy: "choose another factor".to_string() })
+        };
+        let mut change = |call: &Call| {
+            let of = |(value, parameter): (&Value, &Parameter)| -> Result<Value> {
+                match value {
+                    Value::Number(number) if parameter.default == Value::Median => Ok(Value::Number(stretch(number)?)),
+                    Value::Each(list) => Ok(Value::Each(list.iter().map(stretch).collect::<Result<_>>()?)),
+                    other => Ok(other.clone()),
+                }
+            };
+            let values = call.values.iter().zip(call.family.parameters).map(of).collect::<Result<_>>()?;
+            Ok(Call { values, ..call.clone() })
+        };
+        self.0.map(&mut change).map(Self)
     }
 
     /// Name and numbers of an expression that is a single kernel of the registry, on all features, without lists or medians.

@@ -106,6 +106,16 @@ pub enum Precision {
     F64,
 }
 
+impl From<Scale> for ksolve::train::Scaling {
+    fn from(scale: Scale) -> Self {
+        match scale {
+            Scale::Standard => Self::Standard,
+            Scale::Minmax => Self::Minmax,
+            Scale::None => Self::None,
+        }
+    }
+}
+
 impl From<Method> for ksolve::train::Method {
     fn from(method: Method) -> Self {
         match method {

@@ -5,14 +5,20 @@
 
 pub mod curve;
 pub mod data;
+pub mod herd;
 pub mod learn;
 pub mod parse;
 pub mod run;
+pub mod test;
+pub mod tune;
 
 pub use curve::CurveArgs;
 pub use data::DataArgs;
+pub use herd::HerdArgs;
 pub use learn::LearnArgs;
-pub use run::{DiskArgs, RunArgs};
+pub use run::{DiskArgs, RunArgs, ScratchArgs};
+pub use test::TestArgs;
+pub use tune::TuneArgs;
 
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -59,6 +65,12 @@ pub enum Command {
     Convert(ConvertArgs),
     /// Compare landmark schemes and maps: error against rank, and what each costs
     Curve(CurveArgs),
+    /// Choose kernel, rank and penalty on growing samples of the rows, and fit
+    Tune(TuneArgs),
+    /// Pick a few rows whose mean in feature space is that of all rows
+    Herd(HerdArgs),
+    /// Ask whether two samples have one law, or two sets of columns depend on each other
+    Test(TestArgs),
     /// Generate data, fit, evaluate, and explain: the first thing to run
     Demo(DemoArgs),
 }
@@ -343,6 +355,6 @@ mod tests {
 
     #[test]
     fn a_verb_that_is_not_there_yet_does_not_appear() {
-        assert!(Cli::try_parse_from(["kmill", "tune"]).is_err());
+        assert!(Cli::try_parse_from(["kmill", "serve"]).is_err());
     }
 }

@@ -98,6 +98,36 @@ pub fn methods(text: &str) -> Result<Methods, String> {
     Ok(Methods(methods))
 }
 
+/// Kernels to try, each once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernels(pub Vec<Spec>);
+
+/// `--kernels`: expressions, which may hold commas in parentheses and brackets.
+pub fn kernels(text: &str) -> Result<Kernels, String> {
+    let (mut kernels, mut depth, mut start) = (Vec::new(), 0usize, 0);
+    for (at, letter) in text.char_indices().chain([(text.len(), ',')]) {
+        match letter {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 || at == text.len() => {
+                let spec = kernel(text[start..at].trim())?;
+                if kernels.contains(&spec) {
+                    return Err(format!("{spec} is named twice"));
+                }
+                kernels.push(spec);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    Ok(Kernels(kernels))
+}
+
+/// `--factors`, understood before the work begins.
+pub fn factors(text: &str) -> Result<String, String> {
+    ksolve::grid::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
+}
+
 /// `--landmarks` of a comparison: a name of the registry.
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
     kapprox::landmark::by_name(text).ok_or_else(|| {

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::progress::Progress;
 use clap::Args;
 use kstore::scratch::Scratch;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Memory, threads, and what is printed.
@@ -44,16 +44,42 @@ pub struct DiskArgs {
     pub scratch_limit: Option<usize>,
 }
 
+/// Where features are kept that do not fit the memory.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub struct ScratchArgs {
+    /// Folder on a fast disk for features that do not fit --memory; emptied at the end
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Most bytes there [default: half of what the disk has free]
+    #[arg(long, value_name = "SIZE", value_parser = parse::bytes, requires = "scratch")]
+    pub scratch_limit: Option<usize>,
+}
+
+impl ScratchArgs {
+    /// The scratch folder, where one was named.
+    ///
+    /// # Errors
+    /// A folder that is not there.
+    pub fn open(&self) -> Result<Option<Scratch>> {
+        open_scratch(self.scratch.as_deref(), self.scratch_limit)
+    }
+}
+
+fn open_scratch(folder: Option<&Path>, limit: Option<usize>) -> Result<Option<Scratch>> {
+    let Some(folder) = folder else { return Ok(None) };
+    let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);
+    let limit = limit.map_or_else(half, |limit| limit as u64);
+    Ok(Some(Scratch::open(folder, limit)?))
+}
+
 impl DiskArgs {
     /// The scratch folder, where one was named.
     ///
     /// # Errors
     /// A folder that is not there.
     pub fn open_scratch(&self) -> Result<Option<Scratch>> {
-        let Some(folder) = &self.scratch else { return Ok(None) };
-        let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);
-        let limit = self.scratch_limit.map_or_else(half, |limit| limit as u64);
-        Ok(Some(Scratch::open(folder, limit)?))
+        open_scratch(self.scratch.as_deref(), self.scratch_limit)
     }
 }
 

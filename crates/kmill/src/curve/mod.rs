@@ -64,11 +64,10 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
         Some(path) => CellsFile::open(path, request.manifest::<T>(), args.resume, &run.progress)?,
         None => CellsFile::nowhere(),
     };
-    let (watch, workers) =
-        (Watch { progress: &run.progress, measuring: AtomicBool::new(false) }, Workers::new(run.threads));
+    let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads));
     let resources = Resources { memory: run.memory, workers: &workers, stages: &watch, journal: None, scratch: None };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
-    watch.measuring.store(true, Ordering::Relaxed);
+    watch.silence();
     all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;
     let plan = plan(&setting, request)?;
     let context = Context {
@@ -127,9 +126,20 @@ fn plan<T: Real>(setting: &Setting<'_, T>, request: &Request) -> Result<Vec<Plan
 }
 
 /// Shows the stages before the first run; those of the runs only stop when they are asked to.
-struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     progress: &'a Progress,
     measuring: AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(progress: &'a Progress) -> Self {
+        Self { progress, measuring: AtomicBool::new(false) }
+    }
+
+    /// From here on there are runs, and stages within them are not shown.
+    pub(crate) fn silence(&self) {
+        self.measuring.store(true, Ordering::Relaxed);
+    }
 }
 
 struct Silent;

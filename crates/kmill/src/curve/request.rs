@@ -1,14 +1,13 @@
 //! From what was typed to rows, options, and the manifest of the cells.
 
 use crate::args::CurveArgs;
-use crate::args::learn::{Scale, Task as TaskArg};
+use crate::args::learn::Task as TaskArg;
 use crate::pipeline::{instruction_set, target_names};
 use crate::progress::Progress;
 use crate::{Error, Result, convert};
 use kapprox::landmark::Scheme;
 use ksolve::Task;
 use ksolve::curve::{CurveOptions, Method};
-use ksolve::train::Scaling;
 use kstore::checkpoint::Manifest;
 use kstore::condition::Condition;
 use kstore::{Real, Selected, Selection, Table};
@@ -63,11 +62,7 @@ impl Request {
             repeats: args.repeats,
             landmarks: landmarks(args)?,
             sample: args.sample,
-            scaling: match args.scale {
-                Scale::Standard => Scaling::Standard,
-                Scale::Minmax => Scaling::Minmax,
-                Scale::None => Scaling::None,
-            },
+            scaling: args.scale.into(),
             kernel: args.kernel.resolve_columns(&train.feature_names())?,
             task,
             lambda,

@@ -62,7 +62,10 @@ fn json(output: &Output) -> serde_json::Value {
 fn help_lists_every_verb_and_exits_0() {
     let folder = tempfile::tempdir().unwrap();
     let help = stdout(&ok(folder.path(), "--help"));
-    for verb in ["fit", "predict", "evaluate", "inspect", "plan", "plot", "generate", "convert", "curve", "demo"] {
+    for verb in [
+        "fit", "predict", "evaluate", "inspect", "plan", "plot", "generate", "convert", "curve", "tune", "test",
+        "herd", "demo",
+    ] {
         assert!(help.contains(verb), "{verb} is missing in {help}");
         assert!(stdout(&ok(folder.path(), &format!("{verb} --help"))).contains("Usage: kmill"));
     }

@@ -21,4 +21,6 @@ mod restricted;
 mod resume;
 mod run;
 mod solvers;
+mod statistics;
 mod text;
+mod tune;

@@ -252,6 +252,14 @@ impl<'a, T: Real> Kept<'a, T> {
         Ok(())
     }
 
+    /// The features of all rows, n x p row-major, where they are in memory.
+    pub fn memory(&self) -> Option<&[T]> {
+        match &self.phi {
+            Phi::Memory(phi) => Some(phi),
+            Phi::Scratch(_) | Phi::Recomputed => None,
+        }
+    }
+
     /// Threads.
     pub fn workers(&self) -> &'a Workers {
         self.data.resources.workers

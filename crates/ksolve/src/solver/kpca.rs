@@ -65,7 +65,7 @@ impl KernelPca {
 }
 
 /// C = G/n − μμᵀ, full, from moments of which the lower triangle means anything.
-pub(super) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
+pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
     let (p, n) = (mean.len(), moments.rows as f64);
     let g = MatRef::from_column_major_slice(&moments.g, p, p);
     Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] / n - mean[i] * mean[j])

@@ -10,10 +10,11 @@ mod fisher;
 mod fold;
 pub(crate) mod kept;
 mod kmeans;
-mod kpca;
+pub(crate) mod kpca;
 mod kpca_l1;
 mod lloyd;
 mod logistic;
+mod mean;
 mod perceptron;
 mod spectral;
 mod svm;
@@ -25,6 +26,7 @@ pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
 pub use kpca_l1::KernelPcaL1;
 pub use logistic::Logistic;
+pub use mean::MeanEmbedding;
 pub use perceptron::Perceptron;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
@@ -326,6 +328,7 @@ pub fn registry() -> &'static [Family] {
         svm::SVM,
         svm::SVR,
         svm::ONE_CLASS,
+        mean::FAMILY,
         kmeans::FAMILY,
         spectral::FAMILY,
         perceptron::FAMILY,

@@ -16,7 +16,7 @@ pub(crate) fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> 
     Ok(MemoryRows::new(x, d)?.numbered(rows)?)
 }
 
-/// The candidates with their targets or classes, which one pass brings from the table.
+/// The candidates with their targets or classes, and their fold where there is a column of folds, which one pass brings from the table.
 pub(crate) fn with_targets<T: Real>(
     candidates: MemoryRows<T>,
     source: &dyn RowSource<T>,
@@ -25,9 +25,13 @@ pub(crate) fn with_targets<T: Real>(
     let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
     // what is found is in memory beside the rows and is found again in a resumed run
     let found = Pass { journal: None, ..pass }.fold(source, &Of { rows: &rows })?.0;
-    match found.labels {
-        Some(labels) => Ok(candidates.with_classes(found.codes, labels)?),
-        None => Ok(candidates.with_targets(found.y, source.shape().targets)?),
+    let candidates = match found.groups {
+        (codes, Some(labels)) => candidates.with_groups(codes, labels)?,
+        (_, None) => candidates,
+    };
+    match found.classes {
+        (codes, Some(labels)) => Ok(candidates.with_classes(codes, labels)?),
+        (_, None) => Ok(candidates.with_targets(found.y, source.shape().targets)?),
     }
 }
 
@@ -39,15 +43,20 @@ struct Of<'a> {
 #[derive(Default)]
 struct Targets {
     y: Vec<f64>,
-    codes: Vec<u32>,
-    labels: Option<Arc<Vec<Label>>>,
+    classes: Codes,
+    groups: Codes,
 }
+
+/// Codes of a column of labels, and the labels where there is such a column.
+type Codes = (Vec<u32>, Option<Arc<Vec<Label>>>);
 
 impl Merge for Targets {
     fn merge(&mut self, later: &Self) {
         self.y.extend_from_slice(&later.y);
-        self.codes.extend_from_slice(&later.codes);
-        self.labels = self.labels.take().or_else(|| later.labels.clone());
+        for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
+            mine.0.extend_from_slice(&theirs.0);
+            mine.1 = mine.1.take().or_else(|| theirs.1.clone());
+        }
     }
 }
 
@@ -66,9 +75,11 @@ impl<T: Real> Fold<T> for Of<'_> {
                 continue;
             }
             state.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
-            if let Some(Coded { codes, labels }) = &block.classes {
-                state.codes.push(codes[i]);
-                state.labels.get_or_insert_with(|| Arc::new(labels.to_vec()));
+            for (coded, column) in [(&block.classes, &mut state.classes), (&block.groups, &mut state.groups)] {
+                if let Some(Coded { codes, labels }) = coded {
+                    column.0.push(codes[i]);
+                    column.1.get_or_insert_with(|| Arc::new(labels.to_vec()));
+                }
             }
         }
         Ok(())

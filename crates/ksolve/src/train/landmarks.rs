@@ -76,7 +76,7 @@ pub(super) fn select<T: Real>(
 }
 
 /// The kernel with every parameter a number, and the passes that took.
-pub(super) fn kernel<T: Real>(
+pub(crate) fn kernel<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
     reading: &Reading,

@@ -148,7 +148,7 @@ impl TrainOptions {
     ///
     /// # Errors
     /// [`Error::Option`].
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let name = self.map.family().name;
         if self.system.variance && self.task != Task::Regression {
             let remedy = "the variance of a class's score says nothing of the class; leave it out";

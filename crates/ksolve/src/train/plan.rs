@@ -156,7 +156,7 @@ fn strips(shape: &Shape) -> usize {
     }
 }
 
-pub(super) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     rows(base("scaling statistics", budget), shape, cut, cut.scan_lanes, 8)
 }
 
@@ -206,7 +206,7 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
 }
 
 /// The pass that keeps the features, and every pass over them: those of two tiles, and the map.
-pub(super) fn features(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(crate) fn features(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
     base(what, budget)
         .term("tiles of rows and of features", kept::pass_bytes(shape, cut) + strips(shape), RANK)
         .term("feature map", shape.map.footprint.fixed, RANK)

@@ -71,9 +71,20 @@ pub(crate) fn shape<T: Real>(
     folds: usize,
 ) -> Result<Shape> {
     let source = selected.rows::<T>(Reading::default())?;
-    let range = selected.range();
+    Ok(shape_of(&source, options, resources, t, folds))
+}
+
+/// The shape of the work on the rows of any source.
+pub(crate) fn shape_of<T: Real>(
+    source: &dyn RowSource<T>,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+    t: usize,
+    folds: usize,
+) -> Shape {
+    let range = source.range();
     let n = range.end - range.start;
-    let (d, rank) = (selected.shape().features, options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)));
+    let (d, rank) = (source.shape().features, options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)));
     let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
     let map = options.map.shape(Ask { d, rank, element: size_of::<T>() });
     let scheme = match (&options.landmarks, map.landmarks) {
@@ -82,7 +93,7 @@ pub(crate) fn shape<T: Real>(
         }
         _ => 0,
     };
-    Ok(Shape {
+    Shape {
         n,
         d,
         t,
@@ -94,11 +105,11 @@ pub(crate) fn shape<T: Real>(
         cursor: source.footprint(),
         threads: resources.workers.threads(),
         keeps: false,
-    })
+    }
 }
 
 /// Refuses a plan that does not fit; gives its largest sum.
-pub(super) fn check(plans: Vec<Plan>) -> Result<usize> {
+pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
     let mut largest = 0;
     // the stage that needs most tells best what to lower
     let mut plans = plans;

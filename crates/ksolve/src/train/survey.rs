@@ -65,7 +65,17 @@ pub(crate) fn survey(
     let pass = cut.pass(cut.scan_lanes, resources, &*observer);
     let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
     drop(observer);
-    check(selected, &statistics, options, resources.stages)?;
+    of(statistics, selected, options, resources.stages)
+}
+
+/// What the statistics of the rows of `selected` say.
+pub(crate) fn of(
+    statistics: Statistics,
+    selected: &Selected,
+    options: &TrainOptions,
+    stages: &dyn Stages,
+) -> Result<Survey> {
+    check(selected, &statistics, options, stages)?;
     let scaler = Arc::new(match options.scaling {
         Scaling::Standard => Scaler::standard(&statistics),
         Scaling::Minmax => Scaler::minmax(&statistics),

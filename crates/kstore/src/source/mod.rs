@@ -5,6 +5,7 @@
 //! of the bytes they read; everything above the seam treats both the same.
 
 mod aligned;
+mod chained;
 mod column;
 pub mod csv;
 mod guard;
@@ -21,6 +22,7 @@ pub mod svmlight;
 mod text;
 mod view;
 
+pub use chained::Chained;
 pub use guard::is_decoding;
 pub use identity::Identity;
 pub(crate) use joined::Joined;

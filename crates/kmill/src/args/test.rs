@@ -1,0 +1,88 @@
+//! Which statistic of which samples.
+
+use super::data::SelectArgs;
+use super::learn::{Precision, Scale, kernel_help};
+use super::parse::{self, Candidates, Landmarks};
+use super::run::{RunArgs, ScratchArgs};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use kapprox::Spec;
+use kapprox::map::MapSpec;
+use kstore::condition::Condition;
+
+/// Options of `kmill test`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill test mmd january.parquet july.parquet\n  \
+    kmill test mmd all.parquet --by 'station == 3' --features 'x*' --rank 200\n  \
+    kmill test mmd a.npy b.npy --map exact --permutations 200\n  \
+    kmill test hsic all.parquet --features 'x*' --with y --json\n\n\
+    A p-value is the probability of a statistic at least as large if the samples had one law, or the columns were\n\
+    independent: by permutations, which is exact, of the limit law by its spectrum, and of a gamma law.")]
+pub struct TestArgs {
+    /// What to measure
+    #[arg(value_name = "STATISTIC", hide_possible_values = true, help = statistics_help(), value_parser = statistics())]
+    pub statistic: String,
+    /// The table; of mmd without --by two: files, folders or globs in quotes.
+    #[command(flatten)]
+    pub data: SelectArgs,
+    /// Columns to compare, as names or globs, comma-separated [default: every numeric column but those of --by and --with]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', help_heading = "Table")]
+    pub features: Vec<String>,
+    /// The first sample of mmd: rows with 'column == value' (== != < <= > >=); the second is the others
+    #[arg(long, value_name = "CONDITION", value_parser = parse::condition, conflicts_with = "condition", help_heading = "Table")]
+    pub by: Option<Condition>,
+    /// The columns that hsic compares --features with, as names or globs, comma-separated
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', help_heading = "Table")]
+    pub with: Vec<String>,
+    /// Scaling learned from all rows of the test: standard, minmax or none
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "SCALE", help_heading = "Test")]
+    pub scale: Scale,
+    /// The kernel.
+    #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
+        value_parser = parse::kernel, help_heading = "Test")]
+    pub kernel: Spec,
+    /// The kernel of the columns of --with [default: --kernel]
+    #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "with", help_heading = "Test")]
+    pub with_kernel: Option<Spec>,
+    /// How rows become features, as fit --help lists; exact for the kernel itself (mmd, some thousand rows)
+    #[arg(long, value_name = "MAP", default_value = "nystrom", value_parser = parse::map, help_heading = "Test")]
+    pub map: MapSpec,
+    /// Features of each map [default: 300]
+    #[arg(long, value_name = "M", value_parser = parse::rank, help_heading = "Test")]
+    pub rank: Option<usize>,
+    /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd)
+    #[arg(long, value_parser = parse::landmarks, default_value = "rpcholesky", value_name = "SCHEME|FILE",
+        help_heading = "Test")]
+    pub landmarks: Landmarks,
+    /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
+    #[arg(long, value_name = "N|all", value_parser = parse::candidates, help_heading = "Test")]
+    pub candidates: Option<Candidates>,
+    /// Random labels; 0 for the limit laws alone
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value = "1000", help_heading = "Test")]
+    pub permutations: u64,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Test")]
+    pub seed: u64,
+    /// Type of rows and features: f32 or f64 (sums are f64)
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TYPE", help_heading = "Test")]
+    pub precision: Precision,
+    /// Where features are kept.
+    #[command(flatten)]
+    pub scratch: ScratchArgs,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// The registry's statistics.
+fn statistics() -> PossibleValuesParser {
+    PossibleValuesParser::new(ksolve::statistic::registry().iter().map(|family| family.name))
+}
+
+/// The same, each with its line.
+fn statistics_help() -> String {
+    let all: Vec<String> =
+        ksolve::statistic::registry().iter().map(|family| format!("{} ({})", family.name, family.about)).collect();
+    format!("What to measure: {}", all.join("; "))
+}

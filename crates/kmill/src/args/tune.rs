@@ -1,0 +1,88 @@
+//! What to search among.
+
+use super::data::DataArgs;
+use super::learn::LearnArgs;
+use super::parse::{self, Kernels};
+use super::run::{DiskArgs, RunArgs};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// By what kernels are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Score {
+    /// Squared error of held-out rows
+    #[default]
+    Cv,
+    /// Generalised cross-validation: no folds, a fifth of the work
+    Gcv,
+    /// Centred kernel-target alignment: nothing is solved; for lengths, not between families of kernels
+    Alignment,
+}
+
+impl From<Score> for ksolve::tune::Score {
+    fn from(score: Score) -> Self {
+        match score {
+            Score::Cv => Self::Cv,
+            Score::Gcv => Self::Gcv,
+            Score::Alignment => Self::Alignment,
+        }
+    }
+}
+
+/// Options of `kmill tune`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill tune ridge train.parquet --target y -o model.safetensors\n  \
+    kmill tune ridge train.parquet --target y --kernels 'gaussian(),laplacian(),matern(nu=1.5)' \\\n    \
+        --factors 0.25..4 --ranks 100..800 -o model.safetensors -o search.csv\n  \
+    kmill tune svm train.parquet --target label --score alignment -o model.safetensors\n\n\
+    Every kernel is measured on a small sample of the rows, the better half of them on twice as many, and so on; the\n\
+    winner is fitted on all rows as `kmill fit` does, over all --ranks and --lambda.")]
+pub struct TuneArgs {
+    /// What to minimise with the kernel that is found: ridge, or with --score alignment any solver that has a target
+    #[arg(value_name = "SOLVER", hide_possible_values = true, value_parser = solvers())]
+    pub solver: String,
+    /// The table.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Kernels to try, comma-separated [default: --kernel alone]
+    #[arg(long, value_name = "LIST", value_parser = parse::kernels, help_heading = "Search")]
+    pub kernels: Option<Kernels>,
+    /// What the length scales of each kernel are multiplied by: 0.5,1,2 or 0.25..4 (doubling)
+    #[arg(long, value_name = "LIST", value_parser = parse::factors, default_value = "0.25..4", help_heading = "Search")]
+    pub factors: String,
+    /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares lengths,
+    /// not families of kernels)
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "SCORE",
+        help_heading = "Search"
+    )]
+    pub score: Score,
+    /// Rows of the last comparison, of two kernels; those before have half as many each
+    #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
+    pub sample: usize,
+    /// What to learn.
+    #[command(flatten)]
+    pub learn: LearnArgs,
+    /// Where the model goes (safetensors), and the table of the search: .csv, .tsv, .parquet, .arrow or .json; may be given
+    /// several times. Without a model nothing is fitted
+    #[arg(short, long, value_name = "MODEL|OUT", required = true, help_heading = "Run")]
+    pub output: Vec<PathBuf>,
+    /// What is kept of a fit that is stopped.
+    #[command(flatten)]
+    pub disk: DiskArgs,
+    /// Memory, threads, output.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Ridge regression and the solvers of the registry that have a target.
+fn solvers() -> PossibleValuesParser {
+    let others = ksolve::solver::registry().iter().filter(|family| family.task.has_target()).map(|family| family.name);
+    PossibleValuesParser::new(std::iter::once("ridge").chain(others))
+}

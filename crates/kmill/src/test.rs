@@ -1,0 +1,318 @@
+//! `kmill test`: do two samples have one law, do two sets of columns depend on each other.
+
+use crate::args::TestArgs;
+use crate::args::learn::Precision;
+use crate::args::parse::{Candidates, Landmarks};
+use crate::args::run::Run;
+use crate::report::{Certificate, as_map};
+use crate::table::{Table, count, duration, number};
+use crate::{Error, Result, convert, fit, output};
+use kapprox::Spec;
+use ksolve::statistic::{self, Compared, Compares, Family, Outcome, PValues, StatisticOptions};
+use ksolve::train::{LandmarkSource, Resources};
+use kstore::budget::bytes;
+use kstore::condition::Condition;
+use kstore::{Selected, Selection, Workers};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Features of each map unless told otherwise: of a covariance few eigenvalues count.
+const RANK: usize = 300;
+
+/// What `kmill test` found.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TestReport {
+    /// Name of the statistic.
+    pub statistic: &'static str,
+    /// Rows of each sample, or of the only one.
+    pub rows: Vec<u64>,
+    /// Names of the columns of each kernel.
+    pub columns: Vec<Vec<String>>,
+    /// The statistic as a squared norm: p-values are of this one.
+    pub biased: f64,
+    /// The statistic that is right on average.
+    pub unbiased: f64,
+    /// Centred alignment of the two kernels, for two sets of columns.
+    pub alignment: Option<f64>,
+    /// Probabilities of a value at least as large under the null hypothesis.
+    pub p_values: PValues,
+    /// Random labels.
+    pub permutations: u64,
+    /// The kernels with every parameter a number.
+    pub kernels: Vec<String>,
+    /// The feature map.
+    pub map: String,
+    /// Features of each map; empty for the kernel itself.
+    pub ranks: Vec<usize>,
+    /// The relative trace error over all rows; `None` for two maps, and maps that are no projection.
+    pub certificate: Option<Certificate>,
+    /// Seconds of each stage, in the order of the stages.
+    #[serde(serialize_with = "as_map")]
+    pub seconds: Vec<(String, f64)>,
+    /// Passes over the rows.
+    pub passes: u64,
+    /// Bytes read from storage over all passes.
+    pub bytes_read: u64,
+    /// Highest resident memory of the process; `None` where the system does not tell.
+    pub peak_rss_bytes: Option<usize>,
+    /// The budget.
+    pub memory_budget_bytes: usize,
+    /// What the plan said before work started.
+    pub planned_bytes: usize,
+    /// `f32` or `f64`.
+    pub precision: &'static str,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// The rows of a test, and the columns that its kernels look at.
+enum Rows {
+    Samples(Box<Selected>, Box<Selected>),
+    Columns { rows: Box<Selected>, first: Vec<String>, second: Vec<String> },
+}
+
+impl Rows {
+    fn tables(&self) -> Vec<&Selected> {
+        match self {
+            Self::Samples(first, second) => vec![first, second],
+            Self::Columns { rows, .. } => vec![rows],
+        }
+    }
+
+    fn compared(&self) -> Compared<'_> {
+        match self {
+            Self::Samples(first, second) => Compared::Samples(first, second),
+            Self::Columns { rows, .. } => Compared::Columns(rows),
+        }
+    }
+
+    fn columns(&self) -> Vec<Vec<String>> {
+        match self {
+            Self::Samples(first, _) => vec![first.feature_names()],
+            Self::Columns { first, second, .. } => vec![first.clone(), second.clone()],
+        }
+    }
+
+    /// Bytes read so far: tables of one file count them together.
+    fn bytes_read(&self) -> u64 {
+        self.tables().iter().map(|table| table.table().bytes_read()).sum()
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// Options that contradict each other, and whatever stops the test.
+pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
+    let families = statistic::registry();
+    let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
+    convert::only_convert_keeps(args.data.missing)?;
+    match args.precision {
+        Precision::F32 => measure::<f32>(family, args, run),
+        Precision::F64 => measure::<f64>(family, args, run),
+    }
+}
+
+/// `kmill test`.
+pub(crate) fn main(args: &TestArgs) -> Result<()> {
+    let context = args.run.resolve();
+    let report = run(args, &context)?;
+    output::report(&report, context.json)
+}
+
+fn measure<T: statistic::Precision>(family: &Family, args: &TestArgs, run: &Run) -> Result<TestReport> {
+    let rows = match family.compares {
+        Compares::Samples => samples(args)?,
+        Compares::Columns => columns(args)?,
+    };
+    let options = options(args, &rows)?;
+    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads));
+    let resources = Resources {
+        memory: run.memory,
+        workers: &workers,
+        stages: &run.progress,
+        journal: None,
+        scratch: scratch.as_ref(),
+    };
+    let outcome = statistic::measure::<T>(family, rows.compared(), &options, &resources)?;
+    Ok(report::<T>(family, args, run, &rows, outcome))
+}
+
+/// Two samples of the same columns: two tables, or the rows with and without a property.
+fn samples(args: &TestArgs) -> Result<Rows> {
+    if !args.with.is_empty() {
+        let why = format!("{} compares two samples", args.statistic);
+        return Err(Error::option("--with", args.with.join(","), why, "leave it out, or take hsic"));
+    }
+    let (text, paths) = (args.data.text.options(), &args.data.paths);
+    if let Some(by) = &args.by {
+        let (table, _) = convert::open(paths, &text, &[])?;
+        let of = |condition: Condition, features: &[String]| {
+            let filter = Some(condition);
+            table.select(&Selection { filter, ..convert::selection(&args.data, features, Vec::new()) })
+        };
+        let first = of(by.clone(), &args.features)?;
+        let second = of(by.complement(), &first.feature_names())?;
+        return Ok(Rows::Samples(Box::new(first), Box::new(second.counting_apart())));
+    }
+    let [first, second] = &paths[..] else {
+        let why = "two samples are two tables, or one whose rows --by divides";
+        let remedy = "name two files, folders or globs in quotes, or add --by 'column == value'";
+        return Err(Error::option("DATA", format!("({} names)", paths.len()), why, remedy));
+    };
+    let open = |path: &PathBuf, features: &[String]| -> Result<Selected> {
+        let (table, _) = convert::open(std::slice::from_ref(path), &text, &[])?;
+        Ok(table.select(&convert::selection(&args.data, features, Vec::new()))?)
+    };
+    let first = open(first, &args.features)?;
+    let second = open(second, &first.feature_names())?;
+    Ok(Rows::Samples(Box::new(first), Box::new(second)))
+}
+
+/// Two sets of columns of the same rows.
+fn columns(args: &TestArgs) -> Result<Rows> {
+    if let Some(by) = &args.by {
+        let why = format!("{} compares columns of one sample", args.statistic);
+        return Err(Error::option("--by", by, why, "leave it out, or take --where or mmd"));
+    }
+    if let Landmarks::File(path) = &args.landmarks {
+        let why = format!("{} has two maps, whose landmarks are of other columns", args.statistic);
+        return Err(Error::option("--landmarks", path.display(), why, "name a scheme"));
+    }
+    if args.with.is_empty() {
+        let why = "it compares --features with other columns: --with y";
+        return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
+    }
+    let (table, _) = convert::open(&args.data.paths, &args.data.text.options(), &[])?;
+    let second = table.select(&convert::selection(&args.data, &args.with, Vec::new()))?.feature_names();
+    // those columns are no features unless they are named
+    let first = table.select(&convert::selection(&args.data, &args.features, second.clone()))?.feature_names();
+    let all: Vec<String> = first.iter().chain(&second).cloned().collect();
+    let rows = table.select(&convert::selection(&args.data, &all, Vec::new()))?;
+    Ok(Rows::Columns { rows: Box::new(rows), first, second })
+}
+
+fn options(args: &TestArgs, rows: &Rows) -> Result<StatisticOptions> {
+    let rank = args.rank.unwrap_or(RANK);
+    let tables = rows.tables();
+    let names = tables[0].feature_names();
+    let kernel = |spec: &Spec, columns: Option<&[String]>| -> Result<Spec> {
+        let spec = match columns {
+            Some(columns) => spec.clone().on(&listed(columns))?,
+            None => spec.clone(),
+        };
+        Ok(spec.resolve_columns(&names)?)
+    };
+    let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
+    let (first, second) = match rows {
+        Rows::Samples(..) => (kernel(&args.kernel, None)?, kernel(&args.kernel, None)?),
+        Rows::Columns { first, second, .. } => (kernel(&args.kernel, Some(first))?, kernel(with_kernel, Some(second))?),
+    };
+    let few = fit::candidates(rank);
+    Ok(StatisticOptions {
+        scaling: args.scale.into(),
+        kernel: first,
+        other: second,
+        map: args.map.clone(),
+        landmarks: match &args.landmarks {
+            Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),
+            Landmarks::File(path) => {
+                let (table, _) = convert::open(std::slice::from_ref(path), &args.data.text.options(), &[])?;
+                let selection = Selection { features: names, ..Selection::default() };
+                LandmarkSource::Rows(Box::new(table.select(&selection)?))
+            }
+        },
+        candidates: match args.candidates.unwrap_or(Candidates::Rows(few)) {
+            Candidates::All => None,
+            Candidates::Rows(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
+        },
+        rank,
+        permutations: usize::try_from(args.permutations).unwrap_or(usize::MAX),
+        seed: args.seed,
+    })
+}
+
+/// Names as `on=` takes them, each in quotes so that none is read as a pattern or a range.
+fn listed(names: &[String]) -> String {
+    format!(
+        "[{}]",
+        names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn report<T: kapprox::Real>(family: &Family, args: &TestArgs, run: &Run, rows: &Rows, outcome: Outcome) -> TestReport {
+    let Outcome { measured, rows: sizes, kernels, ranks, passes, planned_bytes } = outcome;
+    TestReport {
+        statistic: family.name,
+        rows: sizes,
+        columns: rows.columns(),
+        biased: measured.biased,
+        unbiased: measured.unbiased,
+        alignment: measured.alignment,
+        p_values: measured.p_values,
+        permutations: args.permutations,
+        kernels,
+        map: args.map.to_string(),
+        ranks,
+        certificate: measured.certificate.map(Certificate::from),
+        seconds: run.progress.seconds(),
+        passes,
+        bytes_read: rows.bytes_read(),
+        peak_rss_bytes: kstore::budget::peak_rss(),
+        memory_budget_bytes: run.memory,
+        planned_bytes,
+        precision: <T as kstore::Real>::NAME,
+        warnings: run.progress.warnings(),
+    }
+}
+
+impl fmt::Display for TestReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows: Vec<String> = self.rows.iter().map(|rows| count(*rows)).collect();
+        let columns: Vec<String> = self.columns.iter().map(|names| count(names.len() as u64)).collect();
+        let (rows, columns) = (rows.join(" and "), columns.join(" and "));
+        writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
+        let mut facts = Table::facts();
+        for kernel in &self.kernels {
+            facts.fact("kernel", kernel.as_str());
+        }
+        let ranks: Vec<String> = self.ranks.iter().map(|rank| count(*rank as u64)).collect();
+        match ranks.is_empty() {
+            true => facts.fact("features", "none: the kernel itself"),
+            false => facts.fact("features", format!("{} ({})", ranks.join(" and "), self.map)),
+        }
+        if let Some(certificate) = self.certificate.filter(|_| !ranks.is_empty()) {
+            facts.fact(
+                "certificate",
+                format!("relative trace error {} on all rows", number(certificate.trace_error, 3)),
+            );
+        }
+        facts.fact(self.statistic, format!("{} biased, {} unbiased", number(self.biased, 4), number(self.unbiased, 4)));
+        if let Some(alignment) = self.alignment {
+            facts.fact("alignment", number(alignment, 4));
+        }
+        let PValues { permutation, spectrum, gamma } = self.p_values;
+        let names = [
+            (permutation, format!("by {} permutations", count(self.permutations))),
+            (spectrum, "of the limit law, by its spectrum".to_string()),
+            (gamma, "of the gamma law of the same mean and variance".to_string()),
+        ];
+        let mut title = "p-value";
+        for (value, of) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
+            // what the limit laws do not resolve
+            let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
+            facts.fact(title, format!("{value} {of}"));
+            title = "";
+        }
+        write!(f, "{facts}")?;
+        let mut facts = Table::facts();
+        let total = self.seconds.iter().map(|(_, seconds)| seconds).sum::<f64>();
+        facts.fact("time", duration(Duration::from_secs_f64(total.max(0.0))));
+        let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
+        facts.fact("read", format!("{read} in {} passes", self.passes));
+        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
+        facts.fact("memory", format!("peak {peak}, budget {}", bytes(self.memory_budget_bytes)));
+        write!(f, "\n{facts}")
+    }
+}

@@ -1,0 +1,124 @@
+//! Where a search goes: its model, and its table, by the names of the files.
+
+use super::report::{Row, TuneReport};
+use crate::{Error, Result, output};
+use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{AtomicFile, KeptColumn};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Kinds of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Model,
+    Json,
+    Table,
+}
+
+/// The files that were asked for.
+#[derive(Debug)]
+pub(super) struct Outputs(Vec<(PathBuf, Kind)>);
+
+impl Outputs {
+    /// Checks before the work that every file can be written after it.
+    ///
+    /// # Errors
+    /// Folders that are not there, two outputs of one name, two models.
+    pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
+        let mut outputs: Vec<(PathBuf, Kind)> = Vec::new();
+        for path in paths {
+            output::check(path)?;
+            let kind = kind(path);
+            if outputs.iter().any(|(known, _)| known == path) {
+                return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
+            }
+            if kind == Kind::Model && outputs.iter().any(|(_, known)| *known == Kind::Model) {
+                let why = "one model was named already, and this names no table either";
+                return Err(Error::option(
+                    "-o",
+                    path.display(),
+                    why,
+                    "end it with .csv, .tsv, .parquet, .arrow or .json",
+                ));
+            }
+            outputs.push((path.clone(), kind));
+        }
+        Ok(Self(outputs))
+    }
+
+    /// Where the model goes, if it was asked for.
+    pub(super) fn model(&self) -> Option<&Path> {
+        self.0.iter().find(|(_, kind)| *kind == Kind::Model).map(|(path, _)| path.as_path())
+    }
+
+    /// Refuses an output that is an input.
+    ///
+    /// # Errors
+    /// [`Error::Option`].
+    pub(super) fn spare(&self, table: &kstore::Table) -> Result<()> {
+        self.0.iter().try_for_each(|(path, _)| output::spare(path, table, None))
+    }
+
+    /// Writes the tables; the model is written by the fit.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn write(&self, report: &TuneReport) -> Result<()> {
+        for (path, kind) in &self.0 {
+            match kind {
+                Kind::Model => {}
+                Kind::Json => {
+                    let json = serde_json::to_string(report).map_err(|error| Error::Stdout(error.into()))?;
+                    let mut file = AtomicFile::create(path)?;
+                    writeln!(file, "{json}").map_err(kstore::Error::io("write", path))?;
+                    file.commit()?;
+                }
+                Kind::Table => table(path, &report.rows)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kind(path: &Path) -> Kind {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("json") => Kind::Json,
+        Some("parquet" | "pq" | "arrow" | "ipc" | "feather" | "csv" | "tsv") => Kind::Table,
+        _ => Kind::Model,
+    }
+}
+
+/// The columns are named and ordered as the fields of the JSON.
+fn table(path: &Path, rows: &[Row]) -> Result<()> {
+    let whole = |of: &dyn Fn(&Row) -> u64| -> Vec<i64> {
+        rows.iter().map(|row| i64::try_from(of(row)).unwrap_or(i64::MAX)).collect()
+    };
+    let number = |of: &dyn Fn(&Row) -> Option<f64>| KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>());
+    let kernels: Vec<Arc<str>> = rows.iter().map(|row| Arc::from(row.kernel.as_str())).collect();
+    let (rung, of, rank) = (whole(&|row| row.rung as u64), whole(&|row| row.rows), whole(&|row| row.rank as u64));
+    let (lambda, cv_mse) = (number(&|row| row.lambda), number(&|row| row.cv_mse));
+    let (gcv, alignment) = (number(&|row| row.gcv), number(&|row| row.alignment));
+    let (best, kept) = (whole(&|row| row.best.into()), whole(&|row| row.kept.into()));
+    let columns = [
+        ("rung", Output::I64(&rung)),
+        ("rows", Output::I64(&of)),
+        ("kernel", Output::Text(&kernels)),
+        ("rank", Output::I64(&rank)),
+        ("lambda", Output::Kept(&lambda)),
+        ("cv_mse", Output::Kept(&cv_mse)),
+        ("gcv", Output::Kept(&gcv)),
+        ("alignment", Output::Kept(&alignment)),
+        ("best", Output::I64(&best)),
+        ("kept", Output::I64(&kept)),
+    ];
+    let kinds = columns.iter().map(|(name, column)| match column {
+        Output::Text(_) => OutputColumn::new(*name, OutputKind::Text),
+        Output::I64(_) => OutputColumn::new(*name, OutputKind::I64),
+        _ => OutputColumn::new(*name, OutputKind::F64).nullable(),
+    });
+    let mut sink = sink::create(path, &kinds.collect::<Vec<_>>())?;
+    sink.write(&columns.map(|(_, column)| column))?;
+    Ok(sink.finish()?)
+}

@@ -1,0 +1,163 @@
+//! What a search answers: the JSON, the rows of its table, and what people read.
+
+use crate::args::run::Run;
+use crate::report::{FitReport, as_map};
+use crate::table::{Grid, Table, count, duration, number};
+use ksolve::tune::{Score, Tuned};
+use kstore::Selected;
+use kstore::budget::bytes;
+use std::fmt;
+use std::time::Duration;
+
+/// A cell of the search.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Row {
+    /// Which comparison, from 0.
+    pub rung: usize,
+    /// Rows of it.
+    pub rows: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// Leading features.
+    pub rank: usize,
+    /// Penalty; `None` for an alignment.
+    pub lambda: Option<f64>,
+    /// Cross-validated squared error.
+    pub cv_mse: Option<f64>,
+    /// Generalised cross-validation.
+    pub gcv: Option<f64>,
+    /// Centred kernel-target alignment.
+    pub alignment: Option<f64>,
+    /// True where this is the cell by which the kernel was compared.
+    pub best: bool,
+    /// True where the kernel went on, or won.
+    pub kept: bool,
+}
+
+/// Kernels of a comparison, each with its score.
+type Scores = Vec<(String, Option<f64>)>;
+
+/// What `kmill tune` found.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TuneReport {
+    /// Name of the solver.
+    pub solver: String,
+    /// By what kernels were compared.
+    pub score: Score,
+    /// The kernel that won, every parameter a number.
+    pub kernel: String,
+    /// Every cell of every comparison.
+    pub rows: Vec<Row>,
+    /// The fit on all rows; `None` where no model was asked for.
+    pub fit: Option<FitReport>,
+    /// Passes over the table of the search; the fit counts its own.
+    pub passes: u64,
+    /// Seconds of each stage, those of the fit too.
+    #[serde(serialize_with = "as_map")]
+    pub seconds: Vec<(String, f64)>,
+    /// Bytes read from storage.
+    pub bytes_read: u64,
+    /// Highest resident memory of the process; `None` where the system does not tell.
+    pub peak_rss_bytes: Option<usize>,
+    /// The budget.
+    pub memory_budget_bytes: usize,
+    /// What the plan of the search said before it started.
+    pub planned_bytes: usize,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// Rows and scores of every kernel, for the terminal.
+    #[serde(skip)]
+    scores: Vec<(u64, Scores)>,
+}
+
+impl TuneReport {
+    pub(super) fn new(
+        solver: String,
+        score: Score,
+        tuned: Tuned,
+        fit: Option<FitReport>,
+        run: &Run,
+        selected: &Selected,
+    ) -> Self {
+        let mut rows = Vec::new();
+        for (at, rung) in tuned.rungs.iter().enumerate() {
+            for entry in &rung.entries {
+                rows.extend(entry.cells.iter().map(|cell| Row {
+                    rung: at,
+                    rows: rung.rows,
+                    kernel: entry.kernel.clone(),
+                    rank: cell.rank,
+                    lambda: cell.lambda,
+                    cv_mse: cell.cv_mse,
+                    gcv: cell.gcv,
+                    alignment: cell.alignment,
+                    best: (Some(cell.rank), cell.lambda) == (entry.rank, entry.lambda),
+                    kept: entry.kept,
+                }));
+            }
+        }
+        let entry = |entry: &ksolve::tune::Entry| (entry.kernel.clone(), entry.score);
+        let rung = |rung: &ksolve::tune::Rung| (rung.rows, rung.entries.iter().map(entry).collect());
+        Self {
+            solver,
+            score,
+            kernel: tuned.kernel.to_string(),
+            rows,
+            passes: tuned.passes,
+            seconds: run.progress.seconds(),
+            bytes_read: selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.bytes_read),
+            peak_rss_bytes: kstore::budget::peak_rss(),
+            memory_budget_bytes: run.memory,
+            planned_bytes: tuned.planned_bytes,
+            warnings: run.progress.warnings(),
+            scores: tuned.rungs.iter().map(rung).collect(),
+            fit,
+        }
+    }
+
+    /// The score of every kernel on every sample, the winner's last marked.
+    fn grid(&self) -> Option<Grid> {
+        let (_, first) = self.scores.first()?;
+        let shown = |kernel: &str, (_, entries): &(u64, Scores)| {
+            let found = entries.iter().find(|(name, _)| name == kernel);
+            found.and_then(|(_, score)| *score).map_or("–".to_string(), |score| number(score, 4))
+        };
+        let row = |(kernel, _): &(String, Option<f64>)| {
+            (kernel.clone(), self.scores.iter().map(|rung| shown(kernel, rung)).collect())
+        };
+        let winner = first.iter().position(|(kernel, _)| *kernel == self.kernel);
+        Some(Grid {
+            corner: "kernel \\ rows".to_string(),
+            columns: self.scores.iter().map(|(rows, _)| count(*rows)).collect(),
+            rows: first.iter().map(row).collect(),
+            marked: winner.map(|row| (row, self.scores.len() - 1)),
+        })
+    }
+}
+
+impl fmt::Display for TuneReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.score {
+            Score::Cv => "least cross-validated mse",
+            Score::Gcv => "least generalised cross-validation",
+            Score::Alignment => "largest centred alignment with the target",
+        };
+        if let Some(grid) = self.grid() {
+            writeln!(f, "{what} of each kernel over ranks and lambdas, on growing samples (* chosen)\n\n{grid}")?;
+        }
+        if let Some(fit) = &self.fit {
+            return write!(f, "{fit}");
+        }
+        let mut facts = Table::facts();
+        facts.fact("kernel", self.kernel.as_str());
+        if let Some(best) = self.rows.iter().rfind(|row| row.best && row.kept) {
+            facts.fact("rank", count(best.rank as u64));
+            best.lambda.inspect(|lambda| facts.fact("lambda", number(*lambda, 3)));
+        }
+        let total = self.seconds.iter().map(|(_, seconds)| seconds).sum::<f64>();
+        facts.fact("time", duration(Duration::from_secs_f64(total.max(0.0))));
+        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
+        facts.fact("memory", format!("peak {peak}, budget {}", bytes(self.memory_budget_bytes)));
+        write!(f, "{facts}")
+    }
+}

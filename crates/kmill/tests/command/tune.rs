@@ -1,0 +1,83 @@
+//! `kmill tune`: the search, its table, its model, and what it refuses.
+
+use crate::run::{kmill, ok};
+use std::path::Path;
+
+fn refused(folder: &Path, line: &str, code: i32, message: &str) {
+    let (got, _, stderr) = kmill(folder, line);
+    assert!(got == code && stderr.contains(message), "{line}: exit {got}, {stderr}");
+    assert!(!folder.join("refused").exists(), "{line} left a model");
+}
+
+const SEARCH: &str =
+    "tune ridge t.parquet --target y --ranks 50,100 --lambda 1e-8..1e-4 --sample 2000 --factors 0.25..4";
+
+#[test]
+fn the_best_kernel_is_fitted_and_every_cell_is_in_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 6000 -o t.parquet -q");
+    let report = ok(at, &format!("{SEARCH} --kernels gaussian(),laplacian() -o m -o s.csv -o s.json --json"));
+    // ten kernels on 500 rows, five on 1,000, three on 2,000
+    let rows = report["rows"].as_array().unwrap();
+    let on = |rung: u64| rows.iter().filter(|row| row["rung"].as_u64() == Some(rung)).count();
+    assert_eq!([0, 1, 2, 3].map(on), [10 * 18, 5 * 18, 3 * 18, 0], "{report}");
+    let fit = &report["fit"];
+    assert_eq!((&fit["kernel"], &fit["rows"]), (&report["kernel"], &6000.into()));
+    assert!(fit["surface"].as_array().unwrap().len() == 18 && fit["train"]["r2"].as_f64().unwrap() > 0.85, "{fit}");
+    let winner = rows.iter().rfind(|row| row["best"] == true && row["kept"] == true).unwrap();
+    assert_eq!(winner["kernel"], report["kernel"]);
+    // the table is the same
+    let table = ok(at, "inspect s.csv --json");
+    assert_eq!(table["rows"].as_u64().unwrap() as usize, rows.len());
+    let stored: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(at.join("s.json")).unwrap()).unwrap();
+    assert_eq!(stored["rows"], report["rows"]);
+    // the fit alone gives the same model
+    let kernel = report["kernel"].as_str().unwrap().replace(' ', "");
+    let line =
+        format!("fit ridge t.parquet --target y --ranks 50,100 --lambda 1e-8..1e-4 --kernel {kernel} -o f --json");
+    ok(at, &line);
+    assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("f")).unwrap(), "another model");
+    // threads change nothing
+    let one = ok(at, &format!("{SEARCH} --kernels gaussian(),laplacian() -o one.csv --threads 1 --json"));
+    assert_eq!((&one["rows"], one["fit"].is_null()), (&report["rows"], true));
+    assert!(std::fs::read(at.join("s.csv")).unwrap() == std::fs::read(at.join("one.csv")).unwrap());
+}
+
+#[test]
+fn scores_that_need_no_folds() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate blobs --rows 3000 -o t.parquet -q");
+    let classes = format!("{SEARCH} --task classification");
+    let gcv = ok(at, &format!("{classes} --score gcv -o t.arrow --json"));
+    let cells = gcv["rows"].as_array().unwrap();
+    assert!(cells.iter().all(|row| row["cv_mse"].is_null()) && cells.iter().any(|row| row["gcv"].is_f64()), "{gcv}");
+    let line = "tune svm t.parquet --target y --score alignment --rank 50 --sample 1000 -o m.safetensors --json";
+    let svm = ok(at, line);
+    assert!(svm["fit"]["solver"] == "svm" && svm["rows"][0]["alignment"].is_f64(), "{svm}");
+    assert!(ok(at, "evaluate m.safetensors t.parquet --json")["accuracy"].as_f64().unwrap() > 0.85);
+    // folds of a column go along with the sample
+    ok(at, "tune ridge t.parquet --target x0 --features x1 --folds column:y --rank 20 --sample 1000 -o c.csv --json");
+}
+
+#[test]
+fn what_a_search_cannot_follow_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 300 -o t.parquet -q");
+    let tune = "tune ridge t.parquet --target y -o refused";
+    refused(at, &format!("{tune} --factors 0,1"), 2, "positive");
+    refused(at, &format!("{tune} --kernels gaussian(),gausian()"), 2, "did you mean");
+    refused(at, &format!("{tune} --kernels gaussian(),gaussian()"), 2, "named twice");
+    refused(at, &format!("{tune} --kernels laplacian() --kernel linear()"), 1, "leave --kernel out");
+    refused(at, &format!("{tune} --map exact --lambda 1e-6"), 1, "compares ranks of a map");
+    refused(at, &format!("{tune} --tolerance 1e-2"), 1, "leave it out");
+    refused(at, &format!("{tune} --lambda 1e-6 --rank 10"), 1, "it needs folds");
+    refused(at, "tune svm t.parquet --target y -o refused", 1, "--score alignment");
+    refused(at, "tune kpca t.parquet -o refused", 2, "kpca");
+    refused(at, "tune ridge t.parquet --target y", 2, "--output");
+    refused(at, &format!("{tune} -o other"), 1, "one model was named already");
+    refused(at, "tune ridge t.parquet --target y -o a.csv --resume", 1, "only the fit keeps a checkpoint");
+    refused(at, &format!("{tune} --memory 33MiB"), 1, "raise --memory");
+}

@@ -1,0 +1,124 @@
+//! Maximum mean discrepancy by the kernel itself: `--map exact`.
+//!
+//! With a the 0/1 labels of the m rows of the first sample among all N, and 1 the labels of all rows, every double sum follows
+//! from the products K a and K 1, whose kernel values are computed in tiles as they are needed and never kept:
+//!
+//! ```text
+//! ΣΣ k(a, a') = aᵀKa,   ΣΣ k(a, b) = aᵀK1 − aᵀKa,   ΣΣ k(b, b') = 1ᵀK1 − 2 aᵀK1 + aᵀKa
+//! ```
+//!
+//! *Passes*: one that loads the rows. *Flops*: N²d for the kernel values of 64 permutations, 2N² for each of them. *Bytes*: the
+//! rows, and a kilobyte a row. The law of the limit needs the spectrum of K and is left to maps.
+//!
+//! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012, equations 3 and 5.
+
+use super::relabel::{Choices, p_value};
+use super::run::StatisticOptions;
+use super::{Measured, PValues, require};
+use crate::iterative::tiles::Tiles;
+use crate::train::plan::{self, Cut, Shape};
+use crate::train::{Resources, candidates};
+use crate::{Certificate, Result};
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use kapprox::kernel::Spec;
+use kapprox::landmark::{Rows, uniform_sample};
+use kstore::key::Purpose;
+use kstore::{Pass, Plan, RowSource};
+
+/// Permutations whose products share kernel values: these then cost less than the products.
+const TOGETHER: usize = 64;
+
+const ROWS: &str = "compare fewer rows (--rows), or approximate the kernel (--map nystrom)";
+
+pub(super) fn plan(shape: &Shape, budget: usize, permutations: usize) -> Plan {
+    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+    let vectors = 2 * 8 * TOGETHER.min(permutations + 2);
+    // as a sample of all rows, in the order of keys and then of rows
+    let rows = 3 * (shape.d * shape.element + 40);
+    let tiles = Tiles::<f64>::bytes(shape.threads, TOGETHER);
+    plan::base("mmd", budget)
+        .term("rows", n.saturating_mul(rows), ROWS)
+        .term("labels and their products", n.saturating_mul(vectors + 8), ROWS)
+        .term("keys of the rows", Choices::bytes(n, shape.threads), "take --permutations 0")
+        .term("kernel blocks", tiles, "lower --threads")
+        .term("decoders and tiles", shape.cursor.at(plan::tile_rows(shape.d, shape.map.p, shape.element)) * 4, ROWS)
+}
+
+/// Measures the statistic of the first `m` of `n` rows and the others.
+pub(super) fn measure<T: Real>(
+    kernel: &Spec,
+    source: &dyn RowSource<T>,
+    n: u64,
+    m: u64,
+    cut: Cut,
+    options: &StatisticOptions,
+    resources: &Resources<'_>,
+) -> Result<Measured> {
+    require("mmd of a sample", 2, m.min(n - m))?;
+    let range = source.range();
+    let observer = resources.stages.stage("rows to memory", Some(range.end - range.start));
+    let data = Rows { source, pass: Pass { journal: None, ..cut.pass(1, resources, &*observer) }, count: n };
+    let all = usize::try_from(n).unwrap_or(usize::MAX);
+    let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, options.seed)?)?;
+    drop(observer);
+    let (n, m) = (rows.len(), usize::try_from(m).unwrap_or(usize::MAX));
+    let kernel = T::kernel(kernel.build()?);
+    let x = MatRef::from_row_major_slice(rows.x(), n, source.shape().features);
+    let mut diag = vec![0.0; n];
+    kernel.diag(x, &mut diag);
+    kapprox::kernel::check_finite::<T>("of this test", &diag)?;
+    let choices = Choices::new(options.seed, options.permutations, m, n, resources.workers);
+    // the label of all rows, the observed label, random labels
+    let label = |j: usize, row: usize| match j {
+        0 => true,
+        1 => row < m,
+        j => choices.has(j - 2, row),
+    };
+    let columns = options.permutations + 2;
+    let mut sums = Vec::with_capacity(columns);
+    let tiles = Tiles::new(&*kernel, x, resources.workers);
+    let observer = resources.stages.stage("kernel values", None);
+    for first in (0..columns).step_by(TOGETHER) {
+        if observer.stop() {
+            return Err(kstore::Error::Interrupted.into());
+        }
+        let width = TOGETHER.min(columns - first);
+        let v = Mat::from_fn(n, width, |row, j| f64::from(u8::from(label(first + j, row))));
+        let mut product = Mat::zeros(n, width);
+        tiles.apply(v.as_ref(), product.as_mut());
+        sums.extend((0..width).map(|j| Sums {
+            own: v.col(j).transpose() * product.col(j),
+            all: product.col(j).iter().sum(),
+            diag: diag.iter().zip(v.col(j).iter()).map(|(diag, label)| diag * label).sum(),
+        }));
+    }
+    let statistic = |j: usize| sums[j].statistic(&sums[0], m as f64, (n - m) as f64);
+    let (biased, unbiased) = statistic(1);
+    let permuted: Vec<f64> = (2..columns).map(|j| statistic(j).0).collect();
+    let p_values = PValues { permutation: p_value(biased, &permuted), ..PValues::default() };
+    // nothing is approximated
+    let certificate = Some(Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 });
+    Ok(Measured { biased, unbiased, alignment: None, p_values, permuted, certificate })
+}
+
+/// Of a label v.
+struct Sums {
+    /// vᵀKv.
+    own: f64,
+    /// vᵀK1.
+    all: f64,
+    /// Σ v_i k_ii.
+    diag: f64,
+}
+
+impl Sums {
+    fn statistic(&self, total: &Self, m: f64, k: f64) -> (f64, f64) {
+        let (own, cross) = (self.own, self.all - self.own);
+        let other = total.own - self.all - cross;
+        let biased = own / (m * m) + other / (k * k) - 2.0 * cross / (m * k);
+        let (own, other) = (own - self.diag, other - (total.diag - self.diag));
+        // a difference of rounding errors is no distance
+        (biased.max(0.0), own / (m * (m - 1.0)) + other / (k * (k - 1.0)) - 2.0 * cross / (m * k))
+    }
+}

@@ -1,0 +1,198 @@
+//! Kernel herding: a few rows whose mean in feature space is that of all rows.
+//!
+//! With μ the mean of the features, rows are picked one after the other, each at most once:
+//!
+//! ```text
+//! x_t = argmax wᵀφ(x),     w ← w + μ − φ(x_t),     w = μ at first
+//! ```
+//!
+//! which lowers |μ − (1/t) Σ φ(x_s)|², by a step of conditional gradient, as far as one more row can. A sample of t rows at
+//! random has that at tr C/t; herded rows, in a space of finite dimension, at O(1/t²) while rows that are near w remain.
+//!
+//! *Passes*: one for the features; over the kept features one for the mean, and one for each pick. *Flops*: the map, 2np for
+//! each pick. *Bytes*: the features, n.
+//!
+//! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach, Lacoste-Julien, Obozinski, "On the
+//! equivalence between herding and conditional gradient algorithms", ICML 2012.
+
+use super::StatisticOptions;
+use crate::solver::{Features, Kept, Place};
+use crate::train::Resources;
+use crate::train::plan::{self, Cut, Shape};
+use crate::train::prepare::{self, Prepared};
+use crate::{Error, Result};
+use kapprox::Real;
+use kstore::{Fold, Merge, Plan, RowBlock, Selected, Workers};
+
+/// The rows that were picked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Herd {
+    /// Their positions among the rows of the fit, from 0, in the order of the picks.
+    pub positions: Vec<usize>,
+    /// |μ − mean of the picks so far|² after each.
+    pub squared_distances: Vec<f64>,
+    /// tr C, the mean squared distance of the rows from μ: t rows at random have tr C/t on average.
+    pub variance: f64,
+}
+
+/// Rows that stand for a table.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Represented {
+    /// Their stored row numbers, in the order of the picks.
+    pub rows: Vec<u64>,
+    /// As in [`Herd`].
+    pub squared_distances: Vec<f64>,
+    /// As in [`Herd`].
+    pub variance: f64,
+    /// Rows they were picked among.
+    pub among: u64,
+    /// The kernel, every parameter a number.
+    pub kernel: String,
+    /// Features of the map.
+    pub rank: usize,
+    /// Passes over the table.
+    pub passes: u64,
+    /// Largest sum of the plan.
+    pub planned_bytes: usize,
+}
+
+/// Picks `count` rows of a table. Of the options the permutations and the second kernel are not read.
+///
+/// *Passes*: statistics, candidates, those of [`herd`], and one for the row numbers.
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; those of
+/// [`herd`].
+pub fn represent<T: Real>(
+    selected: &Selected,
+    options: &StatisticOptions,
+    count: usize,
+    resources: &Resources<'_>,
+) -> Result<Represented> {
+    let training = options.training(&options.kernel);
+    let shape = |t: usize| -> Result<Shape> {
+        Ok(Shape { keeps: true, ..prepare::shape::<T>(selected, &training, resources, t, 1)? })
+    };
+    let place = |shape: &Shape, cut: Cut| -> (Place, Plan) {
+        let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+        let plan = plan::features("herding", shape, cut, resources.memory)
+            .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (--rows)")
+            .term("picks", count.saturating_mul(32), "lower --count");
+        Place::choose(plan, shape, resources)
+    };
+    let plan = |t: usize, _: usize| -> Result<(Cut, Vec<Plan>)> {
+        let shape = shape(t)?;
+        Ok(plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory))
+    };
+    let prepared = prepare::prepare::<T>(selected, &training, resources, &plan)?;
+    let Prepared { survey, mapped, targets, cut, .. } = &prepared;
+    let shape = shape(0)?;
+    let (keep, _) = place(&shape, *cut);
+    keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
+    let features = Features {
+        source: prepared.source(),
+        map: &*mapped.map,
+        targets,
+        rows: survey.rows(),
+        cut: *cut,
+        resources,
+        seed: options.seed,
+        keep,
+    };
+    let herd = herd(&features, count)?;
+    let range = prepared.source().range();
+    let observer = resources.stages.stage("row numbers", Some(range.end - range.start));
+    let numbers = cut.pass(cut.scan_lanes, resources, &*observer).fold(prepared.source(), &Numbers)?.0.0;
+    Ok(Represented {
+        rows: herd.positions.iter().map(|position| numbers[*position]).collect(),
+        squared_distances: herd.squared_distances,
+        variance: herd.variance,
+        among: survey.rows(),
+        kernel: mapped.kernel.to_string(),
+        rank: mapped.map.dims().1,
+        passes: prepared.passes() + 2 + if keep == Place::Recomputed { 1 + count as u64 } else { 0 },
+        planned_bytes: prepared.planned_bytes,
+    })
+}
+
+/// Stored numbers of all selected rows.
+struct Numbers;
+
+struct Numbered(Vec<u64>);
+
+impl Merge for Numbered {
+    fn merge(&mut self, later: &Self) {
+        self.0.extend_from_slice(&later.0);
+    }
+}
+
+impl<T: Real> Fold<T> for Numbers {
+    type State = Numbered;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> Numbered {
+        Numbered(Vec::new())
+    }
+    fn scratch(&self) {}
+    fn step(&self, state: &mut Numbered, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+        state.0.extend_from_slice(block.rows);
+        Ok(())
+    }
+}
+
+/// Picks `count` rows. Of rows that are equally good the first is picked.
+///
+/// # Errors
+/// Those of the rows and the map; [`Error::TooFewFor`] where there are fewer rows.
+pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
+    super::require("herding", count as u64, data.rows)?;
+    let (kept, _) = Kept::gather(data, false)?;
+    let (mean, variance) = mean(data, &kept)?;
+    let (mut direction, mut sum) = (mean.clone(), vec![0.0; kept.p]);
+    let (mut picked, mut herd) = (vec![false; kept.n], Herd { variance, ..Herd::default() });
+    let observer = data.resources.stages.stage("herding", Some((kept.n as u64).saturating_mul(count as u64)));
+    for t in 1..=count {
+        let weights: Vec<T> = direction.iter().map(|w| <T as kstore::Real>::from_f64(*w)).collect();
+        let (mut scores, mut best) = (Vec::new(), None::<(usize, f64)>);
+        let mut features = vec![T::ZERO; kept.p];
+        kept.visit(&*observer, |tile| {
+            scores.resize(tile.rows(), T::ZERO);
+            tile.times(&weights, &mut scores, kept.workers());
+            for (i, score) in scores.iter().map(|score| score.to_f64()).enumerate() {
+                let larger = best.is_none_or(|(_, largest)| score > largest);
+                if larger && !picked[tile.first + i] {
+                    best = Some((tile.first + i, score));
+                    features.copy_from_slice(tile.row(i));
+                }
+            }
+            Ok(())
+        })?;
+        let remedy = "scale the features, choose another kernel or use --precision f64";
+        let (position, _) = best.ok_or(Error::NotFinite { what: "the score of every row", remedy })?;
+        picked[position] = true;
+        herd.positions.push(position);
+        let mut distance = 0.0;
+        for (((sum, direction), mean), feature) in sum.iter_mut().zip(&mut direction).zip(&mean).zip(&features) {
+            *sum += feature.to_f64();
+            *direction += mean - feature.to_f64();
+            distance += (mean - *sum / t as f64).powi(2);
+        }
+        herd.squared_distances.push(distance);
+    }
+    Ok(herd)
+}
+
+/// μ and tr C: one pass over the features.
+fn mean<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<(Vec<f64>, f64)> {
+    let (mut mean, mut squares, n) = (vec![0.0; kept.p], 0.0, kept.n as f64);
+    let observer = data.resources.stages.stage("mean", Some(kept.n as u64));
+    kept.visit(&*observer, |tile| {
+        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut mean, kept.workers());
+        squares += tile.phi.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>();
+        Ok(())
+    })?;
+    mean.iter_mut().for_each(|sum| *sum /= n);
+    let norm: f64 = mean.iter().map(|v| v * v).sum();
+    Ok((mean, (squares / n - norm).max(0.0)))
+}

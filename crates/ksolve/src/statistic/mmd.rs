@@ -1,0 +1,144 @@
+//! Maximum mean discrepancy: how far apart two samples lie on average in feature space.
+//!
+//! With the means μ_a and μ_b of the features of m and n rows,
+//!
+//! ```text
+//! biased    |μ_a − μ_b|²       = ΣΣ k(a, a')/m² + ΣΣ k(b, b')/n² − 2 ΣΣ k(a, b)/mn
+//! unbiased  the same without the pairs a = a' and b = b':  biased − tr C_a/(m − 1) − tr C_b/(n − 1)
+//! ```
+//!
+//! with C the covariance of a sample (divided by its rows). The second form subtracts small numbers, not sums of kernel values,
+//! and keeps its digits in f32. Where the rows have one law, mn/(m + n) of the biased statistic tends to Σ λ_l z_l² with the
+//! eigenvalues λ of the covariance of all rows and independent normal z: μ_a − μ_b is a mean of vectors.
+//!
+//! *Passes*: one for features and their second moments; over the kept features, or by recomputing them, one more for the sums
+//! of every random choice of m rows. *Flops*: the map, np² for moments, 2np for each permutation, 9p³ for the spectrum.
+//! *Bytes*: the features, 13p² numbers, 8p and a tile's column for each permutation.
+//!
+//! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012; Gretton, Fukumizu,
+//! Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test", NIPS 2009, for the spectrum and the gamma law.
+
+use super::null::Mixture;
+use super::relabel::{Choices, p_value};
+use super::{Compares, Division, Family, Measure, Measured, PValues, require};
+use crate::solver::Features;
+use crate::solver::kpca::covariance;
+use crate::solver::{Kept, Tile};
+use crate::strips::for_each_strip;
+use crate::train::{Cut, Shape};
+use crate::{Error, Result};
+use kapprox::Real;
+use kapprox::decompose::symmetric_eigenvalues;
+use kstore::Plan;
+
+/// `mmd`.
+pub(super) const FAMILY: Family = Family {
+    name: "mmd",
+    about: "maximum mean discrepancy: do two samples have one law",
+    compares: Compares::Samples,
+    plan,
+    keeps: false,
+    measure: Measure(measure, measure),
+};
+
+/// Rows whose labels are drawn by one thread at a time.
+const LABELLED: usize = 64;
+
+fn plan(plan: Plan, shape: &Shape, cut: Cut, permutations: usize) -> Plan {
+    let (p, e, labels) = (shape.map.p, shape.element, permutations + 1);
+    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+    plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower --rank")
+        .term("sums of random labels", labels * (8 * (p + 1) + e * p), "lower --permutations")
+        .term("random labels of a tile", labels * (cut.tile * e + 16), "lower --permutations")
+        .term("keys of the rows", Choices::bytes(n, shape.threads), "take --permutations 0")
+}
+
+fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize) -> Result<Measured> {
+    let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
+    let (m, k) = (first, n - first);
+    require("mmd of a sample", 2, m.min(k) as u64)?;
+    let (kept, gathered) = Kept::gather(data, true)?;
+    let choices = Choices::new(data.seed, permutations, m, n, kept.workers());
+    let sums = sums(data, &kept, m, &choices)?;
+    drop(kept);
+    let (observed, unbiased) = sums.statistic(0, m, k);
+    let permuted: Vec<f64> = (1..=permutations).map(|j| sums.statistic(j, m, k).0).collect();
+    let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
+    let fold = &moments.folds()[0];
+    let mean: Vec<f64> = fold.s.iter().map(|s| s / n as f64).collect();
+    let covariance = covariance(fold, &mean);
+    // of the rows about their mean, over n − 1: then its trace is the mean of the permuted statistics
+    let scale = n as f64 / (n - 1) as f64;
+    let trace = scale * (0..mean.len()).map(|j| covariance[(j, j)]).sum::<f64>();
+    let squares = scale * scale * covariance.squared_norm_l2();
+    let eigenvalues = symmetric_eigenvalues(covariance.as_ref())?;
+    let scaled = observed * (m as f64 * k as f64) / n as f64;
+    let p_values = PValues {
+        permutation: p_value(observed, &permuted),
+        spectrum: Mixture::of_weights(eigenvalues.iter().map(|value| scale * value)).survival(scaled),
+        gamma: Mixture::gamma(trace, 2.0 * squares).survival(scaled),
+    };
+    let certificate = gathered.certificate.map(|state| state.certificate(mean.len()));
+    Ok(Measured { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
+}
+
+/// Sums over the rows with a label, for the observed labels and then every random choice; the last column is of all rows.
+struct Sums {
+    /// Σ phi, p x c row-major.
+    phi: Vec<f64>,
+    /// Σ |phi|², c.
+    squares: Vec<f64>,
+}
+
+impl Sums {
+    /// The biased and the unbiased statistic of the labels in a column.
+    fn statistic(&self, column: usize, m: usize, k: usize) -> (f64, f64) {
+        let (c, all) = (self.squares.len(), self.squares.len() - 1);
+        let (m, k) = (m as f64, k as f64);
+        let (mut apart, mut norms) = (0.0, (0.0, 0.0));
+        for row in self.phi.chunks_exact(c) {
+            let (a, b) = (row[column] / m, (row[all] - row[column]) / k);
+            apart += (a - b) * (a - b);
+            norms = (norms.0 + a * a, norms.1 + b * b);
+        }
+        let (own, other) = (self.squares[column], self.squares[all] - self.squares[column]);
+        let spread = (own / m - norms.0) / (m - 1.0) + (other / k - norms.1) / (k - 1.0);
+        (apart, apart - spread)
+    }
+}
+
+/// One pass over the features.
+fn sums<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, m: usize, choices: &Choices) -> Result<Sums> {
+    let c = choices.len() + 2;
+    let mut sums = Sums { phi: vec![0.0; kept.p * c], squares: vec![0.0; c] };
+    let mut labels: Vec<T> = Vec::new();
+    let observer = data.resources.stages.stage("sums of random labels", Some(kept.n as u64));
+    kept.visit(&*observer, |tile| {
+        labels.resize(tile.rows() * c, T::ZERO);
+        for_each_strip(kept.workers(), &mut labels, LABELLED * c, |strip, labels| {
+            for (i, labels) in labels.chunks_exact_mut(c).enumerate() {
+                let position = tile.first + strip * LABELLED + i;
+                let has = |j: usize| match j {
+                    0 => position < m,
+                    j if j + 1 == c => true,
+                    j => choices.has(j - 1, position),
+                };
+                labels.iter_mut().enumerate().for_each(|(j, label)| *label = if has(j) { T::ONE } else { T::ZERO });
+            }
+        });
+        tile.add_transposed(&labels, &mut sums.phi, kept.workers());
+        add_squares(tile, &labels, &mut sums.squares);
+        Ok(())
+    })?;
+    Ok(sums)
+}
+
+/// Σ |phi_i|² over the rows with each label.
+fn add_squares<T: Real>(tile: &Tile<'_, T>, labels: &[T], squares: &mut [f64]) {
+    for (i, labels) in labels.chunks_exact(squares.len()).enumerate() {
+        let square: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();
+        for (sum, label) in squares.iter_mut().zip(labels) {
+            *sum += square * label.to_f64();
+        }
+    }
+}

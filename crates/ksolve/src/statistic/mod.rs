@@ -1,0 +1,176 @@
+//! Statistics of samples in feature space: do two samples have one law, do two sets of columns depend on each other.
+//!
+//! A statistic is a function of means and covariances of features phi, and its law under the null hypothesis follows from the
+//! same features in three ways, all reported:
+//!
+//! * **permutation**: of random labels; exact at any number of rows, for the very statistic;
+//! * **spectrum**: the weighted sum of chi-squared variables that it tends to, with the eigenvalues of the features'
+//!   covariances as weights, which a map of low rank has all of;
+//! * **gamma**: the gamma law of the same mean and variance, for comparison with other programs.
+//!
+//! With `--map exact` two samples are compared by the kernel itself, without a map and without an n x n matrix: the biased and
+//! the unbiased statistic, and their permutations.
+//!
+//! Every random label belongs to the position of a row among the rows of the test, sums run in the order of the rows, and
+//! features have the same bits wherever they are kept: so do the results.
+//!
+//! ```
+//! use ksolve::statistic::{Compared, StatisticOptions, by_name, measure};
+//! use ksolve::train::{Resources, Unwatched};
+//! use kstore::{Selection, Table, Workers};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("rows.csv");
+//! # let value = |i: i32| (f64::from(i) * 0.7).sin() + if i < 100 { 0.0 } else { 1.0 };
+//! # let rows: String = (0..250).map(|i| format!("{}\n", value(i))).collect();
+//! # std::fs::write(&path, format!("x\n{rows}")).unwrap();
+//! let table = Table::open(&[path])?; // 100 rows about 0, then 150 about 1
+//! let sample = |rows| table.select(&Selection { rows: Some(rows), ..Selection::default() });
+//! let (first, second) = (sample(0..100)?, sample(100..250)?);
+//! let options = StatisticOptions { permutations: 199, ..StatisticOptions::new("gaussian(sigma=median)".parse()?) };
+//! let workers = Workers::new(2);
+//! let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+//! let mmd = by_name("mmd").ok_or("no such statistic")?;
+//! let outcome = measure::<f64>(mmd, Compared::Samples(&first, &second), &options, &resources)?;
+//! assert_eq!(outcome.rows, [100, 150]);
+//! // no random label has the two as far apart as they are
+//! assert_eq!(outcome.measured.p_values.permutation, Some(1.0 / 200.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! To add a statistic: one file here with its `FAMILY`, one line in [`registry()`].
+
+pub mod alignment;
+mod exact;
+mod herding;
+mod hsic;
+mod joint;
+mod mmd;
+mod null;
+mod relabel;
+mod run;
+
+pub use herding::{Herd, Represented, herd, represent};
+pub use run::{Compared, StatisticOptions, measure};
+
+use crate::solver::Features;
+use crate::train::{Cut, Shape};
+use crate::{Certificate, Result};
+use kapprox::Real;
+use kstore::Plan;
+
+/// What a statistic compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compares {
+    /// Two samples of the same columns.
+    Samples,
+    /// Two sets of columns of the same rows.
+    Columns,
+}
+
+/// A statistic as the command line sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The name after `kmill test`.
+    pub name: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// What it compares.
+    pub compares: Compares,
+    /// Adds what is held beside the features.
+    plan: fn(Plan, &Shape, Cut, usize) -> Plan,
+    /// True where permutations need the features of any row at any time.
+    keeps: bool,
+    measure: Measure,
+}
+
+/// Where the one ends and the other begins: the rows of the first sample, or the features of the first columns.
+type Division = usize;
+
+/// Measures: features of all rows, the division, and how many permutations.
+type Of<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
+
+/// The same in both precisions.
+#[derive(Clone, Copy, Debug)]
+struct Measure(Of<f32>, Of<f64>);
+
+/// The types that statistics exist for.
+pub trait Precision: Real {
+    #[doc(hidden)]
+    fn of(family: &Family) -> fn(&Features<'_, Self>, usize, usize) -> Result<Measured>;
+}
+
+impl Precision for f32 {
+    fn of(family: &Family) -> Of<f32> {
+        family.measure.0
+    }
+}
+
+impl Precision for f64 {
+    fn of(family: &Family) -> Of<f64> {
+        family.measure.1
+    }
+}
+
+/// Probabilities, under the null hypothesis, of a value at least as large as the measured one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct PValues {
+    /// By random labels: at least 1/(permutations + 1). `None` without permutations.
+    pub permutation: Option<f64>,
+    /// Of the limit law; 1e-12 stands for anything below. `None` without a map, and for features that do not vary.
+    pub spectrum: Option<f64>,
+    /// Of the gamma law with the limit's mean and variance; `None` as above.
+    pub gamma: Option<f64>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Measured {
+    /// The statistic as a squared norm of means: never negative, too large on average. p-values are of this one.
+    pub biased: f64,
+    /// The one that is right on average, and may be negative. Of the features: of the kernel, but for what the map leaves.
+    pub unbiased: f64,
+    /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for features that do not vary.
+    pub alignment: Option<f64>,
+    /// p-values.
+    pub p_values: PValues,
+    /// The biased statistic under each of the random labels.
+    #[serde(skip)]
+    pub permuted: Vec<f64>,
+    /// Error of the map; `None` for maps that are no projection, and for two maps.
+    pub certificate: Option<Certificate>,
+}
+
+/// What was measured, and of what.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Outcome {
+    /// The numbers.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Rows of each sample, or of the only one.
+    pub rows: Vec<u64>,
+    /// The kernels, every parameter a number.
+    pub kernels: Vec<String>,
+    /// Features of each map; empty for the kernel itself.
+    pub ranks: Vec<usize>,
+    /// Passes over the rows.
+    pub passes: u64,
+    /// Largest sum of the plan.
+    pub planned_bytes: usize,
+}
+
+/// Every statistic. One line each.
+pub fn registry() -> &'static [Family] {
+    const FAMILIES: &[Family] = &[mmd::FAMILY, hsic::FAMILY];
+    FAMILIES
+}
+
+/// The statistic of a name.
+pub fn by_name(name: &str) -> Option<&'static Family> {
+    registry().iter().find(|family| family.name == name)
+}
+
+/// Refuses samples that a statistic has no value for.
+fn require(what: &'static str, needed: u64, rows: u64) -> Result<()> {
+    if rows >= needed { Ok(()) } else { Err(crate::Error::TooFewFor { what, needed, rows }) }
+}

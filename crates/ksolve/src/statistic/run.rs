@@ -1,0 +1,278 @@
+//! From tables to a statistic: scaling, maps, the plan.
+
+use super::joint::Joint;
+use super::{Compares, Family, Measured, Outcome, Precision, exact};
+use crate::gram::{GramScratch, GramState};
+use crate::ridge::Intercept;
+use crate::solver::{Features, Place};
+use crate::train::landmarks::{self, Mapped};
+use crate::train::plan::{self, Cut, Shape};
+use crate::train::prepare::{self, check};
+use crate::train::survey::{self, Survey};
+use crate::train::{Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions};
+use crate::{Error, FoldSpec, Result, Targets};
+use kapprox::kernel::Spec;
+use kapprox::map::MapSpec;
+use kapprox::{FeatureMap, Real};
+use kstore::source::Chained;
+use kstore::{Plan, Reading, RowSource, Selected, Statistics, StatisticsFold, TableRows};
+
+/// The rows of a test.
+#[derive(Clone, Copy, Debug)]
+pub enum Compared<'a> {
+    /// Two samples of the same columns.
+    Samples(&'a Selected, &'a Selected),
+    /// One sample of the columns of both kernels, which look at some of them each.
+    Columns(&'a Selected),
+}
+
+impl<'a> Compared<'a> {
+    fn tables(self) -> Vec<&'a Selected> {
+        match self {
+            Self::Samples(first, second) => vec![first, second],
+            Self::Columns(rows) => vec![rows],
+        }
+    }
+}
+
+/// Everything that defines the result beside the rows.
+#[derive(Clone, Debug)]
+pub struct StatisticOptions {
+    /// Scaling of the features, over all rows of the test.
+    pub scaling: Scaling,
+    /// The kernel of two samples, or of the first columns; a median still to be taken is taken on a sample of all rows.
+    pub kernel: Spec,
+    /// The kernel of the second columns; not read for two samples.
+    pub other: Spec,
+    /// How rows become features.
+    pub map: MapSpec,
+    /// Where landmarks come from, for maps that have some.
+    pub landmarks: LandmarkSource,
+    /// Rows they are chosen among, or all in `None`.
+    pub candidates: Option<usize>,
+    /// Features of each map.
+    pub rank: usize,
+    /// Random labels.
+    pub permutations: usize,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+impl StatisticOptions {
+    /// A kernel with the usual rest: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows, 1,000
+    /// permutations, seed 0.
+    pub fn new(kernel: Spec) -> Self {
+        Self {
+            scaling: Scaling::default(),
+            other: kernel.clone(),
+            kernel,
+            map: MapSpec::default(),
+            landmarks: LandmarkSource::default(),
+            candidates: Some(50_000),
+            rank: 300,
+            permutations: 1000,
+            seed: 0,
+        }
+    }
+
+    /// The options of everything that statistics share with training.
+    pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
+        TrainOptions {
+            task: Task::Components,
+            scaling: self.scaling,
+            kernel: kernel.clone(),
+            map: self.map.clone(),
+            landmarks: self.landmarks.clone(),
+            candidates: self.candidates,
+            rank: self.rank,
+            tolerance: None,
+            ranks: vec![self.rank],
+            lambdas: Vec::new(),
+            folds: FoldSpec::None,
+            intercept: Intercept::None,
+            choice: Choice::Mse,
+            system: SystemOptions::default(),
+            seed: self.seed,
+        }
+    }
+}
+
+/// Measures a statistic and its p-values.
+///
+/// *Passes*: statistics; candidates where landmarks are chosen among some, for each map; those of the statistic.
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
+/// [`Error::TooFewFor`] for samples without a value; those of the maps.
+pub fn measure<T: Precision>(
+    family: &Family,
+    rows: Compared<'_>,
+    options: &StatisticOptions,
+    resources: &Resources<'_>,
+) -> Result<Outcome> {
+    let tables = rows.tables();
+    let fits = match family.compares {
+        Compares::Samples => tables.len() == 2,
+        Compares::Columns => tables.len() == 1,
+    };
+    if !fits {
+        let remedy = format!("{} compares {:?}", family.name, family.compares);
+        return Err(Error::option("rows", format!("{} tables", tables.len()), remedy));
+    }
+    if options.map.is_exact() && family.compares == Compares::Columns {
+        let remedy =
+            format!("{} needs features; leave it out (with --rank at the number of rows they are exact)", family.name);
+        return Err(Error::option("--map", "exact", remedy));
+    }
+    let training = options.training(&options.kernel);
+    let unscaled = open::<T>(&tables, &Reading::default())?;
+    let source = chain(&unscaled)?;
+    options.kernel.check_features(source.shape().features)?;
+    let shape = shape(&source, family, &training, resources);
+    let stage = |cut: Cut| match options.map.is_exact() {
+        true => exact::plan(&shape, resources.memory, options.permutations),
+        false => last::<T>(family, &shape, options, cut, resources).1,
+    };
+    let (cut, plans) = plan::cut::<T>(&shape, &stage, resources.memory);
+    // without a map there is nothing but the rows
+    let plans =
+        if options.map.is_exact() { vec![plan::scan(&shape, cut, resources.memory), stage(cut)] } else { plans };
+    let planned_bytes = check(plans)?;
+    let (survey, sizes) = survey(&tables, &training, cut, resources)?;
+    let scaled = open::<T>(&tables, &survey.reading())?;
+    let run = Run { source: &chain(&scaled)?, survey: &survey, options, cut, resources };
+    if options.map.is_exact() {
+        let (kernel, passes) = run.kernel(&training)?;
+        let measured = exact::measure(&kernel, run.source, survey.rows(), sizes[0], run.cut, options, resources)?;
+        let kernels = vec![kernel.to_string()];
+        return Ok(Outcome { measured, rows: sizes, kernels, ranks: Vec::new(), passes: 2 + passes, planned_bytes });
+    }
+    let (keep, _) = last::<T>(family, &shape, options, cut, resources);
+    keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
+    let (measured, kernels, ranks, passes) = run.measure(family, &training, keep, sizes[0])?;
+    Ok(Outcome { measured, rows: sizes, kernels, ranks, passes: 1 + passes, planned_bytes })
+}
+
+/// What the statistic holds, and where its features are kept.
+fn last<T: Real>(
+    family: &Family,
+    shape: &Shape,
+    options: &StatisticOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> (Place, Plan) {
+    let p = shape.map.p;
+    let moments = GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
+    let plan =
+        plan::features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower --rank");
+    let plan = (family.plan)(plan, shape, cut, options.permutations);
+    if family.keeps && options.permutations > 0 {
+        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
+        let bytes = rows.saturating_mul(p).saturating_mul(shape.element);
+        return (Place::Memory, plan.term("features of all rows", bytes, "lower --rank, or take --permutations 0"));
+    }
+    Place::choose(plan, shape, resources)
+}
+
+fn open<T: Real>(tables: &[&Selected], reading: &Reading) -> Result<Vec<TableRows<T>>> {
+    tables.iter().map(|table| Ok(table.rows::<T>(reading.clone())?)).collect()
+}
+
+fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
+    Ok(Chained::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
+}
+
+/// The shape of the work: of two maps at once where two sets of columns are compared.
+fn shape<T: Real>(
+    source: &Chained<'_, T>,
+    family: &Family,
+    training: &TrainOptions,
+    resources: &Resources<'_>,
+) -> Shape {
+    let mut shape = prepare::shape_of(source, training, resources, 0, 1);
+    shape.keeps = true;
+    if family.compares == Compares::Columns {
+        let map = &mut shape.map;
+        (map.p, map.making) = (2 * map.p, map.footprint.fixed + map.making);
+        map.footprint = map.footprint + map.footprint;
+    }
+    shape
+}
+
+/// One pass over every table: how the features are scaled, and the rows of each.
+fn survey(
+    tables: &[&Selected],
+    training: &TrainOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<(Survey, Vec<u64>)> {
+    let (mut total, mut sizes): (Option<Statistics>, Vec<u64>) = (None, Vec::new());
+    for table in tables {
+        let source = table.rows::<f64>(Reading::default())?;
+        let range = source.range();
+        let observer = resources.stages.stage("scaling statistics", Some(range.end - range.start));
+        let fold = StatisticsFold::new(RowSource::shape(&source));
+        let statistics = cut.pass(cut.scan_lanes, resources, &*observer).fold(&source, &fold)?.0;
+        sizes.push(statistics.rows);
+        match &mut total {
+            Some(total) => kstore::Merge::merge(total, &statistics),
+            None => total = Some(statistics),
+        }
+    }
+    let total = total.unwrap_or_default();
+    Ok((survey::of(total, tables[0], training, resources.stages)?, sizes))
+}
+
+/// What the steps share.
+struct Run<'a, T: Real> {
+    source: &'a dyn RowSource<T>,
+    survey: &'a Survey,
+    options: &'a StatisticOptions,
+    cut: Cut,
+    resources: &'a Resources<'a>,
+}
+
+impl<T: Precision> Run<'_, T> {
+    fn map(&self, training: &TrainOptions) -> Result<Mapped<T>> {
+        landmarks::map(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
+    }
+
+    fn kernel(&self, training: &TrainOptions) -> Result<(Spec, u64)> {
+        landmarks::kernel(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
+    }
+
+    /// The statistic, the kernels, the features of their maps, and passes over the rows.
+    fn measure(
+        &self,
+        family: &Family,
+        training: &TrainOptions,
+        keep: Place,
+        first_rows: u64,
+    ) -> Result<(Measured, Vec<String>, Vec<usize>, u64)> {
+        let first = self.map(training)?;
+        let (mut kernels, mut ranks) = (vec![first.kernel.to_string()], vec![first.map.dims().1]);
+        let mut passes = first.passes + 1 + u64::from(keep == Place::Recomputed);
+        let (map, division): (Box<dyn FeatureMap<T>>, usize) = match family.compares {
+            Compares::Samples => (first.map, usize::try_from(first_rows).unwrap_or(usize::MAX)),
+            Compares::Columns => {
+                let second = self.map(&self.options.training(&self.options.other))?;
+                kernels.push(second.kernel.to_string());
+                ranks.push(second.map.dims().1);
+                passes += second.passes;
+                (Box::new(Joint { first: first.map, second: second.map }), ranks[0])
+            }
+        };
+        let features = Features {
+            source: self.source,
+            map: &*map,
+            targets: &Targets::Numeric { centre: Vec::new() },
+            rows: self.survey.rows(),
+            cut: self.cut,
+            resources: self.resources,
+            seed: self.options.seed,
+            keep,
+        };
+        let measured = T::of(family)(&features, division, self.options.permutations)?;
+        Ok((measured, kernels, ranks, passes))
+    }
+}

@@ -1,0 +1,338 @@
+//! Choosing a kernel by successive halving on growing samples of rows.
+//!
+//! Every kernel that is tried is measured on a small uniform sample; the better half of them on twice as many rows; and so on,
+//! until one is left. All samples are nested: the rows with the largest keys. A kernel's measure needs one pass over the sample
+//! for its whole surface of ranks and penalties, so only kernels compete, each at its best rank and lambda. The winner is then
+//! fitted on all rows as any other kernel, where the surface is computed again.
+//!
+//! | score | what it is | solves |
+//! |---|---|---|
+//! | cv | squared error of rows that were held out, the least over ranks and lambdas | for each fold and lambda |
+//! | gcv | generalised cross-validation, the least over ranks and lambdas | for each lambda |
+//! | alignment | centred kernel-target alignment, the largest over ranks | none |
+//!
+//! An alignment asks how much of a kernel lies along the target, and so favours kernels of few directions: it places a length
+//! scale, and says little between families of kernels.
+//!
+//! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as long as the last, in which
+//! two kernels are measured on the whole sample. *Bytes*: the sample three times, and what ridge regression holds.
+//!
+//! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016.
+
+mod plan;
+mod rung;
+
+pub use rung::{Cell, Entry, Rung};
+
+use crate::train::plan::Cut;
+use crate::train::survey::{Survey, survey};
+use crate::train::{Resources, TrainOptions, candidates, landmarks};
+use crate::{Error, Folds, Result, Targets};
+use kapprox::Real;
+use kapprox::kernel::Spec;
+use kapprox::landmark::{Rows, Sample, uniform_sample};
+use kstore::key::Purpose;
+use kstore::{MemoryRows, Pass, RowSource, Selected};
+
+/// Kernels that stay, of so many that were measured: the better half.
+const HALVING: usize = 2;
+
+/// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
+const FEWEST_ROWS: usize = 500;
+
+/// By what kernels are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Score {
+    /// Cross-validated squared error.
+    #[default]
+    Cv,
+    /// Generalised cross-validation.
+    Gcv,
+    /// Centred kernel-target alignment.
+    Alignment,
+}
+
+impl Score {
+    /// True where the larger number is the better.
+    pub fn is_larger_better(self) -> bool {
+        self == Self::Alignment
+    }
+}
+
+impl std::fmt::Display for Score {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cv => "cv",
+            Self::Gcv => "gcv",
+            Self::Alignment => "alignment",
+        })
+    }
+}
+
+/// Everything that defines the choice beside the rows.
+#[derive(Clone, Debug)]
+pub struct TuneOptions {
+    /// Ranks, lambdas, folds, map and landmarks; its kernel is not read.
+    pub training: TrainOptions,
+    /// Kernels to try; medians still to be taken are taken on the sample.
+    pub kernels: Vec<Spec>,
+    /// What the length scales of each are multiplied by.
+    pub factors: Vec<f64>,
+    /// By what they are compared.
+    pub score: Score,
+    /// Rows of the last rung, or fewer where there are fewer.
+    pub sample: usize,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Tuned {
+    /// The kernel, every parameter a number.
+    #[serde(serialize_with = "as_text")]
+    pub kernel: Spec,
+    /// What was measured.
+    pub rungs: Vec<Rung>,
+    /// Passes over the table.
+    pub passes: u64,
+    /// Largest sum of the plan.
+    pub planned_bytes: usize,
+}
+
+fn as_text<S: serde::Serializer>(kernel: &Spec, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(kernel)
+}
+
+/// A search that goes on kernel by kernel, so that whoever runs it can tell how far it is.
+pub struct Search<'a, T: Real> {
+    options: &'a TuneOptions,
+    resources: Resources<'a>,
+    cut: Cut,
+    planned_bytes: usize,
+    survey: Survey,
+    folds: Folds,
+    targets: Targets,
+    /// The whole sample, best keys first: every rung takes the first of them.
+    sample: Sample<T>,
+    /// The same in the order of the rows, with targets.
+    held: MemoryRows<T>,
+    passes: u64,
+    kernels: Vec<Spec>,
+    /// Rows of every rung.
+    sizes: Vec<usize>,
+    done: Vec<Rung>,
+    /// Kernels of the rung at hand, and what was found of the first of them.
+    alive: Vec<usize>,
+    entries: Vec<Entry>,
+    rows: MemoryRows<T>,
+}
+
+impl<T: Real> std::fmt::Debug for Search<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Search").field("kernels", &self.kernels).field("sizes", &self.sizes).finish_non_exhaustive()
+    }
+}
+
+impl<'a, T: Real> Search<'a, T> {
+    /// Plans, scales, draws the sample and settles the kernels. Three passes over the table.
+    ///
+    /// # Errors
+    /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; options that
+    /// a search cannot follow.
+    pub fn open(selected: &Selected, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
+        check(options, selected.shape().features)?;
+        let resources = Resources { journal: None, scratch: None, ..*resources };
+        let training = &options.training;
+        let (cut, _) = plan::assumed::<T>(selected, options, &resources)?;
+        let survey = survey(selected, training, cut, &resources)?;
+        let folds = Folds::new(&training.folds, training.seed, selected.range(), &survey.groups)?;
+        let targets = survey.targets_of_regression();
+        let (cut, planned_bytes) = plan::plan::<T>(selected, options, &resources, targets.count(), folds.count())?;
+        let source = selected.rows::<T>(survey.reading())?;
+        let range = source.range();
+        let observer = resources.stages.stage("sampling rows", Some(range.end - range.start));
+        let pass = cut.pass(cut.scan_lanes, &resources, &*observer);
+        let data = Rows { source: &source, pass, count: survey.rows() };
+        let sample = uniform_sample(&data, options.sample, Purpose::Candidates, training.seed)?;
+        let held =
+            candidates::with_targets(candidates::in_row_order(copy(&sample, sample.len()))?, &source, data.pass)?;
+        drop(observer);
+        let kernels = kernels(options, &sample)?;
+        let sizes = sizes(kernels.len(), sample.len());
+        let alive = (0..kernels.len()).collect();
+        let mut search = Self {
+            options,
+            resources,
+            cut,
+            planned_bytes,
+            survey,
+            folds,
+            targets,
+            sample,
+            held,
+            passes: 3,
+            kernels,
+            sizes,
+            done: Vec::new(),
+            alive,
+            entries: Vec::new(),
+            rows: MemoryRows::default(),
+        };
+        search.load()?;
+        Ok(search)
+    }
+
+    /// Kernels to measure, over all rungs.
+    pub fn runs(&self) -> usize {
+        let mut alive = self.kernels.len();
+        let mut rung = || {
+            let measured = alive;
+            alive = alive.div_ceil(HALVING);
+            measured
+        };
+        self.sizes.iter().map(|_| rung()).sum()
+    }
+
+    /// The kernel that is measured next, and on how many rows; `None` at the end.
+    pub fn upcoming(&self) -> Option<(&Spec, usize)> {
+        let size = self.sizes.get(self.done.len())?;
+        Some((&self.kernels[self.alive[self.entries.len()]], *size))
+    }
+
+    /// Measures the next kernel.
+    ///
+    /// # Errors
+    /// Those of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
+    pub fn step(&mut self) -> Result<()> {
+        let Some((kernel, _)) = self.upcoming() else { return Ok(()) };
+        let measure = rung::Measure {
+            options: self.options,
+            resources: &self.resources,
+            cut: self.cut,
+            folds: &self.folds,
+            targets: &self.targets,
+            reading: &self.survey.reading(),
+            rows: &self.rows,
+        };
+        let entry = measure.entry(kernel)?;
+        self.entries.push(entry);
+        if self.entries.len() == self.alive.len() { self.promote() } else { Ok(()) }
+    }
+
+    /// Ends a rung: the better half goes on.
+    fn promote(&mut self) -> Result<()> {
+        let last = self.done.len() + 1 == self.sizes.len();
+        let keep = if last { 1 } else { self.alive.len().div_ceil(HALVING) };
+        let mut order: Vec<usize> = (0..self.entries.len()).filter(|i| self.entries[*i].score.is_some()).collect();
+        if order.is_empty() {
+            return Err(Error::NoCell { precision: <T as kstore::Real>::NAME });
+        }
+        // stable: of equal scores the kernel that was named first
+        order.sort_by(|a, b| self.better(*a, *b));
+        order.truncate(keep);
+        order.sort_unstable();
+        for i in &order {
+            self.entries[*i].kept = true;
+        }
+        self.alive = order.iter().map(|i| self.alive[*i]).collect();
+        let rows = self.rows.len() as u64;
+        self.done.push(Rung { rows, entries: std::mem::take(&mut self.entries) });
+        if last { Ok(()) } else { self.load() }
+    }
+
+    fn better(&self, a: usize, b: usize) -> std::cmp::Ordering {
+        let score = |i: usize| self.entries[i].score.unwrap_or(f64::NAN);
+        match self.options.score.is_larger_better() {
+            true => score(b).total_cmp(&score(a)),
+            false => score(a).total_cmp(&score(b)),
+        }
+    }
+
+    /// The rows of the rung at hand: the first of the sample, in the order of their numbers.
+    fn load(&mut self) -> Result<()> {
+        let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
+        let rows = candidates::in_row_order(copy(&self.sample, *size))?;
+        let Cut { tile, segment, .. } = self.cut;
+        self.rows = candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))?;
+        Ok(())
+    }
+
+    /// What was found; the first kernel where there was nothing to choose from.
+    pub fn finish(self) -> Tuned {
+        let Self { mut kernels, alive, done, passes, planned_bytes, .. } = self;
+        Tuned { kernel: kernels.swap_remove(alive[0]), rungs: done, passes, planned_bytes }
+    }
+}
+
+fn copy<T: Real>(sample: &Sample<T>, rows: usize) -> Sample<T> {
+    Sample { rows: sample.rows[..rows].to_vec(), x: sample.x[..rows * sample.d].to_vec(), d: sample.d }
+}
+
+/// Refuses options that a search cannot follow.
+fn check(options: &TuneOptions, features: usize) -> Result<()> {
+    let training = &options.training;
+    training.check()?;
+    if training.map.is_exact() {
+        let remedy =
+            "the search compares ranks of a map; leave it out, and fit with --map exact and the kernel that is found";
+        return Err(Error::option("--map", "exact", remedy));
+    }
+    if training.tolerance.is_some() {
+        return Err(Error::option("--tolerance", "a tolerance", "the search chooses among --ranks; leave it out"));
+    }
+    if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
+        return Err(Error::option("--factors", factor, "a length scale is multiplied by positive numbers only"));
+    }
+    if options.kernels.is_empty() || options.factors.is_empty() {
+        return Err(Error::option("--kernels", "", "name a kernel to try, and a factor of its length scale"));
+    }
+    for kernel in &options.kernels {
+        kernel.check_features(features)?;
+    }
+    if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
+        return Err(Error::option("--score", "cv", "it needs folds; give --folds 5, or --score gcv"));
+    }
+    Ok(())
+}
+
+/// Every kernel at every length, each once.
+fn kernels<T: Real>(options: &TuneOptions, sample: &Sample<T>) -> Result<Vec<Spec>> {
+    let mut kernels: Vec<Spec> = Vec::new();
+    for kernel in &options.kernels {
+        let settled = landmarks::settle(kernel, sample, options.training.seed)?;
+        for factor in &options.factors {
+            let kernel = settled.stretched(*factor)?;
+            if !kernels.contains(&kernel) {
+                kernels.push(kernel);
+            }
+        }
+    }
+    Ok(kernels)
+}
+
+/// Rows of every rung: twice as many each time, up to all of the sample; none where there is nothing to choose from.
+fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
+    let (mut alive, mut rungs) = (kernels, 0);
+    while alive > 1 {
+        (alive, rungs) = (alive.div_ceil(HALVING), rungs + 1);
+    }
+    let size = |rung: usize| (sample / HALVING.pow(rung as u32)).max(FEWEST_ROWS.min(sample));
+    let mut sizes: Vec<usize> = (0..rungs).rev().map(size).collect();
+    // the same rows again would tell nothing new
+    sizes.dedup();
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rungs_double_up_to_the_whole_sample() {
+        assert_eq!(sizes(1, 1000), [] as [usize; 0]);
+        assert_eq!(sizes(2, 1000), [1000]);
+        assert_eq!(sizes(5, 20_000), [5_000, 10_000, 20_000]);
+        assert_eq!(sizes(9, 2_000), [500, 1_000, 2_000]);
+        assert_eq!(sizes(3, 200), [200]);
+    }
+}

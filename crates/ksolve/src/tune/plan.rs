@@ -1,0 +1,48 @@
+//! What a search holds.
+
+use super::{Score, TuneOptions};
+use crate::train::plan::{Cut, RANK, cut, solve};
+use crate::train::{Resources, TrainOptions, prepare};
+use crate::{Result, RidgeOptions};
+use kapprox::Real;
+use kstore::{Plan, Selected};
+
+/// The plan as far as targets and folds are known before the first pass.
+pub(super) fn assumed<T: Real>(
+    selected: &Selected,
+    options: &TuneOptions,
+    resources: &Resources<'_>,
+) -> Result<(Cut, usize)> {
+    let (t, folds) = prepare::assumed(selected, &options.training);
+    plan::<T>(selected, options, resources, t, folds)
+}
+
+/// How passes over the largest sample are cut, and the largest sum; refused where it does not fit.
+pub(super) fn plan<T: Real>(
+    selected: &Selected,
+    options: &TuneOptions,
+    resources: &Resources<'_>,
+    t: usize,
+    folds: usize,
+) -> Result<(Cut, usize)> {
+    let folds = if options.score == Score::Cv { folds } else { 1 };
+    let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
+    let mut shape = prepare::shape::<T>(selected, &training, resources, t, folds)?;
+    // every row of the sample is a candidate, and they are in memory anyway
+    shape.candidates = None;
+    let rows = usize::try_from(shape.n).unwrap_or(usize::MAX).min(options.sample);
+    let ridge = RidgeOptions {
+        ranks: training.ranks.clone(),
+        lambdas: training.lambdas.clone(),
+        intercept: training.intercept,
+        target_centre: vec![0.0; t],
+    };
+    shape.n = rows as u64;
+    let last =
+        |_: Cut| solve(&shape, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK);
+    let (cut, plans) = cut::<T>(&shape, &last, resources.memory);
+    // the sample by keys, in the order of its rows, and that of a rung; twice and once while it is drawn
+    let bytes = rows.saturating_mul(3 * (shape.d * shape.element + 40) + 24 * (t + 1));
+    let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower --sample")).collect();
+    Ok((cut, prepare::check(plans)?))
+}

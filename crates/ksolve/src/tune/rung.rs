@@ -1,0 +1,148 @@
+//! One kernel on the rows of a rung.
+
+use super::{Score, TuneOptions};
+use crate::statistic::alignment::centred_alignments;
+use crate::train::plan::Cut;
+use crate::train::{Resources, TrainOptions, landmarks};
+use crate::{Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
+use kapprox::Real;
+use kapprox::kernel::Spec;
+use kstore::{MemoryRows, Pass, Reading};
+
+/// What was measured on a sample of rows.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Rung {
+    /// Rows.
+    pub rows: u64,
+    /// Every kernel that was measured, in the order in which they are named.
+    pub entries: Vec<Entry>,
+}
+
+/// A kernel on a rung.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Entry {
+    /// The kernel, every parameter a number.
+    pub kernel: String,
+    /// The score of its best cell; `None` where no cell has one.
+    pub score: Option<f64>,
+    /// Rank of that cell.
+    pub rank: Option<usize>,
+    /// Lambda of that cell; `None` for an alignment.
+    pub lambda: Option<f64>,
+    /// True where the kernel went on, or won.
+    pub kept: bool,
+    /// All ranks and lambdas.
+    pub cells: Vec<Cell>,
+}
+
+/// The scores of a rank and lambda.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Cell {
+    /// Leading features.
+    pub rank: usize,
+    /// Penalty; `None` for an alignment.
+    pub lambda: Option<f64>,
+    /// Cross-validated squared error.
+    pub cv_mse: Option<f64>,
+    /// Generalised cross-validation.
+    pub gcv: Option<f64>,
+    /// Centred kernel-target alignment.
+    pub alignment: Option<f64>,
+}
+
+impl Cell {
+    fn score(&self, score: Score) -> Option<f64> {
+        match score {
+            Score::Cv => self.cv_mse,
+            Score::Gcv => self.gcv,
+            Score::Alignment => self.alignment,
+        }
+    }
+}
+
+/// What the measures of a rung share.
+pub(super) struct Measure<'a, T: Real> {
+    pub(super) options: &'a TuneOptions,
+    pub(super) resources: &'a Resources<'a>,
+    pub(super) cut: Cut,
+    pub(super) folds: &'a Folds,
+    pub(super) targets: &'a Targets,
+    pub(super) reading: &'a Reading,
+    pub(super) rows: &'a MemoryRows<T>,
+}
+
+impl<T: Real> Measure<'_, T> {
+    pub(super) fn entry(&self, kernel: &Spec) -> Result<Entry> {
+        // candidates would be copies of rows that are in memory anyway
+        let training = TrainOptions { kernel: kernel.clone(), candidates: None, ..self.options.training.clone() };
+        let n = self.rows.len() as u64;
+        let mapped = landmarks::map(self.rows, n, self.reading, &training, self.cut, self.resources)?;
+        let observer = self.resources.stages.stage("Gram matrix", Some(n));
+        // held-out rows are of no use to the scores that need none
+        let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
+        let fold = RidgeFold::new(&*mapped.map, folds, self.targets).with_bin(self.cut.tile).without_certificate();
+        let pass = Pass { journal: None, ..self.cut.pass(self.cut.gram_lanes, self.resources, &*observer) };
+        let gram = pass.fold(self.rows, &fold)?.0.gram;
+        drop(observer);
+        let p = mapped.map.dims().1;
+        let mut ranks: Vec<usize> = match training.map.family().nested {
+            true => training.ranks.iter().map(|rank| *rank.min(&p)).collect(),
+            false => vec![p],
+        };
+        ranks.dedup();
+        let cells = match self.options.score {
+            Score::Alignment => self.alignments(&gram, &ranks)?,
+            Score::Cv | Score::Gcv => self.surface(&gram, ranks)?,
+        };
+        Ok(self.best(kernel, cells))
+    }
+
+    fn alignments(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<Cell>> {
+        let classes = matches!(self.targets, Targets::Classes(_));
+        let alignments = centred_alignments(gram, ranks, classes)?;
+        let cell = |(rank, alignment): (&usize, Option<f64>)| Cell {
+            rank: *rank,
+            lambda: None,
+            cv_mse: None,
+            gcv: None,
+            alignment,
+        };
+        Ok(ranks.iter().zip(alignments).map(cell).collect())
+    }
+
+    fn surface(&self, gram: &GramState, ranks: Vec<usize>) -> Result<Vec<Cell>> {
+        let TrainOptions { lambdas, intercept, .. } = &self.options.training;
+        let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
+        let ridge = RidgeOptions { ranks, lambdas, intercept: *intercept, target_centre };
+        let _stage = self.resources.stages.stage("surface", None);
+        let surface = Surface::compute(gram, &ridge, self.resources.workers)?;
+        let cell = |cell: &crate::Cell| Cell {
+            rank: cell.rank,
+            lambda: Some(cell.lambda),
+            cv_mse: cell.cv_mse,
+            gcv: cell.gcv,
+            alignment: None,
+        };
+        Ok(surface.cells.iter().map(cell).collect())
+    }
+
+    /// The entry with its best cell: of equal ones the smaller rank, then the larger lambda.
+    fn best(&self, kernel: &Spec, cells: Vec<Cell>) -> Entry {
+        let score = self.options.score;
+        let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
+        let larger = score.is_larger_better();
+        let best = scored.min_by(|(x, a), (y, b)| {
+            let by_score = if larger { y.total_cmp(x) } else { x.total_cmp(y) };
+            let lambda = |cell: &Cell| cell.lambda.unwrap_or(0.0);
+            by_score.then(a.rank.cmp(&b.rank)).then(lambda(b).total_cmp(&lambda(a)))
+        });
+        Entry {
+            kernel: kernel.to_string(),
+            score: best.map(|(score, _)| score),
+            rank: best.map(|(_, cell)| cell.rank),
+            lambda: best.and_then(|(_, cell)| cell.lambda),
+            kept: false,
+            cells,
+        }
+    }
+}

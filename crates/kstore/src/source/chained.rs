@@ -1,0 +1,192 @@
+//! Several tables read as one: the rows of the first, then those of the second, and so on.
+
+use crate::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
+use std::ops::Range;
+
+/// Sources of rows of the same features, one after the other, as one source.
+///
+/// Rows are numbered anew, so that no two have the same number: those of a part follow on those of the parts before it, each
+/// part's selectable range counted whole. Features and numeric targets are handed on; labels and kept columns are not.
+///
+/// ```
+/// use kstore::source::Chained;
+/// use kstore::{MemoryRows, RowBuf, RowSource};
+/// let first = MemoryRows::new(vec![1.0f32, 2.0], 1)?;
+/// let second = MemoryRows::new(vec![3.0f32], 1)?;
+/// let both = Chained::new(vec![&first, &second])?;
+/// let mut buf = RowBuf::new(10);
+/// assert!(both.open(both.range())?.next(&mut buf)?);
+/// assert_eq!((buf.x, buf.rows), (vec![1.0, 2.0, 3.0], vec![0, 1, 2]));
+/// # Ok::<(), kstore::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Chained<'a, T: Real> {
+    parts: Vec<&'a dyn RowSource<T>>,
+    /// Number of the first row of every part, and the number of rows.
+    starts: Vec<u64>,
+}
+
+impl<'a, T: Real> Chained<'a, T> {
+    /// The rows of `parts`, in their order.
+    ///
+    /// # Errors
+    /// [`crate::Error::Syntax`] without a part, or where parts have other numbers of features or targets.
+    pub fn new(parts: Vec<&'a dyn RowSource<T>>) -> Result<Self> {
+        let width = |part: &&dyn RowSource<T>| (part.shape().features, part.shape().targets);
+        let first = parts.first().map(width);
+        if first.is_none() || parts.iter().any(|part| Some(width(part)) != first) {
+            let text = format!(
+                "{} tables, features and targets {:?}",
+                parts.len(),
+                parts.iter().map(width).collect::<Vec<_>>()
+            );
+            let expected = "tables that are read as one have the same columns".to_string();
+            return Err(crate::Error::Syntax { what: "tables", text, expected });
+        }
+        let mut starts = vec![0];
+        for part in &parts {
+            let (range, end) = (part.range(), starts[starts.len() - 1]);
+            starts.push(end + (range.end - range.start));
+        }
+        Ok(Self { parts, starts })
+    }
+
+    fn rows(&self) -> u64 {
+        self.starts[self.parts.len()]
+    }
+}
+
+impl<T: Real> RowSource<T> for Chained<'_, T> {
+    fn shape(&self) -> TableShape {
+        TableShape { stored: self.rows(), ..self.parts[0].shape() }
+    }
+
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        let left = segment.start..segment.end.min(self.rows());
+        let spare = RowBuf::default();
+        Ok(Box::new(ChainedCursor { source: self, left, open: None, spare }))
+    }
+
+    /// The largest part, and a second buffer for the tile in which one part ends and the next begins.
+    fn footprint(&self) -> Footprint {
+        let most =
+            |of: &dyn Fn(Footprint) -> usize| self.parts.iter().map(|part| of(part.footprint())).max().unwrap_or(0);
+        let per_row = most(&|part| part.per_row) + RowBuf::<T>::bytes_per_row(&self.shape());
+        Footprint { fixed: most(&|part| part.fixed), per_row }
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes_read()).sum()
+    }
+}
+
+/// A part that is being read, and what is added to its row numbers.
+struct Open<'a, T> {
+    cursor: Box<dyn RowCursor<T> + Send + 'a>,
+    first: u64,
+    start: u64,
+}
+
+struct ChainedCursor<'a, T: Real> {
+    source: &'a Chained<'a, T>,
+    /// Rows not opened yet.
+    left: Range<u64>,
+    open: Option<Open<'a, T>>,
+    spare: RowBuf<T>,
+}
+
+impl<T: Real> ChainedCursor<'_, T> {
+    /// Opens the part that holds the next row; false when no row is left.
+    fn open_next(&mut self) -> Result<bool> {
+        if self.left.is_empty() {
+            return Ok(false);
+        }
+        let starts = &self.source.starts;
+        // parts without rows have the start of the next one
+        let part = starts.partition_point(|start| *start <= self.left.start) - 1;
+        let source = self.source.parts[part];
+        let (first, start) = (starts[part], source.range().start);
+        let end = self.left.end.min(starts[part + 1]);
+        let cursor = source.open(self.left.start - first + start..end - first + start)?;
+        self.open = Some(Open { cursor, first, start });
+        self.left.start = end;
+        Ok(true)
+    }
+}
+
+impl<T: Real> RowCursor<T> for ChainedCursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        buf.clear();
+        while buf.rows.len() < buf.capacity {
+            let Some(Open { cursor, first, start }) = &mut self.open else {
+                if self.open_next()? {
+                    continue;
+                }
+                break;
+            };
+            let (first, start) = (*first, *start);
+            if buf.rows.is_empty() {
+                // the usual case: a tile of one part
+                if !cursor.next(buf)? {
+                    self.open = None;
+                }
+                buf.rows.iter_mut().for_each(|row| *row = *row - start + first);
+                continue;
+            }
+            self.spare.capacity = buf.capacity - buf.rows.len();
+            if !cursor.next(&mut self.spare)? {
+                self.open = None;
+                continue;
+            }
+            buf.rows.extend(self.spare.rows.iter().map(|row| row - start + first));
+            buf.x.extend_from_slice(&self.spare.x);
+            buf.y.extend_from_slice(&self.spare.y);
+        }
+        (buf.class_labels, buf.group_labels) = (None, None);
+        buf.classes.clear();
+        buf.groups.clear();
+        buf.kept.clear();
+        Ok(!buf.rows.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryRows;
+
+    #[test]
+    fn any_tiles_and_segments_give_the_rows_in_order() {
+        let part = |from: i32, to: i32| {
+            let x = (from..to).flat_map(|i| [f64::from(i), -f64::from(i)]).collect();
+            let y = (from..to).map(|i| 2.0 * f64::from(i)).collect();
+            MemoryRows::new(x, 2).unwrap().with_targets(y, 1).unwrap()
+        };
+        let parts = [part(0, 5), part(5, 5), part(5, 6), part(6, 17)];
+        let all = Chained::new(parts.iter().map(|part| part as &dyn RowSource<f64>).collect()).unwrap();
+        assert_eq!(all.range(), 0..17);
+        for capacity in [1, 2, 4, 7, 30] {
+            for segment in [3, 17] {
+                let (mut rows, mut x, mut y) = (Vec::new(), Vec::new(), Vec::new());
+                for first in (0..17).step_by(segment) {
+                    let end = 17.min(first + segment as u64);
+                    let mut cursor = all.open(first..end).unwrap();
+                    let mut buf = RowBuf::new(capacity);
+                    let mut seen = 0;
+                    while cursor.next(&mut buf).unwrap() {
+                        seen += buf.rows.len() as u64;
+                        assert!(buf.rows.len() == capacity || first + seen == end, "a short tile within a segment");
+                        rows.extend_from_slice(&buf.rows);
+                        x.extend_from_slice(&buf.x);
+                        y.extend_from_slice(&buf.y);
+                    }
+                }
+                assert_eq!(rows, (0..17).collect::<Vec<u64>>(), "{capacity} {segment}");
+                assert_eq!(x, (0..17).flat_map(|i| [f64::from(i), -f64::from(i)]).collect::<Vec<f64>>());
+                assert_eq!(y, (0..17).map(|i| 2.0 * f64::from(i)).collect::<Vec<f64>>());
+            }
+        }
+        let narrow = MemoryRows::new(vec![1.0f64], 1).unwrap();
+        assert!(Chained::new(vec![&parts[0] as &dyn RowSource<f64>, &narrow]).is_err());
+    }
+}
