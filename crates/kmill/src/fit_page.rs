@@ -72,7 +72,14 @@ fn surface(report: &FitReport) -> Option<String> {
         "<p class=\"note\">Cross-validated {score}, folds {}; lighter is better, the chosen cell is outlined.</p>",
         page::text(&report.folds)
     );
-    Some(format!("{}{note}", Heat { grid, scores }))
+    let folds = report.folds_grid().map_or(String::new(), |(grid, scores)| {
+        let heat = Heat { grid, scores };
+        format!(
+            "<h3>Fold by fold</h3>\n{heat}<p class=\"note\">Mean squared error on the rows of each fold, at the best lambda of \
+             each rank; the worst fold of the chosen cell is outlined.</p>"
+        )
+    });
+    Some(format!("{}{note}{folds}", Heat { grid, scores }))
 }
 
 /// The relative trace error of every rank of the surface.
@@ -151,5 +158,9 @@ mod tests {
         assert!(html.contains("id=\"certificate\"") && html.contains("&lt;x0&gt;") && html.contains("0.2800"));
         assert_eq!(html.matches("class=\"heat\"").count(), 6, "every cell of the surface");
         assert_eq!(html.matches(" data-chosen").count(), 1, "the cell of the model");
+        assert!(!html.contains("Fold by fold"), "there are none");
+        report.surface.iter_mut().for_each(|cell| cell.fold_mse = vec![Some(0.1), Some(0.4)]);
+        let html = page(&report).to_string();
+        assert_eq!(html.matches("class=\"heat\"").count(), 6 + 2 * 2, "two folds at either rank");
     }
 }

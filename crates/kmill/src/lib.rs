@@ -32,6 +32,7 @@ pub mod predictor;
 pub mod progress;
 pub mod report;
 pub mod solver;
+pub mod surface;
 pub mod table;
 pub mod test;
 pub mod tune;

@@ -6,8 +6,9 @@ use crate::args::run::{DiskArgs, Run};
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
-use crate::report::{Cell, Certificate, FitReport, LAMBDA, LandmarkReport, Train};
+use crate::report::{Certificate, FitReport, LAMBDA, LandmarkReport, Train};
 use crate::solver::Learner;
+use crate::surface::Cell;
 use crate::{Error, Result, checkpoint, convert, output};
 use kapprox::Real;
 use kapprox::map::MapSpec;
@@ -265,6 +266,7 @@ fn report<T: Real>(
         cv_mse: cell.cv_mse,
         gcv: cell.gcv,
         cv_error: cell.cv_error,
+        fold_mse: cell.fold_mse.clone(),
     };
     FitReport {
         solver: options.learner.name(),

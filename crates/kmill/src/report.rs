@@ -1,6 +1,7 @@
 //! What a run answers: the JSON of the contract, and the tables people read.
 
-use crate::table::{Grid, Table, count, duration, exact, number, percent};
+use crate::surface::{Cell, short};
+use crate::table::{Table, count, duration, number, percent};
 use kstore::Label;
 use kstore::budget::bytes;
 use serde::ser::{SerializeMap, Serializer};
@@ -118,23 +119,6 @@ impl From<ksolve::Certificate> for Certificate {
     }
 }
 
-/// A cell of the surface.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Cell {
-    /// Number of landmarks used.
-    pub rank: usize,
-    /// Penalty.
-    pub lambda: f64,
-    /// Cross-validated mean squared error (±1 codes for classes); `None` without folds, or where the cell cannot be
-    /// solved.
-    pub cv_mse: Option<f64>,
-    /// Generalised cross-validation on all rows; `None` where the cell cannot be solved.
-    pub gcv: Option<f64>,
-    /// Cross-validated share of wrong classes, where it was computed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cv_error: Option<f64>,
-}
-
 /// Scores on the training rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Train {
@@ -156,68 +140,6 @@ pub(crate) fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> R
         map.serialize_entry(name, &((seconds * 1e6).round() / 1e6))?;
     }
     map.end()
-}
-
-impl FitReport {
-    /// The surface with its best cell marked: by `cv_error` where every cell has one, else by `cv_mse`.
-    pub fn surface_grid(&self) -> Option<Grid> {
-        let by_error = self.surface.iter().all(|cell| cell.cv_error.is_some());
-        let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
-        if self.surface.len() < 2 || self.surface.iter().all(|cell| score(cell).is_none()) {
-            return None;
-        }
-        let mut ranks: Vec<usize> = self.surface.iter().map(|cell| cell.rank).collect();
-        ranks.dedup();
-        let mut lambdas: Vec<f64> = self.surface.iter().map(|cell| cell.lambda).collect();
-        lambdas.sort_by(f64::total_cmp);
-        lambdas.dedup();
-        let cell = |rank: usize, lambda: f64| {
-            let found = self.surface.iter().find(|cell| cell.rank == rank && cell.lambda == lambda);
-            found.and_then(score).map_or("–".to_string(), |score| number(score, 4))
-        };
-        let rows = lambdas
-            .iter()
-            .map(|lambda| (short(*lambda), ranks.iter().map(|rank| cell(*rank, *lambda)).collect()))
-            .collect();
-        let row = lambdas.iter().position(|lambda| Some(*lambda) == self.lambda);
-        let column = ranks.iter().position(|rank| *rank == self.rank);
-        Some(Grid {
-            corner: "lambda \\ rank".to_string(),
-            columns: ranks.iter().map(ToString::to_string).collect(),
-            rows,
-            marked: row.zip(column),
-        })
-    }
-
-    /// True where every cell has a `cv_error`, which then chooses.
-    pub(crate) fn is_chosen_by_error(&self) -> bool {
-        self.surface.iter().all(|cell| cell.cv_error.is_some())
-    }
-
-    /// The scores behind [`Self::surface_grid`], lambda by lambda.
-    pub(crate) fn surface_scores(&self) -> Vec<Vec<Option<f64>>> {
-        let by_error = self.is_chosen_by_error();
-        let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
-        let mut ranks: Vec<usize> = self.surface.iter().map(|cell| cell.rank).collect();
-        ranks.dedup();
-        let mut lambdas: Vec<f64> = self.surface.iter().map(|cell| cell.lambda).collect();
-        lambdas.sort_by(f64::total_cmp);
-        lambdas.dedup();
-        let cell = |rank: usize, lambda: f64| {
-            self.surface.iter().find(|cell| cell.rank == rank && cell.lambda == lambda).and_then(score)
-        };
-        lambdas.iter().map(|lambda| ranks.iter().map(|rank| cell(*rank, *lambda)).collect()).collect()
-    }
-
-    pub(crate) fn chosen(&self) -> Option<&Cell> {
-        self.surface.iter().find(|cell| cell.rank == self.rank && Some(cell.lambda) == self.lambda)
-    }
-}
-
-/// A lambda in a table: what would be typed, or three digits of a half decade.
-fn short(lambda: f64) -> String {
-    let text = exact(lambda);
-    if text.len() <= 8 { text } else { format!("{lambda:.2e}") }
 }
 
 impl fmt::Display for FitReport {
@@ -248,8 +170,7 @@ impl fmt::Display for FitReport {
         }
         write!(f, "{facts}")?;
         if let Some(grid) = self.surface_grid() {
-            let by_error = self.surface.iter().all(|cell| cell.cv_error.is_some());
-            let score = if by_error { "error" } else { "mse" };
+            let score = if self.is_chosen_by_error() { "error" } else { "mse" };
             write!(f, "\ncross-validated {score}, folds {} (* chosen)\n\n{grid}", self.folds)?;
         }
         let mut facts = Table::facts();
@@ -322,6 +243,7 @@ pub(crate) mod tests {
                     cv_mse: Some(base - 0.01 * i as f64),
                     gcv: Some(0.25),
                     cv_error: None,
+                    fold_mse: Vec::new(),
                 });
             }
         }

@@ -312,6 +312,9 @@ fn every_scheme_obeys_the_laws() {
         for cut in [(300, 600, 2), (64, 128, 3)] {
             assert_eq!(one.rows, run(&spiral, 30, 1, cut).rows, "{}: {cut:?}", scheme.name);
         }
+        // another seed, another choice, where the scheme says so
+        let (points, other) = (&one.points, run(&spiral, 30, 2, WHOLE).points);
+        assert_eq!(*points != other, scheme.seeded, "{}", scheme.name);
         let error = certify(&few, select(&few, &*object, "gaussian(sigma=1)", 50, 0, WHOLE), "gaussian(sigma=1)");
         assert!(error.1 <= 8 && error.0.trace_error < 1e-5, "{}: {error:?}", scheme.name);
         assert_eq!(certify(&same, run(&same, 10, 0, WHOLE), "gaussian(sigma=400)").1, 1, "{}", scheme.name);

@@ -88,6 +88,18 @@ fn exact_measures_are_those_of_the_dense_matrix() {
                 assert!(measure.high < measure.low * 1.06, "{measure:?}");
             }
         }
+        // all ranks at once are what each is alone, up to the order of a product's sums
+        let options = SpectralOptions::default();
+        let together = approximation.spectral_by_products(&all, options, 5).unwrap();
+        assert_eq!(together.len(), ranks.len());
+        for (errors, (found, _)) in all.iter().zip(&together) {
+            let alone = approximation.spectral(errors, SpectralSource::Products(options), 5).unwrap().0;
+            assert!(
+                close(found.value, alone.value, 1e-9) && close(found.high, alone.high, 1e-9),
+                "{found:?} {alone:?}"
+            );
+            assert_eq!(found.evidence, alone.evidence);
+        }
     }
 }
 

@@ -120,6 +120,8 @@ pub struct Scheme {
     /// True where the first r landmarks are the scheme's choice for rank r, whatever the largest rank: one run then serves
     /// every rank, and tells [`kstore::pass::Observer::reached`] how far it is.
     pub nested: bool,
+    /// True where another seed may choose others.
+    pub seeded: bool,
     single: fn() -> Box<dyn Landmarks<f32>>,
     double: fn() -> Box<dyn Landmarks<f64>>,
 }
@@ -145,6 +147,7 @@ macro_rules! scheme {
             name: $name,
             about: $about,
             nested: false,
+            seeded: true,
             single: || Box::new(<$type>::default()),
             double: || Box::new(<$type>::default()),
         }
@@ -155,12 +158,18 @@ pub fn registry() -> &'static [Scheme] {
     const SCHEMES: &[Scheme] = &[
         scheme!("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", RpCholesky),
         scheme!("uniform", "every row equally likely, without replacement", Uniform),
-        scheme!("greedy", "pivoted Cholesky: the row that the earlier landmarks leave most of", Greedy),
+        Scheme {
+            seeded: false,
+            ..scheme!("greedy", "pivoted Cholesky: the row that the earlier landmarks leave most of", Greedy)
+        },
         scheme!("kmeans", "centroids of k-means++ and Lloyd's iterations", KMeans, for one rank),
         scheme!("leverage", "recursive ridge leverage scores", Leverage, for one rank),
         scheme!("bless", "ridge leverage scores along a path of decreasing lambda", Bless, for one rank),
         scheme!("farahat", "the row whose column explains most of the residual matrix", Farahat),
-        scheme!("predictive", "explains the kernel matrix and the targets alike", Predictive, for one rank),
+        Scheme {
+            seeded: false,
+            ..scheme!("predictive", "explains the kernel matrix and the targets alike", Predictive, for one rank)
+        },
         scheme!(
             "rpcholesky-block",
             "randomly pivoted Cholesky in blocks without rejection, for comparison",

@@ -248,7 +248,7 @@ pub(super) fn narrowed<T: Real>(
 }
 
 /// Cuts rows and their features into strips of [`STRIP`] rows.
-pub(crate) fn strips<'a, T>(x: MatRef<'a, T>, out: MatMut<'a, T>) -> Vec<(MatRef<'a, T>, MatMut<'a, T>)> {
+pub(crate) fn strips<'a, T, U>(x: MatRef<'a, T>, out: MatMut<'a, U>) -> Vec<(MatRef<'a, T>, MatMut<'a, U>)> {
     let mut parts = Vec::with_capacity(x.nrows().div_ceil(STRIP));
     let (mut x, mut out) = (x, out);
     while x.nrows() > STRIP {

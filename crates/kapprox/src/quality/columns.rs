@@ -3,7 +3,7 @@
 use super::{Held, PANEL};
 use crate::kernel::Kernel;
 use crate::map::FeatureMap;
-use crate::map::nystrom::STRIP;
+use crate::map::nystrom::{STRIP, strips};
 use crate::map::residual::subtract_columns;
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
@@ -12,21 +12,27 @@ use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
-/// The fold. With c columns and p features a row costs c kernel evaluations and 2cp flops; a state holds c(2r + 1)
-/// numbers for r ranks, a lane 2pb for tiles of b rows.
-pub(super) struct ColumnFold<'a, T: Real> {
+/// The errors of an approximation as a fold, for a pass that does more with the features than to measure them:
+/// [`ColumnFold::take`] is given those that are there already. As a [`Fold`] it forms them itself.
+///
+/// With c columns and p features a row costs c kernel evaluations and 2cp flops; a state holds c(2r + 1) numbers for r
+/// ranks, a lane pb for tiles of b rows, and as many again as a [`Fold`]. Holds c(d + p) numbers itself.
+#[derive(Debug)]
+pub struct ColumnFold<'a, T: Real> {
     pub(super) exact: Arc<dyn Kernel<f64>>,
     pub(super) map: &'a dyn FeatureMap<T>,
     /// Ascending; the leading columns of Φ are the map of each.
     pub(super) ranks: &'a [usize],
     /// The rows whose columns are measured.
-    pub(super) held: &'a Held,
+    pub(super) held: Held,
     pub(super) tile: usize,
+    /// True where E has no negative eigenvalue.
+    pub(super) projection: bool,
 }
 
 /// Sums over the rows so far.
 #[derive(Debug)]
-pub(super) struct ColumnSums {
+pub struct ColumnSums {
     pub(super) rows: u64,
     /// For each column Σ_i K_ij², then Σ_i E_ij² at each rank.
     pub(super) squares: Vec<f64>,
@@ -62,6 +68,18 @@ pub(super) struct Left {
 }
 
 impl Left {
+    /// Rows with k(x, x) and what is left of it.
+    fn add(&mut self, whole: &[f64], rest: &[f64]) {
+        for (k, r) in whole.iter().zip(rest) {
+            // written so that a NaN goes into the positive sum
+            self.positive += if *r < 0.0 { 0.0 } else { *r };
+            self.negative += if *r < 0.0 { -r } else { 0.0 };
+            self.squares += r * r;
+            self.largest = self.largest.max(r.abs());
+            self.largest_square = self.largest_square.max(k - r);
+        }
+    }
+
     fn merge(&mut self, later: &Self) {
         self.positive += later.positive;
         self.negative += later.negative;
@@ -111,41 +129,69 @@ impl Persist for ColumnSums {
 }
 
 /// Buffers of a lane.
-pub(super) struct ColumnScratch<T> {
-    phi: Mat<T>,
+#[derive(Debug)]
+pub struct ColumnScratch {
     wide: Mat<f64>,
     x: Vec<f64>,
     diag: Vec<f64>,
+    /// What the ranks leave of the diagonal, strip after strip, rank after rank.
+    left: Vec<f64>,
 }
 
 impl<T: Real> Fold<T> for ColumnFold<'_, T> {
     type State = ColumnSums;
-    type Scratch = ColumnScratch<T>;
+    type Scratch = (Mat<T>, ColumnScratch);
     type Error = Error;
 
     fn init(&self) -> ColumnSums {
-        let (c, r) = (self.held.phi.nrows(), self.ranks.len());
-        let diagonal = Diagonal { trace: 0.0, largest: 0.0, left: vec![Left::default(); r] };
-        ColumnSums { rows: 0, squares: vec![0.0; c * (r + 1)], largest: vec![0.0; c * r], diagonal }
+        self.begin()
     }
 
-    fn scratch(&self) -> ColumnScratch<T> {
-        let p = self.map.dims().1;
-        let (phi, wide) = (Mat::zeros(self.tile, p), Mat::zeros(self.tile, p));
-        ColumnScratch { phi, wide, x: Vec::new(), diag: Vec::new() }
+    fn scratch(&self) -> Self::Scratch {
+        (Mat::zeros(self.tile, self.map.dims().1), self.buffers())
     }
 
     fn step(
         &self,
         state: &mut ColumnSums,
-        scratch: &mut ColumnScratch<T>,
+        (phi, scratch): &mut Self::Scratch,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
+        let mut phi = phi.as_mut().subrows_mut(0, block.len());
+        self.map.apply(MatRef::from_row_major_slice(block.x, block.len(), block.d), phi.as_mut(), workers);
+        self.take(state, scratch, block, phi.as_ref(), workers)
+    }
+}
+
+impl<T: Real> ColumnFold<'_, T> {
+    /// The state of no rows.
+    pub fn begin(&self) -> ColumnSums {
+        let (c, r) = (self.held.phi.nrows(), self.ranks.len());
+        let diagonal = Diagonal { trace: 0.0, largest: 0.0, left: vec![Left::default(); r] };
+        ColumnSums { rows: 0, squares: vec![0.0; c * (r + 1)], largest: vec![0.0; c * r], diagonal }
+    }
+
+    /// Buffers for one lane.
+    pub fn buffers(&self) -> ColumnScratch {
+        let wide = Mat::zeros(self.tile, self.map.dims().1);
+        ColumnScratch { wide, x: Vec::new(), diag: Vec::new(), left: Vec::new() }
+    }
+
+    /// Takes in the rows of a block of at most a tile, with their features.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] for kernels that overflow.
+    pub fn take(
+        &self,
+        state: &mut ColumnSums,
+        scratch: &mut ColumnScratch,
+        block: &RowBlock<'_, T>,
+        phi: MatRef<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
         let (b, d) = (block.len(), block.d);
-        let ColumnScratch { phi, wide, x, diag } = scratch;
-        let mut phi = phi.as_mut().subrows_mut(0, b);
-        self.map.apply(MatRef::from_row_major_slice(block.x, b, d), phi.as_mut(), workers);
+        let ColumnScratch { wide, x, diag, left } = scratch;
         x.clear();
         x.extend(block.x.iter().map(|value| kstore::Real::to_f64(*value)));
         let x = MatRef::from_row_major_slice(x, b, d);
@@ -153,12 +199,10 @@ impl<T: Real> Fold<T> for ColumnFold<'_, T> {
         self.exact.diag(x, diag);
         crate::kernel::check_finite::<f64>(&self.exact.spec(), diag)?;
         state.rows += b as u64;
-        self.take_diagonal(&mut state.diagonal, phi.as_ref(), diag);
+        left.resize(b * self.ranks.len(), 0.0);
         let mut wide = wide.as_mut().subrows_mut(0, b);
-        for j in 0..phi.ncols() {
-            let columns = wide.as_mut().col_mut(j).iter_mut().zip(phi.as_ref().col(j).iter());
-            columns.for_each(|(to, from)| *to = kstore::Real::to_f64(*from));
-        }
+        self.widen(phi, wide.as_mut(), diag, left, workers);
+        self.add_diagonal(&mut state.diagonal, diag, left);
         let (wide, r) = (wide.as_ref(), self.ranks.len());
         let largest = state.largest.chunks_mut((PANEL * r).max(1));
         let parts = state.squares.chunks_mut(PANEL * (r + 1)).zip(largest).enumerate().collect();
@@ -167,9 +211,35 @@ impl<T: Real> Fold<T> for ColumnFold<'_, T> {
         });
         Ok(())
     }
-}
 
-impl<T: Real> ColumnFold<'_, T> {
+    /// The features in f64, and what every rank leaves of k(x, x), a strip of rows at a time.
+    fn widen(&self, phi: MatRef<'_, T>, wide: MatMut<'_, f64>, diag: &[f64], left: &mut [f64], workers: &Workers) {
+        let r = self.ranks.len();
+        let rows = diag.chunks(STRIP).zip(left.chunks_mut((STRIP * r).max(1)));
+        workers.each(strips(phi, wide).into_iter().zip(rows).collect(), |((phi, mut wide), (diag, left))| {
+            for j in 0..phi.ncols() {
+                let columns = wide.as_mut().col_mut(j).iter_mut().zip(phi.col(j).iter());
+                columns.for_each(|(to, from)| *to = kstore::Real::to_f64(*from));
+            }
+            let (mut rest, mut done) = (diag.to_vec(), 0);
+            for (left, rank) in left.chunks_mut(diag.len()).zip(self.ranks) {
+                subtract_columns(phi.subcols(done, rank - done), &mut rest);
+                left.copy_from_slice(&rest);
+                done = *rank;
+            }
+        });
+    }
+
+    fn add_diagonal(&self, sums: &mut Diagonal, diag: &[f64], left: &[f64]) {
+        sums.trace += diag.iter().sum::<f64>();
+        sums.largest = diag.iter().copied().fold(sums.largest, f64::max);
+        for (at, sums) in sums.left.iter_mut().enumerate() {
+            for (k, left) in diag.chunks(STRIP).zip(left.chunks((STRIP * self.ranks.len()).max(1))) {
+                sums.add(k, &left[at * k.len()..(at + 1) * k.len()]);
+            }
+        }
+    }
+
     /// The columns from `first` on, for the rows of a tile, strip by strip.
     fn panel(&self, first: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squares: &mut [f64], largest: &mut [f64]) {
         let (width, ranks) = (squares.len() / (self.ranks.len() + 1), self.ranks.len());
@@ -193,24 +263,6 @@ impl<T: Real> ColumnFold<'_, T> {
                     let most = &mut largest[j * ranks + at];
                     *most = most.max(column.norm_max());
                 }
-            }
-        }
-    }
-
-    fn take_diagonal(&self, sums: &mut Diagonal, phi: MatRef<'_, T>, diag: &mut [f64]) {
-        sums.trace += diag.iter().sum::<f64>();
-        sums.largest = diag.iter().copied().fold(sums.largest, f64::max);
-        let (whole, mut done) = (diag.to_vec(), 0);
-        for (left, rank) in sums.left.iter_mut().zip(self.ranks) {
-            subtract_columns(phi.subcols(done, rank - done), diag);
-            done = *rank;
-            for (r, k) in diag.iter().zip(&whole) {
-                // written so that a NaN goes into the positive sum
-                left.positive += if *r < 0.0 { 0.0 } else { *r };
-                left.negative += if *r < 0.0 { -r } else { 0.0 };
-                left.squares += r * r;
-                left.largest = left.largest.max(r.abs());
-                left.largest_square = left.largest_square.max(k - r);
             }
         }
     }

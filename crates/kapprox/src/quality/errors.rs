@@ -64,6 +64,20 @@ impl<T: Real> Approximation<'_, T> {
     /// # Panics
     /// If the ranks do not ascend from 1 to p at most.
     pub fn errors(&self, ranks: &[usize], columns: usize, seed: u64) -> Result<Vec<Errors>> {
+        let fold = self.column_fold(ranks, columns, seed)?;
+        let sums = self.data.pass.resume("errors on sampled columns", self.data.source, &fold)?.0;
+        Ok(fold.errors(&sums))
+    }
+
+    /// The fold behind [`Approximation::errors`], for a pass over the same rows that does more with their features. One
+    /// pass, which draws the columns.
+    ///
+    /// # Errors
+    /// Those of the source.
+    ///
+    /// # Panics
+    /// If the ranks do not ascend from 1 to p at most.
+    pub fn column_fold<'r>(&'r self, ranks: &'r [usize], columns: usize, seed: u64) -> Result<ColumnFold<'r, T>> {
         let p = self.map.dims().1;
         let ascend = ranks.windows(2).all(|pair| pair[0] < pair[1]);
         assert!(
@@ -72,10 +86,16 @@ impl<T: Real> Approximation<'_, T> {
         );
         let held = self.hold(columns.max(1), seed)?;
         let exact = <f64 as Real>::kernel(self.kernel.clone());
-        let fold = ColumnFold { exact, map: self.map, ranks, held: &held, tile: self.data.pass.tile };
-        let sums = self.data.pass.resume("errors on sampled columns", self.data.source, &fold)?.0;
-        let projection = self.is_projection();
-        Ok(ranks.iter().enumerate().map(|(at, rank)| errors::<T>(&sums, at, *rank, ranks.len(), projection)).collect())
+        let (tile, projection) = (self.data.pass.tile, self.is_projection());
+        Ok(ColumnFold { exact, map: self.map, ranks, held, tile, projection })
+    }
+}
+
+impl<T: Real> ColumnFold<'_, T> {
+    /// The errors at every rank, once all rows were taken in.
+    pub fn errors(&self, sums: &ColumnSums) -> Vec<Errors> {
+        let one = |(at, rank): (usize, &usize)| errors::<T>(sums, at, *rank, self.ranks.len(), self.projection);
+        self.ranks.iter().enumerate().map(one).collect()
     }
 }
 

@@ -56,6 +56,10 @@ pub(super) struct Krylov {
     images: Mat<f64>,
     /// The next columns of Q.
     next: Mat<f64>,
+    /// QᵀW.
+    inner: Mat<f64>,
+    /// WᵀW.
+    squares: Mat<f64>,
     steps: u32,
 }
 
@@ -64,7 +68,8 @@ impl Krylov {
     pub(super) fn new(n: usize, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let start = Mat::from_fn(n, BLOCK.min(n), |_, _| StandardNormal.sample(&mut rng));
-        Self { basis: Mat::zeros(n, 0), images: Mat::zeros(n, 0), next: orthonormal(start).0, steps: 0 }
+        let (none, empty) = (|| Mat::zeros(n, 0), || Mat::zeros(0, 0));
+        Self { basis: none(), images: none(), next: orthonormal(start).0, inner: empty(), squares: empty(), steps: 0 }
     }
 
     /// The columns to multiply next; none once the space is everything.
@@ -72,23 +77,27 @@ impl Krylov {
         self.next.as_ref()
     }
 
-    /// Takes in A times [`Krylov::next`]. Costs 6nb²q flops and 9(bq)³.
+    /// Takes in A times [`Krylov::next`]. Costs 14nb²q flops and 8(bq)³/3.
     ///
     /// # Errors
     /// [`crate::Error::NotFinite`] where the images are.
     pub(super) fn absorb(&mut self, images: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
         let n = self.basis.nrows();
+        let below = product(self.next.transpose(), self.images.as_ref());
         self.basis = beside(self.basis.as_ref(), self.next.as_ref());
         self.images = beside(self.images.as_ref(), images);
         self.steps += 1;
         let (q, w) = (self.basis.as_ref(), self.images.as_ref());
-        let inner = product(q.transpose(), w);
+        self.inner = bordered(self.inner.as_ref(), product(q.transpose(), images).as_ref(), below.as_ref());
+        let squares = product(w.transpose(), images);
+        let above = squares.subrows(0, self.squares.nrows()).transpose();
+        self.squares = bordered(self.squares.as_ref(), squares.as_ref(), above);
         let mut rest = images.to_owned();
         // twice is enough: what the first subtraction leaves in the space is rounding
         for _ in 0..2 {
             rest -= product(q, product(q.transpose(), rest.as_ref()).as_ref());
         }
-        let bounds = self.bounds(inner.as_ref(), rest.as_ref(), known, failure)?;
+        let bounds = self.bounds(rest.as_ref(), known, failure)?;
         let width = BLOCK.min(n - q.ncols());
         self.next = Mat::zeros(n, 0);
         if width > 0 {
@@ -100,9 +109,9 @@ impl Krylov {
         Ok(bounds)
     }
 
-    fn bounds(&self, inner: MatRef<'_, f64>, rest: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
-        let n = self.basis.nrows();
-        let images = largest(product(self.images.transpose(), self.images.as_ref()).as_ref())?.max(0.0).sqrt();
+    fn bounds(&self, rest: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
+        let (n, inner) = (self.basis.nrows(), &self.inner);
+        let images = largest(self.squares.as_ref())?.max(0.0).sqrt();
         let symmetric = Mat::from_fn(inner.nrows(), inner.ncols(), |i, j| (inner[(i, j)] + inner[(j, i)]) / 2.0);
         let values = symmetric_eigenvalues(symmetric.as_ref())?;
         let head = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
@@ -143,6 +152,16 @@ fn beside(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(b.nrows(), a.ncols() + b.ncols());
     out.as_mut().subcols_mut(0, a.ncols()).copy_from(a);
     out.as_mut().subcols_mut(a.ncols(), b.ncols()).copy_from(b);
+    out
+}
+
+/// [A right] with the rows `below` under A: `right` is as high as the whole.
+fn bordered(a: MatRef<'_, f64>, right: MatRef<'_, f64>, below: MatRef<'_, f64>) -> Mat<f64> {
+    let (old, all) = (a.ncols(), right.nrows());
+    let mut out = Mat::zeros(all, old + right.ncols());
+    out.as_mut().submatrix_mut(0, 0, old, old).copy_from(a);
+    out.as_mut().submatrix_mut(old, 0, all - old, old).copy_from(below);
+    out.as_mut().subcols_mut(old, right.ncols()).copy_from(right);
     out
 }
 

@@ -43,6 +43,7 @@ mod measure;
 mod spectral;
 mod spectrum;
 
+pub use columns::{ColumnFold, ColumnScratch, ColumnSums};
 pub use dimension::GramSpectrum;
 pub use errors::{Errors, Norm};
 pub use measure::{Evidence, Measure};
@@ -86,6 +87,7 @@ pub struct Approximation<'a, T: Real> {
 }
 
 /// Rows in memory, in f64, with their features.
+#[derive(Debug)]
 struct Held {
     /// c x d, row-major.
     x: Vec<f64>,

@@ -7,7 +7,7 @@ use crate::kernel::Kernel;
 use crate::map::nystrom::strips;
 use crate::{Real, Result};
 use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kstore::Workers;
 
 /// When the iteration ends.
@@ -52,7 +52,9 @@ impl<T: Real> Approximation<'_, T> {
     pub fn spectral(&self, errors: &Errors, source: SpectralSource<'_>, seed: u64) -> Result<(Measure, Norm)> {
         let norm = match source {
             SpectralSource::Bounds(gram) => self.bounds(errors, gram),
-            SpectralSource::Products(options) => self.products(errors, options, seed)?,
+            SpectralSource::Products(options) => {
+                return Ok(self.spectral_by_products(std::slice::from_ref(errors), options, seed)?.remove(0));
+            }
         };
         Ok((norm.error.relative_to(norm.whole), norm))
     }
@@ -73,11 +75,22 @@ impl<T: Real> Approximation<'_, T> {
         Norm { error, whole: evidence(whole) }
     }
 
-    fn products(&self, errors: &Errors, options: SpectralOptions, seed: u64) -> Result<Norm> {
-        if errors.rows > EXACT_ROWS as u64 {
+    /// [`Approximation::spectral`] by products, at several ranks of this approximation: a block of K is formed once for all
+    /// of them and for ‖K‖₂. Holds 2n·8·steps numbers for each rank and for K.
+    ///
+    /// # Errors
+    /// As [`Approximation::spectral`].
+    pub fn spectral_by_products(
+        &self,
+        errors: &[Errors],
+        options: SpectralOptions,
+        seed: u64,
+    ) -> Result<Vec<(Measure, Norm)>> {
+        let Some(first) = errors.first() else { return Ok(Vec::new()) };
+        if first.rows > EXACT_ROWS as u64 {
             return Err(crate::Error::TooManyRows {
                 what: "the spectral error",
-                rows: errors.rows,
+                rows: first.rows,
                 most: EXACT_ROWS as u64,
             });
         }
@@ -85,16 +98,16 @@ impl<T: Real> Approximation<'_, T> {
         let n = held.phi.nrows();
         let kernel = <f64 as Real>::kernel(self.kernel.clone());
         let definite = kernel.positive_definite();
-        let pairs = [
-            (Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound()),
-            (None, errors.frobenius_norm.whole.high, definite.then_some(errors.trace_of_kernel)),
-        ];
-        let mut open = pairs.map(|(rank, frobenius, trace)| Search {
+        let search = |rank, frobenius, trace| Search {
             space: Krylov::new(n, seed),
             known: Known { frobenius, trace },
             rank,
             found: None,
-        });
+        };
+        let of_error =
+            |errors: &Errors| search(Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound());
+        let mut open: Vec<Search> = errors.iter().map(of_error).collect();
+        open.push(search(None, first.frobenius_norm.whole.high, definite.then_some(first.trace_of_kernel)));
         for _ in 0..options.steps {
             let mut going: Vec<&mut Search> = open.iter_mut().filter(|search| search.goes_on(options)).collect();
             if going.is_empty() {
@@ -102,8 +115,11 @@ impl<T: Real> Approximation<'_, T> {
             }
             step(&mut going, &held, &*kernel, self.workers(), options.failure)?;
         }
-        let [error, whole] = open.map(|search| search.measure(options));
-        Ok(Norm { error, whole })
+        let found: Vec<Measure> = open.iter().map(|search| search.measure(options)).collect();
+        let (whole, of_ranks) =
+            found.split_last().map_or((Measure::exact(0.0), &[][..]), |(last, first)| (*last, first));
+        let norm = |error: &Measure| (error.relative_to(whole), Norm { error: *error, whole });
+        Ok(of_ranks.iter().map(norm).collect())
     }
 }
 
@@ -126,6 +142,17 @@ impl Search {
     fn goes_on(&self, options: SpectralOptions) -> bool {
         let wide = self.found.is_none_or(|found| found.likely > found.low * (1.0 + options.tolerance));
         wide && self.space.next().ncols() > 0
+    }
+
+    /// Takes in the product of K with the next columns.
+    fn take(&mut self, mut images: MatMut<'_, f64>, held: &Held, failure: f64) -> Result<()> {
+        if let Some(rank) = self.rank {
+            let phi = held.phi.as_ref().subcols(0, rank);
+            let inner = product(phi.transpose(), self.space.next());
+            matmul(images.as_mut(), Accum::Add, phi, inner.as_ref(), -1.0, Par::Seq);
+        }
+        self.found = Some(self.space.absorb(images.as_ref(), self.known, failure)?);
+        Ok(())
     }
 
     fn measure(&self, options: SpectralOptions) -> Measure {
@@ -155,19 +182,15 @@ fn step(
         start += next.ncols();
     }
     let mut images = kernel_times(kernel, held.points(), v.as_ref(), workers);
-    let mut start = 0;
-    for (search, width) in searches.iter_mut().zip(widths) {
-        if let Some(rank) = search.rank {
-            let phi = held.phi.as_ref().subcols(0, rank);
-            let inner = product(phi.transpose(), v.as_ref().subcols(start, width));
-            let own = images.as_mut().subcols_mut(start, width);
-            matmul(own, Accum::Add, phi, inner.as_ref(), -1.0, Par::Seq);
-        }
-        let own = images.as_ref().subcols(start, width);
-        search.found = Some(search.space.absorb(own, search.known, failure)?);
-        start += width;
+    let mut outcomes: Vec<Result<()>> = searches.iter().map(|_| Ok(())).collect();
+    let (mut parts, mut rest) = (Vec::with_capacity(searches.len()), images.as_mut());
+    for ((search, width), outcome) in searches.iter_mut().zip(widths).zip(&mut outcomes) {
+        let (own, others) = rest.split_at_col_mut(width);
+        rest = others;
+        parts.push((search, own, outcome));
     }
-    Ok(())
+    workers.each(parts, |(search, images, outcome)| *outcome = search.take(images, held, failure));
+    outcomes.into_iter().collect()
 }
 
 /// K V, a strip of rows by a panel of columns at a time.

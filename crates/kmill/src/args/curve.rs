@@ -36,7 +36,7 @@ pub struct CurveArgs {
     /// Ranks: 250,500,1000 or 50..2000 (doubling)
     #[arg(long, value_name = "LIST", value_parser = parse::ranks, default_value = "50..1000", help_heading = "Comparison")]
     pub ranks: String,
-    /// Seeds to try, from --seed on
+    /// Seeds to try, from --seed on; a method without chance in it runs once
     #[arg(long, value_name = "N", value_parser = parse::repeats, default_value = "5", help_heading = "Comparison")]
     pub repeats: u64,
     /// The scheme of landmarks for maps that have some and are no scheme [default: rpcholesky]

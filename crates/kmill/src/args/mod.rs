@@ -212,7 +212,7 @@ pub struct PlotArgs {
     /// Which output to draw, from 1: a target, or a component of kpca [default: 1]
     #[arg(long, value_name = "K", value_parser = parse::rank, help_heading = "Picture")]
     pub component: Option<usize>,
-    /// Where the picture goes: .svg, or .html for a page
+    /// Where the picture goes: .png, .svg, or .html for a page
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,
     /// Memory, threads, output.

@@ -1,10 +1,11 @@
 //! A curve as a page.
 
-use super::report::{CurveReport, Row};
+use super::report::CurveReport;
 use super::summary::{Cost, Metric, points};
 use super::terminal::seconds;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Stage};
 use crate::table::{Grid, count, exact, number};
+use ksolve::curve::Cell;
 use kstore::budget::bytes;
 use std::fmt::Write;
 
@@ -65,10 +66,17 @@ fn curves(report: &CurveReport) -> String {
             .collect();
         let _ = write!(html, "<div class=\"charts at-{}\">\n{}\n</div>\n", cost.key(), charts.join("\n"));
     }
-    let band = if report.repeats > 1 {
-        format!("Lines are medians of {} repeats, bands reach from the lower to the upper quartile. ", report.repeats)
-    } else {
-        String::new()
+    let once = report.run_once();
+    let band = match report.repeats {
+        1 => String::new(),
+        repeats => format!(
+            "Lines are medians of {repeats} repeats, bands reach from the lower to the upper quartile{}. ",
+            if once.is_empty() {
+                String::new()
+            } else {
+                format!("; {} makes no random choice and ran once", once.join(", "))
+            }
+        ),
     };
     let floor = report.floor.as_ref().map_or(String::new(), |floor| {
         let rows = if floor.rows as u64 == report.approximated_rows {
@@ -234,21 +242,19 @@ fn run(report: &CurveReport) -> String {
 
 fn cells(report: &CurveReport) -> String {
     let optional = |value: Option<f64>| value.map_or("–".to_string(), |value| number(value, 4));
-    let row = |row: &Row| {
-        vec![
-            row.method.clone(),
-            row.rank.to_string(),
-            row.repeat.to_string(),
-            row.features.to_string(),
-            seconds(row.seconds),
-            count(row.kernel_evaluations),
-            row.passes.to_string(),
-            bytes(row.bytes_read as usize),
-            optional(row.trace_error),
-            optional(Some(row.frobenius_error)),
-            optional(row.spectral_error),
-            optional(row.test_error),
-        ]
+    let row = |cell: &Cell| {
+        let errors = Metric::ALL.map(|metric| optional(metric.of(cell)));
+        let costs = [
+            cell.method.clone(),
+            cell.rank.to_string(),
+            cell.repeat.to_string(),
+            cell.features.to_string(),
+            seconds(cell.seconds),
+            count(cell.kernel_evaluations),
+            cell.passes.to_string(),
+            bytes(cell.bytes_read as usize),
+        ];
+        costs.into_iter().chain(errors).collect()
     };
     let rows: Vec<Vec<String>> = report.rows.iter().map(row).collect();
     let head = [

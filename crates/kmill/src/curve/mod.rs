@@ -6,6 +6,7 @@
 //! ```
 
 mod cells;
+mod columns;
 mod html;
 mod outputs;
 mod pace;
@@ -14,7 +15,7 @@ mod request;
 mod summary;
 mod terminal;
 
-pub use report::{CurveReport, Row};
+pub use report::CurveReport;
 
 use crate::args::CurveArgs;
 use crate::args::learn::Precision;

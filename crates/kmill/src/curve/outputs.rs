@@ -1,8 +1,10 @@
 //! Where a curve goes: a page, a table, or JSON, by the names of the files.
 
+use super::columns::{COLUMNS, Column};
 use super::html;
-use super::report::{CurveReport, Row};
+use super::report::CurveReport;
 use crate::{Error, Result, output};
+use ksolve::curve::Cell;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{AtomicFile, KeptColumn};
 use std::io::Write;
@@ -93,65 +95,40 @@ fn text(path: &Path, text: &str) -> Result<()> {
     Ok(file.commit()?)
 }
 
-/// A column of the table: its name, and its values.
-enum Column {
+/// The values of a column.
+enum Values {
     Text(Vec<Arc<str>>),
     Whole(Vec<i64>),
     Number(KeptColumn),
 }
 
-fn table(path: &Path, rows: &[Row]) -> Result<()> {
-    let named = columns(rows);
-    let kinds: Vec<OutputColumn> = named
-        .iter()
-        .map(|(name, column)| match column {
-            Column::Text(_) => OutputColumn::new(*name, OutputKind::Text),
-            Column::Whole(_) => OutputColumn::new(*name, OutputKind::I64),
-            Column::Number(_) => OutputColumn::new(*name, OutputKind::F64).nullable(),
-        })
-        .collect();
-    let values: Vec<Output<'_>> = named
-        .iter()
-        .map(|(_, column)| match column {
-            Column::Text(values) => Output::Text(values),
-            Column::Whole(values) => Output::I64(values),
-            Column::Number(values) => Output::Kept(values),
-        })
-        .collect();
-    let mut sink = sink::create(path, &kinds)?;
-    sink.write(&values)?;
-    Ok(sink.finish()?)
+impl Values {
+    fn new(column: Column, cells: &[Cell]) -> Self {
+        let cells = cells.iter();
+        match column {
+            Column::Text(of) => Self::Text(cells.map(|cell| Arc::from(of(cell).unwrap_or_default())).collect()),
+            Column::Whole(of) => Self::Whole(cells.map(|cell| i64::try_from(of(cell)).unwrap_or(i64::MAX)).collect()),
+            Column::Number(of) => Self::Number(KeptColumn::optional(&cells.map(of).collect::<Vec<_>>())),
+        }
+    }
 }
 
-/// The columns, named and ordered as the fields of the JSON.
-fn columns(rows: &[Row]) -> Vec<(&'static str, Column)> {
-    let words = |of: &dyn Fn(&Row) -> &str| Column::Text(rows.iter().map(|row| Arc::from(of(row))).collect());
-    let whole = |of: &dyn Fn(&Row) -> u64| {
-        Column::Whole(rows.iter().map(|row| i64::try_from(of(row)).unwrap_or(i64::MAX)).collect())
+fn table(path: &Path, cells: &[Cell]) -> Result<()> {
+    let kind = |(name, column)| match column {
+        Column::Text(_) => OutputColumn::new(name, OutputKind::Text),
+        Column::Whole(_) => OutputColumn::new(name, OutputKind::I64),
+        Column::Number(_) => OutputColumn::new(name, OutputKind::F64).nullable(),
     };
-    let number = |of: &dyn Fn(&Row) -> Option<f64>| {
-        Column::Number(KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>()))
-    };
-    vec![
-        ("method", words(&|row| &row.method)),
-        ("rank", whole(&|row| row.rank as u64)),
-        ("repeat", whole(&|row| row.repeat)),
-        ("features", whole(&|row| row.features as u64)),
-        ("seconds", number(&|row| Some(row.seconds))),
-        ("kernel_evaluations", whole(&|row| row.kernel_evaluations)),
-        ("passes", whole(&|row| row.passes)),
-        ("bytes_read", whole(&|row| row.bytes_read)),
-        ("planned_bytes", whole(&|row| row.planned_bytes as u64)),
-        ("trace_error", number(&|row| row.trace_error)),
-        ("trace_rounding", number(&|row| Some(row.trace_rounding))),
-        ("frobenius_error", number(&|row| Some(row.frobenius_error))),
-        ("frobenius_low", number(&|row| Some(row.frobenius_low))),
-        ("frobenius_high", number(&|row| row.frobenius_high)),
-        ("frobenius_evidence", words(&|row| &row.frobenius_evidence)),
-        ("spectral_error", number(&|row| row.spectral_error)),
-        ("spectral_low", number(&|row| row.spectral_low)),
-        ("spectral_high", number(&|row| row.spectral_high)),
-        ("spectral_evidence", words(&|row| row.spectral_evidence.as_deref().unwrap_or(""))),
-        ("test_error", number(&|row| row.test_error)),
-    ]
+    let columns = COLUMNS.map(|(_, column)| Values::new(column, cells));
+    let values: Vec<Output<'_>> = columns
+        .iter()
+        .map(|values| match values {
+            Values::Text(values) => Output::Text(values),
+            Values::Whole(values) => Output::I64(values),
+            Values::Number(values) => Output::Kept(values),
+        })
+        .collect();
+    let mut sink = sink::create(path, &COLUMNS.map(kind))?;
+    sink.write(&values)?;
+    Ok(sink.finish()?)
 }

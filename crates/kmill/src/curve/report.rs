@@ -1,5 +1,6 @@
 //! What a curve answers.
 
+use super::columns::as_objects;
 use super::request::Request;
 use crate::args::run::Run;
 use crate::pipeline::{instruction_set, target_names};
@@ -12,8 +13,9 @@ use std::path::PathBuf;
 /// What `kmill curve` found.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct CurveReport {
-    /// A cell for every method, rank and repeat, in this order.
-    pub rows: Vec<Row>,
+    /// A cell for every method, rank and repeat, in this order; flat objects in JSON.
+    #[serde(serialize_with = "as_objects")]
+    pub rows: Vec<Cell>,
     /// Methods, in the order they were asked for.
     pub methods: Vec<String>,
     /// Ranks, ascending.
@@ -65,78 +67,6 @@ pub struct CurveReport {
     pub command: String,
     /// What the user should know.
     pub warnings: Vec<String>,
-}
-
-/// A cell, as JSON, CSV and Parquet have it.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Row {
-    /// The method.
-    pub method: String,
-    /// Rank asked for.
-    pub rank: usize,
-    /// Which repeat, from 0.
-    pub repeat: u64,
-    /// Features there are.
-    pub features: usize,
-    /// Seconds to choose landmarks, make the map and form the features of every row once.
-    pub seconds: f64,
-    /// Kernel evaluations of the same.
-    pub kernel_evaluations: u64,
-    /// Passes of the same.
-    pub passes: u64,
-    /// Bytes read of the same.
-    pub bytes_read: u64,
-    /// Bytes of memory planned.
-    pub planned_bytes: usize,
-    /// Relative trace error; null for maps that are no projection.
-    pub trace_error: Option<f64>,
-    /// What rounding may have added to it.
-    pub trace_rounding: f64,
-    /// Relative Frobenius error.
-    pub frobenius_error: f64,
-    /// Lower end of its interval.
-    pub frobenius_low: f64,
-    /// Upper end; null where nothing bounds it.
-    pub frobenius_high: Option<f64>,
-    /// `exact`, `bounds` or a confidence.
-    pub frobenius_evidence: String,
-    /// Relative spectral error.
-    pub spectral_error: Option<f64>,
-    /// Lower end of its interval.
-    pub spectral_low: Option<f64>,
-    /// Upper end; null where nothing bounds it.
-    pub spectral_high: Option<f64>,
-    /// `exact`, `bounds` or a confidence.
-    pub spectral_evidence: Option<String>,
-    /// Error of ridge regression on the test rows.
-    pub test_error: Option<f64>,
-}
-
-impl From<&Cell> for Row {
-    fn from(cell: &Cell) -> Self {
-        Self {
-            method: cell.method.clone(),
-            rank: cell.rank,
-            repeat: cell.repeat,
-            features: cell.features,
-            seconds: cell.seconds,
-            kernel_evaluations: cell.kernel_evaluations,
-            passes: cell.passes,
-            bytes_read: cell.bytes_read,
-            planned_bytes: cell.planned_bytes,
-            trace_error: cell.trace_error,
-            trace_rounding: cell.trace_rounding,
-            frobenius_error: cell.frobenius.value,
-            frobenius_low: cell.frobenius.low,
-            frobenius_high: cell.frobenius.high,
-            frobenius_evidence: cell.frobenius.evidence.clone(),
-            spectral_error: cell.spectral.as_ref().map(|spectral| spectral.value),
-            spectral_low: cell.spectral.as_ref().map(|spectral| spectral.low),
-            spectral_high: cell.spectral.as_ref().and_then(|spectral| spectral.high),
-            spectral_evidence: cell.spectral.as_ref().map(|spectral| spectral.evidence.clone()),
-            test_error: cell.test_error,
-        }
-    }
 }
 
 /// The files and what is in them.
@@ -227,10 +157,9 @@ impl CurveReport {
     pub(super) fn new(request: &Request, run: &Run, context: Context<'_>, cells: &[Cell]) -> Self {
         let options = &request.options;
         let methods: Vec<String> = options.methods.iter().map(ToString::to_string).collect();
-        let wanted = cells.iter().filter(|cell| cell.repeat < options.repeats);
-        let mut rows: Vec<Row> = wanted.map(Row::from).collect();
-        let place = |row: &Row| methods.iter().position(|method| *method == row.method);
-        rows.sort_by_key(|row| (place(row), row.rank, row.repeat));
+        let mut rows: Vec<Cell> = cells.iter().filter(|cell| cell.repeat < options.repeats).cloned().collect();
+        let place = |cell: &Cell| methods.iter().position(|method| *method == cell.method);
+        rows.sort_by_key(|cell| (place(cell), cell.rank, cell.repeat));
         let table = request.train.table();
         let names = request.train.feature_names();
         let moments = names.into_iter().zip(&context.statistics.features);
@@ -291,10 +220,17 @@ impl CurveReport {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use ksolve::curve::Estimate;
 
     /// Three methods at two ranks, once.
     pub(in crate::curve) fn report() -> CurveReport {
-        let row = |method: &str, rank: usize, seconds: f64, evaluations: u64, trace: Option<f64>, error: f64| Row {
+        let estimate = |value: f64, evidence: &str| Estimate {
+            value,
+            low: value,
+            high: Some(value),
+            evidence: evidence.to_string(),
+        };
+        let row = |method: &str, rank: usize, seconds: f64, evaluations: u64, trace: Option<f64>, error: f64| Cell {
             method: method.to_string(),
             rank,
             repeat: 0,
@@ -306,14 +242,8 @@ pub(super) mod tests {
             planned_bytes: 64 << 20,
             trace_error: trace,
             trace_rounding: 1e-7,
-            frobenius_error: error,
-            frobenius_low: error,
-            frobenius_high: Some(error),
-            frobenius_evidence: "exact".to_string(),
-            spectral_error: Some(error / 2.0),
-            spectral_low: Some(error / 2.0),
-            spectral_high: Some(error / 2.0),
-            spectral_evidence: Some("bounds".to_string()),
+            frobenius: estimate(error, "exact"),
+            spectral: Some(estimate(error / 2.0, "bounds")),
             test_error: None,
         };
         CurveReport {

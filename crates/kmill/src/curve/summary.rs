@@ -1,7 +1,8 @@
 //! Medians over repeats, and methods at equal rank, equal evaluations and equal time.
 
-use super::report::{CurveReport, Row};
+use super::report::CurveReport;
 use super::test_name;
+use ksolve::curve::Cell;
 
 /// An error that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +16,12 @@ pub(super) enum Metric {
 impl Metric {
     pub(super) const ALL: [Self; 4] = [Self::Trace, Self::Frobenius, Self::Spectral, Self::Test];
 
-    pub(super) fn of(self, row: &Row) -> Option<f64> {
+    pub(super) fn of(self, cell: &Cell) -> Option<f64> {
         match self {
-            Self::Trace => row.trace_error,
-            Self::Frobenius => Some(row.frobenius_error),
-            Self::Spectral => row.spectral_error,
-            Self::Test => row.test_error,
+            Self::Trace => cell.trace_error,
+            Self::Frobenius => Some(cell.frobenius.value),
+            Self::Spectral => cell.spectral.as_ref().map(|spectral| spectral.value),
+            Self::Test => cell.test_error,
         }
     }
 
@@ -76,11 +77,11 @@ pub(super) enum Cost {
 impl Cost {
     pub(super) const ALL: [Self; 3] = [Self::Rank, Self::Evaluations, Self::Seconds];
 
-    pub(super) fn of(self, row: &Row) -> f64 {
+    pub(super) fn of(self, cell: &Cell) -> f64 {
         match self {
-            Self::Rank => row.rank as f64,
-            Self::Evaluations => row.kernel_evaluations as f64,
-            Self::Seconds => row.seconds,
+            Self::Rank => cell.rank as f64,
+            Self::Evaluations => cell.kernel_evaluations as f64,
+            Self::Seconds => cell.seconds,
         }
     }
 
@@ -125,6 +126,15 @@ pub(super) fn spread(mut values: Vec<f64>) -> Option<Spread> {
         }
     };
     Some(Spread { low: at(0.25), median: at(0.5), high: at(0.75) })
+}
+
+impl CurveReport {
+    /// Methods that chance has no part in, where the others were repeated.
+    pub(super) fn run_once(&self) -> Vec<&str> {
+        let repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
+        let methods = self.methods.iter().map(String::as_str);
+        if self.repeats > 1 { methods.filter(|method| !repeated(method)).collect() } else { Vec::new() }
+    }
 }
 
 /// A method at a rank, over the repeats.

@@ -91,8 +91,14 @@ impl fmt::Display for CurveReport {
         writeln!(f, "error against rank on {rows} rows{of}, {features} features\n")?;
         let mut facts = Table::facts();
         facts.fact("kernel", self.kernel.as_str());
-        let repeats =
-            if self.repeats == 1 { "1 repeat".to_string() } else { format!("medians of {} repeats", self.repeats) };
+        let once = match &self.run_once()[..] {
+            [] => String::new(),
+            methods => format!("; {} once, without chance in it", methods.join(", ")),
+        };
+        let repeats = match self.repeats {
+            1 => "1 repeat".to_string(),
+            repeats => format!("medians of {repeats} repeats{once}"),
+        };
         facts.fact("cells", format!("{} ({repeats})", count(self.rows.len() as u64)));
         write!(f, "{facts}")?;
         for metric in Metric::ALL {

@@ -3,8 +3,8 @@
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   // what a saved picture needs of the page's rules
-  const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font-family",
-    "font-size", "font-variant-numeric", "text-anchor"];
+  const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity",
+    "shape-rendering", "font-family", "font-size", "font-weight", "font-variant-numeric", "text-anchor"];
 
   /** Three digits, in powers of ten where plain digits would be long. */
   const shown = (value) => {
@@ -14,7 +14,7 @@
     return size >= 100 ? Math.round(number).toString() : number.toPrecision(3);
   };
 
-  const visible = (mark) => getComputedStyle(mark.closest(".series")).display !== "none";
+  const visible = (element) => getComputedStyle(element.closest(".series")).display !== "none";
 
   /** The marks nearest to the pointer, one for each series that is shown, at about the same place. */
   const nearest = (svg, event) => {
@@ -67,7 +67,34 @@
     svg.addEventListener("pointerleave", clear);
   };
 
-  /** The drawing with its rules written into it, on the page's ground. */
+  const made = (name, attributes, text = "") => {
+    const element = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.textContent = text;
+    return element;
+  };
+
+  /** What the page says around a drawing: its title, the name of the vertical axis, and the series, line by line. */
+  const heading = (svg, width) => {
+    const style = getComputedStyle(document.body), group = made("g", { "font-family": style.fontFamily, fill: style.color });
+    const caption = svg.closest("figure").querySelector("figcaption");
+    let y = 18;
+    group.append(made("text", { x: 10, y, "font-size": 14, "font-weight": 600 }, caption.firstChild.textContent));
+    const axis = caption.querySelector("small")?.textContent;
+    if (axis) group.append(made("text", { x: 10, y: (y += 17), "font-size": 12 }, axis));
+    let x = width;
+    for (const series of [...svg.querySelectorAll(".series")].filter((series) => visible(series))) {
+      const room = 34 + 7 * series.dataset.name.length;
+      if (x + room > width) [x, y] = [10, y + 18];
+      const line = getComputedStyle(series.querySelector(".line"));
+      group.append(made("path", { d: `M${x} ${y - 4}h20`, stroke: line.stroke, "stroke-width": 2.5, "stroke-dasharray": line.strokeDasharray }));
+      group.append(made("text", { x: x + 25, y, "font-size": 12 }, series.dataset.name));
+      x += room;
+    }
+    return [group, y + 12];
+  };
+
+  /** The drawing with its rules written into it, under its heading, on the page's ground: [text, width, height]. */
   const standalone = (svg) => {
     const copy = svg.cloneNode(true);
     const [from, to] = [svg.querySelectorAll("*"), copy.querySelectorAll("*")];
@@ -79,14 +106,15 @@
     });
     gone.forEach((element) => element.remove());
     const { width, height } = svg.viewBox.baseVal;
-    const ground = document.createElementNS(SVG, "rect");
-    ground.setAttribute("width", width);
-    ground.setAttribute("height", height);
-    ground.setAttribute("fill", getComputedStyle(document.body).backgroundColor);
-    copy.prepend(ground);
+    const [head, top] = heading(svg, width);
+    const body = made("g", { transform: `translate(0 ${top})` });
+    body.append(...copy.childNodes);
+    const ground = made("rect", { width, height: height + top, fill: getComputedStyle(document.body).backgroundColor });
+    copy.append(ground, head, body);
+    copy.setAttribute("viewBox", `0 0 ${width} ${height + top}`);
     copy.setAttribute("width", width);
-    copy.setAttribute("height", height);
-    return new XMLSerializer().serializeToString(copy);
+    copy.setAttribute("height", height + top);
+    return [new XMLSerializer().serializeToString(copy), width, height + top];
   };
 
   const save = (href, name) => {
@@ -96,8 +124,10 @@
     link.click();
   };
 
+  const address = (text) => "data:image/svg+xml;charset=utf-8," + encodeURIComponent(text);
+
   const picture = (svg, name) => {
-    const { width, height } = svg.viewBox.baseVal;
+    const [text, width, height] = standalone(svg);
     const image = new Image();
     image.onload = () => {
       const canvas = document.createElement("canvas");
@@ -106,7 +136,7 @@
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       save(canvas.toDataURL("image/png"), name);
     };
-    image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(standalone(svg));
+    image.src = address(text);
   };
 
   for (const figure of document.querySelectorAll("figure.chart")) {
@@ -115,7 +145,7 @@
     const buttons = document.createElement("div");
     buttons.className = "save";
     for (const [kind, act] of [
-      ["SVG", () => save("data:image/svg+xml;charset=utf-8," + encodeURIComponent(standalone(svg)), `${svg.id}.svg`)],
+      ["SVG", () => save(address(standalone(svg)[0]), `${svg.id}.svg`)],
       ["PNG", () => picture(svg, `${svg.id}.png`)],
     ]) {
       const button = document.createElement("button");

@@ -3,23 +3,31 @@
 //! The model is evaluated on a grid over the two features; all others stand at their mean over the training rows. Classes
 //! are regions, with the line where the scores are equal; numbers and components are shades, with lines of equal value.
 
+mod canvas;
 mod contour;
+mod ink;
+mod letters;
 mod picture;
+mod pixels;
 mod points;
+mod svg;
 
 use crate::args::PlotArgs;
 use crate::args::run::Run;
 use crate::page::{self, Page, Section};
 use crate::{Error, Result, machine, output};
+use canvas::Canvas;
 use contour::Grid;
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use ksolve::{AnyModel, Card, Classes, Model};
 use kstore::{AtomicFile, Scaler, Workers};
-use picture::Picture;
+use picture::{Picture, SIZE};
+use pixels::Pixels;
 use points::Points;
 use std::io::Write;
 use std::path::Path;
+use svg::Svg;
 
 /// Grid points along the two features: a cell is some three pixels wide.
 const GRID: (usize, usize) = (200, 150);
@@ -61,15 +69,31 @@ struct Axes {
 /// Columns that the model or the table does not have, and whatever reading them says.
 pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
-    let extension = args.output.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    if !matches!(extension.as_deref(), Some("svg" | "html" | "htm")) {
-        let why = "a picture is drawn as SVG";
-        let remedy = "end it with .svg, or with .html for a page that saves it as PNG too";
-        return Err(Error::option("-o", args.output.display(), why, remedy));
-    }
+    let kind = kind(&args.output)?;
     match AnyModel::load(&args.model)? {
-        AnyModel::F32(model) => draw(&model, args, run),
-        AnyModel::F64(model) => draw(&model, args, run),
+        AnyModel::F32(model) => draw(&model, kind, args, run),
+        AnyModel::F64(model) => draw(&model, kind, args, run),
+    }
+}
+
+/// Kinds of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Png,
+    Svg,
+    Page,
+}
+
+fn kind(path: &Path) -> Result<Kind> {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("png") => Ok(Kind::Png),
+        Some("svg") => Ok(Kind::Svg),
+        Some("html" | "htm") => Ok(Kind::Page),
+        _ => {
+            let why = "its extension names no kind of picture";
+            Err(Error::option("-o", path.display(), why, "end it with .png, .svg or .html"))
+        }
     }
 }
 
@@ -97,7 +121,7 @@ fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
     Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
 }
 
-fn draw<T: Real>(model: &Model<T>, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let axes = axes(&model.card, args)?;
     let stage = run.progress.stage("rows", None);
     let points = Points::read(&model.card, args, &axes.names, &stage)?;
@@ -118,7 +142,11 @@ fn draw<T: Real>(model: &Model<T>, args: &PlotArgs, run: &Run) -> Result<PlotRep
     let regions = classes.as_ref().map(|classes| regions(classes, &scores));
     let picture =
         Picture { names: &axes.names, bounds, points: &points, grids: &grids, regions, component: component - 1 };
-    write(&args.output, &picture, &model.card, args)?;
+    match kind {
+        Kind::Png => save(&args.output, &png(&picture).map_err(kstore::Error::io("write", &args.output))?)?,
+        Kind::Svg => save(&args.output, svg(&picture, true).as_bytes())?,
+        Kind::Page => page(&picture, &model.card, args).write(&args.output)?,
+    }
     let range = |grid: &Grid| {
         grid.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
     };
@@ -153,29 +181,42 @@ fn regions(classes: &Classes, scores: &Mat<f64>) -> Vec<usize> {
     (0..scores.nrows()).map(|i| classes.decide(scores.row(i).iter().copied())).collect()
 }
 
-fn write(path: &Path, picture: &Picture<'_>, card: &Card, args: &PlotArgs) -> Result<()> {
-    let page = path.extension().is_some_and(|extension| !extension.eq_ignore_ascii_case("svg"));
-    if page {
-        let facts = [
-            ("model", args.model.display().to_string()),
-            ("kernel", card.kernel.clone()),
-            ("machine", machine::machine()),
-        ];
-        let [x, y] = picture.names.each_ref().map(|name| page::text(name));
-        let (caption, svg) = (format!("<figcaption>{y} against {x}</figcaption>"), picture.svg(false));
-        let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{svg}</figure></div>");
-        let run = format!("{}{}", page::command(&machine::command()), page::facts(facts));
-        let [x, y] = picture.names;
-        return Page {
-            title: format!("{} over {x} and {y}", card.solver),
-            subtitle: card.kernel.clone(),
-            sections: vec![Section::new("Picture", body), Section::new("Run", run)],
-            style: picture::page_style(),
-            ..Page::default()
-        }
-        .write(path);
+/// The picture as SVG; alone with its own rules and ground.
+fn svg(picture: &Picture<'_>, alone: bool) -> String {
+    let mut svg = Svg::new(&picture.name(), alone);
+    if alone {
+        svg.rectangle("paper", (0.0, 0.0), SIZE);
     }
+    picture.draw(&mut svg);
+    svg.finish()
+}
+
+fn png(picture: &Picture<'_>) -> std::io::Result<Vec<u8>> {
+    let mut pixels = Pixels::new();
+    pixels.rectangle("paper", (0.0, 0.0), SIZE);
+    picture.draw(&mut pixels);
+    pixels.png()
+}
+
+fn page(picture: &Picture<'_>, card: &Card, args: &PlotArgs) -> Page {
+    let facts =
+        [("model", args.model.display().to_string()), ("kernel", card.kernel.clone()), ("machine", machine::machine())];
+    let caption = format!("<figcaption>{}</figcaption>", page::text(&picture.name()));
+    let drawing = svg(picture, false);
+    let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{drawing}</figure></div>");
+    let run = format!("{}{}", page::command(&machine::command()), page::facts(facts));
+    let [x, y] = picture.names;
+    Page {
+        title: format!("{} over {x} and {y}", card.solver),
+        subtitle: card.kernel.clone(),
+        sections: vec![Section::new("Picture", body), Section::new("Run", run)],
+        style: picture::page_style(),
+        ..Page::default()
+    }
+}
+
+fn save(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = AtomicFile::create(path)?;
-    file.write_all(picture.svg(true).as_bytes()).map_err(kstore::Error::io("write", path))?;
+    file.write_all(bytes).map_err(kstore::Error::io("write", path))?;
     Ok(file.commit()?)
 }

@@ -1,23 +1,26 @@
 //! The drawing: shades or regions, lines, rows, axes.
 
+use super::canvas::{Anchor, Canvas};
 use super::contour::Grid;
 use super::points::Points;
-use crate::page::{Axis, COLOURS, Scale, text, tick};
-use std::fmt::Write;
+use crate::page::{Axis, COLOURS, Scale, tick};
 
 /// Units of the drawing, and of the plane in it: left, right, top, bottom.
-const SIZE: (f64, f64) = (640.0, 500.0);
+pub(super) const SIZE: (f64, f64) = (640.0, 500.0);
 const PLANE: (f64, f64, f64, f64) = (58.0, 626.0, 14.0, 440.0);
+
+/// Size of letters, as in the rules.
+pub(super) const LETTERS: f64 = 12.0;
 
 /// Shades of a value, from its smallest to its largest.
 const SHADES: usize = 12;
 
 /// Rules of a picture that stands alone: the palette of the page on white.
-const STYLE: &str = include_str!("picture.css");
+pub(super) const STYLE: &str = include_str!("picture.css");
 
 /// The rules of the picture on a page, which has its own for axes and letters.
 pub(super) fn page_style() -> String {
-    let own = [".region", ".shade", ".h", ".border", ".contour", ".row"];
+    let own = [".region", ".shade", ".h", ".border", ".contour", ".row", ".tick"];
     let rules = STYLE.split_inclusive('}').map(str::trim).filter(|rule| own.iter().any(|name| rule.starts_with(name)));
     let fills = (0..COLOURS).map(|i| format!("#picture circle.c{i} {{ fill: var(--c{i}); }}\n"));
     let named = |rule: &str| {
@@ -42,28 +45,21 @@ pub(super) struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// The drawing; `alone` with its own rules and ground.
-    pub(super) fn svg(&self, alone: bool) -> String {
-        let (width, height) = SIZE;
-        let style = if alone {
-            format!("<style>{STYLE}</style><rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>")
-        } else {
-            String::new()
-        };
-        let [x, y] = self.names.each_ref().map(|name| text(name));
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"picture\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             aria-label=\"{y} against {x}\">{style}\n"
-        );
+    /// What the picture shows, in a line.
+    pub(super) fn name(&self) -> String {
+        let [x, y] = self.names;
+        format!("{y} against {x}")
+    }
+
+    /// Draws everything, what is in front last.
+    pub(super) fn draw(&self, canvas: &mut dyn Canvas) {
         match &self.regions {
-            Some(regions) => self.cells(&mut svg, regions, &|class| format!("region c{}", class % COLOURS)),
-            None => self.shades(&mut svg),
+            Some(regions) => self.cells(canvas, regions, &|class| format!("region c{}", class % COLOURS)),
+            None => self.shades(canvas),
         }
-        self.lines(&mut svg);
-        self.rows(&mut svg);
-        self.axes(&mut svg);
-        svg.push_str("</svg>\n");
-        svg
+        self.lines(canvas);
+        self.rows(canvas);
+        self.axes(canvas);
     }
 
     fn place(&self, column: f64, row: f64) -> (f64, f64) {
@@ -74,7 +70,7 @@ impl Picture<'_> {
     }
 
     /// Runs of equal cells in a row become one rectangle.
-    fn cells(&self, svg: &mut String, kinds: &[usize], class: &dyn Fn(usize) -> String) {
+    fn cells(&self, canvas: &mut dyn Canvas, kinds: &[usize], class: &dyn Fn(usize) -> String) {
         let Some(grid) = self.grids.first() else { return };
         for (row, kinds) in kinds.chunks(grid.width).enumerate() {
             let mut start = 0;
@@ -86,29 +82,22 @@ impl Picture<'_> {
                 let right = if end == grid.width { last.0 as f64 } else { edge(end, last.0) };
                 let top = if row == last.1 { last.1 as f64 } else { row as f64 + 0.5 };
                 let ((x0, y0), (x1, y1)) = (self.place(edge(start, last.0), edge(row, last.1)), self.place(right, top));
-                // writing to a string cannot fail
-                let _ = writeln!(
-                    svg,
-                    "<rect class=\"{}\" x=\"{x0:.2}\" y=\"{y1:.2}\" width=\"{:.2}\" height=\"{:.2}\"/>",
-                    class(run[0]),
-                    x1 - x0,
-                    y0 - y1
-                );
+                canvas.rectangle(&class(run[0]), (x0, y1), (x1 - x0, y0 - y1));
                 start = end;
             }
         }
     }
 
     /// Shades of the component.
-    fn shades(&self, svg: &mut String) {
+    fn shades(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
         let (low, high) = range(grid);
         let shade = |value: &f64| (((value - low) / (high - low) * SHADES as f64) as usize).min(SHADES - 1);
         let kinds: Vec<usize> = grid.values.iter().map(shade).collect();
-        self.cells(svg, &kinds, &|shade| format!("shade h{shade}"));
+        self.cells(canvas, &kinds, &|shade| format!("shade h{shade}"));
     }
 
-    fn lines(&self, svg: &mut String) {
+    fn lines(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
         let levels: Vec<(f64, &str)> = match (&self.regions, self.grids.len()) {
             // scores of two classes are ±1 at the rows: where they are equal, and as far as the codes
@@ -125,58 +114,44 @@ impl Picture<'_> {
             if pieces.is_empty() {
                 continue;
             }
-            let _ = write!(svg, "<path class=\"{class}\" d=\"");
-            for [a, b] in pieces {
-                let ((x0, y0), (x1, y1)) = (self.place(a.0, a.1), self.place(b.0, b.1));
-                let _ = write!(svg, "M{x0:.1} {y0:.1}L{x1:.1} {y1:.1}");
-            }
-            let _ = writeln!(svg, "\"><title>{}</title></path>", tick(level));
+            let placed: Vec<_> =
+                pieces.iter().map(|piece| piece.map(|(column, row)| self.place(column, row))).collect();
+            canvas.lines(class, &placed, Some(&tick(level)));
         }
     }
 
-    fn rows(&self, svg: &mut String) {
+    fn rows(&self, canvas: &mut dyn Canvas) {
         let share = |v: f64, (low, high): (f64, f64)| (v - low) / (high - low);
         let (left, right, top, bottom) = PLANE;
         for drawn in &self.points.drawn {
             let x = left + share(drawn.place[0], self.bounds[0]) * (right - left);
             let y = bottom - share(drawn.place[1], self.bounds[1]) * (bottom - top);
             let class = drawn.class.map_or("row".to_string(), |class| format!("row c{}", class % COLOURS));
-            let _ = writeln!(svg, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.2\"/>");
+            canvas.circle(&class, (x, y), 2.2);
         }
     }
 
-    fn axes(&self, svg: &mut String) {
+    fn axes(&self, canvas: &mut dyn Canvas) {
         let (left, right, top, bottom) = PLANE;
-        let _ = writeln!(svg, "<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\"/><g class=\"ticks\">");
+        canvas.lines("axis", &[[(left, top), (left, bottom)], [(left, bottom), (right, bottom)]], None);
         // the plane is what the rows reach: the ticks within it
         let ticks = |(low, high): (f64, f64)| {
             let all = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
             all.into_iter().filter(move |tick| (low..=high).contains(tick))
         };
+        let share = |v: f64, (low, high): (f64, f64)| (v - low) / (high - low);
         for v in ticks(self.bounds[0]) {
-            let x = left + (v - self.bounds[0].0) / (self.bounds[0].1 - self.bounds[0].0) * (right - left);
-            let _ =
-                writeln!(svg, "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", bottom + 18.0, tick(v));
+            let x = left + share(v, self.bounds[0]) * (right - left);
+            canvas.word("tick", &tick(v), (x, bottom + 18.0), Anchor::Middle);
         }
         for v in ticks(self.bounds[1]) {
-            let y = bottom - (v - self.bounds[1].0) / (self.bounds[1].1 - self.bounds[1].0) * (bottom - top);
-            let _ = writeln!(
-                svg,
-                "<text x=\"{}\" y=\"{y:.1}\" dy=\".34em\" text-anchor=\"end\">{}</text>",
-                left - 7.0,
-                tick(v)
-            );
+            // the middle of a digit is a third of its size above the line
+            let y = bottom - share(v, self.bounds[1]) * (bottom - top) + 0.34 * LETTERS;
+            canvas.word("tick", &tick(v), (left - 7.0, y), Anchor::End);
         }
-        let [x, y] = self.names.each_ref().map(|name| text(name));
-        let _ = writeln!(
-            svg,
-            "</g><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{x}</text>",
-            (left + right) / 2.0,
-            SIZE.1 - 18.0
-        );
-        let middle = (top + bottom) / 2.0;
-        let _ =
-            writeln!(svg, "<text transform=\"translate(16 {middle}) rotate(-90)\" text-anchor=\"middle\">{y}</text>");
+        let [x, y] = self.names;
+        canvas.word("name", x, ((left + right) / 2.0, SIZE.1 - 18.0), Anchor::Middle);
+        canvas.word("name", y, (16.0, (top + bottom) / 2.0), Anchor::Upwards);
     }
 }
 

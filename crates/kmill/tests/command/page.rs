@@ -82,6 +82,15 @@ fn the_page_of_a_curve_shows_every_series_at_every_width() {
         assert_eq!((&seen["gone"], &seen["hidden"]), (&true.into(), &5.into()), "{seen}");
         assert_eq!(seen["seconds"].as_array().unwrap().len(), 4, "{seen}");
         assert!(seen["seconds"].to_string().contains("trace-seconds"), "{seen}");
+        // the first method is switched off, and is not in what is saved
+        let svg = &seen["saved"]["trace-rank.svg"];
+        assert_eq!((&svg["broken"], &svg["series"]), (&false.into(), &5.into()), "{seen}");
+        let words = svg["words"].as_str().unwrap();
+        let there = ["Relative trace error", "exact, all rows", "rpcholesky", "kmeans"];
+        assert!(there.iter().all(|word| words.contains(word)) && !words.contains("uniform"), "{words}");
+        let png = &seen["saved"]["trace-rank.png"];
+        assert_eq!(png["kind"], "data:image/png;base64,", "{seen}");
+        assert!(png["length"].as_u64().unwrap() > 20_000, "{seen}");
     }
 }
 
@@ -103,8 +112,8 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
     }
     let Some(browser) = chromium() else { return };
     for (name, charts, clouds, heat) in [
-        ("fit.html", &["certificate"][..], 0, 6),
-        ("classes.html", &[][..], 0, 13),
+        ("fit.html", &["certificate"][..], 0, 6 + 3 * 5),
+        ("classes.html", &[][..], 0, 13 + 5),
         ("numbers.html", &["truth", "residuals"][..], 2, 0),
         ("labels.html", &["roc"][..], 0, 4),
     ] {
@@ -114,6 +123,9 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
             assert!(seen["overflow"].as_i64().unwrap() <= 0, "{name} at {width}: {seen}");
             assert!(charts.iter().all(|id| seen["series"].get(id).is_some()), "{name}: {seen}");
             assert_eq!((&seen["clouds"], &seen["heat"]), (&clouds.into(), &heat.into()), "{name}: {seen}");
+            let saved = seen["saved"].as_object().unwrap();
+            let both = saved.len() == 2 && saved.values().all(|file| file["broken"] != true);
+            assert!(both || seen["buttons"] == 0, "{name}: {seen}");
         }
     }
 }

@@ -23,6 +23,12 @@ fn a_picture_has_regions_a_border_and_the_rows() {
     ok(at, "plot m t.parquet --x x1 --y x0 -o m.html -q --json");
     let page = std::fs::read_to_string(at.join("m.html")).unwrap();
     assert!(page.contains("id=\"picture\"") && page.contains("x0 against x1"));
+    // the same drawing as pixels: the same bytes whoever draws it, and the colours of both classes
+    ok(at, "plot m t.parquet -o m.png -q --json");
+    ok(at, "plot m t.parquet -o n.png -q --json --threads 1");
+    let png = std::fs::read(at.join("m.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.len() > 20_000, "{} bytes", png.len());
+    assert_eq!(png, std::fs::read(at.join("n.png")).unwrap());
 }
 
 #[test]
@@ -41,7 +47,7 @@ fn numbers_and_components_are_shades_with_lines() {
         ("plot r t.parquet -o a.svg", "name one of them"),
         ("plot r t.parquet --x x3 --y x3 -o a.svg", "this is --x already"),
         ("plot r t.parquet --x x3 --y nope -o a.svg", "no such feature"),
-        ("plot r t.parquet --x x3 --y x4 -o a.png", ".html"),
+        ("plot r t.parquet --x x3 --y x4 -o a.pdf", "end it with .png, .svg or .html"),
         ("plot k t.parquet --component 4 -o a.svg", "give a smaller number"),
     ] {
         let (code, _, text) = kmill(at, line);

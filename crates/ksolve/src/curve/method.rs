@@ -26,6 +26,14 @@ impl Method {
         matches!(self, Self::Scheme(scheme) if scheme.nested)
     }
 
+    /// True where another seed may find something else.
+    pub fn is_seeded(&self) -> bool {
+        match self {
+            Self::Scheme(scheme) => scheme.seeded,
+            Self::Map(_) => true,
+        }
+    }
+
     /// The map.
     pub(super) fn map(&self) -> MapSpec {
         match self {
@@ -97,11 +105,11 @@ impl fmt::Display for Run {
 
 impl super::CurveOptions {
     /// Every run: all methods once, then all once more with the next seed, so that a curve that is stopped has something
-    /// of each.
+    /// of each. Without chance in it a method is run once.
     pub fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
         for repeat in 0..self.repeats {
-            for method in &self.methods {
+            for method in self.methods.iter().filter(|method| repeat == 0 || method.is_seeded()) {
                 let ranks = if method.is_nested() { self.ranks.len().max(1) } else { 1 };
                 let run = |ranks: &[usize]| Run { method: method.clone(), repeat, ranks: ranks.to_vec() };
                 runs.extend(self.ranks.chunks(ranks).map(run));
@@ -124,5 +132,31 @@ mod tests {
         assert!(method("ensemble(part=8)").unwrap_err().to_string().contains("has no parameter"));
         let error = method("rpcholsky").unwrap_err().to_string();
         assert!(error.starts_with("--methods \"rpcholsky\"") && error.contains("rpcholesky, uniform"), "{error}");
+    }
+    #[test]
+    fn every_run_comes_once_and_chance_alone_repeats_it() {
+        let options = crate::curve::CurveOptions {
+            methods: ["uniform", "greedy", "kmeans", "fourier"].map(|name| name.parse().unwrap()).to_vec(),
+            ranks: vec![10, 20],
+            repeats: 3,
+            landmarks: landmark::by_name("uniform").unwrap(),
+            sample: None,
+            scaling: crate::train::Scaling::Standard,
+            kernel: kapprox::Spec::parse("linear()").unwrap(),
+            task: crate::train::Task::Regression,
+            lambda: 1e-6,
+            intercept: crate::Intercept::Free,
+            seed: 0,
+        };
+        let runs = options.runs();
+        let of = |name: &str| {
+            let own = runs.iter().filter(|run| run.method.to_string() == name);
+            own.map(|run| (run.repeat, run.ranks.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(of("uniform"), [(0, 2), (1, 2), (2, 2)]);
+        assert_eq!(of("greedy"), [(0, 2)]);
+        assert_eq!(of("kmeans"), [(0, 1), (0, 1), (1, 1), (1, 1), (2, 1), (2, 1)]);
+        assert_eq!(of("fourier").len(), 6);
+        assert!(runs.windows(2).all(|pair| pair[0].repeat <= pair[1].repeat));
     }
 }

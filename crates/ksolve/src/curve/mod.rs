@@ -16,11 +16,12 @@
 //! columns, so that differences between cells are differences between methods.
 //!
 //! A scheme whose landmarks are nested runs once, at the largest rank. Its first r landmarks are its choice for rank r, and
-//! what they cost is what the run had cost when there first were so many. Every other method runs anew at every rank.
+//! what they cost is what the run had cost when there first were so many. Every other method runs anew at every rank. A
+//! method that makes no random choice runs with the first seed only.
 //!
 //! ```text
-//! rows ─▶ Setting ─▶ Run: method, repeat, ranks ─▶ landmarks ─▶ map ─▶ features ─▶ errors ─▶ ridge ─▶ Cells
-//!         scaling, kernel, floor                  └──── what it costs ────┘
+//! rows ─▶ Setting ─▶ Run: method, repeat, ranks ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram matrix ─▶ ridge ─▶ Cells
+//!         scaling, kernel, floor                  └──── what it costs ────┘   └──── one pass ────┘
 //! ```
 //!
 //! Reference for the quantities compared: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13,
@@ -29,6 +30,7 @@
 mod cell;
 mod cost;
 mod held_out;
+mod measuring;
 mod method;
 mod plan;
 mod run;

@@ -3,13 +3,13 @@
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::train::plan::{self, Cut, GRAM, RANK, Shape, base, cut};
 use crate::train::{LandmarkSource, Resources, TrainOptions, prepare};
-use crate::{FoldSpec, Result, RidgeOptions};
+use crate::{FoldSpec, GramScratch, GramState, Result, RidgeOptions};
 use kapprox::Real;
 use kapprox::quality::SpectralOptions;
 use kstore::{Plan, Selected};
 
-/// Columns of the blocks of the Krylov spaces, for K and for its error.
-const KRYLOV: usize = 2 * 8;
+/// Columns of the blocks of a Krylov space.
+const KRYLOV: usize = 8;
 
 /// What is done in one run, as a training run would be told.
 pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
@@ -62,11 +62,11 @@ pub(super) fn plan<T: Real>(
     };
     let last = |_: Cut| plan::solve(&shape, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK);
     let (cut, mut plans) = cut::<T>(&shape, &last, budget);
-    if t.is_none() {
-        // nothing is learned
-        plans.truncate(plans.iter().position(|plan| plan.what == GRAM).unwrap_or(plans.len()));
-    }
-    plans.push(measures(&shape, options, cut, budget));
+    // the Gram matrix comes from the pass that measures, and without test rows nothing is learned
+    let learned = if t.is_some() { plans.last().cloned() } else { None };
+    plans.truncate(plans.iter().position(|plan| plan.what == GRAM).unwrap_or(plans.len()));
+    plans.push(measures::<T>(&shape, options, cut, t, budget));
+    plans.extend(learned);
     plans.push(spectrum(&shape, options, budget));
     if let Some(rows) = sample {
         // twice while the best keys compete, once more in row order, and the targets
@@ -88,17 +88,29 @@ pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
 }
 
-/// Held columns with their features, sums over them, and a tile of features in both precisions.
-fn measures(shape: &Shape, options: &CurveOptions, cut: Cut, budget: usize) -> Plan {
-    let (p, d, c) = (shape.map.p, shape.d, columns(shape.n));
+/// The pass that measures, with the Gram matrix where there are targets: held columns with their features, sums over them,
+/// and a tile of features in both precisions. Then the spectral errors.
+fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<usize>, budget: usize) -> Plan {
+    let (p, d, c, ranks) = (shape.map.p, shape.d, columns(shape.n), options.ranks.len());
     // all rows, or those that the spectral error is estimated on, held twice
-    let rows = if shape.n <= EXACT_ROWS { shape.n as usize } else { 2 * SPECTRAL_ROWS };
-    let krylov = 8 * rows * (d + 2 * p + 2 * KRYLOV * SpectralOptions::default().steps);
-    base("errors", budget)
+    let (among, held) =
+        if shape.n <= EXACT_ROWS { (shape.n as usize, shape.n as usize) } else { (SPECTRAL_ROWS, 2 * SPECTRAL_ROWS) };
+    // a space and its images for each rank and for K, and copies of those that grow
+    let spaces = 2 * KRYLOV * SpectralOptions::default().steps * (ranks + 1 + shape.threads);
+    let tile = cut.tile * (p * (shape.element + 8) + 8 * (d + ranks + 1)) + shape.map.footprint.per_row;
+    let plan = plan::rows(base("errors", budget), shape, cut, 1, shape.element)
         .term("feature map", shape.map.footprint.fixed, RANK)
-        .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * options.ranks.len() + 2), RANK)
-        .term("features of a tile", cut.tile * (p * (shape.element + 8) + 8 * d) + shape.map.footprint.per_row, RANK)
-        .term("Krylov spaces", krylov, RANK)
+        .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), RANK)
+        .term("features of a tile", tile, RANK)
+        .term("Krylov spaces", 8 * (held * (d + 2 * p) + among * spaces), "name fewer --ranks");
+    match t {
+        Some(t) => plan.term("Gram matrix (one lane and a sum)", 2 * GramState::bytes(p, t, 1), RANK).term(
+            "panels",
+            GramScratch::<T>::bytes(p, t, cut.tile, shape.threads),
+            RANK,
+        ),
+        None => plan,
+    }
 }
 
 /// The spectrum that is the floor: the matrix, and what the decomposition makes of it.

@@ -2,22 +2,33 @@
 
 use super::cost::{Cost, Meter, Milestones, form};
 use super::held_out::HeldOut;
+use super::measuring::{Measured, Measuring};
 use super::method::{Method, Run};
 use super::setting::{Setting, check, pass};
 use super::{Cell, EXACT_ROWS, Estimate};
 use crate::train::plan::Cut;
-use crate::{Error, Folds, Head, Result, RidgeFold, RidgeOptions, fit};
+use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
 use kapprox::landmark::{LandmarkSet, Rows, Scheme};
 use kapprox::map::registry::{Ask, Making, OnLandmarks, WithoutRows};
-use kapprox::quality::{Approximation, Errors, GramSpectrum, Measure, SpectralOptions, SpectralSource};
+use kapprox::quality::{
+    Approximation, ColumnFold, Errors, GramSpectrum, Measure, Norm, SpectralOptions, SpectralSource,
+};
 use kapprox::{FeatureMap, MapSpec, Nystrom, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
+/// Features from which on the pass that measures also tells what it takes to form them, its own work taken off: decoding,
+/// which it hides, is far less. Below, a pass of its own costs little.
+const TIMED_WITHIN: usize = 512;
+
 /// A map, and what it cost to have its features at each rank of the run.
 struct Made<T: Real> {
     map: Box<dyn FeatureMap<T>>,
+    /// Of the last `whole` ranks, which take all features, without forming these.
     costs: Vec<Cost>,
+    whole: usize,
+    /// Kernel evaluations for the features of a row.
+    landmarks: usize,
 }
 
 /// Everything of a run that is settled before it starts.
@@ -40,7 +51,7 @@ pub(super) fn run<T: Real>(setting: &Setting<'_, T>, run: &Run) -> Result<Vec<Ce
         Method::Scheme(scheme) => task.on_landmarks_of(scheme)?,
         Method::Map(spec) => task.by_map(spec, largest)?,
     };
-    task.cells(&made, planned)
+    task.cells(made, planned)
 }
 
 impl<T: Real> Task<'_, '_, T> {
@@ -84,19 +95,20 @@ impl<T: Real> Task<'_, '_, T> {
             Ok::<_, Error>((map, meter.cost(0, squared)))
         };
         let (map, made) = make(set)?;
+        let count = map.landmarks().len();
         let mut costs = Vec::new();
         for rank in &self.run.ranks {
-            let landmarks = map.landmarks();
             let chosen = milestones.at(*rank, whole);
-            costs.push(if *rank < landmarks.len() {
+            costs.push(if *rank < count {
                 let leading: Vec<usize> = (0..*rank).collect();
-                let (map, made) = make(landmarks.keep(&leading))?;
+                let (map, made) = make(map.landmarks().keep(&leading))?;
                 chosen.and(made).and(self.features(&map, *rank)?)
             } else {
-                chosen.and(made).and(self.features(&map, landmarks.len())?)
+                chosen.and(made)
             });
         }
-        Ok(Made { map: Box::new(map), costs })
+        let all = self.run.ranks.iter().filter(|rank| **rank >= count).count();
+        Ok(Made { map: Box::new(map), costs, whole: all, landmarks: count })
     }
 
     /// Another map.
@@ -108,37 +120,40 @@ impl<T: Real> Task<'_, '_, T> {
             Making::WithoutRows(make) => {
                 let meter = Meter::start(table);
                 let map = make(&WithoutRows { spec, kernel: self.setting.kernel(), d, rank, seed })?;
-                let cost = meter.cost(0, 0).and(self.features(&*map, 0)?);
-                Ok(Made { map, costs: vec![cost] })
+                let costs = vec![meter.cost(0, 0)];
+                Ok(Made { map, costs, whole: 1, landmarks: 0 })
             }
             Making::OnLandmarks(make) => {
                 let ask = Ask { d, rank, element: size_of::<T>() };
                 let count = spec.shape(ask).landmarks.unwrap_or(rank);
                 let milestones = Milestones::new(self.observer, table);
                 let (set, chosen) = self.choose(options.landmarks, count, &milestones)?;
-                let (landmarks, meter) = (set.len() as u64, Meter::start(table));
+                let (count, meter) = (set.len(), Meter::start(table));
                 let (data, workers) = (self.data(self.observer), resources.workers);
                 let map = make(OnLandmarks { spec, kernel: any, landmarks: set, rank, data: &data, seed, workers })?;
                 // every pass of the making forms the kernel with all landmarks
-                let evaluations = landmarks * landmarks + spec.passes() * self.setting.n * landmarks;
-                let made = meter.cost(spec.passes(), evaluations);
-                let cost = chosen.and(made).and(self.features(&*map, landmarks as usize)?);
-                Ok(Made { map, costs: vec![cost] })
+                let evaluations = count as u64 * (count as u64 + spec.passes() * self.setting.n);
+                let costs = vec![chosen.and(meter.cost(spec.passes(), evaluations))];
+                Ok(Made { map, costs, whole: 1, landmarks: count })
             }
         }
     }
 
     /// Errors at every rank, with their costs.
-    fn cells(&self, made: &Made<T>, planned: usize) -> Result<Vec<Cell>> {
+    fn cells(&self, mut made: Made<T>, planned: usize) -> Result<Vec<Cell>> {
         let Setting { options, any, .. } = self.setting;
         let p = made.map.dims().1;
         let mut present: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
         present.dedup();
         let approximation = Approximation { data: self.data(self.observer), kernel: any, map: &*made.map };
         // the same columns for every cell: differences are then those of the methods
-        let errors = approximation.errors(&present, self.setting.columns(), options.seed)?;
+        let fold = approximation.column_fold(&present, self.setting.columns(), options.seed)?;
+        let (measured, forming) = self.measure(&made, &fold)?;
+        made.costs.iter_mut().rev().take(made.whole).for_each(|cost| *cost = cost.and(forming));
+        let errors = fold.errors(&measured.columns);
+        drop(fold);
+        let tested = self.test(&*made.map, &present, measured.gram)?;
         let spectral = self.spectral(&approximation, &errors, &present)?;
-        let tested = self.test(&*made.map, &present)?;
         let cell = |(rank, cost): (&usize, &Cost)| {
             let at = present.iter().position(|there| there == rank.min(&p)).unwrap_or(0);
             Cell {
@@ -161,6 +176,21 @@ impl<T: Real> Task<'_, '_, T> {
         Ok(self.run.ranks.iter().zip(&made.costs).map(cell).collect())
     }
 
+    /// The pass over the features of every row, and what it took to form them.
+    fn measure(&self, made: &Made<T>, columns: &ColumnFold<'_, T>) -> Result<(Measured, Cost)> {
+        let Setting { targets, test, selected, .. } = self.setting;
+        let (map, targets) = (&*made.map, test.as_ref().map(|_| targets));
+        let meter = Meter::start(selected.table());
+        let fold = Measuring { map, columns, targets, tile: self.cut.tile };
+        let (measured, report) = self.pass(self.observer).fold(self.setting.source(), &fold)?;
+        if map.dims().1 < TIMED_WITHIN {
+            return Ok((measured, self.features(map, made.landmarks)?));
+        }
+        let seconds = (measured.forming + report.starved).as_secs_f64();
+        let forming = Cost { seconds, ..meter.cost(1, self.setting.n * made.landmarks as u64) };
+        Ok((measured, forming))
+    }
+
     /// The spectral errors at every rank: of all rows, or estimated on few and bounded on all.
     fn spectral(
         &self,
@@ -168,37 +198,33 @@ impl<T: Real> Task<'_, '_, T> {
         errors: &[Errors],
         ranks: &[usize],
     ) -> Result<Vec<Option<Estimate>>> {
-        let seed = self.setting.options.seed;
-        let products = SpectralSource::Products(SpectralOptions::default());
+        let (seed, products) = (self.setting.options.seed, SpectralOptions::default());
         if self.setting.n <= EXACT_ROWS {
-            let one = |errors: &Errors| Ok(Some(approximation.spectral(errors, products, seed)?.0.into()));
-            return errors.iter().map(one).collect();
+            let found = approximation.spectral_by_products(errors, products, seed)?;
+            return Ok(found.into_iter().map(|(spectral, _)| Some(spectral.into())).collect());
         }
         let Some((whole, few)) = &self.setting.beyond else { return Ok(vec![None; ranks.len()]) };
         let data = Rows { source: few, count: few.len() as u64, ..self.data(self.observer) };
         let among_few = Approximation { data, ..*approximation };
         let of_few = among_few.errors(ranks, few.len(), seed)?;
-        let one = |(errors, of_few): (&Errors, &Errors)| {
+        let guesses = among_few.spectral_by_products(&of_few, products, seed)?;
+        let one = |(errors, (guess, _)): (&Errors, &(Measure, Norm))| {
             // the norm of K is known already: no spectrum is needed for it
             let none = GramSpectrum { values: Vec::new(), rows: errors.rows };
             let norm = approximation.spectral(errors, SpectralSource::Bounds(&none), seed)?.1;
             let bounds = norm.error.relative_to(*whole);
-            let guess = among_few.spectral(of_few, products, seed)?.0.value;
             // what is outside of what is certain is not believed
-            let value = guess.min(bounds.high).max(bounds.low);
+            let value = guess.value.min(bounds.high).max(bounds.low);
             Ok(Some(Estimate::from(Measure { value, ..bounds })))
         };
-        errors.iter().zip(&of_few).map(one).collect()
+        errors.iter().zip(&guesses).map(one).collect()
     }
 
     /// Ridge regression on the leading features, and its error on the test rows; one value for each rank.
-    fn test(&self, map: &dyn FeatureMap<T>, ranks: &[usize]) -> Result<Vec<Option<f64>>> {
+    fn test(&self, map: &dyn FeatureMap<T>, ranks: &[usize], gram: Option<GramState>) -> Result<Vec<Option<f64>>> {
         let Setting { options, resources, targets, .. } = self.setting;
         let mut errors = vec![None; ranks.len()];
-        let Some(test) = &self.setting.test else { return Ok(errors) };
-        let folds = Folds::None;
-        let fold = RidgeFold::new(map, &folds, targets).with_bin(self.cut.tile).without_certificate();
-        let gram = self.pass(self.observer).fold(self.setting.source(), &fold)?.0.gram;
+        let (Some(test), Some(gram)) = (&self.setting.test, gram) else { return Ok(errors) };
         let ridge = RidgeOptions {
             ranks: ranks.to_vec(),
             lambdas: vec![options.lambda],

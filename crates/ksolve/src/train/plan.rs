@@ -138,7 +138,7 @@ pub(crate) fn base(what: &str, budget: usize) -> Plan {
 }
 
 /// Decoders and tiles of a pass with elements of `element` bytes.
-pub(super) fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Plan {
+pub(crate) fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Plan {
     let row = shape.d * element + (shape.t + 2) * 8;
     plan.term("decoders", lanes * shape.cursor.at(cut.tile), DATA).term(
         "tiles of rows",

@@ -1,0 +1,104 @@
+//! Outlines of letters, for words on pixels: the same on every machine, whatever fonts it has.
+//!
+//! Those of Latin and Greek letters, digits and signs are DejaVu Sans's (`letters.LICENSE`); anything else is an empty box.
+
+use std::collections::HashMap;
+use tiny_skia::PathBuilder;
+
+/// A line for each letter: code point in hexadecimal, advance, and its path in M, L, Q and Z. The first is the box.
+const OUTLINES: &str = include_str!("letters.txt");
+
+/// Units of the outlines to the size of the letters; y upwards.
+const EM: f32 = 1000.0;
+
+/// The letters: advance and path.
+#[derive(Debug)]
+pub(super) struct Letters(HashMap<char, (f32, &'static str)>);
+
+impl Letters {
+    pub(super) fn new() -> Self {
+        let line = |line: &'static str| {
+            let (code, rest) = line.split_once(' ')?;
+            let (advance, path) = rest.split_once(' ').unwrap_or((rest, ""));
+            let letter = char::from_u32(u32::from_str_radix(code, 16).ok()?)?;
+            Some((letter, (advance.parse().ok()?, path)))
+        };
+        Self(OUTLINES.lines().filter_map(line).collect())
+    }
+
+    fn get(&self, letter: char) -> (f32, &'static str) {
+        self.0.get(&letter).or_else(|| self.0.get(&'\0')).copied().unwrap_or((0.0, ""))
+    }
+
+    /// Width of a word in letters of a size.
+    pub(super) fn width(&self, word: &str, size: f32) -> f32 {
+        word.chars().map(|letter| self.get(letter).0).sum::<f32>() * size / EM
+    }
+
+    /// The outline of a word in letters of a size, from the origin to the right, y downwards.
+    pub(super) fn outline(&self, word: &str, size: f32) -> PathBuilder {
+        let (mut path, mut at) = (PathBuilder::new(), 0.0);
+        for (advance, outline) in word.chars().map(|letter| self.get(letter)) {
+            trace(outline, &mut path, |x, y| ((at + x) * size / EM, -y * size / EM));
+            at += advance;
+        }
+        path
+    }
+}
+
+/// Follows an outline.
+fn trace(outline: &str, path: &mut PathBuilder, place: impl Fn(f32, f32) -> (f32, f32)) {
+    let mut words = outline.split(' ');
+    while let Some(command) = words.next() {
+        let mut point = || {
+            let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+            place(number(), number())
+        };
+        match command {
+            "M" => {
+                let (x, y) = point();
+                path.move_to(x, y);
+            }
+            "L" => {
+                let (x, y) = point();
+                path.line_to(x, y);
+            }
+            "Q" => {
+                let ((x1, y1), (x, y)) = (point(), point());
+                path.quad_to(x1, y1, x, y);
+            }
+            _ => path.close(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_a_letter() {
+        let letters = Letters::new();
+        assert_eq!(letters.0.len(), OUTLINES.lines().count());
+        let numbers = |path: &str| path.split(' ').filter(|word| word.parse::<i32>().is_ok()).count();
+        let count = |path: &str, command: &str| path.split(' ').filter(|word| *word == command).count();
+        for (letter, (advance, path)) in &letters.0 {
+            let expected = 2 * (count(path, "M") + count(path, "L")) + 4 * count(path, "Q");
+            assert!(numbers(path) == expected && *advance > 0.0, "{letter:?} {path}");
+            assert_eq!(count(path, "M"), count(path, "Z"), "{letter:?}");
+        }
+        assert!("0123456789.-eazÀÿαω−_".chars().all(|letter| letters.get(letter).1.starts_with("M ")));
+        assert_eq!((letters.get(' ').1, letters.get('漢')), ("", letters.get('\0')));
+    }
+
+    #[test]
+    fn words_are_as_wide_as_their_letters() {
+        let letters = Letters::new();
+        assert_eq!(letters.width("11", 10.0), 2.0 * letters.width("8", 10.0), "digits are all as wide as each other");
+        let bounds = letters.outline("H8", 10.0).finish().unwrap().bounds();
+        assert!(bounds.left() > 0.0 && bounds.right() < letters.width("H8", 10.0), "{bounds:?}");
+        // on the line and above it, some three quarters of the size high
+        assert!(bounds.bottom().abs() < 0.3 && (-8.0..-6.5).contains(&bounds.top()), "{bounds:?}");
+        assert!(letters.outline(" ", 10.0).finish().is_none());
+    }
+}

@@ -1,0 +1,185 @@
+//! A picture as pixels, and these as a PNG file.
+//!
+//! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections 5 and 11.
+
+use super::canvas::{Anchor, Canvas};
+use super::ink::Ink;
+use super::letters::Letters;
+use super::picture::{LETTERS, SIZE};
+use flate2::write::ZlibEncoder;
+use flate2::{Compression, Crc};
+use std::io::{self, Write};
+use tiny_skia::{FillRule, LineCap, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
+
+/// Pixels to a unit of the drawing: sharp on screens of twice the usual density.
+const DENSITY: f32 = 2.0;
+
+/// What is drawn so far.
+#[derive(Debug)]
+pub(super) struct Pixels {
+    map: Pixmap,
+    letters: Letters,
+}
+
+impl Pixels {
+    pub(super) fn new() -> Self {
+        let pixels = |length: f64| (f64::from(DENSITY) * length) as u32;
+        let map = Pixmap::new(pixels(SIZE.0), pixels(SIZE.1)).expect("a picture has a size");
+        Self { map, letters: Letters::new() }
+    }
+
+    fn fill(&mut self, path: &Path, ink: Ink, to: Transform) {
+        if let Some(paint) = paint(ink.fill, ink.opacity) {
+            self.map.fill_path(path, &paint, FillRule::Winding, to, None);
+        }
+    }
+
+    fn stroke(&mut self, path: &Path, ink: Ink) {
+        if let Some(paint) = paint(ink.stroke, ink.opacity) {
+            let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, ..Stroke::default() };
+            self.map.stroke_path(path, &paint, &stroke, Transform::from_scale(DENSITY, DENSITY), None);
+        }
+    }
+
+    /// The file.
+    ///
+    /// # Errors
+    /// None that writing to memory can have.
+    pub(super) fn png(&self) -> io::Result<Vec<u8>> {
+        let (width, height) = (self.map.width(), self.map.height());
+        let mut rows = ZlibEncoder::new(Vec::new(), Compression::default());
+        for row in self.map.data().chunks_exact(4 * width as usize) {
+            // no filter; the ground is opaque, so that there is no transparency to keep
+            rows.write_all(&[0])?;
+            let colours: Vec<u8> = row.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
+            rows.write_all(&colours)?;
+        }
+        let mut header = [width.to_be_bytes(), height.to_be_bytes()].concat();
+        // eight bits for each of red, green and blue; deflate, adaptive filters, not interlaced
+        header.extend([8, 2, 0, 0, 0]);
+        let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+        for (kind, data) in [(b"IHDR", header), (b"IDAT", rows.finish()?), (b"IEND", Vec::new())] {
+            chunk(&mut file, kind, &data);
+        }
+        Ok(file)
+    }
+}
+
+fn chunk(file: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {
+    let mut sum = Crc::new();
+    sum.update(kind);
+    sum.update(data);
+    file.extend((data.len() as u32).to_be_bytes());
+    file.extend(kind);
+    file.extend(data);
+    file.extend(sum.sum().to_be_bytes());
+}
+
+fn paint(colour: Option<[u8; 3]>, opacity: f32) -> Option<Paint<'static>> {
+    let [red, green, blue] = colour?;
+    let mut paint = Paint { anti_alias: true, ..Paint::default() };
+    paint.set_color_rgba8(red, green, blue, (255.0 * opacity).round() as u8);
+    Some(paint)
+}
+
+impl Canvas for Pixels {
+    fn rectangle(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        let ink = Ink::of(class);
+        let there = Rect::from_xywh(x as f32, y as f32, width as f32, height as f32);
+        if let (Some(there), Some(paint)) = (there, paint(ink.fill, ink.opacity)) {
+            // crisp: blurred edges of neighbours would show as seams
+            let paint = Paint { anti_alias: false, ..paint };
+            self.map.fill_rect(there, &paint, Transform::from_scale(DENSITY, DENSITY), None);
+        }
+    }
+
+    fn lines(&mut self, class: &str, pieces: &[[(f64, f64); 2]], _: Option<&str>) {
+        let mut path = PathBuilder::new();
+        for [(x0, y0), (x1, y1)] in pieces {
+            path.move_to(*x0 as f32, *y0 as f32);
+            path.line_to(*x1 as f32, *y1 as f32);
+        }
+        if let Some(path) = path.finish() {
+            self.stroke(&path, Ink::of(class));
+        }
+    }
+
+    fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
+        let mut path = PathBuilder::new();
+        path.push_circle(x as f32, y as f32, radius as f32);
+        if let Some(path) = path.finish() {
+            let ink = Ink::of(class);
+            self.fill(&path, ink, Transform::from_scale(DENSITY, DENSITY));
+            self.stroke(&path, ink);
+        }
+    }
+
+    fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
+        let size = LETTERS as f32;
+        let width = self.letters.width(word, size);
+        let start = if anchor == Anchor::End { -width } else { -width / 2.0 };
+        let turn = if anchor == Anchor::Upwards { -90.0 } else { 0.0 };
+        let to = Transform::from_translate(start, 0.0)
+            .post_rotate(turn)
+            .post_translate(x as f32, y as f32)
+            .post_scale(DENSITY, DENSITY);
+        if let Some(path) = self.letters.outline(word, size).finish() {
+            self.fill(&path, Ink::of(class), to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_where_they_were_drawn() {
+        let mut pixels = Pixels::new();
+        pixels.rectangle("paper", (0.0, 0.0), SIZE);
+        pixels.rectangle("shade h11", (10.0, 10.0), (20.0, 5.0));
+        pixels.lines("border", &[[(100.0, 50.0), (200.0, 50.0)]], None);
+        pixels.circle("row c1", (300.0, 100.0), 4.0);
+        pixels.word("name", "x0", (400.0, 200.0), Anchor::Middle);
+        pixels.word("name", "x0", (500.0, 200.0), Anchor::Upwards);
+        let at = |x: f64, y: f64| {
+            let pixel = pixels.map.pixel((2.0 * x) as u32, (2.0 * y) as u32).unwrap();
+            [pixel.red(), pixel.green(), pixel.blue()]
+        };
+        assert_eq!(
+            (at(5.0, 5.0), at(300.0, 100.0), at(150.0, 50.0)),
+            ([255; 3], [0xc8, 0x50, 0x0a], [0x1b, 0x1e, 0x23])
+        );
+        // 70 % of the shade's blue on white
+        let near = |found: [u8; 3], expected: [u8; 3]| found.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 2);
+        assert!(near(at(20.0, 12.0), [0x54, 0x91, 0xbe]) && at(20.0, 16.0) == [255; 3], "{:?}", at(20.0, 12.0));
+        let dark = |x: std::ops::Range<u32>, y: std::ops::Range<u32>| {
+            x.flat_map(|x| y.clone().map(move |y| (x, y)))
+                .filter(|(x, y)| at(f64::from(*x), f64::from(*y))[0] < 128)
+                .count()
+        };
+        let (level, upwards) = (dark(390..410, 190..201), dark(490..501, 190..210));
+        assert!(level > 10 && upwards > 10 && dark(390..410, 202..230) == 0, "{level} {upwards}");
+    }
+
+    #[test]
+    fn the_file_is_made_of_chunks_that_add_up() {
+        let png = Pixels::new().png().unwrap();
+        assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+        let (mut at, mut kinds) = (8, Vec::new());
+        while at < png.len() {
+            let length = u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
+            let body = &png[at + 4..at + 8 + length];
+            let mut sum = Crc::new();
+            sum.update(body);
+            assert_eq!(sum.sum().to_be_bytes(), png[at + 8 + length..at + 12 + length]);
+            kinds.push((String::from_utf8_lossy(&body[..4]).into_owned(), body[4..].to_vec()));
+            at += 12 + length;
+        }
+        assert_eq!(kinds.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["IHDR", "IDAT", "IEND"]);
+        assert_eq!(kinds[0].1, [0, 0, 5, 0, 0, 0, 3, 232, 8, 2, 0, 0, 0], "1280 x 1000 in colour");
+        let mut rows = Vec::new();
+        io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(&kinds[1].1[..]), &mut rows).unwrap();
+        assert_eq!(rows.len(), 1000 * (1 + 3 * 1280));
+    }
+}

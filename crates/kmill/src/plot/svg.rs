@@ -1,0 +1,60 @@
+//! A picture as SVG.
+
+use super::canvas::{Anchor, Canvas};
+use super::picture::{SIZE, STYLE};
+use crate::page::text;
+use std::fmt::Write;
+
+/// The elements so far. Writing to a string cannot fail.
+#[derive(Debug)]
+pub(super) struct Svg(String);
+
+impl Svg {
+    /// An empty drawing with its name; alone it brings its own rules.
+    pub(super) fn new(name: &str, alone: bool) -> Self {
+        let (width, height) = SIZE;
+        let style = if alone { format!("<style>{STYLE}</style>") } else { String::new() };
+        Self(format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"picture\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+             aria-label=\"{}\">{style}\n",
+            text(name)
+        ))
+    }
+
+    /// The whole element.
+    pub(super) fn finish(self) -> String {
+        self.0 + "</svg>\n"
+    }
+}
+
+impl Canvas for Svg {
+    fn rectangle(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        let _ = writeln!(
+            self.0,
+            "<rect class=\"{class}\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"/>"
+        );
+    }
+
+    fn lines(&mut self, class: &str, pieces: &[[(f64, f64); 2]], says: Option<&str>) {
+        let _ = write!(self.0, "<path class=\"{class}\" d=\"");
+        for [(x0, y0), (x1, y1)] in pieces {
+            let _ = write!(self.0, "M{x0:.1} {y0:.1}L{x1:.1} {y1:.1}");
+        }
+        let title = says.map_or(String::new(), |says| format!("<title>{}</title>", text(says)));
+        let _ = writeln!(self.0, "\">{title}</path>");
+    }
+
+    fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
+        let _ = writeln!(self.0, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>");
+    }
+
+    fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
+        let end = if anchor == Anchor::End { "end" } else { "middle" };
+        let turn = if anchor == Anchor::Upwards { " rotate(-90)" } else { "" };
+        let _ = writeln!(
+            self.0,
+            "<text class=\"{class}\" transform=\"translate({x:.1} {y:.1}){turn}\" text-anchor=\"{end}\">{}</text>",
+            text(word)
+        );
+    }
+}

@@ -1,0 +1,407 @@
+#!/usr/bin/env python3
+"""kmill and what a user would pick today, side by side: the same rows, the same machine, in turn.
+
+    scripts/compare.py --data FOLDER [--kmill PATH] [--jobs ridge,svc] [--repeats 3] [--quick] [--table FILE.md]
+
+FOLDER holds beijing-pm25.parquet, dsa.parquet and kin40k.parquet (datasets/README.md). Every row of the table is a
+process or two of its own, one after the other; a job is run --repeats times, all rows in turn, with another seed each
+time, and the medians are shown: seconds of the whole process (start, reading and prediction included), seconds of
+learning alone, the highest resident memory, the error. Rivals are in scripts/peers.py; what is not installed says so,
+what takes longer than --limit is stopped.
+
+Rows that are done are kept in --results (a JSON line each) and not run again, so that a comparison can be stopped,
+and made job by job. A row that other processes disturbed, by more than 5 % of the machine's time, is marked with a
+dagger. --quick takes few rows and small ranks: a test of this script, whose figures say nothing.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MARKS = ("<!-- comparison: begin -->", "<!-- comparison: end -->")
+
+# an error that is larger by less is called equal
+EQUAL = 0.01
+
+# rows before the test rows, in the sets without folds
+SPLITS = {"beijing-pm25": 284_217, "dsa": 427_500}
+
+# share of the machine's time that others may take
+DISTURBED = 0.05
+
+
+@dataclass
+class Row:
+    """One row of the table: a peer of peers.py, or a fit of kmill and what scores it."""
+
+    who: str
+    arguments: str
+    # the row of kmill, by its place in the job, that a peer is compared with
+    against: int = 0
+
+
+@dataclass
+class Job:
+    """Rows of the table on one set of rows of one file."""
+
+    name: str
+    title: str
+    data: str
+    # of the error
+    unit: str
+    train: int
+    test: int = 0
+    # draw so many of the training and the test rows at random
+    sample: bool = False
+    # rank, and in a quick run
+    ranks: tuple = (2000, 100)
+    # what is compared: the whole process, or learning alone where kmill's process does more than its peers'
+    by: str = "seconds"
+    rows: list = field(default_factory=list)
+
+
+def jobs():
+    """Every comparison. {m} is the rank; rows of kmill start with a verb and come first."""
+    gaussian = lambda sigma: f"--kernel gaussian(sigma={sigma})"
+    air_rows, sport_rows = SPLITS["beijing-pm25"], SPLITS["dsa"]
+    air = f"fit ridge DATA --target y --features x* --rank {{m}} --lambda 1e-6 {gaussian(5)}"
+    air_peer = "--rank {m} --sigma 5 --penalty 1e-6"
+    sport = f"DATA --target y --features x* --rank {{m}} --landmarks uniform {gaussian(6)}"
+    sport_peer = "--rank {m} --sigma 6"
+    trace = f"curve DATA --features x* --repeats 1 --ranks {{m}} {gaussian(6)} --methods"
+    return [
+        Job("ridge", "Ridge regression, m = {m}, lambda 1e-6, sigma 5", "beijing-pm25", "mse", air_rows, 97_951, rows=[
+            Row("kmill, uniform landmarks", f"{air} --landmarks uniform"),
+            Row("kmill, default landmarks", air),
+            Row("kmill, random features", f"{air} --map fourier"),
+            Row("scikit-learn Nystroem + Ridge", f"nystroem-ridge {air_peer}"),
+            Row("the same in float64", f"nystroem-ridge {air_peer} --dtype float64"),
+            Row("scikit-learn RBFSampler + Ridge", f"rbfsampler-ridge {air_peer}", against=2),
+            Row("FALKON", f"falkon {air_peer}"),
+        ]),
+        Job("stream", "Out of core, m = {m}", "beijing-pm25", "mse", air_rows, 97_951, ranks=(1000, 100), rows=[
+            Row("kmill, 512 MiB", f"{air} --landmarks uniform --memory 512MiB"),
+            Row("NumPy, batch by batch", f"stream {air_peer}"),
+            Row("scikit-learn Nystroem + Ridge (in memory)", f"nystroem-ridge {air_peer}"),
+        ]),
+        Job("dsa", "19 classes, m = {m}, sigma 6", "dsa", "wrong", sport_rows, 142_500, ranks=(1000, 100), rows=[
+            Row("kmill ridge", f"fit ridge {sport} --task classification --lambda 1e-6"),
+            Row("kmill svm", f"fit svm {sport} --loss squared-hinge --C 1"),
+            Row("kmill logistic", f"fit logistic {sport} --C 1"),
+            Row("scikit-learn Nystroem + RidgeClassifier", f"nystroem-ridgeclassifier {sport_peer} --penalty 1e-6"),
+            Row("scikit-learn Nystroem + LinearSVC", f"nystroem-linearsvc {sport_peer} -C 1", against=1),
+            Row("scikit-learn Nystroem + LogisticRegression", f"nystroem-logistic {sport_peer} -C 1", against=2),
+            Row("scikit-learn Nystroem + SGDClassifier", f"nystroem-sgd {sport_peer} --penalty 1e-6", against=1),
+        ]),
+        Job("kpca", "10 kernel principal components, m = {m}, sigma 6", "dsa", "left of tr K", sport_rows, rows=[
+            Row("kmill kpca", f"fit kpca {sport}".replace(" --target y", "") + " --components 10"),
+            Row("scikit-learn Nystroem + PCA", f"nystroem-pca {sport_peer}"),
+        ]),
+        Job("kpca-subset", "The same on 10,000 random rows", "dsa", "left of tr K", 10_000, sample=True, rows=[
+            Row("kmill kpca", f"fit kpca {sport}".replace(" --target y", "") + " --components 10"),
+            Row("scikit-learn KernelPCA", "kernelpca --sigma 6"),
+        ]),
+        Job("exact", "Exact kernel ridge, lambda 1e-7, sigma 2", "kin40k", "mse", 10_000, 4_000, sample=True, rows=[
+            Row("kmill, exact", f"fit ridge DATA --target y --features x* {gaussian(2)} --map exact --lambda 1e-7"),
+            Row("scikit-learn KernelRidge", "kernelridge --sigma 2 --penalty 1e-7 --dtype float64"),
+        ]),
+        Job("svc", "Kernel support vector machine, C = 10, sigma 6", "dsa", "wrong", 20_000, 20_000, sample=True, rows=[
+            Row("kmill svm, m = {m}", f"fit svm {sport} --C 10"),
+            Row("scikit-learn SVC", "svc --sigma 6 -C 10"),
+            Row("LIBSVM", "libsvm --sigma 6 -C 10"),
+        ]),
+        *[Job(f"lowrank-{m}", "Low-rank approximation, k = {m}, sigma 6", "dsa", "trace", 20_000, sample=True,
+              ranks=(m, 100), by="learning", rows=[
+                  Row("kmill rpcholesky", f"{trace} rpcholesky"),
+                  Row("kmill uniform", f"{trace} uniform"),
+                  Row("RPCholesky, the authors' program", "rpcholesky-authors --rank {m} --sigma 6 --dtype float64"),
+                  Row("RPCholesky in NumPy, pivot by pivot", "rpcholesky-numpy --rank {m} --sigma 6 --dtype float64"),
+                  Row("uniform landmarks in NumPy", "uniform-numpy --rank {m} --sigma 6 --dtype float64", against=1),
+                  Row("scikit-learn Nystroem", "nystroem-trace --rank {m} --sigma 6 --dtype float64", against=1),
+              ]) for m in (1000, 2000)],
+    ]
+
+
+def draw(job, source, target, n, t):
+    """A file of n of the job's training rows and t of its test rows, drawn at random."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(source)
+    if "fold" in table.column_names:
+        test = table.column("fold").to_numpy() == 0
+    else:
+        test = np.arange(len(table)) >= SPLITS[job.data]
+    random = np.random.default_rng(0)
+    pick = lambda rows, count: np.sort(random.choice(rows, min(count, len(rows)), replace=False))
+    rows = np.concatenate([pick(np.flatnonzero(~test), n), pick(np.flatnonzero(test), t)])
+    pq.write_table(table.take(pa.array(rows)), target)
+
+
+def prepared(job, a, folder):
+    """The file of a job, training rows first, and the number of those."""
+    source = Path(a.data) / f"{job.data}.parquet"
+    if not (job.sample or a.quick):
+        return source, job.train
+    n, t = (min(job.train, 4000), min(job.test, 1000)) if a.quick else (job.train, job.test)
+    target = folder / f"{job.data}-{n}-{t}.parquet"
+    # in a process of its own: a child that is measured starts with the peak of the process it came from
+    child = multiprocessing.Process(target=draw, args=(job, source, target, n, t))
+    child.start()
+    child.join()
+    if child.exitcode != 0:
+        sys.exit(f"{source} cannot be sampled")
+    return target, n
+
+
+def processor_seconds():
+    """What all processes of the machine have used."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        times = [int(t) for t in stat.readline().split()[1:9]]
+    return (sum(times) - times[3] - times[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(command, threads, limit):
+    """Runs a process: what it took, and its output or why it failed."""
+    counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    environment = os.environ | {name: str(threads) for name in counts}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        busy, start = processor_seconds(), time.perf_counter()
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        timer = threading.Timer(limit, process.kill)
+        timer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        others = processor_seconds() - busy - usage.ru_utime - usage.ru_stime
+        taken = {
+            "seconds": seconds,
+            "peak": usage.ru_maxrss * 1024,
+            "others": max(0.0, others) / (seconds * os.cpu_count()),
+        }
+        out.seek(0)
+        err.seek(0)
+        if process.returncode == 0:
+            return taken, json.loads(out.read())
+        lines = err.read().decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+        return taken, {"failed": f"not done in {limit:.0f} s" if seconds >= limit else lines[-1][:200]}
+
+
+def kmill_row(row, job, data, n, m, repeat, a, folder):
+    """A fit, and its evaluation where the job has test rows, as processes of their own."""
+    model = folder / "model.safetensors"
+    parts = row.arguments.replace("{m}", str(m)).split()
+    at = parts.index("DATA")
+    verb, asked = parts[:at], ["--rows", f"..{n}", *parts[at + 1 :], "--seed", str(repeat)]
+    common = ["--threads", str(a.threads), "--json", "--quiet"]
+    output = [] if verb[0] == "curve" else ["-o", str(model)]
+    taken, fit = measured([a.kmill, *verb, str(data), *asked, *output, *common], a.threads, a.limit)
+    shown = f"kmill {shlex.join([*verb, data.name, *asked])}" + (" -o MODEL" if output else "")
+    result = taken | {"command": shown}
+    if "failed" in fit:
+        return result | fit
+    if verb[0] == "curve":
+        cell = fit["rows"][0]
+        return result | {"error": cell["trace_error"], "learning": cell["seconds"]}
+    result["learning"] = sum(fit["seconds"].values())
+    if not job.test:
+        variances = next(figure["values"] for figure in fit["figures"] if figure["name"] == "variance")
+        return result | {"error": 1 - sum(variances)}
+    evaluate = ["evaluate", str(model), str(data), "--rows", f"{n}.."]
+    more, score = measured([a.kmill, *evaluate, *common], a.threads, a.limit)
+    if "failed" in score:
+        return result | score
+    return result | {
+        "command": f"{shown} && kmill evaluate MODEL {data.name} --rows {n}..",
+        "seconds": taken["seconds"] + more["seconds"],
+        "peak": max(taken["peak"], more["peak"]),
+        "others": max(taken["others"], more["others"]),
+        "error": score["mse" if job.unit == "mse" else "error"],
+    }
+
+
+def peer_row(row, data, n, m, repeat, a):
+    """A call of peers.py."""
+    peer, *asked = row.arguments.replace("{m}", str(m)).split()
+    asked = ["--train", str(n), *asked, "--seed", str(repeat)]
+    more = ["--threads", str(a.threads), "--rpcholesky", a.rpcholesky]
+    command = [sys.executable, str(HERE / "peers.py"), peer, str(data), *asked, *more]
+    taken, found = measured(command, a.threads, a.limit)
+    result = taken | {"command": f"scripts/peers.py {shlex.join([peer, data.name, *asked])}"}
+    if "error" not in found:
+        return result | found
+    stages = found.pop("stages")
+    return result | found | {"learning": sum(s for stage, s in stages.items() if stage not in ("read", "predict"))}
+
+
+def run(a, folder, results):
+    """Every row that is not done, the rows of a job in turn."""
+    done = {(r["job"], r["who"], r["repeat"]) for r in results}
+    for job in selected(a):
+        m = job.ranks[a.quick]
+        data, n = prepared(job, a, folder)
+        warm(data)
+        for repeat in range(a.repeats):
+            for row in job.rows:
+                who = row.who.format(m=m)
+                if (job.name, who, repeat) in done:
+                    continue
+                if is_kmill(row):
+                    found = kmill_row(row, job, data, n, m, repeat, a, folder)
+                else:
+                    found = peer_row(row, data, n, m, repeat, a)
+                result = {"job": job.name, "who": who, "repeat": repeat, "quick": a.quick, "rows": n} | found
+                results.append(result)
+                with open(a.results, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(result) + "\n")
+                outcome = found.get("failed") or found.get("missing") or f"error {found['error']:.4g}"
+                print(f"{job.name}: {who}: {found['seconds']:.1f} s, {outcome}", file=sys.stderr, flush=True)
+
+
+def warm(path):
+    """Brings a file into the cache of the system, for all alike."""
+    with open(path, "rb") as file:
+        while file.read(1 << 20):
+            pass
+
+
+def is_kmill(row):
+    return row.arguments.split()[0] in ("fit", "curve")
+
+
+def selected(a):
+    """The jobs that were asked for."""
+    every = jobs()
+    if not a.jobs:
+        return every
+    asked = a.jobs.split(",")
+    unknown = set(asked) - {job.name for job in every}
+    if unknown:
+        sys.exit(f"no job is called {', '.join(sorted(unknown))}; there are {', '.join(job.name for job in every)}")
+    return [job for job in every if job.name in asked]
+
+
+def median(results):
+    """The median of each number over the repeats of a row; the row that failed where one did."""
+    for result in results:
+        if "error" not in result:
+            return result
+    numbers = ("seconds", "learning", "peak", "error")
+    middle = {name: statistics.median(result[name] for result in results) for name in numbers}
+    return results[0] | middle | {"others": max(result["others"] for result in results)}
+
+
+def verdict(mine, peer, by):
+    """What the row says of kmill."""
+    ratio = peer[by] / mine[by]
+    times = f"{ratio:.1f}" if ratio < 20 else f"{ratio:.0f}"
+    gap = peer["error"] - mine["error"]
+    same = abs(gap) <= EQUAL * abs(mine["error"])
+    error = "equal error" if same else f"kmill's error {'lower' if gap > 0 else 'higher'}"
+    if ratio < 1 and (same or gap < 0):
+        return times, "**faster than kmill at equal or better error**"
+    return times, f"kmill {'faster' if ratio >= 1 else 'slower'}, {error}"
+
+
+def table(a, results):
+    """Every job that was run, as Markdown."""
+    lines = []
+    for job in jobs():
+        m = job.ranks[a.quick]
+        rows = [[r for r in results if (r["job"], r["who"]) == (job.name, row.who.format(m=m))] for row in job.rows]
+        if not any(rows):
+            continue
+        found = [median(row) if row else None for row in rows]
+        n = next(row["rows"] for row in found if row)
+        lines += [
+            "",
+            f"**{job.name}.** {job.title.format(m=m)}: {n:,} rows of {job.data}",
+            "",
+            f"| who | seconds | learning | peak GiB | {job.unit} | ratio | |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
+        ]
+        for row, result in zip(job.rows, found):
+            if result is None:
+                lines.append(f"| {row.who.format(m=m)} | | | | | | not run |")
+                continue
+            who, why = result["who"], result.get("missing") or result.get("failed")
+            if why:
+                lines.append(f"| {who} | | | | | | {why} |")
+                continue
+            against = found[row.against]
+            compared = not is_kmill(row) and against and "error" in against
+            ratio, says = verdict(against, result, job.by) if compared else ("", "")
+            if compared and row.against:
+                says += f" ({against['who']})"
+            dagger = " †" if result["others"] > DISTURBED else ""
+            lines.append(
+                f"| {who} | {result['seconds']:.1f}{dagger} | {result['learning']:.1f} | {result['peak'] / 2**30:.2f} "
+                f"| {result['error']:.4g} | {ratio} | {says} |"
+            )
+        lines += ["", "```sh", *[result["command"] for result in found if result and "missing" not in result], "```"]
+    return "\n".join(lines)
+
+
+def machine(a, results):
+    """What the figures were measured on, and with."""
+    with open("/proc/cpuinfo", encoding="ascii") as cpu:
+        names = (line.split(":")[1].strip() for line in cpu if line.startswith("model name"))
+        model = next(names, platform.processor())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    version = subprocess.run([a.kmill, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    git = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    versions = {}
+    for result in results:
+        versions |= result.get("versions", {})
+    listed = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
+    return (
+        f"{time.strftime('%Y-%m-%d')}, {model}, {os.cpu_count()} cores, {memory:.0f} GiB, {a.threads} threads each. "
+        f"{version} {commit}; Python {platform.python_version()}, {listed}."
+    )
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--data", required=True, help="folder of the Parquet files")
+    p.add_argument("--kmill", default=str(HERE.parent / "target" / "release" / "kmill"))
+    p.add_argument("--jobs", default="", help="comma-separated; all without")
+    p.add_argument("--repeats", type=int, default=1)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--limit", type=float, default=1800, help="seconds that a row may take")
+    p.add_argument("--rpcholesky", default="", help="folder of the RPCholesky authors' program")
+    p.add_argument("--results", default="compare.jsonl", help="rows that are done")
+    p.add_argument("--table", default="", help="a file whose comparison is replaced; standard output without")
+    p.add_argument("--quick", action="store_true", help="few rows and small ranks")
+    a = p.parse_args()
+    results = []
+    if Path(a.results).exists():
+        with open(a.results, encoding="utf-8") as file:
+            results = [r for r in map(json.loads, file) if r["quick"] == a.quick]
+    with tempfile.TemporaryDirectory() as folder:
+        run(a, Path(folder), results)
+    text = f"{machine(a, results)}\n{table(a, results)}\n"
+    if not a.table:
+        print(text)
+        return
+    path = Path(a.table)
+    before, rest = path.read_text(encoding="utf-8").split(MARKS[0])
+    path.write_text(f"{before}{MARKS[0]}\n{text}{MARKS[1]}{rest.split(MARKS[1])[1]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
