@@ -95,6 +95,12 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         Self { weight: place, ..self }
     }
 
+    /// The same without a certificate.
+    #[must_use]
+    pub fn without_certificate(self) -> Self {
+        Self { certify: false, ..self }
+    }
+
     /// Bytes of a state: Gram matrices for the most part. There are lanes + 1 of them.
     pub fn state_bytes(&self) -> usize {
         let p = self.map.dims().1;

@@ -85,7 +85,7 @@ pub fn represent<T: Real>(
         Ok(plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory))
     };
     let prepared = prepare::prepare::<T>(selected, &training, resources, &plan)?;
-    let Prepared { survey, mapped, targets, cut, .. } = &prepared;
+    let Prepared { survey, folds, mapped, targets, cut, .. } = &prepared;
     let shape = shape(0)?;
     let (keep, _) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
@@ -98,6 +98,7 @@ pub fn represent<T: Real>(
         resources,
         seed: options.seed,
         keep,
+        folds,
     };
     let herd = herd(&features, count)?;
     let range = prepared.source().range();

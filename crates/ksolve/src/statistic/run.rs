@@ -10,7 +10,7 @@ use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
 use crate::train::survey::{self, Survey};
 use crate::train::{Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions};
-use crate::{Error, FoldSpec, Result, Targets};
+use crate::{Error, FoldSpec, Folds, Result, Targets};
 use kapprox::kernel::Spec;
 use kapprox::map::MapSpec;
 use kapprox::{FeatureMap, Real};
@@ -271,6 +271,7 @@ impl<T: Precision> Run<'_, T> {
             resources: self.resources,
             seed: self.options.seed,
             keep,
+            folds: &Folds::None,
         };
         let measured = T::of(family)(&features, division, self.options.permutations)?;
         Ok((measured, kernels, ranks, passes))
