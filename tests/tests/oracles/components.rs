@@ -124,7 +124,7 @@ fn pre_images_are_the_fixed_point() {
         let error = (found[0] - expected[0]).hypot(found[1] - expected[1]);
         assert!(error < 1e-5, "{at:?}: {found:?} {expected:?}");
         let off = |z: &[f64]| (z[0].hypot(z[1]) - 3.0).abs();
-        assert!(off(found) < 0.5 * off(at), "{at:?} is pulled to the circle: {found:?}");
+        assert!(off(found) < 0.8 * off(at), "{at:?} is pulled to the circle: {found:?}");
     }
     // and where there are none, that is told
     let other = table::model(&fit(&rows, "laplacian(sigma=1)", "kpca", &solver), "nystrom");
