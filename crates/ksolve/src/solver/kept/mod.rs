@@ -7,70 +7,27 @@
 //! *Bytes*: n·p elements in memory or on disk; beside them two tiles of features. *Cost of a pass*: nothing from memory, the
 //! rate of the disk from scratch, the map otherwise.
 
+mod place;
+mod tile;
+
+pub use place::Place;
+pub use tile::Tile;
+
 use super::Features;
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::strips::for_each_strip;
-use crate::train::{Cut, Resources, Shape};
+use crate::train::{Cut, Shape};
 use crate::{Error, Folds, Result, Targets};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter};
-use kstore::{Coded, Fold, Merge, Pass, Plan, RowBlock, TableShape, Workers};
+use kstore::{Coded, Fold, Merge, Pass, RowBlock, TableShape, Workers};
 use std::sync::{Mutex, PoisonError};
-
-/// Rows of a strip of a product: 256 x 1,000 features in f32 are 1 MB.
-const STRIP: usize = 256;
-
-/// Features of a panel of a transposed product.
-const PANEL: usize = 128;
 
 /// Rows that are transposed by one thread at a time.
 const TURNED: usize = 64;
-
-/// Where the features are between the passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
-    /// In memory.
-    Memory,
-    /// In the scratch folder.
-    Scratch,
-    /// Nowhere: the map is applied in every pass.
-    #[default]
-    Recomputed,
-}
-
-impl Place {
-    /// Where the features of `shape` go beside what `plan` holds already, and the plan with them.
-    pub(crate) fn choose(plan: Plan, shape: &Shape, resources: &Resources<'_>) -> (Self, Plan) {
-        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        let needed = rows.saturating_mul(shape.map.p).saturating_mul(shape.element);
-        if plan.bytes().saturating_add(needed) <= plan.budget {
-            return (Self::Memory, plan.term("features of all rows", needed, ""));
-        }
-        // as the cache counts them: a row number and two codes beside the features
-        let on_disk = (needed as u64).saturating_add(16 * shape.n);
-        match resources.scratch {
-            Some(scratch) if on_disk <= scratch.left() => (Self::Scratch, plan),
-            _ => (Self::Recomputed, plan),
-        }
-    }
-
-    /// What is said of it where the features are not in memory.
-    pub(crate) fn warning(self, shape: &Shape) -> Option<String> {
-        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));
-        match self {
-            Self::Memory | Self::Scratch => None,
-            Self::Recomputed => Some(format!(
-                "the features ({bytes}) fit neither --memory nor a scratch folder and are computed anew in every pass; \
-                 give --scratch DIR or more --memory"
-            )),
-        }
-    }
-}
 
 /// The features, where they are.
 enum Phi<T> {
@@ -110,57 +67,6 @@ pub struct Kept<'a, T: Real> {
 impl<T: Real> std::fmt::Debug for Kept<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").field("n", &self.n).field("p", &self.p).finish_non_exhaustive()
-    }
-}
-
-/// Some rows of features.
-#[derive(Clone, Copy, Debug)]
-pub struct Tile<'a, T> {
-    /// Position of the first row among all rows of the fit.
-    pub first: usize,
-    /// Features, b x p row-major.
-    pub phi: &'a [T],
-    p: usize,
-}
-
-impl<T: Real> Tile<'_, T> {
-    /// Rows b.
-    pub fn rows(&self) -> usize {
-        self.phi.len() / self.p
-    }
-
-    /// The features of row `i` of the tile.
-    pub fn row(&self, i: usize) -> &[T] {
-        &self.phi[i * self.p..(i + 1) * self.p]
-    }
-
-    /// `out` (b x c row-major) = Φ·`weights` (p x c row-major). Strips of rows go to the workers. 2pc flops a row.
-    pub fn times(&self, weights: &[T], out: &mut [T], workers: &Workers) {
-        let (p, c) = (self.p, weights.len() / self.p);
-        let weights = MatRef::from_row_major_slice(weights, p, c);
-        for_each_strip(workers, out, STRIP * c, |strip, out| {
-            let rows = out.len() / c;
-            let phi = MatRef::from_row_major_slice(&self.phi[strip * STRIP * p..][..rows * p], rows, p);
-            let out = MatMut::from_row_major_slice_mut(out, rows, c);
-            matmul(out, Accum::Replace, phi, weights, T::ONE, Par::Seq);
-        });
-    }
-
-    /// `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): the product in the type of the features, the sum in
-    /// f64. Panels of features go to the workers. 2pc flops a row.
-    pub fn add_transposed(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
-        let (b, p) = (self.rows(), self.p);
-        let c = right.len() / b.max(1);
-        let phi = MatRef::from_row_major_slice(self.phi, b, p);
-        let right = MatRef::from_row_major_slice(right, b, c);
-        for_each_strip(workers, sums, PANEL * c, |panel, sums| {
-            let width = sums.len() / c;
-            let mut product = vec![T::ZERO; width * c];
-            let out = MatMut::from_row_major_slice_mut(&mut product, width, c);
-            let left = phi.subcols(panel * PANEL, width).transpose();
-            matmul(out, Accum::Replace, left, right, T::ONE, Par::Seq);
-            sums.iter_mut().zip(&product).for_each(|(sum, product)| *sum += product.to_f64());
-        });
     }
 }
 

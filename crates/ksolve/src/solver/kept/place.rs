@@ -1,0 +1,46 @@
+//! Where the features of all rows are between the passes.
+
+use crate::train::{Resources, Shape};
+use kstore::Plan;
+
+/// Where the features are between the passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In memory.
+    Memory,
+    /// In the scratch folder.
+    Scratch,
+    /// Nowhere: the map is applied in every pass.
+    #[default]
+    Recomputed,
+}
+
+impl Place {
+    /// Where the features of `shape` go beside what `plan` holds already, and the plan with them.
+    pub(crate) fn choose(plan: Plan, shape: &Shape, resources: &Resources<'_>) -> (Self, Plan) {
+        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
+        let needed = rows.saturating_mul(shape.map.p).saturating_mul(shape.element);
+        if plan.bytes().saturating_add(needed) <= plan.budget {
+            return (Self::Memory, plan.term("features of all rows", needed, ""));
+        }
+        // as the cache counts them: a row number and two codes beside the features
+        let on_disk = (needed as u64).saturating_add(16 * shape.n);
+        match resources.scratch {
+            Some(scratch) if on_disk <= scratch.left() => (Self::Scratch, plan),
+            _ => (Self::Recomputed, plan),
+        }
+    }
+
+    /// What is said of it where the features are not in memory.
+    pub(crate) fn warning(self, shape: &Shape) -> Option<String> {
+        let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
+        let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));
+        match self {
+            Self::Memory | Self::Scratch => None,
+            Self::Recomputed => Some(format!(
+                "the features ({bytes}) fit neither --memory nor a scratch folder and are computed anew in every pass; \
+                 give --scratch DIR or more --memory"
+            )),
+        }
+    }
+}
