@@ -104,8 +104,8 @@ fn power(k: i64) -> f64 {
     format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
 }
 
-/// Factors of length scales, ascending and without repetition: a list, or a range that doubles from its start and ends with its
-/// end.
+/// Factors of length scales, ascending and without repetition: a list, or a range that doubles from its start and ends
+/// with its end.
 ///
 /// ```
 /// assert_eq!(ksolve::grid::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);

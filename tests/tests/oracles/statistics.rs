@@ -1,5 +1,5 @@
-//! Two-sample and dependence statistics: against loops over pairs of rows (`scripts/golden.py statistics`), under the null
-//! hypothesis, and the same bits however they are computed.
+//! Two-sample and dependence statistics: against loops over pairs of rows (`scripts/golden.py statistics`), under the
+//! null hypothesis, and the same bits however they are computed.
 
 use crate::solvers::{close, rows};
 use kapprox::{MapSpec, Spec};
@@ -227,8 +227,8 @@ fn rejections(trials: u64, measure: impl Fn(u64) -> Measured) -> [f64; 3] {
     rejected.map(|count| count / trials as f64)
 }
 
-/// Rejections of mmd with n rows in each sample of which the second is shifted, and of hsic with 2n rows of which the second
-/// column holds a share of the square of the first.
+/// Rejections of mmd with n rows in each sample of which the second is shifted, and of hsic with 2n rows of which the
+/// second column holds a share of the square of the first.
 fn power(trials: u64, n: u64, shift: f64, share: f64) -> ([f64; 3], [f64; 3]) {
     let folder = tempfile::tempdir().unwrap();
     let count = (2 * n * trials) as usize;

@@ -56,8 +56,8 @@ fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
     search.finish()
 }
 
-/// What a score stands for, the less the better: the cross-validated error of a kernel at its best cell on all rows, or the
-/// alignment of the dense kernel matrix of half of them.
+/// What a score stands for, the less the better: the cross-validated error of a kernel at its best cell on all rows, or
+/// the alignment of the dense kernel matrix of half of them.
 fn badness(selected: &Selected, options: &TuneOptions, kernel: &Spec, points: &Points) -> f64 {
     if options.score == Score::Alignment {
         return -dense_alignment(kernel, points, options.training.task == Task::Classification);

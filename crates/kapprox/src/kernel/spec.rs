@@ -187,8 +187,8 @@ impl Spec {
         self.0.map(&mut |call| resolve(call)).map(Self)
     }
 
-    /// The expression with every length scale, those parameters that can be `median`, multiplied by `factor`. Kernels without
-    /// stay as they are.
+    /// The expression with every length scale, those parameters that can be `median`, multiplied by `factor`. Kernels
+    /// without stay as they are.
     ///
     /// ```
     /// # use kapprox::Spec;

@@ -14,8 +14,8 @@ use std::path::PathBuf;
     kmill herd all.parquet --count 100 -o few.parquet\n  \
     kmill herd all.parquet --features 'x*' --count 500 -o landmarks.parquet\n  \
     kmill fit ridge all.parquet --target y --landmarks landmarks.parquet -o model.safetensors\n\n\
-    Rows are picked one after the other so that their mean in feature space comes near that of all rows; the first of them\n\
-    are the best that few can do. Column row holds their numbers in the table, from 0.")]
+    Rows are picked one after the other so that their mean in feature space comes near that of all rows; each pick is\n\
+    the best step from those before it. Column row holds their numbers in the table, from 0.")]
 pub struct HerdArgs {
     /// The table.
     #[command(flatten)]

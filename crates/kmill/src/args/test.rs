@@ -26,11 +26,18 @@ pub struct TestArgs {
     /// The table; of mmd without --by two: files, folders or globs in quotes.
     #[command(flatten)]
     pub data: SelectArgs,
-    /// Columns to compare, as names or globs, comma-separated [default: every numeric column but those of --by and --with]
+    /// Columns to compare, as names or globs, comma-separated [default: every numeric column but those of --by and
+    /// --with]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', help_heading = "Table")]
     pub features: Vec<String>,
     /// The first sample of mmd: rows with 'column == value' (== != < <= > >=); the second is the others
-    #[arg(long, value_name = "CONDITION", value_parser = parse::condition, conflicts_with = "condition", help_heading = "Table")]
+    #[arg(
+        long,
+        value_name = "CONDITION",
+        value_parser = parse::condition,
+        conflicts_with = "condition",
+        help_heading = "Table"
+    )]
     pub by: Option<Condition>,
     /// The columns that hsic compares --features with, as names or globs, comma-separated
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', help_heading = "Table")]

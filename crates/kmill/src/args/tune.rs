@@ -52,8 +52,8 @@ pub struct TuneArgs {
     /// What the length scales of each kernel are multiplied by: 0.5,1,2 or 0.25..4 (doubling)
     #[arg(long, value_name = "LIST", value_parser = parse::factors, default_value = "0.25..4", help_heading = "Search")]
     pub factors: String,
-    /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares lengths,
-    /// not families of kernels)
+    /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
+    /// lengths, not families of kernels)
     #[arg(
         long,
         value_enum,
@@ -69,8 +69,8 @@ pub struct TuneArgs {
     /// What to learn.
     #[command(flatten)]
     pub learn: LearnArgs,
-    /// Where the model goes (safetensors), and the table of the search: .csv, .tsv, .parquet, .arrow or .json; may be given
-    /// several times. Without a model nothing is fitted
+    /// Where the model goes (safetensors), and the table of the search: .csv, .tsv, .parquet, .arrow or .json; may be
+    /// given several times. Without a model nothing is fitted
     #[arg(short, long, value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub output: Vec<PathBuf>,
     /// What is kept of a fit that is stopped.

@@ -6,10 +6,10 @@
 //! f(x) = μᵀφ(x) − c = (1/n) Σ k(x, x_i) − c
 //! ```
 //!
-//! is a density estimate up to a factor (Parzen's, for kernels that are densities), and c the value below which the share nu
-//! of the rows of the fit lies: the score is negative for rows unlike them. With `variance`, |μ|² and c, which are reported,
-//! the squared distance to the mean is k(x, x) + |μ|² − 2(f(x) + c); where k(x, x) is the same for all rows it has the
-//! opposite order of the score. The one-class support vector machine at nu = 1 has the same function.
+//! is a density estimate up to a factor (Parzen's, for kernels that are densities), and c the value below which the
+//! share nu of the rows of the fit lies: the score is negative for rows unlike them. With `variance`, |μ|² and c, which
+//! are reported, the squared distance to the mean is k(x, x) + |μ|² − 2(f(x) + c); where k(x, x) is the same for all
+//! rows it has the opposite order of the score. The one-class support vector machine at nu = 1 has the same function.
 //!
 //! *Passes*: one for the features, two over the kept features. *Flops*: the map and 4np. *Bytes*: the features, 8n.
 //!

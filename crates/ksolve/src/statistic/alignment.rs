@@ -4,9 +4,9 @@
 //! ⟨HKH, HLH⟩ / (‖HKH‖ ‖HLH‖) = ‖Φ̃ᵀỸ‖² / (‖Φ̃ᵀΦ̃‖ ‖ỸᵀỸ‖),     K = ΦΦᵀ, L = YYᵀ, all norms Frobenius
 //! ```
 //!
-//! with centred features and targets: what ridge regression sums in its one pass already. Of classes the ideal kernel is 1
-//! where two rows have the same and 0 elsewhere; the ±1 codes give it up to a factor and what centring removes. Nested maps
-//! give the alignment of every rank from one state. *Flops*: p² + pt.
+//! with centred features and targets: what ridge regression sums in its one pass already. Of classes the ideal kernel
+//! is 1 where two rows have the same and 0 elsewhere; the ±1 codes give it up to a factor and what centring removes.
+//! Nested maps give the alignment of every rank from one state. *Flops*: p² + pt.
 //!
 //! References: Cristianini, Shawe-Taylor, Elisseeff, Kandola, "On kernel-target alignment", NIPS 2001; Cortes, Mohri,
 //! Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012. Of dense matrices:
@@ -14,8 +14,8 @@
 
 use crate::{Error, FoldGram, GramState, Result};
 
-/// The centred alignment of the leading features of each rank with the target, between 0 and 1, over the rows of all folds;
-/// `None` where the features or the target do not vary.
+/// The centred alignment of the leading features of each rank with the target, between 0 and 1, over the rows of all
+/// folds; `None` where the features or the target do not vary.
 ///
 /// `classes` says that several targets are the ±1 codes of classes.
 ///

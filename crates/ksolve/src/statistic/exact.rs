@@ -1,16 +1,17 @@
 //! Maximum mean discrepancy by the kernel itself: `--map exact`.
 //!
-//! With a the 0/1 labels of the m rows of the first sample among all N, and 1 the labels of all rows, every double sum follows
-//! from the products K a and K 1, whose kernel values are computed in tiles as they are needed and never kept:
+//! With a the 0/1 labels of the m rows of the first sample among all N, and 1 the labels of all rows, every double sum
+//! follows from the products K a and K 1, whose kernel values are computed in tiles as they are needed and never kept:
 //!
 //! ```text
 //! ΣΣ k(a, a') = aᵀKa,   ΣΣ k(a, b) = aᵀK1 − aᵀKa,   ΣΣ k(b, b') = 1ᵀK1 − 2 aᵀK1 + aᵀKa
 //! ```
 //!
-//! *Passes*: one that loads the rows. *Flops*: N²d for the kernel values of 64 permutations, 2N² for each of them. *Bytes*: the
-//! rows, and a kilobyte a row. The law of the limit needs the spectrum of K and is left to maps.
+//! *Passes*: one that loads the rows. *Flops*: N²d for the kernel values of 64 permutations, 2N² for each of them.
+//! *Bytes*: the rows, and a kilobyte a row. The law of the limit needs the spectrum of K and is left to maps.
 //!
-//! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012, equations 3 and 5.
+//! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012, equations 3 and
+//! 5.
 
 use super::relabel::{Choices, p_value};
 use super::run::StatisticOptions;

@@ -6,14 +6,15 @@
 //! x_t = argmax wᵀφ(x),     w ← w + μ − φ(x_t),     w = μ at first
 //! ```
 //!
-//! which lowers |μ − (1/t) Σ φ(x_s)|², by a step of conditional gradient, as far as one more row can. A sample of t rows at
-//! random has that at tr C/t; herded rows, in a space of finite dimension, at O(1/t²) while rows that are near w remain.
+//! which lowers |μ − (1/t) Σ φ(x_s)|², by a step of conditional gradient, as far as one more row can. A sample of t
+//! rows at random has that at tr C/t; herded rows, in a space of finite dimension, at O(1/t²) while rows that are near
+//! w remain.
 //!
-//! *Passes*: one for the features; over the kept features one for the mean, and one for each pick. *Flops*: the map, 2np for
-//! each pick. *Bytes*: the features, n.
+//! *Passes*: one for the features; over the kept features one for the mean, and one for each pick. *Flops*: the map,
+//! 2np for each pick. *Bytes*: the features, n.
 //!
-//! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach, Lacoste-Julien, Obozinski, "On the
-//! equivalence between herding and conditional gradient algorithms", ICML 2012.
+//! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach, Lacoste-Julien, Obozinski,
+//! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
 
 use super::StatisticOptions;
 use crate::solver::{Features, Kept, Place};

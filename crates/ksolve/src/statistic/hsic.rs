@@ -8,21 +8,22 @@
 //!           a = Σ|phi|², b = Σ|psi|², d = Σ|phi|²|psi|² of the centred features
 //! ```
 //!
-//! The second is Song et al.'s estimator with kernels whose diagonals are 0: that one does not change when the features are
-//! centred, and then its sums of rows are −|phi|² and −|psi|². Where the columns are independent, n ‖C‖² tends to
-//! Σ λ_i η_j z_ij² with the eigenvalues λ and η of the two covariances. The gamma law has Gretton et al.'s mean,
-//! tr C_x tr C_y / n with covariances over n − 1, and variance, 2(n−4)(n−5)/(n(n−1)(n−2)(n−3)) ‖C_x‖²‖C_y‖².
+//! The second is Song et al.'s estimator with kernels whose diagonals are 0: that one does not change when the features
+//! are centred, and then its sums of rows are −|phi|² and −|psi|². Where the columns are independent, n ‖C‖² tends to Σ
+//! λ_i η_j z_ij² with the eigenvalues λ and η of the two covariances. The gamma law has Gretton et al.'s mean, tr C_x
+//! tr C_y / n with covariances over n − 1, and variance, 2(n−4)(n−5)/(n(n−1)(n−2)(n−3)) ‖C_x‖²‖C_y‖².
 //!
 //! `alignment` is ‖C‖²/(‖C_x‖‖C_y‖), the centred alignment of the two kernels.
 //!
-//! *Passes*: one for the features and the second moments of both sets together; over the kept features one for a, b and d.
-//! Permutations pair every row with any other: they need the features in memory. *Flops*: the maps, n(p + q)² for moments,
-//! 2npq for each permutation. *Bytes*: the features, 13(p + q)² numbers; for each thread pq numbers and 4n.
+//! *Passes*: one for the features and the second moments of both sets together; over the kept features one for a, b and
+//! d. Permutations pair every row with any other: they need the features in memory. *Flops*: the maps, n(p + q)² for
+//! moments, 2npq for each permutation. *Bytes*: the features, 13(p + q)² numbers; for each thread pq numbers and 4n.
 //!
-//! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with Hilbert–Schmidt norms", ALT 2005;
-//! Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel statistical test of independence", NIPS 2007, theorems 2 to 4;
-//! Song, Smola, Gretton, Bedo, Borgwardt, "Feature selection via dependence maximization", JMLR 13, 2012; Zhang, Peters,
-//! Janzing, Schölkopf, "Kernel-based conditional independence test", UAI 2011, theorem 4, for the spectrum.
+//! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with Hilbert–Schmidt norms", ALT
+//! 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel statistical test of independence", NIPS 2007,
+//! theorems 2 to 4; Song, Smola, Gretton, Bedo, Borgwardt, "Feature selection via dependence maximization", JMLR 13,
+//! 2012; Zhang, Peters, Janzing, Schölkopf, "Kernel-based conditional independence test", UAI 2011, theorem 4, for the
+//! spectrum.
 
 use super::null::Mixture;
 use super::relabel::{order, p_value};

@@ -7,16 +7,17 @@
 //! unbiased  the same without the pairs a = a' and b = b':  biased − tr C_a/(m − 1) − tr C_b/(n − 1)
 //! ```
 //!
-//! with C the covariance of a sample (divided by its rows). The second form subtracts small numbers, not sums of kernel values,
-//! and keeps its digits in f32. Where the rows have one law, mn/(m + n) of the biased statistic tends to Σ λ_l z_l² with the
-//! eigenvalues λ of the covariance of all rows and independent normal z: μ_a − μ_b is a mean of vectors.
+//! with C the covariance of a sample (divided by its rows). The second form subtracts small numbers, not sums of kernel
+//! values, and keeps its digits in f32. Where the rows have one law, mn/(m + n) of the biased statistic tends to Σ λ_l
+//! z_l² with the eigenvalues λ of the covariance of all rows and independent normal z: μ_a − μ_b is a mean of vectors.
 //!
-//! *Passes*: one for features and their second moments; over the kept features, or by recomputing them, one more for the sums
-//! of every random choice of m rows. *Flops*: the map, np² for moments, 2np for each permutation, 9p³ for the spectrum.
-//! *Bytes*: the features, 13p² numbers, 8p and a tile's column for each permutation.
+//! *Passes*: one for features and their second moments; over the kept features, or by recomputing them, one more for
+//! the sums of every random choice of m rows. *Flops*: the map, np² for moments, 2np for each permutation, 9p³ for the
+//! spectrum. *Bytes*: the features, 13p² numbers, 8p and a tile's column for each permutation.
 //!
-//! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012; Gretton, Fukumizu,
-//! Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test", NIPS 2009, for the spectrum and the gamma law.
+//! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012; Gretton,
+//! Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test", NIPS 2009, for the spectrum and the
+//! gamma law.
 
 use super::null::Mixture;
 use super::relabel::{Choices, p_value};
@@ -82,7 +83,8 @@ fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize
     Ok(Measured { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
-/// Sums over the rows with a label, for the observed labels and then every random choice; the last column is of all rows.
+/// Sums over the rows with a label, for the observed labels and then every random choice; the last column is of all
+/// rows.
 struct Sums {
     /// Σ phi, p x c row-major.
     phi: Vec<f64>,

@@ -1,18 +1,18 @@
 //! Statistics of samples in feature space: do two samples have one law, do two sets of columns depend on each other.
 //!
-//! A statistic is a function of means and covariances of features phi, and its law under the null hypothesis follows from the
-//! same features in three ways, all reported:
+//! A statistic is a function of means and covariances of features phi, and its law under the null hypothesis follows
+//! from the same features in three ways, all reported:
 //!
 //! * **permutation**: of random labels; exact at any number of rows, for the very statistic;
 //! * **spectrum**: the weighted sum of chi-squared variables that it tends to, with the eigenvalues of the features'
 //!   covariances as weights, which a map of low rank has all of;
 //! * **gamma**: the gamma law of the same mean and variance, for comparison with other programs.
 //!
-//! With `--map exact` two samples are compared by the kernel itself, without a map and without an n x n matrix: the biased and
-//! the unbiased statistic, and their permutations.
+//! With `--map exact` two samples are compared by the kernel itself, without a map and without an n x n matrix: the
+//! biased and the unbiased statistic, and their permutations.
 //!
-//! Every random label belongs to the position of a row among the rows of the test, sums run in the order of the rows, and
-//! features have the same bits wherever they are kept: so do the results.
+//! Every random label belongs to the position of a row among the rows of the test, sums run in the order of the rows,
+//! and features have the same bits wherever they are kept: so do the results.
 //!
 //! ```
 //! use ksolve::statistic::{Compared, StatisticOptions, by_name, measure};
@@ -128,7 +128,8 @@ pub struct PValues {
 pub struct Measured {
     /// The statistic as a squared norm of means: never negative, too large on average. p-values are of this one.
     pub biased: f64,
-    /// The one that is right on average, and may be negative. Of the features: of the kernel, but for what the map leaves.
+    /// The one that is right on average, and may be negative. Of the features: of the kernel, but for what the map
+    /// leaves.
     pub unbiased: f64,
     /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for features that do not vary.
     pub alignment: Option<f64>,

@@ -4,19 +4,21 @@
 //! Q = Σ_l w_l χ²(m_l),     E exp(−pQ) = Π_l (1 + 2 w_l p)^(−m_l/2)
 //! ```
 //!
-//! with independent χ² of m_l degrees of freedom (1 for an eigenvalue of a covariance; any number makes a gamma variable of one
-//! term). The distribution function is found from that transform, by one of two quadratures whose errors are below 1e-9 over
-//! the tests' range:
+//! with independent χ² of m_l degrees of freedom (1 for an eigenvalue of a covariance; any number makes a gamma
+//! variable of one term). The distribution function is found from that transform, by one of two quadratures whose
+//! errors are below 1e-9 over the tests' range:
 //!
-//! * few effective terms (tr²/Σw² up to 30): the Bromwich integral along a parabola around the negative half-axis, on which
-//!   all singularities lie; the error falls as 8^−N with N points (Weideman, Trefethen, "Parabolic and hyperbolic contours
-//!   for computing the Bromwich integral", Mathematics of Computation 76, 2007);
-//! * more: the characteristic function on the real line, which then falls fast, by the trapezoidal rule (Davies, "Numerical
-//!   inversion of a characteristic function", Biometrika 60, 1973), with a period beyond which the tail is below 1e-12.
+//! * few effective terms (tr²/Σw² up to 30): the Bromwich integral along a parabola around the negative half-axis, on
+//!   which all singularities lie; the error falls as 8^−N with N points (Weideman, Trefethen, "Parabolic and hyperbolic
+//!   contours for computing the Bromwich integral", Mathematics of Computation 76, 2007);
+//! * more: the characteristic function on the real line, which then falls fast, by the trapezoidal rule (Davies,
+//!   "Numerical inversion of a characteristic function", Biometrika 60, 1973), with a period beyond which the tail is
+//!   below 1e-12.
 
 use std::f64::consts::PI;
 
-/// Points on the upper half of the parabola. Rounding grows as exp(πN/12), truncation falls as 8^−N: both are near 1e-14.
+/// Points on the upper half of the parabola. Rounding grows as exp(πN/12), truncation falls as 8^−N: both are near
+/// 1e-14.
 const POINTS: usize = 24;
 
 /// Effective terms up to which the parabola is exact to about 1e-14; with 100 of them it would lose five digits.
@@ -28,7 +30,8 @@ const NEGLIGIBLE: f64 = 1e-14;
 /// Most points on the real line; with more than [`FEW`] effective terms some hundreds are usual.
 const MOST_POINTS: usize = 1 << 16;
 
-/// Probabilities below this are given as this: they are differences of numbers near 1, with rounding errors of about 1e-13.
+/// Probabilities below this are given as this: they are differences of numbers near 1, with rounding errors of about
+/// 1e-13.
 const SMALLEST: f64 = 1e-12;
 
 /// Q = Σ w_l χ²(m_l).

@@ -4,14 +4,14 @@ use crate::strips::for_each_strip;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 
-/// Share by which a statistic under random labels may lie below the observed one and still count as large: what is equal but
-/// for the order of a sum is equal. Errs on the side of a larger p-value.
+/// Share by which a statistic under random labels may lie below the observed one and still count as large: what is
+/// equal but for the order of a sum is equal. Errs on the side of a larger p-value.
 const TIE: f64 = 1e-9;
 
 /// Random choices of some of n rows, all choices of that size equally likely: the rows with the smallest keys.
 ///
-/// A row's key is a function of the seed, the permutation and the position of the row, and one to one, so there are no ties and
-/// a choice is known by its largest key: 8 bytes, not n.
+/// A row's key is a function of the seed, the permutation and the position of the row, and one to one, so there are no
+/// ties and a choice is known by its largest key: 8 bytes, not n.
 #[derive(Debug)]
 pub(super) struct Choices {
     keys: Vec<(Stream, u64)>,
@@ -61,8 +61,8 @@ pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
     order
 }
 
-/// (1 + number of values at least as large as the observed) / (1 + their number), never 0: the observed labels are one of the
-/// possible (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None` without permutations.
+/// (1 + number of values at least as large as the observed) / (1 + their number), never 0: the observed labels are one
+/// of the possible (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None` without permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE * observed.abs();
     let larger = permuted.iter().filter(|value| **value >= threshold).count();

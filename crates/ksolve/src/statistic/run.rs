@@ -59,8 +59,8 @@ pub struct StatisticOptions {
 }
 
 impl StatisticOptions {
-    /// A kernel with the usual rest: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows, 1,000
-    /// permutations, seed 0.
+    /// A kernel with the usual rest: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows,
+    /// 1,000 permutations, seed 0.
     pub fn new(kernel: Spec) -> Self {
         Self {
             scaling: Scaling::default(),

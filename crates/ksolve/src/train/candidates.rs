@@ -16,7 +16,8 @@ pub(crate) fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> 
     Ok(MemoryRows::new(x, d)?.numbered(rows)?)
 }
 
-/// The candidates with their targets or classes, and their fold where there is a column of folds, which one pass brings from the table.
+/// The candidates with their targets or classes, and their fold where there is a column of folds, which one pass brings
+/// from the table.
 pub(crate) fn with_targets<T: Real>(
     candidates: MemoryRows<T>,
     source: &dyn RowSource<T>,

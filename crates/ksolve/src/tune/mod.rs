@@ -1,9 +1,9 @@
 //! Choosing a kernel by successive halving on growing samples of rows.
 //!
-//! Every kernel that is tried is measured on a small uniform sample; the better half of them on twice as many rows; and so on,
-//! until one is left. All samples are nested: the rows with the largest keys. A kernel's measure needs one pass over the sample
-//! for its whole surface of ranks and penalties, so only kernels compete, each at its best rank and lambda. The winner is then
-//! fitted on all rows as any other kernel, where the surface is computed again.
+//! Every kernel that is tried is measured on a small uniform sample; the better half of them on twice as many rows; and
+//! so on, until one is left. All samples are nested: the rows with the largest keys. A kernel's measure needs one pass
+//! over the sample for its whole surface of ranks and penalties, so only kernels compete, each at its best rank and
+//! lambda. The winner is then fitted on all rows as any other kernel, where the surface is computed again.
 //!
 //! | score | what it is | solves |
 //! |---|---|---|
@@ -11,13 +11,15 @@
 //! | gcv | generalised cross-validation, the least over ranks and lambdas | for each lambda |
 //! | alignment | centred kernel-target alignment, the largest over ranks | none |
 //!
-//! An alignment asks how much of a kernel lies along the target, and so favours kernels of few directions: it places a length
-//! scale, and says little between families of kernels.
+//! An alignment asks how much of a kernel lies along the target, and so favours kernels of few directions: it places a
+//! length scale, and says little between families of kernels.
 //!
-//! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as long as the last, in which
-//! two kernels are measured on the whole sample. *Bytes*: the sample three times, and what ridge regression holds.
+//! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as long as the last, in
+//! which two kernels are measured on the whole sample. *Bytes*: the sample three times, and what ridge regression
+//! holds.
 //!
-//! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016.
+//! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS
+//! 2016.
 
 mod plan;
 mod rung;
@@ -137,8 +139,8 @@ impl<'a, T: Real> Search<'a, T> {
     /// Plans, scales, draws the sample and settles the kernels. Three passes over the table.
     ///
     /// # Errors
-    /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; options that
-    /// a search cannot follow.
+    /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
+    /// options that a search cannot follow.
     pub fn open(selected: &Selected, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
         check(options, selected.shape().features)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
