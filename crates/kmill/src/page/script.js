@@ -84,7 +84,7 @@
     if (axis) group.append(made("text", { x: 10, y: (y += 17), "font-size": 12 }, axis));
     let x = width;
     for (const series of [...svg.querySelectorAll(".series")].filter((series) => visible(series))) {
-      const room = 34 + 7 * series.dataset.name.length;
+      const room = 38 + 7.2 * series.dataset.name.length;
       if (x + room > width) [x, y] = [10, y + 18];
       const line = getComputedStyle(series.querySelector(".line"));
       group.append(made("path", { d: `M${x} ${y - 4}h20`, stroke: line.stroke, "stroke-width": 2.5, "stroke-dasharray": line.strokeDasharray }));
