@@ -8,9 +8,8 @@ use crate::source::{Element, Positions, Strided, Values, View};
 /// the columns are written into it one after the other, with several hundred in the second.
 pub(crate) const TILE: usize = 128;
 
-/// Columns whose values are written together: as many as fill a vector register of 256 bits; and of 128 bits.
-const GROUP: usize = 8;
-const HALF: usize = 4;
+/// Columns whose values are written together: as many as fill a vector register of 128 bits, which every x86-64 has.
+const GROUP: usize = 4;
 
 /// Shift and scale of each feature, ready for use.
 #[derive(Debug)]
@@ -94,15 +93,10 @@ fn same_type<'a, T: Real>(view: &View<'a>) -> Option<&'a [T]> {
 /// Writes the first `count` columns, of one length, to places `first..` of rows of `d`.
 fn transpose<T: Real>(columns: &[&[T]; GROUP], count: usize, d: usize, first: usize, out: &mut [T]) {
     if count == GROUP {
-        return T::transpose_eight(*columns, d, &mut out[first..]);
-    }
-    let [a, b, c, e, ..] = *columns;
-    let done = if count >= HALF { HALF } else { 0 };
-    if done > 0 {
-        T::transpose([a, b, c, e], d, &mut out[first..]);
+        return T::transpose(*columns, d, &mut out[first..]);
     }
     for (row, out) in out.chunks_exact_mut(d).enumerate().take(columns[0].len()) {
-        for (out, column) in out[first + done..].iter_mut().zip(&columns[done..count]) {
+        for (out, column) in out[first..].iter_mut().zip(&columns[..count]) {
             *out = column[row];
         }
     }
@@ -193,7 +187,7 @@ mod tests {
         let doubles: Vec<f64> = floats.iter().map(|v| f64::from(*v) / 3.0).collect();
         let whole = Int16Array::from_iter_values((0..700).map(|i| i * 7 - 900));
         let picked: Vec<u32> = (0..300).map(|i| i * 2 + 1).collect();
-        for d in 1..=21 {
+        for d in 1..=13 {
             let column = |i: usize| match i % 6 {
                 4 => Values::F64(&doubles[i..]),
                 5 => Values::I16(whole.values()),

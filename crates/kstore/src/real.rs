@@ -33,13 +33,6 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
         transpose_singly(columns, d, out);
     }
-    /// The same for eight columns.
-    #[inline(always)]
-    fn transpose_eight(columns: [&[Self]; 8], d: usize, out: &mut [Self]) {
-        let [a, b, c, e, f, g, h, i] = columns;
-        Self::transpose([a, b, c, e], d, out);
-        Self::transpose([f, g, h, i], d, &mut out[4..]);
-    }
 }
 
 /// Runs `loops` compiled for the best instruction set of this machine.
@@ -110,79 +103,6 @@ impl Real for f32 {
         let rest = (4 * d * a.len()).min(out.len());
         transpose_singly([a_end, b_end, c_end, e_end], d, &mut out[rest..]);
     }
-    /// Eight rows at a time where registers are wide enough: half the shuffles and half the stores of four.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    fn transpose_eight(columns: [&[Self]; 8], d: usize, out: &mut [Self]) {
-        let whole = columns[0].len() / 8 * 8;
-        let done = match pulp::x86::V3::try_new() {
-            Some(simd) if columns.iter().all(|column| column.len() == columns[0].len()) => {
-                simd.vectorize(
-                    #[inline(always)]
-                    || squares(simd.avx, columns, d, out),
-                );
-                whole
-            }
-            _ => 0,
-        };
-        let [a, b, c, e, f, g, h, i] = columns.map(|column| &column[done..]);
-        if !a.is_empty() {
-            Self::transpose([a, b, c, e], d, &mut out[done * d..]);
-            Self::transpose([f, g, h, i], d, &mut out[done * d + 4..]);
-        }
-    }
-}
-
-/// Whole squares of eight columns of one length as rows of `d`.
-///
-/// No closures here and below: one that is not inlined is compiled for the oldest machine, with a call for every instruction.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn squares(avx: pulp::core_arch::x86::Avx, columns: [&[f32]; 8], d: usize, out: &mut [f32]) {
-    let mut chunks: [&[[f32; 8]]; 8] = [&[]; 8];
-    for (chunks, column) in chunks.iter_mut().zip(columns) {
-        *chunks = column.as_chunks::<8>().0;
-    }
-    let [a, b, c, e, f, g, h, i] = chunks;
-    let count = a.len();
-    let (b, c, e, f) = (&b[..count], &c[..count], &e[..count], &f[..count]);
-    let (g, h, i) = (&g[..count], &h[..count], &i[..count]);
-    for (at, out) in (0..count).zip(out.chunks_mut(8 * d)) {
-        let rows = wide_square(avx, [a[at], b[at], c[at], e[at], f[at], g[at], h[at], i[at]]);
-        for (row, values) in rows.iter().enumerate() {
-            out[row * d..row * d + 8].copy_from_slice(values);
-        }
-    }
-}
-
-/// Eight columns of eight values as rows.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn wide_square(avx: pulp::core_arch::x86::Avx, columns: [[f32; 8]; 8]) -> [[f32; 8]; 8] {
-    const EVEN: i32 = 0b01_00_01_00;
-    const ODD: i32 = 0b11_10_11_10;
-    let [a, b, c, e, f, g, h, i]: [std::arch::x86_64::__m256; 8] = bytemuck::cast(columns);
-    // a0 b0 a1 b1 | a4 b4 a5 b5, then a2 b2 a3 b3 | a6 b6 a7 b7
-    let (ab, ab_end) = (avx._mm256_unpacklo_ps(a, b), avx._mm256_unpackhi_ps(a, b));
-    let (ce, ce_end) = (avx._mm256_unpacklo_ps(c, e), avx._mm256_unpackhi_ps(c, e));
-    let (fg, fg_end) = (avx._mm256_unpacklo_ps(f, g), avx._mm256_unpackhi_ps(f, g));
-    let (hi, hi_end) = (avx._mm256_unpacklo_ps(h, i), avx._mm256_unpackhi_ps(h, i));
-    // rows 0 and 4 of four columns, then 1 and 5, 2 and 6, 3 and 7
-    let (left0, right0) = (avx._mm256_shuffle_ps::<EVEN>(ab, ce), avx._mm256_shuffle_ps::<EVEN>(fg, hi));
-    let (left1, right1) = (avx._mm256_shuffle_ps::<ODD>(ab, ce), avx._mm256_shuffle_ps::<ODD>(fg, hi));
-    let (left2, right2) =
-        (avx._mm256_shuffle_ps::<EVEN>(ab_end, ce_end), avx._mm256_shuffle_ps::<EVEN>(fg_end, hi_end));
-    let (left3, right3) = (avx._mm256_shuffle_ps::<ODD>(ab_end, ce_end), avx._mm256_shuffle_ps::<ODD>(fg_end, hi_end));
-    bytemuck::cast([
-        avx._mm256_permute2f128_ps::<0x20>(left0, right0),
-        avx._mm256_permute2f128_ps::<0x20>(left1, right1),
-        avx._mm256_permute2f128_ps::<0x20>(left2, right2),
-        avx._mm256_permute2f128_ps::<0x20>(left3, right3),
-        avx._mm256_permute2f128_ps::<0x31>(left0, right0),
-        avx._mm256_permute2f128_ps::<0x31>(left1, right1),
-        avx._mm256_permute2f128_ps::<0x31>(left2, right2),
-        avx._mm256_permute2f128_ps::<0x31>(left3, right3),
-    ])
 }
 
 /// Four columns of four values as rows.
