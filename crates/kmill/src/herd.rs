@@ -8,7 +8,6 @@ use crate::table::{Table, count, number};
 use crate::{Error, Result, convert, fit, output, writer};
 use kapprox::Real;
 use ksolve::statistic::{Represented, StatisticOptions, represent};
-use ksolve::train::Resources;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Reading, Selected, Workers};
 use std::fmt;
@@ -89,13 +88,7 @@ fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Repr
         ..StatisticOptions::new(kernel)
     };
     let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads));
-    let resources = Resources {
-        memory: run.memory,
-        workers: &workers,
-        stages: &run.progress,
-        journal: None,
-        scratch: scratch.as_ref(),
-    };
+    let resources = run.resources(&workers, scratch.as_ref());
     Ok(represent::<T>(selected, &options, args.count, &resources)?)
 }
 

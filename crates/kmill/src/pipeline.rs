@@ -51,8 +51,7 @@ pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let training = training(options, &selected)?;
     let workers = Workers::new(run.threads);
-    let resources =
-        Resources { memory: run.memory, workers: &workers, stages: &run.progress, journal: None, scratch: None };
+    let resources = run.resources(&workers, None);
     match options.precision {
         Precision::F32 => forecast::<f32>(&options.learner, &selected, &training, &resources, Duration::ZERO),
         Precision::F64 => forecast::<f64>(&options.learner, &selected, &training, &resources, Duration::ZERO),
@@ -81,13 +80,7 @@ fn fit_in<T: Precise>(options: &FitOptions, run: &Run, path: &Path, args: &DiskA
     let workers = Workers::new(run.threads);
     let journal = checkpoint::open(options, &selected, training.landmarks.table(), path, args, &run.progress)?;
     let scratch = args.open_scratch()?;
-    let resources = Resources {
-        memory: run.memory,
-        workers: &workers,
-        stages: &run.progress,
-        journal: Some(&journal),
-        scratch: scratch.as_ref(),
-    };
+    let resources = Resources { journal: Some(&journal), ..run.resources(&workers, scratch.as_ref()) };
     if !run.progress.is_quiet() {
         let plan = forecast::<T>(&options.learner, &selected, &training, &resources, CALIBRATED_FROM)?;
         // one that does not fit is refused in a moment, with what to change

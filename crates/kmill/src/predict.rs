@@ -249,7 +249,9 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
     };
     let mut out = PredictionWriter::create(&args.output, &selected.kept_columns(), &model.card.targets, decision)?;
     let mut predictor = Predictor::new(model, selected)?;
-    predictor.quadratic = args.std || args.novelty;
+    if args.std || args.novelty {
+        predictor.compute_quadratic()?;
+    }
     if args.preimage {
         predictor.find_preimages()?;
     }

@@ -20,10 +20,9 @@ pub struct Predictor<T: Real> {
     /// Rows are rounded to f32 first: those of the fit were, though the model predicts in f64. Categories that were equal to
     /// a landmark's there must be so here.
     narrow: bool,
-    /// The model's quadratic function is computed too.
-    pub(crate) quadratic: bool,
-    kernel: Arc<dyn Kernel<T>>,
-    preimages: Option<PreImages<T>>,
+    /// The kernel, where the model's quadratic function is computed too.
+    quadratic: Option<Arc<dyn Kernel<T>>>,
+    preimages: Option<PreImages>,
 }
 
 /// What a table must bring beside the features.
@@ -97,8 +96,16 @@ impl<T: Real> Predictor<T> {
         let functions = model.functions()?;
         let narrow = model.card.precision == <f64 as kstore::Real>::NAME
             && model.card.options["precision"] == <f32 as kstore::Real>::NAME;
-        let kernel = model.kernel()?;
-        Ok(Self { model, functions, selected, narrow, quadratic: false, kernel, preimages: None })
+        Ok(Self { model, functions, selected, narrow, quadratic: None, preimages: None })
+    }
+
+    /// The model's quadratic function is computed too.
+    ///
+    /// # Errors
+    /// A kernel that this version does not know.
+    pub(crate) fn compute_quadratic(&mut self) -> Result<()> {
+        self.quadratic = Some(self.model.kernel()?);
+        Ok(())
     }
 
     /// Pre-images are found too.
@@ -132,9 +139,8 @@ impl<T: Real> Predictor<T> {
             + size_of::<u32>()
             + self.selected.kept_bytes_per_row();
         let (m, d, _) = self.model.dims();
-        // the features and the factor once more, and d numbers a row
         let (copies, preimages) = match self.preimages {
-            Some(_) => (PreImages::<T>::bytes(m, d, m), d * size_of::<f64>()),
+            Some(_) => (PreImages::bytes(m, d), d * size_of::<f64>()),
             None => (0, 0),
         };
         let row = row + preimages;
@@ -212,16 +218,17 @@ impl<T: Real> Fold<T> for Predictor<T> {
         let out = MatMut::from_column_major_slice_mut(&mut scores[..b * t], b, t);
         self.model.predict(&*self.functions, x, out, workers)?;
         state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
-        if self.quadratic {
+        if let Some(kernel) = &self.quadratic {
             let first = state.quadratic.len();
             state.quadratic.resize(first + b, 0.0);
             let out = &mut state.quadratic[first..];
-            self.model.predict_quadratic(&*self.functions, &*self.kernel, x, out, workers)?;
+            self.model.predict_quadratic(&*self.functions, &**kernel, x, out, workers)?;
         }
         if let Some(preimages) = &self.preimages {
             let first = state.preimages.len();
             state.preimages.resize(first + b * block.d, 0.0);
-            state.unsettled += preimages.apply(x, &mut state.preimages[first..], workers)? as u64;
+            let out = &mut state.preimages[first..];
+            state.unsettled += preimages.apply(&self.model, &*self.functions, x, out, workers)? as u64;
         }
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));

@@ -9,7 +9,7 @@ use crate::table::{Table, count, duration, number};
 use crate::{Error, Result, convert, fit, output};
 use kapprox::Spec;
 use ksolve::statistic::{self, Compared, Compares, Family, Outcome, PValues, StatisticOptions};
-use ksolve::train::{LandmarkSource, Resources};
+use ksolve::train::LandmarkSource;
 use kstore::budget::bytes;
 use kstore::condition::Condition;
 use kstore::{Selected, Selection, Workers};
@@ -128,13 +128,7 @@ fn measure<T: statistic::Precision>(family: &Family, args: &TestArgs, run: &Run)
     };
     let options = options(args, &rows)?;
     let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads));
-    let resources = Resources {
-        memory: run.memory,
-        workers: &workers,
-        stages: &run.progress,
-        journal: None,
-        scratch: scratch.as_ref(),
-    };
+    let resources = run.resources(&workers, scratch.as_ref());
     let outcome = statistic::measure::<T>(family, rows.compared(), &options, &resources)?;
     Ok(report::<T>(family, args, run, &rows, outcome))
 }

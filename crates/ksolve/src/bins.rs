@@ -159,32 +159,36 @@ impl<T: Real> Bins<T> {
         let rows = bin.rows;
         let x = MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d);
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..rows * p], rows, p), workers);
-        Filled {
-            x,
-            phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
-            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.size),
-            w: self.weight.map(|_| &bin.w[..rows]),
-        }
+        self.filled(fold)
     }
 
     /// Multiplies the features and targets of the bin that was applied last by the roots of its weights, which are in their place
-    /// then: moments of such rows are weighted ones.
+    /// then: moments of such rows are weighted ones. Rows alike stay as they are.
     pub(crate) fn weigh(&mut self, fold: usize, workers: &Workers) -> Filled<'_, T> {
-        let (bin, size, t, p) = (&mut self.bins[fold], self.size, self.t, self.p);
+        let (bin, size, p) = (&mut self.bins[fold], self.size, self.p);
         let rows = bin.rows;
-        bin.w[..rows].iter_mut().for_each(|w| *w = w.sqrt());
-        let roots = &bin.w[..rows];
-        for_each_strip(workers, &mut self.phi[..rows * p], rows, |_, column| {
-            column.iter_mut().zip(roots).for_each(|(v, root)| *v = T::from_f64(v.to_f64() * root));
-        });
-        for j in 0..t {
-            bin.y[j * size..][..rows].iter_mut().zip(roots).for_each(|(y, root)| *y *= root);
+        if self.weight.is_some() {
+            bin.w[..rows].iter_mut().for_each(|w| *w = w.sqrt());
+            let roots = &bin.w[..rows];
+            for_each_strip(workers, &mut self.phi[..rows * p], rows, |_, column| {
+                column.iter_mut().zip(roots).for_each(|(v, root)| *v = T::from_f64(v.to_f64() * root));
+            });
+            for j in 0..self.t {
+                bin.y[j * size..][..rows].iter_mut().zip(roots).for_each(|(y, root)| *y *= root);
+            }
         }
+        self.filled(fold)
+    }
+
+    /// The bin that was applied last.
+    fn filled(&self, fold: usize) -> Filled<'_, T> {
+        let (bin, p) = (&self.bins[fold], self.p);
+        let rows = bin.rows;
         Filled {
             x: MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d),
             phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
-            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, t, size),
-            w: Some(&bin.w[..rows]),
+            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.size),
+            w: self.weight.map(|_| &bin.w[..rows]),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Training in one pass: rows go through the map into the Gram state and the certificate.
 
-use crate::bins::{BIN, Bins, Targets};
+use crate::bins::{BIN, Bins, Filled, Targets};
 use crate::strips::{Pool, for_each_strip};
 use crate::{CertificateState, Error, FoldCoefficients, Folds, GramScratch, GramState, Head, Result};
 use faer::linalg::matmul::matmul;
@@ -128,9 +128,6 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         workers: &Workers,
     ) -> Result<()> {
         let filled = bins.apply(fold, self.map, workers);
-        if filled.w.is_none() {
-            state.gram.update(fold, filled.phi, filled.y, gram, workers)?;
-        }
         if let Some(certificate) = &mut state.certificate {
             diag.resize(filled.x.nrows(), 0.0);
             if self.map.kernel_diag(filled.x, diag).is_some() {
@@ -138,11 +135,8 @@ impl<'a, T: Real> RidgeFold<'a, T> {
                 certificate.update(filled.phi, diag, partial, workers);
             }
         }
-        if self.weight.is_some() {
-            let filled = bins.weigh(fold, workers);
-            state.gram.update_weighted(fold, filled.phi, filled.y, filled.w, gram, workers)?;
-        }
-        Ok(())
+        let Filled { phi, y, w, .. } = bins.weigh(fold, workers);
+        state.gram.update_weighted(fold, phi, y, w, gram, workers)
     }
 }
 

@@ -13,10 +13,11 @@
 //!
 //! Reference: Mika, Schölkopf, Smola, Müller, Scholz, Rätsch, "Kernel PCA and de-noising in feature spaces", NIPS 1998.
 
-use crate::{Error, Model, Result};
+use crate::{Error, Model, Quadratic, Result};
 use faer::{Mat, MatRef};
-use kapprox::{FeatureMap, Kernel, Real};
+use kapprox::{FeatureMap, Kernel, Real, Spec};
 use kstore::Workers;
+use std::sync::Arc;
 
 /// A step below this, in the scaled units of the features, is the last.
 const STEP: f64 = 1e-7;
@@ -27,87 +28,80 @@ const STEPS: usize = 500;
 /// Where the weights' sum is below this share of the sum of their sizes, the quotient is rounding.
 const BALANCE: f64 = 1e-9;
 
-/// What pre-images are made of.
+/// What the pre-images of a model take beside the model.
 #[derive(Debug)]
-pub struct PreImages<T: Real> {
-    functions: Box<dyn FeatureMap<T>>,
-    kernel: std::sync::Arc<dyn Kernel<f64>>,
+pub struct PreImages {
+    kernel: Arc<dyn Kernel<f64>>,
     /// Landmarks in f64, m x d row-major.
     landmarks: Vec<f64>,
-    /// F (m x r), V (m x q = r) and s of the model's quadratic function.
-    features: Mat<f64>,
-    factor: Mat<f64>,
-    shift: Vec<f64>,
-    centre: Vec<f64>,
-    scale: Vec<f64>,
 }
 
-impl<T: Real> PreImages<T> {
+impl PreImages {
     /// Of the components of a model.
     ///
     /// # Errors
     /// [`Error::PreImages`] for a model without landmarks, of another kernel than a Gaussian of all features, or that does not hold
     /// the distances from its components.
-    pub fn new(model: &Model<T>) -> Result<Self> {
-        let refuse = |why: &'static str| Error::PreImages { why };
-        let gaussian = model.card.kernel.starts_with("gaussian(") && !model.card.kernel.contains([' ', '*']);
-        let restricted = model.card.kernel.contains("on=");
-        if !gaussian || restricted {
-            return Err(refuse(
+    pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
+        let refuse = |why: &'static str| Err(Error::PreImages { why });
+        if Spec::parse(&model.card.kernel)?.name() != Some("gaussian") {
+            return refuse(
                 "only a Gaussian kernel of all features has them by fixed point; fit with --kernel gaussian",
-            ));
+            );
         }
-        let (landmarks, _) = model
-            .basis
-            .landmarks()
-            .ok_or_else(|| refuse("random features have no landmarks; fit with --map nystrom"))?;
-        let quadratic = model.quadratic.as_ref();
-        let (Some(quadratic), Some(features)) = (quadratic, quadratic.and_then(|q| q.features.as_ref())) else {
-            return Err(refuse("the model does not hold the distances from its components; fit kpca with --novelty"));
+        let Some((landmarks, _)) = model.basis.landmarks() else {
+            return refuse("random features have no landmarks; fit with --map nystrom");
         };
-        Ok(Self {
-            functions: model.functions()?,
-            kernel: model.kernel_in_f64()?,
-            landmarks: landmarks.iter().map(|v| v.to_f64()).collect(),
-            features: features.clone(),
-            factor: quadratic.factor.clone(),
-            shift: quadratic.shift.clone(),
-            centre: model.centre.clone(),
-            scale: model.scale.clone(),
-        })
+        if projection(model).is_none() {
+            return refuse("the model does not hold the distances from its components; fit kpca with --novelty");
+        }
+        Ok(Self { kernel: model.kernel_in_f64()?, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
     }
 
-    /// Bytes for m landmarks with d features and rank r.
-    pub fn bytes(m: usize, d: usize, r: usize) -> usize {
-        8 * m * (d + 2 * r)
+    /// Bytes for m landmarks with d features.
+    pub fn bytes(m: usize, d: usize) -> usize {
+        8 * m * d
     }
 
     /// `out` (b x d row-major) = the pre-images of the rows of `x` (b x d row-major, scaled), in the units of the file. Gives how
-    /// many of them did not settle. Rows go to the workers one by one.
+    /// many of them did not settle. `basis` is that of [`Model::functions`]. Rows go to the workers one by one.
     ///
     /// # Errors
-    /// [`Error::Shape`].
-    pub fn apply(&self, x: MatRef<'_, T>, out: &mut [f64], workers: &Workers) -> Result<usize> {
-        let (b, d) = (x.nrows(), self.centre.len());
+    /// [`Error::Shape`]; [`Error::NoQuadratic`] for another model than that of [`PreImages::new`].
+    pub fn apply<T: Real>(
+        &self,
+        model: &Model<T>,
+        basis: &dyn FeatureMap<T>,
+        x: MatRef<'_, T>,
+        out: &mut [f64],
+        workers: &Workers,
+    ) -> Result<usize> {
+        let (b, d) = (x.nrows(), model.centre.len());
         if x.ncols() != d || out.len() != b * d {
             return Err(Error::Shape { what: "numbers of the pre-images", expected: b * d, got: out.len() });
         }
+        let Some((quadratic, features)) = projection(model) else { return Err(Error::NoQuadratic) };
         let mut settled = vec![true; b];
         let rows: Vec<(usize, (&mut [f64], &mut bool))> =
             out.chunks_mut(d).zip(settled.iter_mut()).enumerate().collect();
-        workers.each(rows, |(i, (out, settled))| *settled = self.row(x.subrows(i, 1), out));
+        workers.each(rows, |(i, (out, settled))| {
+            let x = x.subrows(i, 1);
+            out.iter_mut().zip(x.row(0).iter()).for_each(|(z, v)| *z = v.to_f64());
+            *settled = self.iterate(&weights(quadratic, features, basis, x), out);
+            for ((z, scale), centre) in out.iter_mut().zip(&model.scale).zip(&model.centre) {
+                *z = *z * scale + centre;
+            }
+        });
         Ok(settled.iter().filter(|settled| !**settled).count())
     }
 
-    /// The pre-image of one row; false where the iteration did not settle.
-    fn row(&self, x: MatRef<'_, T>, out: &mut [f64]) -> bool {
-        let (m, d) = (self.features.nrows(), self.centre.len());
-        let weights = self.weights(x);
-        let mut z: Vec<f64> = x.row(0).iter().map(|v| v.to_f64()).collect();
+    /// Goes from `z` to the fixed point for the weights γ; false where that did not settle.
+    fn iterate(&self, weights: &[f64], z: &mut [f64]) -> bool {
+        let (m, d) = (weights.len(), z.len());
         let landmarks = MatRef::from_row_major_slice(&self.landmarks, m, d);
-        let (mut k, mut settled) = (Mat::<f64>::zeros(1, m), false);
+        let mut k = Mat::<f64>::zeros(1, m);
         for _ in 0..STEPS {
-            self.kernel.block(MatRef::from_row_major_slice(&z, 1, d), landmarks, k.as_mut());
+            self.kernel.block(MatRef::from_row_major_slice(z, 1, d), landmarks, k.as_mut());
             let (mut sum, mut size, mut next) = (0.0, 0.0, vec![0.0; d]);
             for (l, landmark) in self.landmarks.chunks_exact(d).enumerate() {
                 let weight = weights[l] * k[(0, l)];
@@ -117,35 +111,40 @@ impl<T: Real> PreImages<T> {
             }
             // a maximum has a positive sum; elsewhere the quotient points nowhere
             if sum <= BALANCE * size {
-                break;
+                return false;
             }
-            let step = next.iter().zip(&z).map(|(next, z)| (next / sum - z).powi(2)).sum::<f64>().sqrt();
+            let step = next.iter().zip(&*z).map(|(next, z)| (next / sum - z).powi(2)).sum::<f64>().sqrt();
             z.iter_mut().zip(&next).for_each(|(z, next)| *z = next / sum);
             if step <= STEP {
-                settled = true;
-                break;
+                return true;
             }
         }
-        for (((out, z), scale), centre) in out.iter_mut().zip(&z).zip(&self.scale).zip(&self.centre) {
-            *out = z * scale + centre;
-        }
-        settled
+        false
     }
+}
 
-    /// γ: P(x) = Σ_l γ_l k(z_l, ·).
-    fn weights(&self, x: MatRef<'_, T>) -> Vec<f64> {
-        let m = self.features.nrows();
-        let mut k = Mat::<T>::zeros(1, m);
-        self.functions.apply(x, k.as_mut(), &Workers::sequential());
-        let k: Vec<f64> = (0..m).map(|l| k[(0, l)].to_f64()).collect();
-        let times = |matrix: &Mat<f64>, j: usize| matrix.col(j).iter().zip(&k).map(|(v, k)| v * k).sum::<f64>();
-        let projected: Vec<f64> = (0..self.features.ncols())
-            .map(|j| times(&self.features, j) - times(&self.factor, j) - self.shift[j])
-            .collect();
-        let mut weights = vec![0.0; m];
-        for (column, p) in self.features.col_iter().zip(&projected) {
-            weights.iter_mut().zip(column.iter()).for_each(|(weight, f)| *weight += f * p);
-        }
-        weights
+/// The distances from the components and F, where a model has them.
+fn projection<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
+    let quadratic = model.quadratic.as_ref()?;
+    Some((quadratic, quadratic.features.as_ref()?))
+}
+
+/// γ: P(x) = Σ_l γ_l k(z_l, ·) = F P with P = bF − (bV + s).
+fn weights<T: Real>(
+    quadratic: &Quadratic,
+    features: &Mat<f64>,
+    basis: &dyn FeatureMap<T>,
+    x: MatRef<'_, T>,
+) -> Vec<f64> {
+    let m = features.nrows();
+    let mut k = Mat::<T>::zeros(1, m);
+    basis.apply(x, k.as_mut(), &Workers::sequential());
+    let k: Vec<f64> = (0..m).map(|l| k[(0, l)].to_f64()).collect();
+    let times = |matrix: &Mat<f64>, j: usize| matrix.col(j).iter().zip(&k).map(|(v, k)| v * k).sum::<f64>();
+    let mut weights = vec![0.0; m];
+    for (j, column) in features.col_iter().enumerate() {
+        let p = times(features, j) - times(&quadratic.factor, j) - quadratic.shift[j];
+        weights.iter_mut().zip(column.iter()).for_each(|(weight, f)| *weight += f * p);
     }
+    weights
 }

@@ -114,10 +114,8 @@ fn pre_images_are_the_fixed_point() {
     let model = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &solver), "nystrom");
     let at = [vec![3.4, 0.3], vec![-2.0, 1.8], vec![0.2, -2.5]];
     let (x, mut found) = (flat(&at), vec![0.0; 6]);
-    let unsettled = PreImages::new(&model)
-        .unwrap()
-        .apply(MatRef::from_row_major_slice(&x, 3, 2), &mut found, &Workers::new(2))
-        .unwrap();
+    let (x, basis) = (MatRef::from_row_major_slice(&x, 3, 2), model.functions().unwrap());
+    let unsettled = PreImages::new(&model).unwrap().apply(&model, &*basis, x, &mut found, &Workers::new(2)).unwrap();
     assert_eq!(unsettled, 0);
     for (found, at) in found.chunks(2).zip(&at) {
         let expected = pre_image(&rows, 1.5, at, 4);

@@ -225,6 +225,14 @@ impl Spec {
         self.0.map(&mut change).map(Self)
     }
 
+    /// Name of an expression that is a single kernel of the registry, on all features.
+    pub fn name(&self) -> Option<&'static str> {
+        match &self.0 {
+            Node::Call(Call { family, columns: None, .. }) => Some(family.name),
+            _ => None,
+        }
+    }
+
     /// Name and numbers of an expression that is a single kernel of the registry, on all features, without lists or medians.
     pub fn call(&self) -> Option<(&'static str, Vec<f64>)> {
         let Node::Call(Call { family, values, columns: None }) = &self.0 else { return None };

@@ -4,6 +4,8 @@ use super::parse;
 use crate::Result;
 use crate::progress::Progress;
 use clap::Args;
+use ksolve::train::Resources;
+use kstore::Workers;
 use kstore::scratch::Scratch;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -94,6 +96,13 @@ pub struct Run {
     pub json: bool,
     /// Stages, times and warnings.
     pub progress: Progress,
+}
+
+impl Run {
+    /// What the library may use, without a journal.
+    pub(crate) fn resources<'r>(&'r self, workers: &'r Workers, scratch: Option<&'r Scratch>) -> Resources<'r> {
+        Resources { memory: self.memory, workers, stages: &self.progress, journal: None, scratch }
+    }
 }
 
 /// Budget where the operating system does not say how much memory there is.

@@ -66,7 +66,7 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
         None => CellsFile::nowhere(),
     };
     let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads));
-    let resources = Resources { memory: run.memory, workers: &workers, stages: &watch, journal: None, scratch: None };
+    let resources = Resources { stages: &watch, ..run.resources(&workers, None) };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
     watch.silence();
     all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;

@@ -5,9 +5,8 @@ use super::html;
 use super::report::CurveReport;
 use crate::{Error, Result, output};
 use ksolve::curve::Cell;
+use kstore::KeptColumn;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{AtomicFile, KeptColumn};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,15 +28,7 @@ impl Outputs {
     /// # Errors
     /// Names that say no kind, folders that are not there, two outputs of one name.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
-        let mut outputs: Vec<(PathBuf, Kind)> = Vec::new();
-        for path in paths {
-            output::check(path)?;
-            if outputs.iter().any(|(known, _)| known == path) {
-                return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
-            }
-            outputs.push((path.clone(), kind(path)?));
-        }
-        Ok(Self(outputs))
+        Ok(Self(output::kinds(paths, kind)?))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,10 +56,7 @@ impl Outputs {
         for (path, kind) in &self.0 {
             match kind {
                 Kind::Page => html::page(report).write(path)?,
-                Kind::Json => {
-                    let json = serde_json::to_string(report).map_err(|error| Error::Stdout(error.into()))?;
-                    text(path, &format!("{json}\n"))?;
-                }
+                Kind::Json => output::json_file(path, report)?,
                 Kind::Table => table(path, &report.rows)?,
             }
         }
@@ -87,12 +75,6 @@ fn kind(path: &Path) -> Result<Kind> {
             Err(Error::option("-o", path.display(), why, "end it with .html, .json, .csv, .tsv, .parquet or .arrow"))
         }
     }
-}
-
-fn text(path: &Path, text: &str) -> Result<()> {
-    let mut file = AtomicFile::create(path)?;
-    file.write_all(text.as_bytes()).map_err(kstore::Error::io("write", path))?;
-    Ok(file.commit()?)
 }
 
 /// The values of a column.

@@ -97,7 +97,7 @@ fn resolved(kernel: &Spec, selected: &Selected) -> Result<Spec> {
 /// The search, kernel by kernel.
 fn searched<T: Precise>(options: &TuneOptions, selected: &Selected, run: &Run) -> Result<Tuned> {
     let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads));
-    let resources = Resources { memory: run.memory, workers: &workers, stages: &watch, journal: None, scratch: None };
+    let resources = Resources { stages: &watch, ..run.resources(&workers, None) };
     let mut search = Search::<T>::open(selected, options, &resources)?;
     watch.silence();
     let work = run.progress.work("search", search.runs() as u64);

@@ -2,9 +2,8 @@
 
 use super::report::{Row, TuneReport};
 use crate::{Error, Result, output};
+use kstore::KeptColumn;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{AtomicFile, KeptColumn};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,23 +25,11 @@ impl Outputs {
     /// # Errors
     /// Folders that are not there, two outputs of one name, two models.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
-        let mut outputs: Vec<(PathBuf, Kind)> = Vec::new();
-        for path in paths {
-            output::check(path)?;
-            let kind = kind(path);
-            if outputs.iter().any(|(known, _)| known == path) {
-                return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
-            }
-            if kind == Kind::Model && outputs.iter().any(|(_, known)| *known == Kind::Model) {
-                let why = "one model was named already, and this names no table either";
-                return Err(Error::option(
-                    "-o",
-                    path.display(),
-                    why,
-                    "end it with .csv, .tsv, .parquet, .arrow or .json",
-                ));
-            }
-            outputs.push((path.clone(), kind));
+        let outputs = output::kinds(paths, |path| Ok(kind(path)))?;
+        if let Some((path, _)) = outputs.iter().filter(|(_, kind)| *kind == Kind::Model).nth(1) {
+            let why = "one model was named already, and this names no table either";
+            let remedy = "end it with .csv, .tsv, .parquet, .arrow or .json";
+            return Err(Error::option("-o", path.display(), why, remedy));
         }
         Ok(Self(outputs))
     }
@@ -68,12 +55,7 @@ impl Outputs {
         for (path, kind) in &self.0 {
             match kind {
                 Kind::Model => {}
-                Kind::Json => {
-                    let json = serde_json::to_string(report).map_err(|error| Error::Stdout(error.into()))?;
-                    let mut file = AtomicFile::create(path)?;
-                    writeln!(file, "{json}").map_err(kstore::Error::io("write", path))?;
-                    file.commit()?;
-                }
+                Kind::Json => output::json_file(path, report)?,
                 Kind::Table => table(path, &report.rows)?,
             }
         }

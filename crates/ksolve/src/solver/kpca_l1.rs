@@ -211,8 +211,9 @@ impl<T: Real> Search<'_, '_, T> {
     /// From a direction to one at which no row changes sides: the direction, the mean of |vᵀ(φ − μ)|, and the iterations.
     fn climb(&mut self, start: Vec<f64>, steps: usize) -> Result<(Vec<f64>, f64, usize)> {
         let (workers, n) = (self.kept.workers(), self.kept.n.max(1) as f64);
-        let (mut v, mut before) = (start, f64::NEG_INFINITY);
-        for step in 1..=steps.max(1) {
+        let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
+        loop {
+            step += 1;
             let weights: Vec<T> = v.iter().map(|v| <T as kstore::Real>::from_f64(*v)).collect();
             let middle = dot(&self.mean, v.iter());
             let (mut sums, mut balance, mut total) = (vec![0.0; v.len()], 0.0, 0.0);
@@ -231,8 +232,9 @@ impl<T: Real> Search<'_, '_, T> {
                 Ok(())
             })?;
             // a sum that does not grow by more than rounding is that of the same sides
-            if total <= before * (1.0 + <T as kstore::Real>::EPSILON) || step == steps {
-                if total > before * (1.0 + <T as kstore::Real>::EPSILON) {
+            let settled = total <= before * (1.0 + <T as kstore::Real>::EPSILON);
+            if settled || step >= steps {
+                if !settled {
                     let j = self.found.len() + 1;
                     self.data.resources.stages.warn(format!("component {j} still changed after {steps} --steps"));
                 }
@@ -247,6 +249,5 @@ impl<T: Real> Search<'_, '_, T> {
             }
             v = sums.iter().map(|sum| sum / length).collect();
         }
-        Ok((v, before / n, steps))
     }
 }

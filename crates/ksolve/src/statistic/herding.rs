@@ -86,21 +86,11 @@ pub fn represent<T: Real>(
         Ok(plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory))
     };
     let prepared = prepare::prepare::<T>(selected, &training, resources, &plan)?;
-    let Prepared { survey, folds, mapped, targets, cut, .. } = &prepared;
+    let Prepared { survey, mapped, cut, .. } = &prepared;
     let shape = shape(0)?;
     let (keep, _) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let features = Features {
-        source: prepared.source(),
-        map: &*mapped.map,
-        targets,
-        rows: survey.rows(),
-        cut: *cut,
-        resources,
-        seed: options.seed,
-        keep,
-        folds,
-    };
+    let features = prepared.features(keep, resources, options.seed);
     let herd = herd(&features, count)?;
     let range = prepared.source().range();
     let observer = resources.stages.stage("row numbers", Some(range.end - range.start));

@@ -5,6 +5,7 @@ use super::landmarks::{self, Mapped};
 use super::options::{LandmarkSource, Resources, Task, TrainOptions};
 use super::plan::{Cut, Shape};
 use super::survey::{Survey, survey};
+use crate::solver::{Features, Place};
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::landmark;
@@ -34,6 +35,21 @@ impl<T: Real> Prepared<T> {
         match &self.cache {
             Some(cache) => cache,
             None => &self.rows,
+        }
+    }
+
+    /// The rows as features, for a solver; `keep` is where it keeps them.
+    pub(crate) fn features<'p>(&'p self, keep: Place, resources: &'p Resources<'p>, seed: u64) -> Features<'p, T> {
+        Features {
+            source: self.source(),
+            map: &*self.mapped.map,
+            targets: &self.targets,
+            rows: self.survey.rows(),
+            cut: self.cut,
+            resources,
+            seed,
+            keep,
+            folds: &self.folds,
         }
     }
 

@@ -5,7 +5,7 @@ use super::plan::{self, Cut, Shape, cut};
 use super::prepare::{self, Prepared};
 use super::trained::Trained;
 use crate::model::Basis;
-use crate::solver::{Features, Place, Solver};
+use crate::solver::{Place, Solver};
 use crate::{FoldSpec, Result, Surface};
 use kapprox::Real;
 use kstore::{Plan, Selected};
@@ -83,23 +83,13 @@ pub fn solve<T: Real>(
     let options = &own_folds(options, solver);
     let plan = |t, folds| plan_for(selected, options, solver, resources, t, folds);
     let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
-    let Prepared { survey, folds, mapped, targets, cut, .. } = &prepared;
+    let Prepared { survey, folds, mapped, cut, .. } = &prepared;
     let shape = shape(selected, options, solver, resources, survey.targets(), folds.count())?;
     let (keep, _) = last(&shape, solver, *cut, resources);
     if solver.keeps() {
         keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
     }
-    let features = Features {
-        source: prepared.source(),
-        map: &*mapped.map,
-        targets,
-        rows: survey.rows(),
-        cut: *cut,
-        resources,
-        seed: options.seed,
-        keep,
-        folds,
-    };
+    let features = prepared.features(keep, resources, options.seed);
     let mut fitted = solver.fit(&features)?;
     let quadratic = fitted.quadratic.take();
     let rank = fitted.weights.nrows();

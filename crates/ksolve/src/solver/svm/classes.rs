@@ -12,7 +12,7 @@
 
 use super::lagrangian::{self, Problem, Rows};
 use super::loss::{Loss, Row};
-use super::{Best, Solved, Terms, fitted, group, plan, solve, warn_of_gap};
+use super::{Best, Terms, fitted, group, plan, solve, warn_of_gap};
 use crate::solver::kept::Kept;
 use crate::solver::logistic::class_weights;
 use crate::solver::{Features, Figure, Fitted, Penalty, Solver, SolverOptions};
@@ -95,15 +95,6 @@ impl Svm {
         Terms { loss, intercept: self.intercept, total: 0.0, cost, gap: self.gap }
     }
 
-    /// Scores of so many classes.
-    fn outputs(&self, k: usize) -> usize {
-        match k {
-            0..=2 => 1,
-            _ if self.pairs => k * (k - 1) / 2,
-            _ => k,
-        }
-    }
-
     /// The class and what it is against, score by score.
     fn machines(&self, k: usize) -> Vec<(u32, Option<u32>)> {
         match k {
@@ -125,7 +116,8 @@ impl Svm {
         let penalties: Vec<f64> = self.penalties().iter().map(|penalty| penalty.c(data.rows)).collect();
         let costs: Vec<Vec<f64>> =
             penalties.iter().map(|c| weights.iter().map(|weight| c * weight).collect()).collect();
-        let (machines, t) = (self.machines(k), self.outputs(k));
+        let machines = self.machines(k);
+        let t = machines.len();
         let together = group(kept.n, kept.p, size_of::<T>(), t);
         let mut found = HeldOut {
             errors: Vec::new(),
@@ -156,9 +148,7 @@ impl Svm {
                     let best: Vec<&Best> = problems.iter().map(|problem| &problem.best).collect();
                     let place = Place { first, t, fold };
                     found.passes += score(kept, &best, place, &mut found.scores[at], &*stage)?;
-                    let solved =
-                        Solved { best: best.into_iter().cloned().collect(), steps: self.steps, ..Solved::default() };
-                    warn_of_gap::<T>(&solved, terms, data);
+                    warn_of_gap(best, self.steps, terms, data);
                 }
             }
         }
@@ -234,7 +224,7 @@ impl<T: Real> Solver<T> for Svm {
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        let problems = self.outputs(if shape.t == 1 { 2 } else { shape.t });
+        let problems = self.machines(if shape.t == 1 { 2 } else { shape.t }).len();
         let plan = self::plan(plan, shape, cut, 6, problems);
         match shape.folds > 1 {
             true => {

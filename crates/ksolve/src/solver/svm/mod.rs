@@ -209,15 +209,20 @@ fn solve<T: Real, R: Rows + Send>(
         let best = problems.into_iter().map(|problem| problem.best).collect();
         solved.add(Solved { best, gaps, passes, steps });
     }
-    warn_of_gap::<T>(&solved, terms, data);
+    warn_of_gap(&solved.best, solved.steps, terms, data);
     Ok(solved)
 }
 
 /// Tells of problems that ran out of steps.
-fn warn_of_gap<T: Real>(solved: &Solved, terms: Terms, data: &Features<'_, T>) {
-    let open = solved.best.iter().map(Best::gap).fold(0.0, f64::max);
+fn warn_of_gap<'b, T: Real>(
+    best: impl IntoIterator<Item = &'b Best>,
+    steps: usize,
+    terms: Terms,
+    data: &Features<'_, T>,
+) {
+    let open = best.into_iter().map(Best::gap).fold(0.0, f64::max);
     if open > terms.gap {
-        let (asked, steps) = (terms.gap, solved.steps);
+        let asked = terms.gap;
         data.resources.stages.warn(format!(
             "the relative duality gap is {open:.1e}, above the {asked:.1e} asked for, after {steps} steps; raise --steps \
              or --gap{}",
