@@ -15,6 +15,7 @@ mod lanes;
 pub mod map;
 pub mod quality;
 mod real;
+pub mod thin;
 mod turns;
 
 pub use error::{Error, Result};

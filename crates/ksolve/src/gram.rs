@@ -38,7 +38,7 @@ pub struct FoldGram {
 }
 
 impl FoldGram {
-    fn new(p: usize, t: usize) -> Self {
+    pub(crate) fn new(p: usize, t: usize) -> Self {
         // written, not `vec![0.0; …]`: pages that are read before they are written fault twice
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);

@@ -9,6 +9,7 @@ mod kernel_ridge;
 mod landmarks;
 mod machines;
 mod machines_chosen;
+mod many_rows;
 mod maps;
 mod outside;
 mod pivot_law;

@@ -59,6 +59,7 @@ pub mod sigmoid;
 pub mod skewed_chi_squared;
 pub mod subset;
 
+pub(crate) use points::Aligned;
 pub use registry::{Domain, Family, Metric, Parameter, Range, Value, registry};
 pub use spec::Spec;
 

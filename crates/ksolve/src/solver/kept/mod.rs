@@ -8,6 +8,7 @@
 //! rate of the disk from scratch, the map otherwise.
 
 mod place;
+mod sample;
 mod tile;
 
 pub use place::Place;
@@ -164,6 +165,11 @@ impl<'a, T: Real> Kept<'a, T> {
             Phi::Memory(phi) => Some(phi),
             Phi::Scratch(_) | Phi::Recomputed => None,
         }
+    }
+
+    /// Seed of random choices.
+    pub fn seed(&self) -> u64 {
+        self.data.seed
     }
 
     /// Threads.

@@ -1,15 +1,16 @@
 //! Some rows of features, and their products.
 
 use crate::strips::for_each_strip;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
-use kapprox::Real;
+use kapprox::{Real, thin};
 use kstore::Workers;
 
-/// Rows of a strip of a product: 256 x 1,000 features in f32 are 1 MB.
+/// Rows of a strip of a product, which one thread computes.
 const STRIP: usize = 256;
 
-/// Features of a panel of a transposed product.
+/// Rows whose transposed products are added up in the type of the features; their sums in f64.
+const SUMMED: usize = 512;
+
+/// Features of a panel of a transposed product, which one thread computes.
 const PANEL: usize = 128;
 
 /// Some rows of features.
@@ -36,29 +37,19 @@ impl<T: Real> Tile<'_, T> {
     /// `out` (b x c row-major) = Φ·`weights` (p x c row-major). Strips of rows go to the workers. 2pc flops a row.
     pub fn times(&self, weights: &[T], out: &mut [T], workers: &Workers) {
         let (p, c) = (self.p, weights.len() / self.p);
-        let weights = MatRef::from_row_major_slice(weights, p, c);
         for_each_strip(workers, out, STRIP * c, |strip, out| {
-            let rows = out.len() / c;
-            let phi = MatRef::from_row_major_slice(&self.phi[strip * STRIP * p..][..rows * p], rows, p);
-            let out = MatMut::from_row_major_slice_mut(out, rows, c);
-            matmul(out, Accum::Replace, phi, weights, T::ONE, Par::Seq);
+            thin::times(&self.phi[strip * STRIP * p..][..out.len() / c * p], weights, p, out);
         });
     }
 
-    /// `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): the product in the type of the features, the sum in
-    /// f64. Panels of features go to the workers. 2pc flops a row.
+    /// `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): the product of a few hundred rows in the type of the
+    /// features, the sum in f64. Panels of features go to the workers. 2pc flops a row.
     pub fn add_transposed(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
-        let (b, p) = (self.rows(), self.p);
-        let c = right.len() / b.max(1);
-        let phi = MatRef::from_row_major_slice(self.phi, b, p);
-        let right = MatRef::from_row_major_slice(right, b, c);
+        let (p, c) = (self.p, right.len() / self.rows().max(1));
         for_each_strip(workers, sums, PANEL * c, |panel, sums| {
-            let width = sums.len() / c;
-            let mut product = vec![T::ZERO; width * c];
-            let out = MatMut::from_row_major_slice_mut(&mut product, width, c);
-            let left = phi.subcols(panel * PANEL, width).transpose();
-            matmul(out, Accum::Replace, left, right, T::ONE, Par::Seq);
-            sums.iter_mut().zip(&product).for_each(|(sum, product)| *sum += product.to_f64());
+            for (phi, right) in self.phi.chunks(SUMMED * p).zip(right.chunks(SUMMED * c)) {
+                thin::add_transposed(phi, p, panel * PANEL, right, sums);
+            }
         });
     }
 }

@@ -8,17 +8,19 @@
 //! the weight of the row's class, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
 //!
 //! Newton's method with conjugate gradients (`newton.rs`): every step solves H d = −∇F with products H·V, one pass over
-//! the features each, and no matrix of order pk. They are preconditioned by one for all classes, γ ΦᵀΦ/n + 2 lambda I
-//! with γ the mean of p(1 − p), whose Gram matrix the pass that keeps the features has summed; then a handful of
-//! iterations is enough whatever the condition of the kernel.
+//! the features each, and no matrix of order pk. Far from the solution they are preconditioned by one for all classes,
+//! γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 − p), whose Gram matrix the pass that keeps the features has summed; near it,
+//! where there are rows enough, by one for every class (`blocks.rs`). Then a handful of iterations is enough whatever the
+//! condition of the kernel.
 //!
-//! *Cost*: the map, np² for the Gram matrix, p³/3 a Newton step, and 4npk flops a pass. *Bytes*: the features, n·k
-//! probabilities, 2p² numbers in f64.
+//! *Cost*: the map, np² for the Gram matrix, 4kp³ a Newton step, and 4npk flops a pass. *Bytes*: the features, n·k
+//! probabilities, kp² numbers in f64.
 //!
 //! References: Lin, Weng, Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008;
 //! Marteau-Ferey, Bach, Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-concordant losses",
 //! NeurIPS 2019; Nocedal, Wright, *Numerical Optimization* (2006), algorithm 7.1.
 
+mod blocks;
 mod newton;
 
 use super::kept::{Kept, Tile};
@@ -74,6 +76,11 @@ impl<T: Real> Solver<T> for Logistic {
             .term(
                 "Gram matrix and the preconditioner's factor",
                 GramState::bytes(p, 0, 1) + 8 * (p + 1) * (p + 1),
+                RANK,
+            )
+            .term(
+                "Hessians of the classes",
+                blocks::bytes(n, p, if k == 2 { 1 } else { k }, shape.element).unwrap_or(0),
                 RANK,
             )
             .term("scores of a tile", 2 * cut.tile * k * shape.element, "")
@@ -162,8 +169,15 @@ struct Point {
     loss: f64,
     /// Its gradient, (p + 1) x k row-major, the constant last.
     gradient: Vec<f64>,
+    /// Mean of a_i p(1 − p) over the rows, for every column.
+    curvatures: Vec<f64>,
+}
+
+impl Point {
     /// Mean of a_i p(1 − p) over rows and columns.
-    curvature: f64,
+    fn curvature(&self) -> f64 {
+        self.curvatures.iter().sum::<f64>() / self.curvatures.len() as f64
+    }
 }
 
 impl<T: Real> Loss<'_, '_, T> {
@@ -178,7 +192,7 @@ impl<T: Real> Loss<'_, '_, T> {
         let (weights, constant) = (self.narrow(w), w[p * k..].to_vec());
         let (kept, weight, probabilities) = (self.kept, &self.weight, &mut self.probabilities);
         let workers = kept.workers();
-        let (mut sums, mut gradient) = (vec![0.0; k + 2], vec![0.0; (p + 1) * k]);
+        let (mut sums, mut gradient) = (vec![0.0; 2 * k + 1], vec![0.0; (p + 1) * k]);
         let (mut scores, mut residuals) = (Vec::new(), Vec::new());
         kept.visit(self.observer, |tile: &Tile<'_, T>| {
             let b = tile.rows();
@@ -187,28 +201,28 @@ impl<T: Real> Loss<'_, '_, T> {
             tile.times(&weights, &mut scores, workers);
             let codes = &kept.codes[tile.first..tile.first + b];
             let probabilities = &mut probabilities[tile.first * k..(tile.first + b) * k];
-            let mut partial = vec![0.0; b.div_ceil(STRIP) * (k + 2)];
+            let mut partial = vec![0.0; b.div_ceil(STRIP) * (2 * k + 1)];
             let strips = scores.chunks(STRIP * k).zip(residuals.chunks_mut(STRIP * k));
             let strips = strips.zip(probabilities.chunks_mut(STRIP * k)).zip(codes.chunks(STRIP));
-            let strips = strips.zip(partial.chunks_mut(k + 2)).collect();
+            let strips = strips.zip(partial.chunks_mut(2 * k + 1)).collect();
             workers.each(strips, |((((scores, residuals), probabilities), codes), partial)| {
                 let mut f = vec![0.0; k];
                 for (i, code) in codes.iter().enumerate() {
                     let at = i * k..(i + 1) * k;
                     f.iter_mut().zip(&scores[at.clone()]).zip(&constant).for_each(|((f, s), c)| *f = s.to_f64() + c);
                     let (weight, row) = (weight[*code as usize], &mut residuals[at.clone()]);
-                    partial[k] += weight * link(&mut f, *code as usize);
+                    partial[2 * k] += weight * link(&mut f, *code as usize);
                     for (j, probability) in f.iter().enumerate() {
                         let is = if k == 1 { *code == 1 } else { *code as usize == j };
                         let residual = weight * (probability - f64::from(u8::from(is)));
                         partial[j] += residual;
-                        partial[k + 1] += weight * probability * (1.0 - probability);
+                        partial[k + j] += weight * probability * (1.0 - probability);
                         row[j] = T::from_f64(residual);
                         probabilities[i * k + j] = T::from_f64(*probability);
                     }
                 }
             });
-            partial.chunks(k + 2).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            partial.chunks(2 * k + 1).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
             tile.add_transposed(&residuals, &mut gradient[..p * k], workers);
             Ok(())
         })?;
@@ -217,7 +231,8 @@ impl<T: Real> Loss<'_, '_, T> {
             gradient[p * k..].copy_from_slice(&sums[..k]);
         }
         gradient.iter_mut().for_each(|g| *g /= n as f64);
-        Ok(Point { loss: sums[k] / n as f64, gradient, curvature: sums[k + 1] / (n * k) as f64 })
+        let curvatures = sums[k..2 * k].iter().map(|sum| sum / n as f64).collect();
+        Ok(Point { loss: sums[2 * k] / n as f64, gradient, curvatures })
     }
 
     /// The Hessian of the loss at the last point times `v`, both (p + 1) x k row-major: one pass.

@@ -3,7 +3,7 @@
 //! Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it begins at a large lambda
 //! and divides it by ten a step, which keeps it where Newton's steps are whole.
 
-use super::{Loss, Point};
+use super::{Loss, Point, blocks};
 use crate::{Error, FoldGram, Intercept, Result};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;
@@ -12,6 +12,7 @@ use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, Par, Spec};
 use kapprox::Real;
 use kstore::Workers;
+use std::borrow::Borrow;
 
 /// What lambda is divided by from step to step on the way down.
 const DECREASE: f64 = 10.0;
@@ -62,7 +63,7 @@ pub(super) fn newton<T: Real>(
     let start = norm(&point.gradient).max(f64::MIN_POSITIVE);
     let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
     let mut schedule = lambda;
-    while schedule * DECREASE < 0.1 * point.curvature * trace {
+    while schedule * DECREASE < 0.1 * point.curvature() * trace {
         schedule *= DECREASE;
     }
     let (mut steps, mut last) = (0, 0);
@@ -78,7 +79,18 @@ pub(super) fn newton<T: Real>(
         if done || (now == lambda && last >= most) {
             return end(w, point, done);
         }
-        let preconditioner = Preconditioner::new(moments, point.curvature, now, loss.intercept, loss.kept.workers())?;
+        let drawn = now == lambda && blocks::bytes(loss.kept.n, p, k, size_of::<T>()).is_some();
+        let preconditioner = if drawn {
+            let terms = Terms { scale: 1.0 / loss.kept.n as f64, lambda: now, intercept: loss.intercept };
+            Preconditioner::new(loss.blocks(&point, steps)?, terms, loss.kept.workers())?
+        } else {
+            let scale = point.curvature().max(f64::MIN_POSITIVE) / loss.kept.n as f64;
+            Preconditioner::new(
+                [moments],
+                Terms { scale, lambda: now, intercept: loss.intercept },
+                loss.kept.workers(),
+            )?
+        };
         let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
         let direction = conjugate_gradients(loss, &preconditioner, &gradient, now, forcing)?;
         let slope = dot(&gradient, &direction);
@@ -157,57 +169,81 @@ fn conjugate_gradients<T: Real>(
     Ok(direction)
 }
 
-/// The factor of γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, the same for every class.
+/// What the blocks of a preconditioner share.
+#[derive(Clone, Copy)]
+struct Terms {
+    /// What moments are multiplied by.
+    scale: f64,
+    lambda: f64,
+    intercept: Intercept,
+}
+
+/// Factors of γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I: one for every column of W, or one for all.
 struct Preconditioner {
-    factor: Mat<f64>,
+    factors: Vec<Mat<f64>>,
 }
 
 impl Preconditioner {
-    fn new(moments: &FoldGram, curvature: f64, lambda: f64, intercept: Intercept, workers: &Workers) -> Result<Self> {
-        let (p, n) = (moments.s.len(), moments.rows as f64);
-        let order = if intercept == Intercept::None { p } else { p + 1 };
-        let scale = curvature.max(f64::MIN_POSITIVE) / n;
-        let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
-        let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
-        // rounding of the Gram matrix may exceed lambda: a preconditioner bears a larger one
-        let mut shift = 2.0 * lambda;
-        loop {
-            let mut factor = Mat::from_fn(order, order, |i, j| match (i.max(j), i.min(j)) {
-                (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
-                (_, j) if j < p => scale * moments.s[j],
-                // kept off the edge of singularity by what rounding may take
-                _ => scale * n * (1.0 + 1e-9) + constant,
-            });
-            let done = workers.install(|| {
-                let (params, par) = (Spec::default(), kapprox::map::par(workers));
-                let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
-                let stack = MemStack::new(&mut memory);
-                llt::cholesky_in_place(factor.as_mut(), Default::default(), par, stack, params).is_ok()
-            });
-            if done && (0..order).all(|i| factor[(i, i)].is_finite()) {
-                return Ok(Self { factor });
-            }
-            if !shift.is_finite() || shift > scale * trace {
-                return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use --precision f64" });
-            }
-            shift = (10.0 * shift).max(f64::EPSILON * scale * trace);
-        }
+    fn new<M: Borrow<FoldGram>>(blocks: impl IntoIterator<Item = M>, terms: Terms, workers: &Workers) -> Result<Self> {
+        let factors = blocks.into_iter().map(|moments| factor(moments.borrow(), terms, workers));
+        Ok(Self { factors: factors.collect::<Result<_>>()? })
     }
 
     /// The solution for `right` ((p + 1) x k row-major); what the factor does not hold stays 0.
+    ///
+    /// Of several columns the mean is taken off. Softmax does not see it, so gradients have none, and no minimum either;
+    /// but blocks of their own would bring it in, with next to no curvature, and it would take most of the iterations.
     fn solve(&self, right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
-        let order = self.factor.nrows();
+        let order = self.factors[0].nrows();
         let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
         // a column a thread: faer sums a single right side in as many parts as there are threads
-        crate::strips::for_each_strip(workers, &mut columns, order, |_, column| {
+        crate::strips::for_each_strip(workers, &mut columns, order, |j, column| {
+            let factor = &self.factors[j.min(self.factors.len() - 1)];
             let mut column = MatMut::from_column_major_slice_mut(column, order, 1);
-            triangular::solve_lower_triangular_in_place(self.factor.as_ref(), column.rb_mut(), Par::Seq);
-            triangular::solve_upper_triangular_in_place(self.factor.transpose(), column, Par::Seq);
+            triangular::solve_lower_triangular_in_place(factor.as_ref(), column.rb_mut(), Par::Seq);
+            triangular::solve_upper_triangular_in_place(factor.transpose(), column, Par::Seq);
         });
         let mut solution = vec![0.0; right.len()];
         for (j, column) in columns.chunks(order).enumerate() {
             column.iter().enumerate().for_each(|(i, value)| solution[i * k + j] = *value);
         }
+        if k > 1 {
+            for row in solution.chunks_exact_mut(k) {
+                let mean = row.iter().sum::<f64>() / k as f64;
+                row.iter_mut().for_each(|value| *value -= mean);
+            }
+        }
         solution
+    }
+}
+
+/// The factor of a block.
+fn factor(moments: &FoldGram, terms: Terms, workers: &Workers) -> Result<Mat<f64>> {
+    let (p, Terms { scale, lambda, intercept }) = (moments.s.len(), terms);
+    let order = if intercept == Intercept::None { p } else { p + 1 };
+    let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
+    let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
+    // rounding of the Gram matrix may exceed lambda: a preconditioner bears a larger one
+    let mut shift = 2.0 * lambda;
+    loop {
+        let mut factor = Mat::from_fn(order, order, |i, j| match (i.max(j), i.min(j)) {
+            (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
+            (_, j) if j < p => scale * moments.s[j],
+            // kept off the edge of singularity by what rounding may take
+            _ => scale * moments.weight * (1.0 + 1e-9) + 1e-9 * shift + constant,
+        });
+        let done = workers.install(|| {
+            let (params, par) = (Spec::default(), kapprox::map::par(workers));
+            let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
+            let stack = MemStack::new(&mut memory);
+            llt::cholesky_in_place(factor.as_mut(), Default::default(), par, stack, params).is_ok()
+        });
+        if done && (0..order).all(|i| factor[(i, i)].is_finite()) {
+            return Ok(factor);
+        }
+        if !shift.is_finite() || shift > scale * trace {
+            return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use --precision f64" });
+        }
+        shift = (10.0 * shift).max(f64::EPSILON * scale * trace);
     }
 }

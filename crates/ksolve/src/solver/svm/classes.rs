@@ -12,6 +12,7 @@
 
 use super::lagrangian::{self, Problem, Rows};
 use super::loss::{Loss, Row};
+use super::sample::Sample;
 use super::{Best, Terms, fitted, group, plan, solve, warn_of_gap};
 use crate::solver::kept::Kept;
 use crate::solver::logistic::class_weights;
@@ -126,6 +127,8 @@ impl Svm {
             passes: 0,
         };
         let stage = data.resources.stages.stage("held-out rows", None);
+        let sample = Sample::draw(kept, &*stage)?;
+        found.passes += u64::from(sample.is_some());
         for fold in 0..data.folds.count() as u16 {
             let machine = |(class, against): (u32, Option<u32>), costs| Machine {
                 codes: &kept.codes,
@@ -135,16 +138,22 @@ impl Svm {
                 costs,
             };
             for (first, some) in (0..t).step_by(together).zip(machines.chunks(together)) {
-                let rows = some.iter().map(|which| machine(*which, &costs[0][..]));
-                let mut problems: Vec<Problem<T, Machine<'_>>> =
-                    rows.map(|rows| Problem::new(rows, self.terms(penalties[0]), kept.n, kept.p)).collect();
+                let terms = self.terms(penalties[0]);
+                let rows: Vec<Machine<'_>> = some.iter().map(|which| machine(*which, &costs[0][..])).collect();
+                let problems = rows.iter().map(|rows| Problem::new(*rows, terms, kept.n, kept.p));
+                let mut problems: Vec<Problem<T, Machine<'_>>> = problems.collect();
+                if let Some(sample) = &sample {
+                    let starts = sample.solve(&rows, terms, &*stage)?;
+                    lagrangian::begin(kept, &mut problems, &starts, &*stage)?;
+                    found.passes += 1;
+                }
                 for (at, (cost, costs)) in penalties.iter().zip(&costs).enumerate() {
                     let terms = self.terms(*cost);
                     if at > 0 {
                         let rows = some.iter().map(|which| machine(*which, &costs[..]));
                         problems.iter_mut().zip(rows).for_each(|(problem, rows)| problem.again(rows, terms));
                     }
-                    found.passes += lagrangian::solve(kept, &mut problems, self.steps, &*stage)?.passes;
+                    found.passes += lagrangian::solve_group(kept, &mut problems, self.steps, &*stage)?.passes;
                     let best: Vec<&Best> = problems.iter().map(|problem| &problem.best).collect();
                     let place = Place { first, t, fold };
                     found.passes += score(kept, &best, place, &mut found.scores[at], &*stage)?;

@@ -15,15 +15,15 @@
 //! 1. b that minimises the inner problem for this w, by a safeguarded Newton iteration over the n values f: Σ β⁺ = s then
 //!    holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
 //! 2. a pass over the features: Σ β⁺φ, the Hessian; with them P and D, the certificate of this point;
-//! 3. Cholesky, and a pass for the values Φd of the direction;
+//! 3. Newton's equations (`newton.rs`), and a pass for the values Φd of the direction;
 //! 4. a line search over the n values, and where its step is nearly whole β ← β⁺ and σ grows.
 //!
 //! The rows enter by sums only: their order does not matter, sorted or shuffled, and blocks of one class do no harm.
 //! P is convex and the envelope's minima approach its own from below, so the best P and the best D of all steps bound the
 //! optimum from both sides.
 //!
-//! *Cost of a step*: 6np flops, p² for every free row, p³/3. *Bytes*: 8 and two elements for every row and problem, 8p² for
-//! every problem.
+//! *Cost of a step*: 6np flops and, with r free rows, r²p + r³/3 or rp² + p³/3. *Bytes*: 8 and two elements for every row and
+//! problem, 8p² and p/2 rows for every problem.
 //!
 //! References: Rockafellar, "Augmented Lagrangians and applications of the proximal point algorithm in convex
 //! programming", Mathematics of Operations Research 1, 1976; Li, Sun, Toh, "A highly efficient semismooth Newton augmented
@@ -32,23 +32,22 @@
 //! method of Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear SVMs", JMLR 6, 2005.
 
 use super::loss::{Loss, Row};
+use super::newton::{Constant, Newton};
 use super::passes;
 use super::search::{self, Curve};
-use crate::gram;
 use crate::solver::kept::{Kept, Tile};
 use crate::strips::Pool;
 use crate::{Intercept, Result};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor as llt;
-use faer::linalg::triangular_solve as triangular;
-use faer::prelude::ReborrowMut;
-use faer::{Mat, MatMut, MatRef, Par, Spec};
 use kapprox::Real;
 use kstore::Workers;
 use kstore::pass::Observer;
 
 /// σ of the first step, as a share of the cost: envelopes ten units wide, as smooth as ridge regression.
 const FIRST: f64 = 0.1;
+
+/// σ of the first step from the solution of a sample, as a share of the cost. Measured on 427,500 rows of `dsa` (1,000
+/// features, 19 classes, C = 1): 1 takes 28 s, 10 takes 26 s, 100 takes 38 s.
+const NEAR: f64 = 10.0;
 
 /// What σ grows by. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6): 1.5 takes 16 to 27 steps to
 /// a gap of 1e-3 and up to 32 to 1e-6; 3 takes up to 30 and 42, and more from some starts.
@@ -59,12 +58,6 @@ const STEEPEST: f64 = 1e6;
 
 /// The least step at which the inner problem counts as solved: then the multipliers move.
 const WHOLE: f64 = 0.7;
-
-/// Free rows gathered before their products are added to the Hessian.
-pub(super) const BIN: usize = 512;
-
-/// Keeps the Hessian definite along the constant feature, which it is not exactly.
-const DEFINITE: f64 = 1.0 - 1e-6;
 
 /// One problem: the rows as it sees them.
 pub(super) trait Rows: Sync {
@@ -100,10 +93,8 @@ pub(super) struct Problem<T, R> {
     sigma: f64,
     /// Σ β⁺φ and Σ slope φ, p each.
     pub(super) sums: [Vec<f64>; 2],
-    /// Σ slope φφᵀ, p x p column-major, the lower triangle.
-    pub(super) hessian: Vec<f64>,
-    /// Rows √slope φ that wait for their products.
-    bin: Vec<T>,
+    /// The free rows.
+    pub(super) newton: Newton<T>,
     /// d and its constant.
     pub(super) direction: (Vec<f64>, f64),
     pub(super) best: Best,
@@ -146,13 +137,27 @@ impl<T: Real, R: Rows> Problem<T, R> {
             q: vec![T::ZERO; n],
             sigma: FIRST * terms.cost,
             sums: [vec![0.0; p], vec![0.0; p]],
-            hessian: vec![0.0; p * p],
-            bin: Vec::with_capacity(BIN * p),
+            newton: Newton::new(p),
             direction: (vec![0.0; p], 0.0),
             best: Best { w: vec![0.0; p], b: 0.0, primal: f64::INFINITY, dual: f64::NEG_INFINITY, support: 0 },
             steps: 0,
             open: true,
         }
+    }
+
+    /// Begins at w and b of `start`; its values are wanted.
+    fn point_at(&mut self, start: &Best) {
+        self.direction = (start.w.clone(), start.b);
+        if self.terms.loss.has_kink() {
+            self.sigma = NEAR * self.terms.cost;
+        }
+    }
+
+    /// The values of the start are there.
+    fn stand(&mut self) {
+        self.w.copy_from_slice(&self.direction.0);
+        self.b = self.direction.1;
+        self.f.copy_from_slice(&self.q);
     }
 
     /// The same machine at other costs, no lower ones: begins at the multipliers and the point of the last.
@@ -216,42 +221,19 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.open = self.best.gap() > self.terms.gap && self.steps < most;
     }
 
-    /// Solves H d = −gradient, the constant eliminated.
-    fn solve(&mut self, factor: &mut Mat<f64>, workers: &Workers) {
-        let (p, [v, s]) = (self.w.len(), &self.sums);
+    /// The direction from Newton's equations; `memory` is p x p.
+    fn solve(&mut self, memory: &mut [f64], panels: &Pool<Vec<T>>, workers: &Workers) {
+        let [v, s] = &self.sums;
         // Σ slope and Σ β⁺ belong to the constant feature
         let each = (0..self.f.len()).map(|i| self.at(i, self.f[i].to_f64() + self.b));
-        let (total, mut weight) = each.fold((0.0, 0.0), |(beta, slope), (b, t)| (beta + b, slope + t));
-        let (mut constant, mut keep) = (0.0, 0.0);
-        match self.terms.intercept {
-            Intercept::None => {}
-            Intercept::Free => keep = DEFINITE,
-            Intercept::Penalised => (weight, constant, keep) = (weight + 1.0, self.b - total, 1.0),
-        }
-        let share = if weight > 0.0 { keep / weight } else { 0.0 };
-        let trace: f64 = (0..p).map(|j| self.hessian[j * p + j]).sum();
-        let mut shift = 1.0;
-        loop {
-            for j in 0..p {
-                for i in j..p {
-                    factor[(i, j)] = self.hessian[j * p + i] - share * s[i] * s[j];
-                }
-                factor[(j, j)] += shift;
-            }
-            // what rounding has made indefinite is damped; the direction still descends
-            if cholesky(factor, workers) || shift > trace.max(1.0) {
-                break;
-            }
-            shift = (10.0 * shift).max(f64::EPSILON * trace);
-        }
-        let right = (0..p).map(|i| v[i] - self.w[i] + share * s[i] * constant);
-        let mut direction: Vec<f64> = right.collect();
-        let mut column = MatMut::from_column_major_slice_mut(&mut direction, p, 1);
-        triangular::solve_lower_triangular_in_place(factor.as_ref(), column.rb_mut(), Par::Seq);
-        triangular::solve_upper_triangular_in_place(factor.transpose(), column, Par::Seq);
-        let along: f64 = s.iter().zip(&direction).map(|(s, d)| s * d).sum();
-        let bias = if weight > 0.0 && keep > 0.0 { -(constant + along) / weight } else { 0.0 };
-        self.direction = (direction, bias);
+        let (total, weight) = each.fold((0.0, 0.0), |(beta, slope), (b, t)| (beta + b, slope + t));
+        let constant = match self.terms.intercept {
+            Intercept::None => Constant::None,
+            Intercept::Free => Constant::Free,
+            Intercept::Penalised => Constant::Penalised(self.b - total),
+        };
+        let g = v.iter().zip(&self.w).map(|(v, w)| v - w).collect();
+        self.direction = self.newton.solve(g, constant, (s, weight), memory, panels, workers);
     }
 
     /// Walks along the direction to the minimum of the inner problem; moves the multipliers where the step is whole.
@@ -284,44 +266,17 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// The waiting rows go into the Hessian.
-    pub(super) fn flush(&mut self, panels: &Pool<Vec<T>>, workers: &Workers) {
-        let p = self.w.len();
-        let rows = self.bin.len() / p;
-        if rows > 0 {
-            let phi = MatRef::from_row_major_slice(&self.bin, rows, p);
-            gram::add_gram(&mut self.hessian, phi, panels, workers);
-            self.bin.clear();
-        }
-    }
-
-    /// Takes in a tile: β⁺ and slope of every row into `pairs`; free rows into the Hessian.
+    /// Takes in a tile: β⁺ and slope of every row into `pairs`; free rows into Newton's equations.
     pub(super) fn take(&mut self, tile: &Tile<'_, T>, pairs: &mut [T], panels: &Pool<Vec<T>>, workers: &Workers) {
         for (i, pair) in pairs.chunks_exact_mut(2).enumerate() {
             let row = tile.first + i;
             let (beta, slope) = self.at(row, self.f[row].to_f64() + self.b);
             (pair[0], pair[1]) = (T::from_f64(beta), T::from_f64(slope));
             if slope > 0.0 {
-                let root = T::from_f64(slope.sqrt());
-                self.bin.extend(tile.row(i).iter().map(|value| *value * root));
-                if self.bin.len() >= BIN * self.w.len() {
-                    self.flush(panels, workers);
-                }
+                self.newton.push(tile.row(i), slope, panels, workers);
             }
         }
     }
-}
-
-/// The lower triangle becomes its factor; false where it is not positive definite.
-fn cholesky(matrix: &mut Mat<f64>, workers: &Workers) -> bool {
-    let order = matrix.nrows();
-    workers.install(|| {
-        let (params, par) = (Spec::default(), kapprox::map::par(workers));
-        let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
-        let stack = MemStack::new(&mut memory);
-        let done = llt::cholesky_in_place(matrix.as_mut(), Default::default(), par, stack, params).is_ok();
-        done && (0..order).all(|i| matrix[(i, i)].is_finite())
-    })
 }
 
 /// What a run of several problems leaves.
@@ -332,11 +287,27 @@ pub(super) struct Outcome {
     pub(super) passes: u64,
 }
 
+/// The problems begin at other solutions: one pass.
+///
+/// # Errors
+/// Those of the rows.
+pub(super) fn begin<T: Real, R: Rows + Send>(
+    kept: &Kept<'_, T>,
+    problems: &mut [Problem<T, R>],
+    starts: &[Best],
+    observer: &dyn Observer,
+) -> Result<()> {
+    problems.iter_mut().zip(starts).for_each(|(problem, start)| problem.point_at(start));
+    passes::values(kept, &mut problems.iter_mut().collect::<Vec<_>>(), observer)?;
+    problems.iter_mut().for_each(Problem::stand);
+    Ok(())
+}
+
 /// Solves all problems, by common passes over the features; `most` steps each.
 ///
 /// # Errors
 /// Those of the rows.
-pub(super) fn solve<T: Real, R: Rows + Send>(
+pub(super) fn solve_group<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     problems: &mut [Problem<T, R>],
     most: usize,
@@ -344,11 +315,11 @@ pub(super) fn solve<T: Real, R: Rows + Send>(
 ) -> Result<Outcome> {
     let workers = kept.workers();
     let mut outcome = Outcome { gaps: Vec::new(), passes: 0 };
-    let mut factor = Mat::zeros(kept.p, kept.p);
+    let (mut memory, panels) = (vec![0.0; kept.p * kept.p], Pool::default());
     loop {
         let mut open: Vec<&mut Problem<T, R>> = problems.iter_mut().filter(|problem| problem.open).collect();
         workers.each(open.iter_mut().collect(), |problem| problem.balance());
-        passes::gather(kept, &mut open, observer)?;
+        passes::gather(kept, &mut open, &panels, observer)?;
         workers.each(open.iter_mut().collect(), |problem| problem.certify(most));
         outcome.passes += 1;
         outcome.gaps.push(problems.iter().map(|problem| problem.best.gap()).fold(0.0, f64::max));
@@ -356,7 +327,7 @@ pub(super) fn solve<T: Real, R: Rows + Send>(
         if open.is_empty() {
             return Ok(outcome);
         }
-        open.iter_mut().for_each(|problem| problem.solve(&mut factor, workers));
+        open.iter_mut().for_each(|problem| problem.solve(&mut memory, &panels, workers));
         passes::values(kept, &mut open, observer)?;
         outcome.passes += 1;
         workers.each(open.iter_mut().collect(), |problem| problem.advance());

@@ -21,7 +21,9 @@
 mod classes;
 mod lagrangian;
 mod loss;
+mod newton;
 mod passes;
+mod sample;
 mod search;
 
 pub use classes::Svm;
@@ -36,6 +38,7 @@ use kapprox::Real;
 use kstore::Plan;
 use lagrangian::{Best, Outcome, Problem, Rows, Terms};
 use loss::{Loss, Row};
+use sample::Sample;
 
 /// `svm`.
 pub(super) const SVM: Family = Family {
@@ -76,8 +79,8 @@ pub(super) const ONE_CLASS: Family = Family {
     make: Make(|options| Box::new(OneClass::new(options)), |options| Box::new(OneClass::new(options))),
 };
 
-/// Bytes of the Hessians of the problems that are solved together, and of their multipliers and values.
-const HESSIANS: usize = 128 << 20;
+/// Bytes of Newton's equations of the problems that are solved together, and of their multipliers and values.
+const EQUATIONS: usize = 192 << 20;
 const MULTIPLIERS: usize = 256 << 20;
 
 /// Support vector regression.
@@ -147,8 +150,8 @@ impl Rows for Plain {
 
 /// Problems that are solved together: as many as the shape allows.
 fn group(n: usize, p: usize, element: usize, problems: usize) -> usize {
-    let (hessian, multipliers) = (p.saturating_mul(8 * p).max(1), n.saturating_mul(8 + 2 * element).max(1));
-    (HESSIANS / hessian).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
+    let (equations, multipliers) = (newton::bytes(p, element), n.saturating_mul(8 + 2 * element).max(1));
+    (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
 
 /// What solving so many problems holds, with `targets` bytes of targets for each row.
@@ -158,8 +161,8 @@ fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) ->
     let panels = shape.threads * e * p * PANEL.min(p);
     plan.term("targets of all rows", n.saturating_mul(targets), "")
         .term("multipliers and values of all rows", n.saturating_mul((8 + 2 * e) * together), "")
-        .term("Hessians and a factor", 8 * p * p * (together + 1), "lower --rank")
-        .term("rows of the Hessians", together * (lagrangian::BIN + 1) * p * e + panels, "lower --rank")
+        .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower --rank")
+        .term("Newton's equations", together * newton::bytes(p, e) + 8 * p * p + panels, "lower --rank")
         .term("products of a tile", 5 * cut.tile * together * e + 8 * 12 * p * t, "lower --rank")
 }
 
@@ -187,7 +190,7 @@ impl Solved {
     }
 }
 
-/// Solves a problem for each of `rows`, in groups.
+/// Solves a problem for each of `rows`, in groups, on a sample of the rows first.
 fn solve<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     data: &Features<'_, T>,
@@ -197,14 +200,22 @@ fn solve<T: Real, R: Rows + Send>(
 ) -> Result<Solved> {
     let stage = data.resources.stages.stage("newton", None);
     let together = group(kept.n, kept.p, size_of::<T>(), rows.len());
-    let (mut solved, mut rows) = (Solved::default(), rows.into_iter());
-    loop {
+    let (mut starts, mut solved) = (Vec::new(), Solved::default());
+    if let Some(sample) = Sample::draw(kept, &*stage)? {
+        for rows in rows.chunks(together) {
+            starts.extend(sample.solve(rows, terms, &*stage)?);
+        }
+        solved.passes += 1;
+    }
+    let mut rows = rows.into_iter();
+    for first in (0..rows.len()).step_by(together) {
         let problems = rows.by_ref().take(together).map(|rows| Problem::new(rows, terms, kept.n, kept.p));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
-        if problems.is_empty() {
-            break;
+        if !starts.is_empty() {
+            lagrangian::begin(kept, &mut problems, &starts[first..], &*stage)?;
+            solved.passes += 1;
         }
-        let Outcome { gaps, passes } = lagrangian::solve(kept, &mut problems, steps, &*stage)?;
+        let Outcome { gaps, passes } = lagrangian::solve_group(kept, &mut problems, steps, &*stage)?;
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
         let best = problems.into_iter().map(|problem| problem.best).collect();
         solved.add(Solved { best, gaps, passes, steps });

@@ -8,17 +8,17 @@ use kapprox::Real;
 use kstore::Workers;
 use kstore::pass::Observer;
 
-/// One pass: Σ β⁺φ, Σ slope φ and the Hessian of every problem.
+/// One pass: Σ β⁺φ, Σ slope φ and the free rows of every problem.
 pub(super) fn gather<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     open: &mut [&mut Problem<T, R>],
+    panels: &Pool<Vec<T>>,
     observer: &dyn Observer,
 ) -> Result<()> {
     let (p, count, workers) = (kept.p, open.len(), kept.workers());
-    open.iter_mut().for_each(|problem| problem.hessian.fill(0.0));
+    open.iter_mut().for_each(|problem| problem.newton.clear());
     let mut sums = vec![0.0; p * 2 * count];
     let (mut columns, mut right) = (Vec::new(), Vec::new());
-    let panels = Pool::default();
     // with several problems a thread takes one, with one all threads share its products: the bits are the same
     let (outer, sequential) = (workers, Workers::sequential());
     let inner = if count >= workers.threads() { &sequential } else { workers };
@@ -28,8 +28,8 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
         right.resize(2 * b * count, T::ZERO);
         let parts: Vec<_> = open.iter_mut().zip(columns.chunks_exact_mut(2 * b)).collect();
         match count >= workers.threads() {
-            true => outer.each(parts, |(problem, column)| problem.take(tile, column, &panels, inner)),
-            false => parts.into_iter().for_each(|(problem, column)| problem.take(tile, column, &panels, inner)),
+            true => outer.each(parts, |(problem, column)| problem.take(tile, column, panels, inner)),
+            false => parts.into_iter().for_each(|(problem, column)| problem.take(tile, column, panels, inner)),
         }
         for (a, column) in columns.chunks_exact(2 * b).enumerate() {
             for (i, pair) in column.chunks_exact(2).enumerate() {
@@ -40,7 +40,6 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
         Ok(())
     })?;
     for (a, problem) in open.iter_mut().enumerate() {
-        problem.flush(&panels, workers);
         for i in 0..p {
             (problem.sums[0][i], problem.sums[1][i]) = (sums[(i * count + a) * 2], sums[(i * count + a) * 2 + 1]);
         }

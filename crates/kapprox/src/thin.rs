@@ -1,0 +1,287 @@
+//! Products of many rows with a few columns.
+//!
+//! A general product packs both of its factors. With a few columns, one for each class, that costs more than the product:
+//! here the few columns are packed, the many rows are read from where they are, once for every three vectors of columns,
+//! and the sums of a few rows (or features) stay in registers while the other index runs.
+
+use crate::Real;
+use crate::kernel::Aligned;
+use pulp::{Simd, WithSimd};
+
+/// Vectors of columns whose sums are in registers at a time, in [`times`].
+const WIDE: usize = 3;
+/// Vectors of features whose sums are in registers at a time, in [`add_transposed`].
+const TALL: usize = 2;
+
+/// `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). 2bpc flops.
+///
+/// Every row has the bits that it has alone.
+pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
+    if p > 0 && !w.is_empty() {
+        pulp::Arch::new().dispatch(Times { x, w, p, c: w.len() / p, out });
+    }
+}
+
+/// `sums` (width x c, row-major) += columns `first..first + width` of `x` (b x p, row-major), transposed, times `right`
+/// (b x c, row-major). 2b·width·c flops.
+///
+/// Products and their sum over the b rows have the precision of the features: a few hundred rows a call.
+pub fn add_transposed<T: Real>(x: &[T], p: usize, first: usize, right: &[T], sums: &mut [f64]) {
+    let b = x.len().checked_div(p).unwrap_or(0);
+    if let Some(c) = right.len().checked_div(b).filter(|c| *c > 0) {
+        pulp::Arch::new().dispatch(Transposed { x, p, first, right, c, sums });
+    }
+}
+
+/// Numbers of a vector.
+#[inline(always)]
+const fn lanes<T: Real, S: Simd>() -> usize {
+    size_of::<T::Vector<S>>() / size_of::<T>()
+}
+
+/// `to` = some columns of `from` (rows x c), padded with zeros to `width` columns.
+fn pack<T: Real>(from: &[T], c: usize, first: usize, width: usize, to: &mut Aligned<T>) {
+    let columns = width.min(c - first);
+    let to = to.zeros(from.len() / c * width);
+    for (to, from) in to.chunks_exact_mut(width).zip(from.chunks_exact(c)) {
+        to[..columns].copy_from_slice(&from[first..first + columns]);
+    }
+}
+
+struct Times<'a, T> {
+    x: &'a [T],
+    w: &'a [T],
+    p: usize,
+    c: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Times<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (Self { x, w, p, c, out }, lanes) = (self, lanes::<T, S>());
+        let mut packed = Aligned::new();
+        let mut first = 0;
+        while first < c {
+            let vectors = (c - first).div_ceil(lanes).min(WIDE);
+            pack(w, c, first, vectors * lanes, &mut packed);
+            let group = Group { x, p, c, first };
+            match (vectors, S::REGISTER_COUNT >= 32) {
+                (1, true) => group.run::<S, 8, 1>(simd, &packed, out),
+                (2, true) => group.run::<S, 8, 2>(simd, &packed, out),
+                (_, true) => group.run::<S, 8, WIDE>(simd, &packed, out),
+                (1, false) => group.run::<S, 4, 1>(simd, &packed, out),
+                (2, false) => group.run::<S, 4, 2>(simd, &packed, out),
+                (_, false) => group.run::<S, 4, WIDE>(simd, &packed, out),
+            }
+            first += vectors * lanes;
+        }
+    }
+}
+
+/// The columns of a product from `first` on.
+struct Group<'a, T> {
+    x: &'a [T],
+    p: usize,
+    c: usize,
+    first: usize,
+}
+
+impl<T: Real> Group<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(&self, simd: S, packed: &[T], out: &mut [T]) {
+        let (w, _) = T::vectors::<S>(packed).as_chunks::<VECTORS>();
+        let whole = self.x.len() / (ROWS * self.p) * ROWS;
+        let (x, x_rest) = self.x.split_at(whole * self.p);
+        let (out, out_rest) = out.split_at_mut(whole * self.c);
+        for (x, out) in x.chunks_exact(ROWS * self.p).zip(out.chunks_exact_mut(ROWS * self.c)) {
+            self.rows::<S, ROWS, VECTORS>(simd, x, w, out);
+        }
+        for (x, out) in x_rest.chunks_exact(self.p).zip(out_rest.chunks_exact_mut(self.c)) {
+            self.rows::<S, 1, VECTORS>(simd, x, w, out);
+        }
+    }
+
+    /// A few rows. No index of the loop over features can fail: one that could would keep the sums in memory.
+    #[inline(always)]
+    fn rows<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        &self,
+        simd: S,
+        x: &[T],
+        w: &[[T::Vector<S>; VECTORS]],
+        out: &mut [T],
+    ) {
+        let mut rows = [x; ROWS];
+        for (r, row) in rows.iter_mut().enumerate() {
+            *row = &x[r * self.p..][..w.len()];
+        }
+        let mut sums = [[T::splat(simd, T::ZERO); VECTORS]; ROWS];
+        for k in 0..w.len() {
+            for r in 0..ROWS {
+                let value = T::splat(simd, rows[r][k]);
+                for v in 0..VECTORS {
+                    sums[r][v] = T::multiply_add(simd, value, w[k][v], sums[r][v]);
+                }
+            }
+        }
+        let (lanes, mut row) = (lanes::<T, S>(), [T::ZERO; WIDE * MOST_LANES]);
+        for (sums, out) in sums.iter().zip(out.chunks_exact_mut(self.c)) {
+            T::vectors_mut::<S>(&mut row)[..VECTORS].copy_from_slice(sums);
+            let columns = (VECTORS * lanes).min(self.c - self.first);
+            out[self.first..][..columns].copy_from_slice(&row[..columns]);
+        }
+    }
+}
+
+/// Numbers of the widest vector there is.
+const MOST_LANES: usize = 16;
+
+struct Transposed<'a, T> {
+    x: &'a [T],
+    p: usize,
+    first: usize,
+    right: &'a [T],
+    c: usize,
+    sums: &'a mut [f64],
+}
+
+impl<T: Real> WithSimd for Transposed<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let most = if S::REGISTER_COUNT >= 32 { 10 } else { 5 };
+        // groups of equal widths waste the fewest lanes
+        let width = self.c.div_ceil(self.c.div_ceil(most));
+        let mut packed = Aligned::new();
+        let mut this = self;
+        for column in (0..this.c).step_by(width) {
+            // direct calls: through a pointer they would be compiled for the oldest machine
+            match width {
+                1 => this.run::<S, 1>(simd, column, width, &mut packed),
+                2 => this.run::<S, 2>(simd, column, width, &mut packed),
+                3..=5 => this.run::<S, 5>(simd, column, width, &mut packed),
+                _ => this.run::<S, 10>(simd, column, width, &mut packed),
+            }
+        }
+    }
+}
+
+impl<T: Real> Transposed<'_, T> {
+    /// Columns `column..column + width`.
+    #[inline(always)]
+    fn run<S: Simd, const COLUMNS: usize>(&mut self, simd: S, column: usize, width: usize, packed: &mut Aligned<T>) {
+        let (c, tall) = (self.c, TALL * lanes::<T, S>());
+        let columns = width.min(c - column);
+        // the columns after the last one of the group belong to the next: they are computed, and not used
+        pack(self.right, c, column, COLUMNS, packed);
+        let (right, _) = packed.as_chunks::<COLUMNS>();
+        let mut spare: Vec<T> = Vec::new();
+        for (at, sums) in self.sums.chunks_mut(tall * c).enumerate() {
+            let (from, features) = (self.first + at * tall, sums.len() / c);
+            let products = if features == tall {
+                products::<T, S, COLUMNS>(simd, self.x, self.p, from, right)
+            } else {
+                spare.clear();
+                for row in self.x.chunks_exact(self.p) {
+                    spare.extend_from_slice(&row[from..from + features]);
+                    spare.resize(spare.len() + tall - features, T::ZERO);
+                }
+                products::<T, S, COLUMNS>(simd, &spare, tall, 0, right)
+            };
+            let mut values = [T::ZERO; TALL * MOST_LANES];
+            for (j, product) in products.iter().enumerate().take(columns) {
+                T::vectors_mut::<S>(&mut values)[..TALL].copy_from_slice(product);
+                for (sums, value) in sums.chunks_exact_mut(c).zip(&values) {
+                    sums[column + j] += value.to_f64();
+                }
+            }
+        }
+    }
+}
+
+/// Features `from..` of the rows, two vectors of them, times every column of `right`.
+#[inline(always)]
+fn products<T: Real, S: Simd, const COLUMNS: usize>(
+    simd: S,
+    x: &[T],
+    p: usize,
+    from: usize,
+    right: &[[T; COLUMNS]],
+) -> [[T::Vector<S>; TALL]; COLUMNS] {
+    let tall = TALL * lanes::<T, S>();
+    let mut sums = [[T::splat(simd, T::ZERO); TALL]; COLUMNS];
+    for (row, right) in x.chunks_exact(p).zip(right) {
+        let Some(vectors) = T::vectors::<S>(&row[from..from + tall]).first_chunk::<TALL>() else { break };
+        for c in 0..COLUMNS {
+            let value = T::splat(simd, right[c]);
+            for v in 0..TALL {
+                sums[c][v] = T::multiply_add(simd, value, vectors[v], sums[c][v]);
+            }
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers<T: Real>(count: usize, seed: f64) -> Vec<T> {
+        (0..count).map(|i| T::from_f64((seed + i as f64 * 0.731).sin())).collect()
+    }
+
+    fn agree<T: Real>() {
+        for (b, p, c) in [(1, 1, 1), (7, 5, 2), (19, 33, 3), (64, 70, 19), (37, 100, 49), (9, 130, 6), (300, 64, 10)] {
+            let (x, w, right) = (numbers::<T>(b * p, 0.1), numbers::<T>(p * c, 0.2), numbers::<T>(b * c, 0.3));
+            let mut out = vec![T::ONE; b * c];
+            times(&x, &w, p, &mut out);
+            let close = |got: f64, expected: f64, terms: usize| {
+                let bound = 4.0 * <T as kstore::Real>::EPSILON * terms as f64;
+                assert!((got - expected).abs() <= bound, "{b} {p} {c}: {got} against {expected}");
+            };
+            for i in 0..b {
+                for j in 0..c {
+                    let expected = (0..p).map(|k| x[i * p + k].to_f64() * w[k * c + j].to_f64()).sum();
+                    close(out[i * c + j].to_f64(), expected, p);
+                }
+            }
+            // features from the third on
+            let first = 2.min(p - 1);
+            let mut sums = vec![1.0; (p - first) * c];
+            add_transposed(&x, p, first, &right, &mut sums);
+            for k in first..p {
+                for j in 0..c {
+                    let expected: f64 = (0..b).map(|i| x[i * p + k].to_f64() * right[i * c + j].to_f64()).sum();
+                    close(sums[(k - first) * c + j], 1.0 + expected, b);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_are_those_of_the_definition() {
+        agree::<f32>();
+        agree::<f64>();
+    }
+
+    #[test]
+    fn a_row_has_the_bits_that_it_has_alone() {
+        let (b, p, c) = (21, 77, 19);
+        let (x, w) = (numbers::<f32>(b * p, 0.1), numbers::<f32>(p * c, 0.2));
+        let (mut all, mut one) = (vec![0.0; b * c], vec![0.0; c]);
+        times(&x, &w, p, &mut all);
+        for i in 0..b {
+            times(&x[i * p..(i + 1) * p], &w, p, &mut one);
+            assert_eq!(one, all[i * c..(i + 1) * c]);
+        }
+    }
+
+    #[test]
+    fn nothing_times_nothing_is_nothing() {
+        times::<f64>(&[], &[], 0, &mut []);
+        add_transposed::<f64>(&[], 4, 0, &[], &mut [1.0; 8]);
+    }
+}

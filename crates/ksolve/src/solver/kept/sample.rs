@@ -1,0 +1,39 @@
+//! Some of the kept rows.
+
+use super::{Kept, Phi, Tile};
+use crate::Result;
+use kapprox::Real;
+use kstore::key::{Purpose, Stream};
+use kstore::pass::Observer;
+
+/// Rows of a tile of a sample.
+const TILE: usize = 2048;
+
+impl<'a, T: Real> Kept<'a, T> {
+    /// `m` ≤ n rows in memory, one at random of every n/m, and their positions: one pass.
+    ///
+    /// Targets, classes and folds are not copied: they are found by the positions.
+    ///
+    /// # Errors
+    /// Those of the rows.
+    pub fn sample(&self, m: usize, observer: &dyn Observer) -> Result<(Self, Vec<usize>)> {
+        let keys = Stream::new(self.data.seed, Purpose::Candidates, 1);
+        let (n, m) = (self.n as u128, m.min(self.n));
+        let stratum = |i: usize| (i as u128 * n / m as u128) as usize;
+        let draw = |i: usize| {
+            let (first, end) = (stratum(i), stratum(i + 1));
+            first + keys.below(i as u64, (end - first) as u64) as usize
+        };
+        let at: Vec<usize> = (0..m).map(draw).collect();
+        let mut phi = Vec::with_capacity(m * self.p);
+        self.visit(observer, |tile: &Tile<'_, T>| {
+            while let Some(row) = at.get(phi.len() / self.p).filter(|row| **row < tile.first + tile.rows()) {
+                phi.extend_from_slice(tile.row(row - tile.first));
+            }
+            Ok(())
+        })?;
+        let starts = (0..m).step_by(TILE).chain([m]).collect();
+        let (codes, y, folds) = (Vec::new(), Vec::new(), Vec::new());
+        Ok((Self { data: self.data, phi: Phi::Memory(phi), n: m, p: self.p, codes, y, folds, starts }, at))
+    }
+}

@@ -1,0 +1,275 @@
+//! Newton's equations of a support vector problem: over its features, or over its free rows where these are fewer.
+//!
+//! With B the free rows √slope φ (r x p) and u their √slope, the direction d and its constant δ solve
+//!
+//! ```text
+//! (I + BᵀB) d + Bᵀu δ = g,     uᵀB d + (uᵀu + κ) δ = −e
+//! ```
+//!
+//! κ is 1 for a penalised constant and 0 for a free one; without a constant δ = 0. The first way eliminates δ, the second
+//! d: with q = B d + u δ
+//!
+//! ```text
+//! over features    (I + BᵀB − Bᵀu uᵀB/(uᵀu + κ)) d = g + Bᵀu e/(uᵀu + κ)        rp² + p³/3 flops
+//! over rows        (I + BBᵀ) q = B g + u δ,   d = g − Bᵀq,   uᵀq + κδ = −e       r²p + r³/3 flops
+//! ```
+//!
+//! Near the solution few rows are free, and steps over rows cost next to nothing.
+
+use crate::gram;
+use crate::strips::Pool;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor as llt;
+use faer::linalg::triangular_solve as triangular;
+use faer::prelude::ReborrowMut;
+use faer::{MatMut, MatRef, Par, Spec};
+use kapprox::Real;
+use kstore::Workers;
+
+/// Keeps the equations definite along the constant feature where δ is eliminated exactly.
+const DEFINITE: f64 = 1.0 - 1e-6;
+
+/// Free rows held at most, at p features: beyond, the equations are those over features.
+fn held(p: usize) -> usize {
+    (p / 2).max(512)
+}
+
+/// Bytes of the equations at p features with elements of `element` bytes.
+pub(super) fn bytes(p: usize, element: usize) -> usize {
+    8 * p * p + held(p) * (p * element + 8)
+}
+
+/// The constant's part in the equations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Constant {
+    /// There is none.
+    None,
+    /// κ = 0 and e = 0.
+    Free,
+    /// κ = 1 and this e.
+    Penalised(f64),
+}
+
+/// The free rows of a problem, as they are or as their products.
+#[derive(Debug)]
+pub(super) struct Newton<T> {
+    p: usize,
+    /// BᵀB of the rows that are no longer held, p x p column-major, the lower triangle.
+    products: Vec<f64>,
+    /// Rows that are held, row-major, and their √slope.
+    rows: Vec<T>,
+    roots: Vec<f64>,
+    /// `products` holds some rows.
+    over_features: bool,
+}
+
+impl<T: Real> Newton<T> {
+    pub(super) fn new(p: usize) -> Self {
+        let rows = Vec::with_capacity(held(p) * p);
+        Self { p, products: vec![0.0; p * p], rows, roots: Vec::with_capacity(held(p)), over_features: false }
+    }
+
+    /// Forgets all rows.
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.roots.clear();
+        self.over_features = false;
+    }
+
+    /// Takes in a free row.
+    pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
+        if self.roots.len() == held(self.p) {
+            self.flush(panels, workers);
+        }
+        let root = slope.sqrt();
+        let narrow = <T as kstore::Real>::from_f64(root);
+        self.rows.extend(phi.iter().map(|value| *value * narrow));
+        self.roots.push(root);
+    }
+
+    /// The rows that are held go into the products.
+    fn flush(&mut self, panels: &Pool<Vec<T>>, workers: &Workers) {
+        if !self.over_features {
+            self.products.fill(0.0);
+            self.over_features = true;
+        }
+        if !self.roots.is_empty() {
+            let phi = MatRef::from_row_major_slice(&self.rows, self.roots.len(), self.p);
+            gram::add_gram(&mut self.products, phi, panels, workers);
+            self.rows.clear();
+            self.roots.clear();
+        }
+    }
+
+    /// d and δ for the right side `g` and the constant; `s` = Bᵀu and `weight` = uᵀu of all free rows. `memory` is p x p.
+    pub(super) fn solve(
+        &mut self,
+        g: Vec<f64>,
+        constant: Constant,
+        (s, weight): (&[f64], f64),
+        memory: &mut [f64],
+        panels: &Pool<Vec<T>>,
+        workers: &Workers,
+    ) -> (Vec<f64>, f64) {
+        if !self.over_features && self.roots.len() < self.p {
+            return self.over_rows(g, constant, memory, workers);
+        }
+        self.flush(panels, workers);
+        self.solve_over_features(g, constant, (s, weight), memory, workers)
+    }
+
+    fn solve_over_features(
+        &self,
+        mut g: Vec<f64>,
+        constant: Constant,
+        (s, weight): (&[f64], f64),
+        memory: &mut [f64],
+        workers: &Workers,
+    ) -> (Vec<f64>, f64) {
+        let (p, products) = (self.p, &self.products);
+        let (keep, kappa, e) = match constant {
+            Constant::None => (0.0, 0.0, 0.0),
+            Constant::Free => (DEFINITE, 0.0, 0.0),
+            Constant::Penalised(e) => (1.0, 1.0, e),
+        };
+        let weight = weight + kappa;
+        let share = if weight > 0.0 { keep / weight } else { 0.0 };
+        let trace: f64 = (0..p).map(|j| products[j * p + j]).sum();
+        let mut shift = 1.0;
+        loop {
+            for (j, column) in memory.chunks_exact_mut(p).enumerate() {
+                let sj = share * s[j];
+                let entries = column[j..].iter_mut().zip(&products[j * p + j..]).zip(&s[j..]);
+                entries.for_each(|((entry, product), s)| *entry = product - s * sj);
+                column[j] += shift;
+            }
+            // what rounding has made indefinite is damped; the direction still descends
+            if cholesky(memory, p, workers) || shift > trace.max(1.0) {
+                break;
+            }
+            shift = (10.0 * shift).max(f64::EPSILON * trace);
+        }
+        g.iter_mut().zip(s).for_each(|(g, s)| *g += share * s * e);
+        substitute(memory, p, &mut g);
+        let along = dot(s, &g);
+        let delta = if weight > 0.0 && keep > 0.0 { -(e + along) / weight } else { 0.0 };
+        (g, delta)
+    }
+
+    fn over_rows(&self, mut g: Vec<f64>, constant: Constant, memory: &mut [f64], workers: &Workers) -> (Vec<f64>, f64) {
+        let (p, r) = (self.p, self.roots.len());
+        if r == 0 {
+            return (g, if let Constant::Penalised(e) = constant { -e } else { 0.0 });
+        }
+        let memory = &mut memory[..r * r];
+        memory.fill(0.0);
+        // rows of B are columns of Bᵀ; a pool of its own, for its buffers are as wide as B is high
+        let transposed = MatRef::from_column_major_slice(&self.rows, p, r);
+        gram::add_gram(memory, transposed, &Pool::default(), workers);
+        (0..r).for_each(|i| memory[i * r + i] += 1.0);
+        let definite = cholesky(memory, r, workers);
+        debug_assert!(definite, "I + BBᵀ is definite");
+        let row = |i: usize| &self.rows[i * p..(i + 1) * p];
+        let mut q: Vec<f64> = (0..r).map(|i| gram::dot(row(i), &g)).collect();
+        substitute(memory, r, &mut q);
+        let mut delta = 0.0;
+        if constant != Constant::None {
+            let mut along = self.roots.clone();
+            substitute(memory, r, &mut along);
+            let (kappa, e) = if let Constant::Penalised(e) = constant { (1.0, e) } else { (0.0, 0.0) };
+            let curvature = dot(&self.roots, &along) + kappa;
+            delta = if curvature > 0.0 { -(e + dot(&self.roots, &q)) / curvature } else { 0.0 };
+            q.iter_mut().zip(&along).for_each(|(q, along)| *q += delta * along);
+        }
+        for (i, q) in q.iter().enumerate() {
+            g.iter_mut().zip(row(i)).for_each(|(g, value)| *g -= q * value.to_f64());
+        }
+        (g, delta)
+    }
+}
+
+/// The lower triangle of `matrix` (order x order, column-major) becomes its factor; false where it is not definite.
+fn cholesky(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
+    let mut matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
+    workers.install(|| {
+        let (params, par) = (Spec::default(), kapprox::map::par(workers));
+        let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
+        let stack = MemStack::new(&mut memory);
+        let done = llt::cholesky_in_place(matrix.rb_mut(), Default::default(), par, stack, params).is_ok();
+        done && (0..order).all(|i| matrix[(i, i)].is_finite())
+    })
+}
+
+/// `right` becomes the solution of LLᵀx = right.
+fn substitute(factor: &[f64], order: usize, right: &mut [f64]) {
+    let factor = MatRef::from_column_major_slice(factor, order, order);
+    let mut column = MatMut::from_column_major_slice_mut(right, order, 1);
+    triangular::solve_lower_triangular_in_place(factor, column.rb_mut(), Par::Seq);
+    triangular::solve_upper_triangular_in_place(factor.transpose(), column, Par::Seq);
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows, slopes and a right side of some size.
+    fn equations(r: usize, p: usize) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+        let number = |i: usize| (0.7 + i as f64 * 1.37).sin();
+        let slopes = (0..r).map(|i| 0.5 + number(3 * i).abs()).collect();
+        ((0..r * p).map(number).collect(), slopes, (0..p).map(|i| number(5 * i + 1)).collect())
+    }
+
+    fn direction(r: usize, p: usize, constant: Constant, over_features: bool) -> (Vec<f64>, f64) {
+        let (phi, slopes, g) = equations(r, p);
+        let (panels, workers, mut memory) = (Pool::default(), Workers::sequential(), vec![0.0; p * p]);
+        let mut newton = Newton::<f64>::new(p);
+        newton.clear();
+        phi.chunks(p).zip(&slopes).for_each(|(phi, slope)| newton.push(phi, *slope, &panels, &workers));
+        if over_features {
+            newton.flush(&panels, &workers);
+        }
+        let s: Vec<f64> = (0..p).map(|j| (0..r).map(|i| slopes[i] * phi[i * p + j]).sum()).collect();
+        newton.solve(g, constant, (&s, slopes.iter().sum()), &mut memory, &panels, &workers)
+    }
+
+    #[test]
+    fn equations_over_rows_are_those_over_features_and_both_hold() {
+        let p = 23;
+        for r in [1, 2, 22, 23, 40, 700] {
+            for constant in [Constant::None, Constant::Free, Constant::Penalised(0.3)] {
+                let (phi, slopes, g) = equations(r, p);
+                let (d, delta) = direction(r, p, constant, false);
+                let (other, other_delta) = direction(r, p, constant, true);
+                // over features a free constant is kept a millionth off
+                let loose = if constant == Constant::Free { 1e-3 } else { 1e-9 };
+                let close = |a: f64, b: f64| (a - b).abs() <= loose * (1.0 + b.abs());
+                assert!(d.iter().zip(&other).all(|(a, b)| close(*a, *b)), "{r} {constant:?}");
+                assert!(close(delta, other_delta), "{r} {constant:?}: {delta} {other_delta}");
+                if r >= p {
+                    continue;
+                }
+                let moved: Vec<f64> = phi.chunks(p).map(|phi| dot(phi, &d) + delta).collect();
+                for j in 0..p {
+                    let rows: f64 = (0..r).map(|i| slopes[i] * moved[i] * phi[i * p + j]).sum();
+                    assert!((d[j] + rows - g[j]).abs() < 1e-10, "{r} {constant:?}");
+                }
+                let along = dot(&slopes, &moved);
+                match constant {
+                    Constant::None => assert_eq!(delta, 0.0),
+                    Constant::Free => assert!(along.abs() < 1e-10, "{along}"),
+                    Constant::Penalised(e) => assert!((along + delta + e).abs() < 1e-10, "{along}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_free_rows_the_direction_is_the_right_side() {
+        assert_eq!(direction(0, 3, Constant::Free, false), (equations(0, 3).2, 0.0));
+        assert_eq!(direction(0, 3, Constant::Penalised(2.0), false), (equations(0, 3).2, -2.0));
+    }
+}

@@ -1,0 +1,74 @@
+//! A sample of the rows, on which problems are solved first.
+//!
+//! The first steps of a cold start see most rows free, and cost p² flops for each of them. On a few rows for every feature
+//! they cost next to nothing, and end near enough that on all rows few are free.
+
+use super::lagrangian::{Best, Problem, Rows, Terms, solve_group};
+use super::loss::Row;
+use crate::Result;
+use crate::solver::kept::Kept;
+use kapprox::Real;
+use kstore::pass::Observer;
+
+/// Rows of a sample for each feature, at most, and at least.
+const MOST: usize = 8;
+const LEAST: usize = 1;
+
+/// Rows of the table for each row of the sample, at least: below, the sample would not be much cheaper.
+const SHARE: usize = 8;
+
+/// Relative gap and steps at which a sample is solved: sampling alone has larger errors.
+const GAP: f64 = 1e-2;
+const STEPS: usize = 50;
+
+/// Rows of a sample at p features; 0 where there is none.
+pub(super) fn rows(n: usize, p: usize) -> usize {
+    let rows = (n / SHARE).min(MOST.saturating_mul(p));
+    if rows >= LEAST * p { rows } else { 0 }
+}
+
+/// The features of a sample and the positions of its rows.
+pub(super) struct Sample<'a, T: Real> {
+    kept: Kept<'a, T>,
+    at: Vec<usize>,
+    /// All rows for one of the sample.
+    scale: f64,
+}
+
+/// Rows of a sample, together as heavy as all.
+struct Sampled<'r, R> {
+    rows: &'r R,
+    at: &'r [usize],
+    scale: f64,
+}
+
+impl<R: Rows> Rows for Sampled<'_, R> {
+    #[inline(always)]
+    fn row(&self, i: usize) -> Row {
+        let row = self.rows.row(self.at[i]);
+        Row { c: self.scale * row.c, ..row }
+    }
+}
+
+impl<'a, T: Real> Sample<'a, T> {
+    /// A sample where there are rows enough: one pass.
+    pub(super) fn draw(kept: &Kept<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
+        let m = rows(kept.n, kept.p);
+        if m == 0 {
+            return Ok(None);
+        }
+        let scale = kept.n as f64 / m as f64;
+        let (kept, at) = kept.sample(m, observer)?;
+        Ok(Some(Self { kept, at, scale }))
+    }
+
+    /// The solutions of some problems on the sample.
+    pub(super) fn solve<R: Rows + Send>(&self, rows: &[R], terms: Terms, observer: &dyn Observer) -> Result<Vec<Best>> {
+        let terms = Terms { cost: self.scale * terms.cost, gap: GAP.max(terms.gap), ..terms };
+        let sampled = rows.iter().map(|rows| Sampled { rows, at: &self.at, scale: self.scale });
+        let problems = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, self.kept.p));
+        let mut problems: Vec<Problem<T, Sampled<'_, R>>> = problems.collect();
+        solve_group(&self.kept, &mut problems, STEPS, observer)?;
+        Ok(problems.into_iter().map(|problem| problem.best).collect())
+    }
+}

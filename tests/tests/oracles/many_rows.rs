@@ -1,0 +1,115 @@
+//! Machines with many more rows than features, which begin on a sample of the rows and draw their Hessians: the solution is
+//! stationary by the formula, whatever way led to it.
+//!
+//! With f = Σ_l α_l k(z_l, ·) + c and the losses' derivatives r_i, the gradient of (1/n) Σ ℓ_i + lambda ‖w‖² in the
+//! coordinates of the landmarks is (1/n) Σ_i r_i k(z_j, x_i) + 2 lambda Σ_l k(z_j, z_l) α_l.
+
+use kmill_tests::kernels::kernel;
+use kmill_tests::points::Lcg;
+use kmill_tests::table::{exact, predict, select, solve, write};
+use ksolve::Task;
+use ksolve::solver::{Penalty, SolverOptions};
+use ksolve::train::{TrainOptions, Trained};
+
+const KERNEL: &str = "gaussian(sigma=1.5)";
+const LAMBDA: f64 = 1e-4;
+
+/// Classes that overlap, sorted: a sample that took the first rows would see one of them.
+fn problem(k: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let (n, mut random) = (1_500, Lcg(41));
+    let y: Vec<f64> = (0..n).map(|i| (i * k / n) as f64).collect();
+    let x = y.iter().map(|y| vec![0.9 * y + random.normal(), random.normal() - 0.4 * y * y]).collect();
+    (x, y)
+}
+
+fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &SolverOptions) -> Trained<f64> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, x, y);
+    let options = TrainOptions { rank: 40, ranks: vec![40], ..exact(Task::Classification, KERNEL, x.len()) };
+    let selected = select(&path, Task::Classification);
+    let solver = SolverOptions { penalty: Penalty::Lambda(LAMBDA), ..solver.clone() };
+    let trained = solve::<f64>(&selected, &options, name, &solver, 1);
+    let again = solve::<f64>(&selected, &options, name, &solver, 3);
+    assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{name}: other bits");
+    trained
+}
+
+/// The largest entry of the gradient, as a share of the same at f = 0; `derivatives` gives those of a row's losses.
+fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, &[f64]) -> Vec<f64>) -> f64 {
+    let (k, t, n) = (kernel(KERNEL), trained.intercept.len(), x.len() as f64);
+    let (points, _) = trained.basis.landmarks().unwrap();
+    let landmarks: Vec<&[f64]> = points.chunks(x[0].len()).collect();
+    let at = |f: &dyn Fn(usize) -> Vec<f64>, scale: f64| -> Vec<f64> {
+        let r: Vec<Vec<f64>> = (0..x.len()).map(|i| derivatives(i, &f(i))).collect();
+        let constants = (0..t).map(|j| r.iter().map(|r| r[j]).sum::<f64>() / n);
+        let entries = landmarks.iter().flat_map(|z| {
+            let (r, k, landmarks) = (&r, &k, &landmarks);
+            (0..t).map(move |j| {
+                let rows: f64 = x.iter().zip(r).map(|(x, r)| r[j] * k(z, x)).sum::<f64>() / n;
+                let own: f64 = landmarks.iter().enumerate().map(|(l, y)| k(z, y) * trained.coefficients[(l, j)]).sum();
+                rows + scale * 2.0 * LAMBDA * own
+            })
+        });
+        entries.chain(constants).collect()
+    };
+    let largest = |values: Vec<f64>| values.into_iter().map(f64::abs).fold(0.0, f64::max);
+    let here = largest(at(&|i| predict(trained, KERNEL, &x[i]), 1.0));
+    here / largest(at(&|_| vec![0.0; t], 0.0))
+}
+
+#[test]
+fn logistic_regression_is_stationary() {
+    for k in [2, 4] {
+        let (x, y) = problem(k);
+        let trained = fit(&x, &y, "logistic", &SolverOptions::default());
+        let share = gradient(&trained, &x, |i, f| {
+            let f = if f.len() == 1 { vec![0.0, f[0]] } else { f.to_vec() };
+            let sum: f64 = f.iter().map(|f| f.exp()).sum();
+            let r = f.iter().enumerate().map(|(j, f)| f.exp() / sum - f64::from(y[i] as usize == j));
+            if k == 2 { r.skip(1).collect() } else { r.collect() }
+        });
+        assert!(share < 1e-8, "{k} classes: {share:e}");
+    }
+}
+
+#[test]
+fn the_squared_hinge_is_stationary() {
+    for k in [2, 4] {
+        let (x, y) = problem(k);
+        let options = SolverOptions { squared: true, gap: 1e-13, ..SolverOptions::default() };
+        let trained = fit(&x, &y, "svm", &options);
+        let share = gradient(&trained, &x, |i, f| {
+            let side = |j: usize| if y[i] as usize == if k == 2 { 1 } else { j } { 1.0 } else { -1.0 };
+            f.iter().enumerate().map(|(j, f)| -2.0 * side(j) * (1.0 - side(j) * f).max(0.0)).collect()
+        });
+        assert!(share < 1e-6, "{k} classes: {share:e}");
+    }
+}
+
+#[test]
+fn the_hinge_keeps_its_certificate() {
+    for k in [2, 4] {
+        let (x, y) = problem(k);
+        let trained = fit(&x, &y, "svm", &SolverOptions { gap: 1e-6, ..SolverOptions::default() });
+        let figure = |name: &str| &trained.figures.iter().find(|figure| figure.name == name).unwrap().values;
+        let scores: Vec<Vec<f64>> = x.iter().map(|x| predict(&trained, KERNEL, x)).collect();
+        let (points, _) = trained.basis.landmarks().unwrap();
+        let landmarks: Vec<&[f64]> = points.chunks(2).collect();
+        let kernel = kernel(KERNEL);
+        for j in 0..trained.intercept.len() {
+            let class = if k == 2 { 1 } else { j };
+            let side = |y: &f64| if *y as usize == class { 1.0 } else { -1.0 };
+            let loss: f64 = scores.iter().zip(&y).map(|(f, y)| (1.0 - side(y) * f[j]).max(0.0)).sum();
+            let a = |l: usize| trained.coefficients[(l, j)];
+            let products = landmarks
+                .iter()
+                .enumerate()
+                .map(|(l, z)| a(l) * landmarks.iter().enumerate().map(|(m, y)| a(m) * kernel(z, y)).sum::<f64>());
+            let objective = loss / x.len() as f64 + LAMBDA * products.sum::<f64>();
+            let reported = figure("objective")[j];
+            assert!((objective - reported).abs() < 1e-8 * reported, "{objective} {reported}");
+            assert!(figure("duality gap")[j] <= 1e-6, "{:?}", figure("duality gap"));
+        }
+    }
+}
