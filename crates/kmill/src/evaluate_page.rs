@@ -113,7 +113,8 @@ fn confusions(report: &ClassificationReport) -> String {
         rows: rows.map(|(name, row)| (name.clone(), row.iter().map(|n| count(*n)).collect())).collect(),
         marked: None,
     };
-    format!("{}<p class=\"note\">Darker is a larger share of the true class.</p>", Heat { grid, scores })
+    let heat = Heat { title: "Confusion matrix", grid, scores };
+    format!("{heat}<p class=\"note\">Darker is a larger share of the true class.</p>")
 }
 
 fn roc(details: &Details) -> Option<Chart> {

@@ -73,13 +73,14 @@ fn surface(report: &FitReport) -> Option<String> {
         page::text(&report.folds)
     );
     let folds = report.folds_grid().map_or(String::new(), |(grid, scores)| {
-        let heat = Heat { grid, scores };
+        let heat = Heat { title: "Fold by fold", grid, scores };
         format!(
             "<h3>Fold by fold</h3>\n{heat}<p class=\"note\">Mean squared error on the rows of each fold, at the best lambda of \
              each rank; the worst fold of the chosen cell is outlined.</p>"
         )
     });
-    Some(format!("{}{note}{folds}", Heat { grid, scores }))
+    let heat = Heat { title: "Surface", grid, scores };
+    Some(format!("{heat}{note}{folds}"))
 }
 
 /// The relative trace error of every rank of the surface.

@@ -33,7 +33,7 @@ fn tight<T: Precision>(selected: &Selected, options: &TrainOptions, name: &str) 
         let (_, plans) = plan_solve::<T>(selected, options, &*solver, &resources).unwrap();
         plans.iter().all(|plan| plan.bytes() <= *memory)
     };
-    (32..1024).map(|mebibytes| mebibytes << 20).find(fits).unwrap()
+    (16..1024).map(|mebibytes| mebibytes << 20).find(fits).unwrap()
 }
 
 fn fit<T: Precision>(

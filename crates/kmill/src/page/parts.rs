@@ -35,6 +35,8 @@ pub fn command(line: &str) -> String {
 /// A grid whose cells are shaded by a number: small ones light, on a logarithmic scale where all are positive.
 #[derive(Clone, Debug)]
 pub struct Heat {
+    /// What it shows, in a few words.
+    pub title: &'static str,
     /// What the cells say; its mark is outlined.
     pub grid: Grid,
     /// What they are shaded by, row by row; `None` stays blank.
@@ -54,7 +56,8 @@ impl fmt::Display for Heat {
         };
         let heads: String = self.grid.columns.iter().map(|head| format!("<th>{}</th>", text(head))).collect();
         let corner = text(&self.grid.corner);
-        write!(f, "<div class=\"scroll\"><table>\n<thead><tr><th>{corner}</th>{heads}</tr></thead>\n<tbody>\n")?;
+        writeln!(f, "<figure class=\"sheet\" aria-label=\"{}\"><div class=\"scroll\"><table>", self.title)?;
+        write!(f, "<thead><tr><th>{corner}</th>{heads}</tr></thead>\n<tbody>\n")?;
         for (i, (name, cells)) in self.grid.rows.iter().enumerate() {
             write!(f, "<tr><th scope=\"row\">{}</th>", text(name))?;
             for (j, cell) in cells.iter().enumerate() {
@@ -65,7 +68,7 @@ impl fmt::Display for Heat {
             }
             f.write_str("</tr>\n")?;
         }
-        f.write_str("</tbody>\n</table></div>")
+        f.write_str("</tbody>\n</table></div></figure>")
     }
 }
 
@@ -100,10 +103,11 @@ pub fn stages(stages: &[Stage]) -> String {
         at += width;
         rows.push(vec![name.clone(), time, format!("{:.1} %", 100.0 * seconds.max(0.0) / total)]);
     }
-    let label = "stages of the run";
+    let label = "Stages of the run";
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR} 26\" preserveAspectRatio=\"none\" \
-         role=\"img\" aria-label=\"{label}\">{bar}</svg>\n{}",
+        "<figure class=\"sheet\" aria-label=\"{label}\">\
+         <svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR} 26\" preserveAspectRatio=\"none\" \
+         role=\"img\" aria-label=\"{label}\">{bar}</svg>\n{}</figure>",
         table(&["stage", "time", "share"], &rows)
     )
 }

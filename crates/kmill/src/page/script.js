@@ -126,8 +126,40 @@
 
   const address = (text) => "data:image/svg+xml;charset=utf-8," + encodeURIComponent(text);
 
-  const picture = (svg, name) => {
-    const [text, width, height] = standalone(svg);
+  /** A table and its bar, if there is one, drawn as they lie on the page: [text, width, height]. */
+  const laid = (sheet, title) => {
+    const style = getComputedStyle(document.body), top = 30, edge = 10;
+    const origin = sheet.querySelector("table").getBoundingClientRect();
+    const [left, above] = [origin.left - edge, sheet.getBoundingClientRect().top - top];
+    const place = (box) => ({ x: box.left - left, y: box.top - above, width: box.width, height: box.height });
+    const ground = made("rect", { fill: style.backgroundColor });
+    const drawing = made("svg", { xmlns: SVG, "font-family": style.fontFamily });
+    drawing.append(ground, made("text", { x: edge, y: 20, "font-size": 14, "font-weight": 600, fill: style.color }, title));
+    for (const part of sheet.querySelectorAll("svg.bar rect")) {
+      drawing.append(made("rect", { ...place(part.getBoundingClientRect()), fill: getComputedStyle(part).fill }));
+    }
+    for (const cell of sheet.querySelectorAll("th, td")) {
+      const rule = getComputedStyle(cell), box = place(cell.getBoundingClientRect()), left = rule.textAlign === "left";
+      const chosen = "chosen" in cell.dataset ? { stroke: rule.outlineColor, "stroke-width": 2 } : {};
+      if (cell.className === "heat") drawing.append(made("rect", { ...box, fill: rule.backgroundColor, ...chosen }));
+      const size = parseFloat(rule.fontSize);
+      const x = left ? box.x + parseFloat(rule.paddingLeft) : box.x + box.width - parseFloat(rule.paddingRight);
+      const [anchor, y] = [left ? "start" : "end", box.y + box.height / 2 + 0.35 * size];
+      const letters = { "font-size": size, "font-weight": rule.fontWeight, fill: rule.color };
+      drawing.append(made("text", { x, y, "text-anchor": anchor, ...letters }, cell.textContent));
+    }
+    const bar = sheet.querySelector("svg.bar")?.getBoundingClientRect();
+    const width = Math.ceil(Math.max(origin.width, bar?.width ?? 0)) + 2 * edge;
+    const height = Math.ceil(origin.bottom - above) + edge;
+    ground.setAttribute("width", width);
+    ground.setAttribute("height", height);
+    for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", width], ["height", height]]) {
+      drawing.setAttribute(name, value);
+    }
+    return [new XMLSerializer().serializeToString(drawing), width, height];
+  };
+
+  const picture = ([text, width, height], name) => {
     const image = new Image();
     image.onload = () => {
       const canvas = document.createElement("canvas");
@@ -139,23 +171,32 @@
     image.src = address(text);
   };
 
-  for (const figure of document.querySelectorAll("figure.chart")) {
-    watch(figure);
-    const svg = figure.querySelector("svg");
+  /** Buttons that save what `draw` gives. */
+  const offer = (figure, name, draw) => {
     const buttons = document.createElement("div");
     buttons.className = "save";
     for (const [kind, act] of [
-      ["SVG", () => save(address(standalone(svg)[0]), `${svg.id}.svg`)],
-      ["PNG", () => picture(svg, `${svg.id}.png`)],
+      ["SVG", () => save(address(draw()[0]), `${name}.svg`)],
+      ["PNG", () => picture(draw(), `${name}.png`)],
     ]) {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = kind;
-      button.title = `save this chart as ${kind}`;
+      button.title = `save this as ${kind}`;
       button.addEventListener("click", act);
       buttons.append(button);
     }
     figure.append(buttons);
+  };
+
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    watch(figure);
+    const svg = figure.querySelector("svg");
+    offer(figure, svg.id, () => standalone(svg));
+  }
+  for (const sheet of document.querySelectorAll("figure.sheet")) {
+    const title = sheet.getAttribute("aria-label");
+    offer(sheet, title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-"), () => laid(sheet, title));
   }
   document.documentElement.dataset.script = "ran";
 })();

@@ -111,11 +111,17 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
         assert!(code == 1 && (text.contains(".html") || text.contains("no folder")), "{wrong}: {text}");
     }
     let Some(browser) = chromium() else { return };
-    for (name, charts, clouds, heat) in [
-        ("fit.html", &["certificate"][..], 0, 6 + 3 * 5),
-        ("classes.html", &[][..], 0, 13 + 5),
-        ("numbers.html", &["truth", "residuals"][..], 2, 0),
-        ("labels.html", &["roc"][..], 0, 4),
+    for (name, charts, clouds, heat, sheets) in [
+        (
+            "fit.html",
+            &["certificate"][..],
+            0,
+            6 + 3 * 5,
+            &[("surface", "lambda"), ("fold-by-fold", "80"), ("stages-of-the-run", "%")][..],
+        ),
+        ("classes.html", &[][..], 0, 13 + 5, &[("surface", "lambda")][..]),
+        ("numbers.html", &["truth", "residuals"][..], 2, 0, &[][..]),
+        ("labels.html", &["roc"][..], 0, 4, &[("confusion-matrix", "predicted")][..]),
     ] {
         for width in [1280, 390] {
             let (seen, console) = look(&browser, at, &page(name), width, false);
@@ -124,8 +130,14 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
             assert!(charts.iter().all(|id| seen["series"].get(id).is_some()), "{name}: {seen}");
             assert_eq!((&seen["clouds"], &seen["heat"]), (&clouds.into(), &heat.into()), "{name}: {seen}");
             let saved = seen["saved"].as_object().unwrap();
-            let both = saved.len() == 2 && saved.values().all(|file| file["broken"] != true);
-            assert!(both || seen["buttons"] == 0, "{name}: {seen}");
+            // the first chart, and every heat map and bar
+            assert_eq!(saved.len() as u64, seen["asked"].as_u64().unwrap(), "{name}: {seen}");
+            assert!(saved.values().all(|file| file["broken"] != true), "{name}: {seen}");
+            for (sheet, word) in sheets {
+                let words = saved[&format!("{sheet}.svg")]["words"].as_str().unwrap();
+                assert!(words.contains(word), "{name}: {words}");
+                assert!(saved[&format!("{sheet}.png")]["length"].as_u64().unwrap() > 2_000, "{name}: {seen}");
+            }
         }
     }
 }

@@ -26,7 +26,10 @@ frame.addEventListener("load", () => {
   // what the buttons would save, kept instead
   const saved = {};
   frame.contentWindow.HTMLAnchorElement.prototype.click = function () { saved[this.download] = this.href; };
-  inner.querySelectorAll(".save")[0]?.querySelectorAll("button").forEach((button) => button.click());
+  const sheets = [...inner.querySelectorAll("figure.sheet .save button")];
+  const asked = new Set([...(inner.querySelector(".save")?.querySelectorAll("button") ?? []), ...sheets]);
+  asked.forEach((button) => button.click());
+  out.asked = asked.size;
   const tell = () => {
     out.saved = Object.fromEntries(Object.entries(saved).map(([name, href]) => {
       if (!name.endsWith(".svg")) return [name, { kind: href.slice(0, 22), length: href.length }];
@@ -39,7 +42,7 @@ frame.addEventListener("load", () => {
     document.querySelector("pre").textContent = JSON.stringify(out);
   };
   // pixels come once the drawing is decoded
-  const wait = (turns) => (turns === 0 || Object.keys(saved).length === 2 ? tell() : setTimeout(wait, 50, turns - 1));
+  const wait = (turns) => (turns === 0 || Object.keys(saved).length === asked.size ? tell() : setTimeout(wait, 50, turns - 1));
   wait(out.buttons ? 60 : 0);
 });
 frame.srcdoc = frame.dataset.page;
