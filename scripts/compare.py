@@ -7,7 +7,7 @@ FOLDER holds beijing-pm25.parquet, dsa.parquet and kin40k.parquet (datasets/READ
 process or two of its own, one after the other; a job is run --repeats times, all rows in turn, with another seed each
 time, and the medians are shown: seconds of the whole process (start, reading and prediction included), seconds of
 learning alone, the highest resident memory, the error. Rivals are in scripts/peers.py; what is not installed says so,
-what takes longer than --limit is stopped.
+what takes longer than --limit is stopped, and not tried again.
 
 Rows that are done are kept in --results (a JSON line each) and not run again, so that a comparison can be stopped,
 and made job by job. A row that other processes disturbed, by more than 5 % of the machine's time, is marked with a
@@ -259,7 +259,8 @@ def run(a, folder, results):
         for repeat in range(a.repeats):
             for row in job.rows:
                 who = row.who.format(m=m)
-                if (job.name, who, repeat) in done:
+                given_up = any((r["job"], r["who"]) == (job.name, who) and "error" not in r for r in results)
+                if (job.name, who, repeat) in done or given_up:
                     continue
                 if is_kmill(row):
                     found = kmill_row(row, job, data, n, m, repeat, a, folder)

@@ -2,7 +2,10 @@
 //!
 //! A general product packs both of its factors. With a few columns, one for each class, that costs more than the product:
 //! here the few columns are packed, the many rows are read from where they are, once for every three vectors of columns,
-//! and the sums of a few rows (or features) stay in registers while the other index runs.
+//! and the sums of a few rows (or features) stay in registers while the other index runs. (`benches/benches/thin.rs` has
+//! both ways side by side.)
+//!
+//! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34, 2008.
 
 use crate::Real;
 use crate::kernel::Aligned;
@@ -16,9 +19,21 @@ const TALL: usize = 2;
 /// `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). 2bpc flops.
 ///
 /// Every row has the bits that it has alone.
+///
+/// ```
+/// let (x, w) = ([1.0, 2.0, 3.0, 4.0], [1.0, 10.0]);
+/// let mut out = [0.0; 2];
+/// kapprox::thin::times(&x, &w, 2, &mut out);
+/// assert_eq!(out, [21.0, 43.0]);
+/// ```
+///
+/// # Panics
+/// Where the lengths do not fit together.
 pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
     if p > 0 && !w.is_empty() {
-        pulp::Arch::new().dispatch(Times { x, w, p, c: w.len() / p, out });
+        let c = w.len() / p;
+        assert!(w.len() == p * c && x.len() * c == out.len() * p, "{} x {p}, {p} x {c}, {}", x.len(), out.len());
+        pulp::Arch::new().dispatch(Times { x, w, p, c, out });
     }
 }
 
@@ -26,9 +41,22 @@ pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
 /// (b x c, row-major). 2b·width·c flops.
 ///
 /// Products and their sum over the b rows have the precision of the features: a few hundred rows a call.
+///
+/// ```
+/// let (x, right) = ([1.0f32, 2.0, 3.0, 4.0], [1.0, 10.0]);
+/// let mut sums = [0.5];
+/// // the second feature of both rows
+/// kapprox::thin::add_transposed(&x, 2, 1, &right, &mut sums);
+/// assert_eq!(sums, [42.5]);
+/// ```
+///
+/// # Panics
+/// Where the lengths do not fit together.
 pub fn add_transposed<T: Real>(x: &[T], p: usize, first: usize, right: &[T], sums: &mut [f64]) {
     let b = x.len().checked_div(p).unwrap_or(0);
     if let Some(c) = right.len().checked_div(b).filter(|c| *c > 0) {
+        let fits = x.len() == b * p && right.len() == b * c && sums.len() % c == 0 && first + sums.len() / c <= p;
+        assert!(fits, "{b} x {p} from {first}, {}, {}", right.len(), sums.len());
         pulp::Arch::new().dispatch(Transposed { x, p, first, right, c, sums });
     }
 }

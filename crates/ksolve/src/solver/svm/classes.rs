@@ -140,10 +140,14 @@ impl Svm {
             for (first, some) in (0..t).step_by(together).zip(machines.chunks(together)) {
                 let terms = self.terms(penalties[0]);
                 let rows: Vec<Machine<'_>> = some.iter().map(|which| machine(*which, &costs[0][..])).collect();
+                // before the problems of all rows: their equations are not there at the same time
+                let starts = match &sample {
+                    Some(sample) => sample.solve(&rows, terms, &*stage)?,
+                    None => Vec::new(),
+                };
                 let problems = rows.iter().map(|rows| Problem::new(*rows, terms, kept.n, kept.p));
                 let mut problems: Vec<Problem<T, Machine<'_>>> = problems.collect();
-                if let Some(sample) = &sample {
-                    let starts = sample.solve(&rows, terms, &*stage)?;
+                if !starts.is_empty() {
                     lagrangian::begin(kept, &mut problems, &starts, &*stage)?;
                     found.passes += 1;
                 }
