@@ -55,7 +55,8 @@ pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
 pub fn add_transposed<T: Real>(x: &[T], p: usize, first: usize, right: &[T], sums: &mut [f64]) {
     let b = x.len().checked_div(p).unwrap_or(0);
     if let Some(c) = right.len().checked_div(b).filter(|c| *c > 0) {
-        let fits = x.len() == b * p && right.len() == b * c && sums.len() % c == 0 && first + sums.len() / c <= p;
+        let fits =
+            x.len() == b * p && right.len() == b * c && sums.len().is_multiple_of(c) && first + sums.len() / c <= p;
         assert!(fits, "{b} x {p} from {first}, {}, {}", right.len(), sums.len());
         pulp::Arch::new().dispatch(Transposed { x, p, first, right, c, sums });
     }
