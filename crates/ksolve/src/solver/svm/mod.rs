@@ -15,7 +15,7 @@
 //! All are solved by the method of `lagrangian.rs`, in passes over kept features, up to a relative duality gap, which is
 //! measured at every step and reported: the objective is never more than that above the optimum.
 //!
-//! *Bytes*: the features, 8 and two elements for every row and problem, 8p² for every problem of a group. Problems do not
+//! *Bytes*: the features, 8 and two elements for every row and problem, 8p² and p/2 rows for every problem of a group. Problems do not
 //! depend on each other; so many make a group as the shape allows, never the memory.
 
 mod classes;

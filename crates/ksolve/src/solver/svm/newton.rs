@@ -16,7 +16,7 @@
 //!
 //! Near the solution few rows are free, and steps over rows cost next to nothing.
 
-use crate::gram;
+use crate::gram::{self, dot};
 use crate::strips::Pool;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;
@@ -170,7 +170,7 @@ impl<T: Real> Newton<T> {
         let definite = cholesky(memory, r, workers);
         debug_assert!(definite, "I + BBᵀ is definite");
         let row = |i: usize| &self.rows[i * p..(i + 1) * p];
-        let mut q: Vec<f64> = (0..r).map(|i| gram::dot(row(i), &g)).collect();
+        let mut q: Vec<f64> = (0..r).map(|i| dot(row(i), &g)).collect();
         substitute(memory, r, &mut q);
         let mut delta = 0.0;
         if constant != Constant::None {
@@ -206,10 +206,6 @@ fn substitute(factor: &[f64], order: usize, right: &mut [f64]) {
     let mut column = MatMut::from_column_major_slice_mut(right, order, 1);
     triangular::solve_lower_triangular_in_place(factor, column.rb_mut(), Par::Seq);
     triangular::solve_upper_triangular_in_place(factor.transpose(), column, Par::Seq);
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]

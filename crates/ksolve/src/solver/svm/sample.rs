@@ -10,9 +10,8 @@ use crate::solver::kept::Kept;
 use kapprox::Real;
 use kstore::pass::Observer;
 
-/// Rows of a sample for each feature, at most, and at least.
+/// Rows of a sample for each feature, at most; there is at least one.
 const MOST: usize = 8;
-const LEAST: usize = 1;
 
 /// Rows of the table for each row of the sample, at least: below, the sample would not be much cheaper.
 const SHARE: usize = 8;
@@ -24,7 +23,7 @@ const STEPS: usize = 50;
 /// Rows of a sample at p features; 0 where there is none.
 pub(super) fn rows(n: usize, p: usize) -> usize {
     let rows = (n / SHARE).min(MOST.saturating_mul(p));
-    if rows >= LEAST * p { rows } else { 0 }
+    if rows >= p { rows } else { 0 }
 }
 
 /// The features of a sample and the positions of its rows.
