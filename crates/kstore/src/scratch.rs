@@ -79,7 +79,15 @@ impl Scratch {
     /// [`Error::OverScratch`] where all the rows of the range would not fit the limit; [`Error::Io`].
     pub fn cache<T: Real>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
         let rows = range.end.saturating_sub(range.start);
-        let needed = rows.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
+        self.cache_up_to(shape, range, rows)
+    }
+
+    /// The same for `most` of these rows at most.
+    ///
+    /// # Errors
+    /// [`Error::OverScratch`] where so many rows would not fit the limit; [`Error::Io`].
+    pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, most: u64) -> Result<CacheWriter<T>> {
+        let needed = most.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
         let reserved = Reserved::new(self, needed)?;
         let array = || Array::new(&self.folder);
         Ok(CacheWriter {
@@ -89,6 +97,7 @@ impl Scratch {
             classes: (array()?, None),
             groups: (array()?, None),
             count: 0,
+            most,
             last: None,
             shape,
             range,
@@ -150,6 +159,7 @@ pub struct CacheWriter<T> {
     classes: (Array, Option<Arc<Vec<Label>>>),
     groups: (Array, Option<Arc<Vec<Label>>>),
     count: u64,
+    most: u64,
     last: Option<u64>,
     shape: TableShape,
     range: Range<u64>,
@@ -159,12 +169,17 @@ pub struct CacheWriter<T> {
 }
 
 impl<T: Real> CacheWriter<T> {
+    /// Rows that it still takes.
+    pub fn left(&self) -> u64 {
+        self.most - self.count
+    }
+
     /// Appends a block. Rows come in the order of their numbers, and labels refer to one dictionary: that of a source
     /// that was given it.
     ///
     /// # Errors
-    /// [`Error::ScratchFull`] for a full disk, [`Error::Io`], and [`Error::Syntax`] for blocks of another shape or out
-    /// of order.
+    /// [`Error::ScratchFull`] for a full disk, [`Error::Io`], and [`Error::Syntax`] for blocks of another shape, out of
+    /// order, or more rows than are [`left`](Self::left).
     pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
         self.check(block)?;
         let written = self.write(block);
@@ -196,11 +211,12 @@ impl<T: Real> CacheWriter<T> {
             && block.rows.iter().all(|row| self.range.contains(row));
         let coded = |now: bool, labels: &Option<Arc<Vec<Label>>>| self.count == 0 || now == labels.is_some();
         let labelled = coded(block.classes.is_some(), &self.classes.1) && coded(block.groups.is_some(), &self.groups.1);
-        if fits && ordered && labelled {
+        if fits && ordered && labelled && n as u64 <= self.left() {
             return Ok(());
         }
         let text = format!("{n} rows with {} features, {} targets", block.x.len(), block.y.len());
-        let expected = format!("rows of {shape:?} in ascending order, with the same labels throughout");
+        let left = self.left();
+        let expected = format!("at most {left} rows of {shape:?} in ascending order, with the same labels throughout");
         Err(Error::Syntax { what: "block for a cache", text, expected })
     }
 

@@ -259,7 +259,7 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
 }
 
 #[test]
-fn blocks_that_are_kept_and_blocks_that_are_computed_again_are_the_same() {
+fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
     let (x, y) = problem(60_000);
     let (_folder, selected) = table(&x, &y, Task::Regression);
     let system = SystemOptions { method: Method::Pcg, ..SystemOptions::default() };
@@ -275,9 +275,25 @@ fn blocks_that_are_kept_and_blocks_that_are_computed_again_are_the_same() {
     assert!(trained.method.as_ref().unwrap().why.contains("all rows"), "{:?}", trained.method);
     // the stage before holds the blocks too
     let memory = plans.iter().map(kstore::Plan::bytes).max().unwrap() - kept.bytes / 2;
-    let again = fit::<f32>(&selected, &options, 3, memory);
-    let why = &again.method.as_ref().unwrap().why;
-    assert!(why.contains("of 60000") && !why.contains("all rows"), "{why}");
-    assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "other bits: {why}");
-    assert!(again.passes > trained.passes, "{} {}", again.passes, trained.passes);
+    // computed each time, in scratch, and some of both
+    let folder = tempfile::tempdir().unwrap();
+    for (bytes, in_scratch, computed) in [(0, false, true), (1 << 30, true, false), (30 << 20, true, true)] {
+        let scratch = kstore::scratch::Scratch::open(folder.path(), bytes).unwrap();
+        let (workers, scratch) = (Workers::new(3), (bytes > 0).then_some(&scratch));
+        let resources = Resources { memory, workers: &workers, stages: &Unwatched, journal: None, scratch };
+        let again = train::<f32>(&selected, &options, &resources).unwrap();
+        let why = &again.method.as_ref().unwrap().why;
+        assert_eq!(
+            (!why.contains("of 0 in scratch"), why.contains("computed each time")),
+            (in_scratch, computed),
+            "{why}"
+        );
+        assert!(!why.contains("all rows"), "{why}");
+        assert!(
+            trained.coefficients == again.coefficients && trained.intercept == again.intercept,
+            "other bits: {why}"
+        );
+        assert!(again.passes > trained.passes, "{} {}", again.passes, trained.passes);
+        assert_eq!(scratch.map_or(bytes, kstore::scratch::Scratch::left), bytes, "scratch is given back");
+    }
 }

@@ -12,6 +12,7 @@
 use crate::gram::dot;
 use crate::{Error, Result};
 use faer::{Mat, MatMut, MatRef};
+use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use kstore::pass::Observer;
 
 /// Iterations between two computations of the true residual.
@@ -40,6 +41,17 @@ pub(crate) enum Norm {
     Euclidean,
     /// √(rᵀM⁻¹r), which is about the energy norm √(eᵀAe) of the error e where M is near A.
     Preconditioned,
+}
+
+/// How far an iteration goes, and who watches it.
+#[derive(Clone, Copy)]
+pub(crate) struct Until<'a> {
+    /// The residual of every column as a share of its right side's.
+    pub(crate) tolerance: f64,
+    /// May stop it.
+    pub(crate) observer: &'a dyn Observer,
+    /// Where it is saved, and found again.
+    pub(crate) journal: Option<&'a Journal<'a>>,
 }
 
 /// What was found.
@@ -75,46 +87,101 @@ struct Column {
     stalls: usize,
 }
 
-/// Solves until every column's residual is at most `tolerance` times its right side's.
+/// Solves for every column. With a journal, iterations are saved in it, and a run that is resumed goes on behind the last
+/// one, with the same bits.
 ///
 /// # Errors
 /// Those of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
-pub(crate) fn solve(
-    system: &mut dyn Positive,
-    b: MatRef<'_, f64>,
-    tolerance: f64,
-    norm: Norm,
-    observer: &dyn Observer,
-) -> Result<Found> {
-    let (n, t) = (b.nrows(), b.ncols());
-    let mut found = Found { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true };
-    let mut run = Run { system, b, norm, r: b.to_owned(), z: Mat::zeros(n, t), columns: Vec::new() };
-    run.columns = (0..t).map(|j| Column { j, scale: 0.0, rz: 0.0, proven: f64::INFINITY, stalls: 0 }).collect();
-    run.precondition()?;
-    for column in &mut run.columns {
-        column.rz = dot_of(run.r.as_ref(), column.j, run.z.as_ref(), column.j);
-        column.scale = size(norm, column.rz, run.r.as_ref(), column.j);
+pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<Found> {
+    let Until { tolerance, observer, journal } = until;
+    let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || State::new(b));
+    if steps.is_complete() {
+        return Ok(state.found);
     }
-    // nothing to solve for
-    run.columns.retain(|column| column.scale > 0.0);
-    let mut p = run.z.clone();
-    for iteration in 1..=MOST {
-        if run.columns.is_empty() {
+    let z = Mat::zeros(b.nrows(), b.ncols());
+    let mut run = Run { system, b, norm, tolerance, z, state, whole: true };
+    if steps.done() == 0 {
+        run.begin()?;
+    }
+    for iteration in steps.done() as usize + 1..=MOST {
+        if run.state.columns.is_empty() {
             break;
         }
-        if observer.stop() {
-            return Err(kstore::Error::Interrupted.into());
+        let done = if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { run.iterate(iteration) };
+        if let Err(error) = done {
+            if run.whole {
+                steps.keep(&run.state);
+            }
+            return Err(error);
         }
-        run.step(&mut found.x, &mut p)?;
-        run.columns.iter().for_each(|column| found.iterations[column.j] = iteration);
-        run.precondition()?;
-        let last = iteration == MOST;
-        if last || iteration % TRUE_EVERY == 0 || run.claims(tolerance) {
-            run.finish(&mut found, tolerance, last)?;
-        }
-        run.turn(&mut p);
+        steps.after(&run.state);
     }
-    Ok(found)
+    steps.complete(&run.state);
+    Ok(run.state.found)
+}
+
+/// What an iteration leaves to the next one.
+struct State {
+    found: Found,
+    /// Residuals, by right side.
+    r: Mat<f64>,
+    /// Directions, by right side.
+    p: Mat<f64>,
+    /// Right sides that have not converged.
+    columns: Vec<Column>,
+}
+
+impl State {
+    fn new(b: MatRef<'_, f64>) -> Self {
+        let (n, t) = b.shape();
+        let column = |j| Column { j, scale: 0.0, rz: 0.0, proven: f64::INFINITY, stalls: 0 };
+        Self {
+            found: Found { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true },
+            r: b.to_owned(),
+            p: Mat::zeros(n, t),
+            columns: (0..t).map(column).collect(),
+        }
+    }
+}
+
+impl Persist for State {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        for (name, matrix) in [("x", &self.found.x), ("r", &self.r), ("p", &self.p)] {
+            (0..matrix.ncols()).for_each(|j| out.put(&format!("{name}{j}"), matrix.col_as_slice(j)));
+        }
+        out.own("iterations", self.found.iterations.iter().map(|i| *i as u64).collect());
+        out.put("residuals", &self.found.residuals);
+        out.one("converged", u64::from(self.found.converged));
+        out.own("columns", self.columns.iter().map(|c| c.j as u64).collect());
+        out.own("stalls", self.columns.iter().map(|c| c.stalls as u64).collect());
+        out.own("scalars", self.columns.iter().flat_map(|c| [c.scale, c.rz, c.proven]).collect());
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        for (name, matrix) in [("x", &mut self.found.x), ("r", &mut self.r), ("p", &mut self.p)] {
+            for j in 0..matrix.ncols() {
+                from.fill(&format!("{name}{j}"), matrix.col_as_slice_mut(j))?;
+            }
+        }
+        let mut iterations = vec![0u64; self.found.iterations.len()];
+        from.fill("iterations", &mut iterations)?;
+        self.found.iterations = iterations.iter().map(|i| *i as usize).collect();
+        from.fill("residuals", &mut self.found.residuals)?;
+        self.found.converged = from.one::<u64>("converged")? != 0;
+        let (columns, stalls) = (from.read::<u64>("columns")?, from.read::<u64>("stalls")?);
+        let scalars = from.read::<f64>("scalars")?;
+        let parts = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
+        self.columns = parts
+            .map(|((j, stalls), [scale, rz, proven])| Column {
+                j: *j as usize,
+                scale: *scale,
+                rz: *rz,
+                proven: *proven,
+                stalls: *stalls as usize,
+            })
+            .collect();
+        Ok(())
+    }
 }
 
 /// √(rᵀM⁻¹r) or ‖r‖.
@@ -141,42 +208,73 @@ struct Run<'a> {
     system: &'a mut dyn Positive,
     b: MatRef<'a, f64>,
     norm: Norm,
-    /// Residuals, by right side.
-    r: Mat<f64>,
+    tolerance: f64,
     /// M⁻¹r, by right side.
     z: Mat<f64>,
-    /// Right sides that have not converged.
-    columns: Vec<Column>,
+    state: State,
+    /// The state is that after a whole iteration.
+    whole: bool,
 }
 
 impl Run<'_> {
+    /// The first directions.
+    fn begin(&mut self) -> Result<()> {
+        self.precondition()?;
+        let State { r, p, columns, .. } = &mut self.state;
+        for column in columns.iter_mut() {
+            column.rz = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
+            column.scale = size(self.norm, column.rz, r.as_ref(), column.j);
+        }
+        // nothing to solve for
+        columns.retain(|column| column.scale > 0.0);
+        p.copy_from(&self.z);
+        Ok(())
+    }
+
+    fn iterate(&mut self, iteration: usize) -> Result<()> {
+        let ap = self.apply(&self.gather(&self.state.p))?;
+        self.whole = false;
+        self.step(&ap)?;
+        let State { found, columns, .. } = &mut self.state;
+        columns.iter().for_each(|column| found.iterations[column.j] = iteration);
+        self.precondition()?;
+        let last = iteration == MOST;
+        if last || iteration.is_multiple_of(TRUE_EVERY) || self.claims() {
+            self.finish(last)?;
+        }
+        self.turn();
+        self.whole = true;
+        Ok(())
+    }
+
     /// The columns that still run, side by side.
     fn gather(&self, from: &Mat<f64>) -> Mat<f64> {
-        Mat::from_fn(from.nrows(), self.columns.len(), |i, c| from[(i, self.columns[c].j)])
+        let columns = &self.state.columns;
+        Mat::from_fn(from.nrows(), columns.len(), |i, c| from[(i, columns[c].j)])
     }
 
     /// z = M⁻¹r of the columns that still run.
     fn precondition(&mut self) -> Result<()> {
-        let r = self.gather(&self.r);
+        let r = self.gather(&self.state.r);
         let mut z = Mat::zeros(r.nrows(), r.ncols());
         self.system.precondition(r.as_ref(), z.as_mut())?;
-        for (c, column) in self.columns.iter().enumerate() {
+        for (c, column) in self.state.columns.iter().enumerate() {
             self.z.col_mut(column.j).copy_from(z.col(c));
         }
         Ok(())
     }
 
+    /// A v for the gathered columns v.
     fn apply(&mut self, v: &Mat<f64>) -> Result<Mat<f64>> {
-        let v = self.gather(v);
         let mut out = Mat::zeros(v.nrows(), v.ncols());
         self.system.apply(v.as_ref(), out.as_mut())?;
         Ok(out)
     }
 
     /// x += αp, r −= αAp.
-    fn step(&mut self, x: &mut Mat<f64>, p: &mut Mat<f64>) -> Result<()> {
-        let ap = self.apply(p)?;
-        for (c, column) in self.columns.iter().enumerate() {
+    fn step(&mut self, ap: &Mat<f64>) -> Result<()> {
+        let State { found, r, p, columns } = &mut self.state;
+        for (c, column) in columns.iter().enumerate() {
             let curvature = dot_of(p.as_ref(), column.j, ap.as_ref(), c);
             if !curvature.is_finite() {
                 return Err(Error::NotFinite {
@@ -186,34 +284,36 @@ impl Run<'_> {
             }
             // a direction without curvature has nothing left to give: the residual, looked at next, says whether it is enough
             let alpha = if curvature > 0.0 { column.rz / curvature } else { 0.0 };
-            add(x, column.j, alpha, p, column.j);
-            add(&mut self.r, column.j, -alpha, &ap, c);
+            add(&mut found.x, column.j, alpha, p, column.j);
+            add(r, column.j, -alpha, ap, c);
         }
         Ok(())
     }
 
     /// True where the recurrence says that some column has converged.
-    fn claims(&self, tolerance: f64) -> bool {
-        let (r, z) = (self.r.as_ref(), self.z.as_ref());
+    fn claims(&self) -> bool {
+        let (r, z) = (self.state.r.as_ref(), self.z.as_ref());
         let small = |column: &Column| {
             let rz = dot_of(r, column.j, z, column.j);
-            size(self.norm, rz, r, column.j) <= tolerance * column.scale
+            size(self.norm, rz, r, column.j) <= self.tolerance * column.scale
         };
-        self.columns.iter().any(small)
+        self.state.columns.iter().any(small)
     }
 
     /// Puts the true residuals in place, and lets go the columns that are done: converged, stalled, or at their `last`.
-    fn finish(&mut self, found: &mut Found, tolerance: f64, last: bool) -> Result<()> {
-        let ax = self.apply(&found.x)?;
-        for (c, column) in self.columns.iter().enumerate() {
-            let values = self.r.col_mut(column.j).iter_mut().zip(self.b.col(column.j).iter());
+    fn finish(&mut self, last: bool) -> Result<()> {
+        let ax = self.apply(&self.gather(&self.state.found.x))?;
+        let State { r, columns, .. } = &mut self.state;
+        for (c, column) in columns.iter().enumerate() {
+            let values = r.col_mut(column.j).iter_mut().zip(self.b.col(column.j).iter());
             values.zip(ax.col(c).iter()).for_each(|((r, b), ax)| *r = b - ax);
         }
         self.precondition()?;
-        let (r, z, norm) = (self.r.as_ref(), self.z.as_ref(), self.norm);
-        self.columns.retain_mut(|column| {
-            let rz = dot_of(r, column.j, z, column.j);
-            let residual = size(norm, rz, r, column.j) / column.scale;
+        let (z, norm, tolerance) = (self.z.as_ref(), self.norm, self.tolerance);
+        let State { found, r, columns, .. } = &mut self.state;
+        columns.retain_mut(|column| {
+            let rz = dot_of(r.as_ref(), column.j, z, column.j);
+            let residual = size(norm, rz, r.as_ref(), column.j) / column.scale;
             found.residuals[column.j] = residual;
             column.stalls = if residual > STALLED * column.proven { column.stalls + 1 } else { 0 };
             column.proven = residual.min(column.proven);
@@ -226,9 +326,10 @@ impl Run<'_> {
     }
 
     /// p = z + βp.
-    fn turn(&mut self, p: &mut Mat<f64>) {
-        for column in &mut self.columns {
-            let rz = dot_of(self.r.as_ref(), column.j, self.z.as_ref(), column.j);
+    fn turn(&mut self) {
+        let State { r, p, columns, .. } = &mut self.state;
+        for column in columns {
+            let rz = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
             let beta = if column.rz > 0.0 { rz / column.rz } else { 0.0 };
             column.rz = rz;
             let z = self.z.col(column.j);
@@ -257,6 +358,10 @@ mod tests {
         }
     }
 
+    fn until(tolerance: f64) -> Until<'static> {
+        Until { tolerance, observer: &Unobserved, journal: None }
+    }
+
     fn dense(n: usize) -> Dense {
         let b = Mat::<f64>::from_fn(n, n, |i, j| ((i * 13 + j * 29) as f64).sin());
         let mut a = b.transpose() * &b;
@@ -271,7 +376,7 @@ mod tests {
         let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), system.0[(i, 7)], 0.0][j]);
         for norm in [Norm::Euclidean, Norm::Preconditioned] {
             system.1 = 0;
-            let found = solve(&mut system, b.as_ref(), 1e-10, norm, &Unobserved).unwrap();
+            let found = solve(&mut system, b.as_ref(), norm, until(1e-10)).unwrap();
             assert!(found.converged && found.iterations[2] == 0 && found.x.col(2).norm_max() == 0.0);
             let r = &b - &system.0 * &found.x;
             for j in 0..2 {
@@ -292,7 +397,62 @@ mod tests {
     fn what_rounding_does_not_allow_is_not_called_converged() {
         let mut system = dense(40);
         let b = Mat::from_fn(40, 1, |i, _| (i as f64).sin());
-        let found = solve(&mut system, b.as_ref(), 1e-30, Norm::Euclidean, &Unobserved).unwrap();
+        let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-30)).unwrap();
         assert!(!found.converged && found.residuals[0] < 1e-12 && found.iterations[0] < MOST, "{found:?}");
+    }
+
+    /// Stops after so many looks.
+    struct Impatient(std::sync::atomic::AtomicU64);
+
+    impl Observer for Impatient {
+        fn advance(&self, _: u64) {}
+        fn stop(&self) -> bool {
+            self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 0
+        }
+    }
+
+    /// A listener to whom nothing goes wrong.
+    struct Calm;
+
+    impl kstore::checkpoint::Listener for Calm {
+        fn note(&self, _: String) {}
+        fn warn(&self, text: String) {
+            panic!("{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_again_and_again_has_the_bits_of_one_that_is_not() {
+        let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), (i as f64 * 0.1).sin(), 0.0][j]);
+        let whole = solve(&mut dense(60), b.as_ref(), Norm::Euclidean, until(1e-10)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = kstore::checkpoint::Manifest {
+            version: String::new(),
+            instruction_set: String::new(),
+            options: Default::default(),
+            files: Vec::new(),
+        };
+        let (mut products, mut stops) = (0, 0);
+        let found = loop {
+            let path = folder.path().join("checkpoint");
+            let journal = Journal::open(path, &manifest, std::time::Duration::ZERO, stops > 0, &Calm).unwrap();
+            let observer = Impatient(7.into());
+            let mut system = dense(60);
+            let until = Until { observer: &observer, journal: Some(&journal), ..until(1e-10) };
+            let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until);
+            products += system.1;
+            match found {
+                Ok(found) => break found,
+                Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
+            }
+            stops += 1;
+            assert!(stops < 100, "no progress");
+        };
+        assert!(stops >= 3 && found.x == whole.x, "{stops} stops");
+        assert_eq!((found.iterations, found.residuals), (whole.iterations, whole.residuals));
+        // nothing is done twice
+        let mut system = dense(60);
+        solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-10)).unwrap();
+        assert_eq!(products, system.1);
     }
 }

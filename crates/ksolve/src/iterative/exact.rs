@@ -19,7 +19,7 @@
 //! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge regression",
 //! arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
 
-use super::cg::{self, Found, Norm, Positive};
+use super::cg::{self, Found, Norm, Positive, Until};
 use super::constant::Constant;
 use super::low_rank::LowRank;
 use super::packed::{INVERTED, PackedLower};
@@ -29,7 +29,6 @@ use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::Workers;
-use kstore::pass::Observer;
 
 /// The dual solution.
 #[derive(Debug)]
@@ -168,7 +167,7 @@ impl<T: Real> Positive for System<'_, T> {
     }
 }
 
-/// Solves by preconditioned conjugate gradient until ‖r‖ ≤ `tolerance`·‖H y‖ for every target.
+/// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target.
 ///
 /// # Errors
 /// Those of [`cg::solve`].
@@ -180,8 +179,7 @@ pub(crate) fn iterative<T: Real>(
     mu: f64,
     constant: Constant,
     preconditioner: &LowRank<T>,
-    tolerance: f64,
-    observer: &dyn Observer,
+    until: Until<'_>,
     workers: &Workers,
 ) -> Result<Dual> {
     let n = x.nrows();
@@ -189,7 +187,7 @@ pub(crate) fn iterative<T: Real>(
     constant.apply(right.as_mut());
     let tiles = Tiles::new(kernel, x, workers);
     let mut system = System { tiles, preconditioner, mu, constant, workers };
-    let mut found = cg::solve(&mut system, right.as_ref(), tolerance, Norm::Euclidean, observer)?;
+    let mut found = cg::solve(&mut system, right.as_ref(), Norm::Euclidean, until)?;
     let beta = std::mem::replace(&mut found.x, Mat::new());
     let product = |v: &Mat<f64>| {
         let mut out = Mat::zeros(n, v.ncols());

@@ -1,11 +1,13 @@
 //! Ridge regression whose system is never formed: conjugate gradient with a preconditioner, for exact kernel ridge
 //! regression ([`exact`]) and for Nyström ridge regression at ranks whose Gram matrix does not fit ([`nystrom`]).
 
+pub(crate) mod blocks;
 pub(crate) mod cg;
 pub(crate) mod constant;
 pub(crate) mod exact;
 pub(crate) mod low_rank;
 pub(crate) mod nystrom;
 pub(crate) mod packed;
+pub(crate) mod rows;
 pub(crate) mod sketch;
 pub(crate) mod tiles;

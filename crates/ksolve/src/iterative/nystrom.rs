@@ -12,194 +12,22 @@
 //! left to rounding, ε‖A‖ beside μ·λ_min(K_mm), moves predictions by little more than its root. K_mm is evaluated in f64:
 //! in f32 it could be indefinite.
 //!
-//! Blocks of K_nm, a tile of rows each, are kept in memory as far as there is room, the first ones first; the others are
-//! computed again in every product, and have the same bits.
+//! Blocks of K_nm, a tile of rows each, are kept as far as there is room ([`super::blocks`]).
 //!
-//! *Cost of an iteration*: 4nm flops a target, m²/2 kernel values in f64, and nm kernel values for the blocks that are not
-//! kept with a pass over their rows. The stopping rule is on √(rᵀM⁻¹r), which is the energy norm of the error up to
+//! *Cost of an iteration*: 4nm flops a target with one reading of the kept blocks ([`super::rows`]), m²/2 kernel values in
+//! f64, and nm kernel values for the blocks that are not kept with a pass over their rows. The stopping rule is on √(rᵀM⁻¹r), which is the energy norm of the error up to
 //! the quality of the preconditioner, and bounds the error of the fitted values.
 
+use super::blocks::Blocks;
 use super::cg::Positive;
 use super::constant::Constant;
-use super::packed::{PackedLower, add_transposed_product, product};
+use super::packed::PackedLower;
 use super::tiles::Tiles;
-use crate::strips::row_strips;
-use crate::{Error, Result, Targets};
+use crate::Result;
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
-use kapprox::map::nystrom::STRIP;
-use kapprox::{Kernel, Real};
+use kapprox::Real;
 use kstore::pass::Observer;
-use kstore::{Fold, Merge, Pass, RowBlock, RowSource, Workers};
-use std::sync::{Mutex, PoisonError};
-
-/// Rows of a table against landmarks.
-pub(crate) struct Blocks<'a, T: Real> {
-    pub(crate) source: &'a dyn RowSource<T>,
-    pub(crate) targets: &'a Targets,
-    pub(crate) kernel: &'a dyn Kernel<T>,
-    /// Landmarks, m x d row-major.
-    pub(crate) z: MatRef<'a, T>,
-    /// How the rows are passed over: one lane, so that blocks come in row order.
-    pub(crate) pass: Pass<'a>,
-    /// Rows whose blocks may still be kept.
-    pub(crate) room: usize,
-    kept: Vec<Block<T>>,
-    seen: Seen,
-}
-
-/// How much of the table the kept blocks are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// No pass was made.
-    Nothing,
-    /// Some rows are not kept.
-    Part,
-    /// All rows are kept: nothing is read any more.
-    All,
-}
-
-struct Block<T> {
-    k: Mat<T>,
-    y: Mat<f64>,
-}
-
-/// What is done with a block of the kernel matrix (b x m) and its targets (b x t).
-type Work<'w, T> = &'w mut (dyn FnMut(MatRef<'_, T>, MatRef<'_, f64>) + Send);
-
-impl<'a, T: Real> Blocks<'a, T> {
-    /// The rows of a table against landmarks; blocks of `room` rows may be kept.
-    pub(crate) fn new(
-        source: &'a dyn RowSource<T>,
-        targets: &'a Targets,
-        kernel: &'a dyn Kernel<T>,
-        z: MatRef<'a, T>,
-        pass: Pass<'a>,
-        room: usize,
-    ) -> Self {
-        Self { source, targets, kernel, z, pass, room, kept: Vec::new(), seen: Seen::Nothing }
-    }
-
-    /// Landmarks, m.
-    pub(crate) fn landmarks(&self) -> usize {
-        self.z.nrows()
-    }
-
-    /// Rows whose blocks are kept.
-    pub(crate) fn kept_rows(&self) -> usize {
-        self.kept.iter().map(|block| block.k.nrows()).sum()
-    }
-
-    /// Shows every block to `work`, in row order; gives the passes over the table that it took.
-    ///
-    /// # Errors
-    /// Those of the rows; [`kstore::Error::Interrupted`].
-    pub(crate) fn visit(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<u64> {
-        if self.seen == Seen::All {
-            for block in &self.kept {
-                if observer.stop() {
-                    return Err(kstore::Error::Interrupted.into());
-                }
-                work(block.k.as_ref(), block.y.as_ref());
-            }
-            return Ok(0);
-        }
-        let (source, pass) = (self.source, Pass { observer, lanes: 1, journal: None, ..self.pass });
-        let fill = self.seen == Seen::Nothing;
-        let visit = Visit { blocks: self, at: 0, fill, all: true, work };
-        let visiting = Visiting(Mutex::new(visit));
-        pass.fold(source, &visiting)?;
-        let all = visiting.0.into_inner().unwrap_or_else(PoisonError::into_inner).all;
-        self.seen = if all { Seen::All } else { Seen::Part };
-        Ok(1)
-    }
-}
-
-/// `k` (b x m) = the kernel between rows and landmarks; strips of rows go to the threads.
-pub(crate) fn kernel_block<T: Real>(
-    kernel: &dyn Kernel<T>,
-    x: MatRef<'_, T>,
-    z: MatRef<'_, T>,
-    k: MatMut<'_, T>,
-    workers: &Workers,
-) {
-    workers.each(row_strips(k, STRIP), |(row, out)| kernel.block(x.subrows(row, out.nrows()), z, out));
-}
-
-/// A pass over the blocks.
-struct Visit<'v, 'a, 'w, T: Real> {
-    blocks: &'v mut Blocks<'a, T>,
-    /// Blocks seen in this pass.
-    at: usize,
-    /// Blocks are kept while there is room.
-    fill: bool,
-    /// No block so far is missing from the kept ones.
-    all: bool,
-    work: Work<'w, T>,
-}
-
-struct Visiting<'v, 'a, 'w, T: Real>(Mutex<Visit<'v, 'a, 'w, T>>);
-
-/// The state of a fold whose result is elsewhere.
-pub(crate) struct Visited;
-
-impl Merge for Visited {
-    fn merge(&mut self, _later: &Self) {}
-}
-
-impl<T: Real> Fold<T> for Visiting<'_, '_, '_, T> {
-    type State = Visited;
-    type Scratch = Mat<T>;
-    type Error = Error;
-
-    fn init(&self) -> Visited {
-        Visited
-    }
-
-    fn scratch(&self) -> Mat<T> {
-        Mat::new()
-    }
-
-    fn step(&self, _: &mut Visited, buffer: &mut Mat<T>, rows: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
-        let mut visit = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Visit { blocks, at, fill, all, work } = &mut *visit;
-        let (b, m) = (rows.len(), blocks.landmarks());
-        *at += 1;
-        if let Some(block) = blocks.kept.get(*at - 1) {
-            work(block.k.as_ref(), block.y.as_ref());
-            return Ok(());
-        }
-        let y = targets_of(blocks.targets, rows)?;
-        let x = MatRef::from_row_major_slice(rows.x, b, rows.d);
-        // kept blocks are the first ones: after the first that does not fit none is
-        if *fill && *all && blocks.room >= b {
-            let mut k = Mat::zeros(b, m);
-            kernel_block(blocks.kernel, x, blocks.z, k.as_mut(), workers);
-            work(k.as_ref(), y.as_ref());
-            blocks.room -= b;
-            blocks.kept.push(Block { k, y });
-            return Ok(());
-        }
-        *all = false;
-        if buffer.nrows() < b {
-            *buffer = Mat::zeros(b, m);
-        }
-        kernel_block(blocks.kernel, x, blocks.z, buffer.as_mut().subrows_mut(0, b), workers);
-        work(buffer.as_ref().subrows(0, b), y.as_ref());
-        Ok(())
-    }
-}
-
-/// The targets of a tile, b x t.
-pub(crate) fn targets_of<T: Real>(targets: &Targets, rows: &RowBlock<'_, T>) -> Result<Mat<f64>> {
-    let mut y = Mat::zeros(rows.len(), targets.count());
-    for j in 0..targets.count() {
-        for i in 0..rows.len() {
-            y[(i, j)] = targets.value(rows, i, j)?;
-        }
-    }
-    Ok(y)
-}
 
 /// First moments of the blocks.
 #[derive(Clone, Debug)]
@@ -223,8 +51,9 @@ impl Sums {
         let (mut rows, mut sums, mut squares) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
         let mut totals = vec![0.0; t];
         blocks.visit(observer, &mut |k, y| {
-            let right = Mat::from_fn(y.nrows(), t + 1, |i, j| if j < t { y[(i, j)] } else { 1.0 });
-            add_transposed_product(k, right.as_ref(), sums.as_mut(), workers);
+            let mut right: Vec<f64> = Vec::with_capacity(y.nrows() * (t + 1));
+            y.row_iter().for_each(|y| right.extend(y.iter().chain(&[1.0])));
+            k.add_transposed(&mut right, sums.as_mut(), workers);
             rows += y.nrows();
             for j in 0..t {
                 totals[j] += y.col(j).iter().sum::<f64>();
@@ -278,20 +107,14 @@ impl<T: Real> Positive for Normal<'_, '_, T> {
         let workers = self.blocks.pass.workers;
         self.k_mm.apply(v, out.rb_mut());
         out.rb_mut().col_iter_mut().for_each(|column| column.iter_mut().for_each(|v| *v *= self.mu));
-        let shares: Vec<f64> = v.col_iter().map(|v| v.iter().zip(self.means).map(|(v, mean)| v * mean).sum()).collect();
         let theta = self.constant.theta;
-        let mut totals = vec![0.0; v.ncols()];
+        let shift: Vec<f64> =
+            v.col_iter().map(|v| theta * v.iter().zip(self.means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
+        let (mut totals, mut s) = (vec![0.0; v.ncols()], Vec::new());
         self.passes += self.blocks.visit(self.observer, &mut |k, _| {
-            let mut s = Mat::zeros(k.nrows(), v.ncols());
-            product(k, v, s.as_mut(), workers);
-            for (j, column) in s.col_iter_mut().enumerate() {
-                let shift = theta * shares[j];
-                for s in column.iter_mut() {
-                    *s -= shift;
-                    totals[j] += *s;
-                }
-            }
-            add_transposed_product(k, s.as_ref(), out.rb_mut(), workers);
+            s.resize(k.len() * totals.len(), 0.0);
+            k.sweep(v, &shift, &mut s, out.rb_mut(), workers);
+            s.chunks_exact(totals.len()).for_each(|s| totals.iter_mut().zip(s).for_each(|(total, s)| *total += s));
         })?;
         for (j, column) in out.col_iter_mut().enumerate() {
             column.iter_mut().zip(self.means).for_each(|(out, mean)| *out -= theta * mean * totals[j]);
@@ -317,13 +140,13 @@ pub(crate) fn squared_errors<T: Real>(
     observer: &dyn Observer,
 ) -> Result<(Vec<f64>, u64)> {
     let workers = blocks.pass.workers;
-    let mut sums = vec![0.0; a.ncols()];
+    let (t, mut sums, mut f) = (a.ncols(), vec![0.0; a.ncols()], Vec::new());
     let passes = blocks.visit(observer, &mut |k, y| {
-        let mut f = Mat::zeros(k.nrows(), a.ncols());
-        product(k, a, f.as_mut(), workers);
-        for (j, sum) in sums.iter_mut().enumerate() {
-            let pairs = f.col(j).iter().zip(y.col(j).iter());
-            *sum += pairs.map(|(f, y)| (y + shift[j] - intercept[j] - f).powi(2)).sum::<f64>();
+        f.resize(k.len() * t, 0.0);
+        k.times(a, &mut f, workers);
+        for (f, y) in f.chunks_exact(t).zip(y.row_iter()) {
+            let errors = f.iter().zip(y.iter()).enumerate().map(|(j, (f, y))| y + shift[j] - intercept[j] - f);
+            sums.iter_mut().zip(errors).for_each(|(sum, e)| *sum += e * e);
         }
     })?;
     Ok((sums, passes))

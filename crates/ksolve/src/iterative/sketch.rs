@@ -10,24 +10,26 @@
 //!   method", NeurIPS 2017.)
 //!
 //! The sketch is never held as a whole. Every row of the table belongs, by a random key, to one of g groups with its own
-//! 4m/g rows of the sketch; a pass over the table for each group makes them, adds their Gram matrix to P, and forgets them.
-//! Two rows meet in the sketch as often as without groups, so nothing is lost.
+//! 4m/g rows of the sketch; a visit of the group's rows makes them, adds their Gram matrix to P, and forgets them. Two rows
+//! meet in the sketch as often as without groups, so nothing is lost. Kernel values that are in memory are taken from
+//! there, the others computed, in a pass over the table for each group.
 //!
 //! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions, 4m·m² for the Gram
 //! matrix, m³/3 for the factor.
 
+use super::blocks::Blocks;
 use super::constant::Constant;
-use super::nystrom::{Blocks, Sums, Visited, kernel_block};
-use super::packed::{PackedLower, widened};
+use super::nystrom::Sums;
+use super::packed::PackedLower;
+use super::rows::kernel_rows;
 use crate::strips::for_each_strip;
 use crate::{Error, Result};
+use faer::MatRef;
 use faer::prelude::*;
-use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real};
+use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
-use kstore::{Fold, Pass, RowBlock, Workers};
-use std::sync::{Mutex, PoisonError};
 
 /// Rows of the sketch for each landmark.
 const RATIO: usize = 4;
@@ -63,17 +65,10 @@ fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
     (rows < n).then(|| (groups, rows.div_ceil(groups)))
 }
 
-/// Passes over the table.
-pub(crate) fn passes(preconditioner: Preconditioner, n: usize, m: usize) -> u64 {
-    match preconditioner {
-        Preconditioner::Krill => groups(n, m).map_or(1, |(groups, _)| groups as u64),
-        Preconditioner::Falkon => 0,
-    }
-}
-
 /// Bytes beside the factor while it is made.
 pub(crate) fn making_bytes(m: usize, threads: usize) -> usize {
-    8 * m * HELD.max(ROWS) + PackedLower::scratch_bytes(threads)
+    // the sketch, a strip of it that every thread turns, or the rows that take its place
+    8 * m * HELD.max(ROWS) + threads * 8 * COLUMNS * HELD + PackedLower::scratch_bytes(threads)
 }
 
 /// What a preconditioner is made of.
@@ -91,22 +86,22 @@ pub(crate) struct Making<'m, T: Real> {
 }
 
 impl<T: Real> Making<'_, T> {
-    /// The factor of P.
+    /// The factor of P, and the passes over the table that it took.
     ///
     /// # Errors
     /// Those of the rows; [`Error::Indefinite`] where no jitter makes P definite.
-    pub(crate) fn factor(&self, blocks: &mut Blocks<'_, T>) -> Result<PackedLower> {
+    pub(crate) fn factor(&self, blocks: &mut Blocks<'_, T>) -> Result<(PackedLower, u64)> {
         let (m, workers) = (blocks.landmarks(), blocks.pass.workers);
-        let mut jitter = JITTER * f64::EPSILON * (m as f64).sqrt();
+        let (mut jitter, mut passes) = (JITTER * f64::EPSILON * (m as f64).sqrt(), 0);
         for _ in 0..=RAISES {
             let mut p = self.regulariser(m, workers);
             match self.kind {
-                Preconditioner::Krill => self.krill(&mut p, blocks)?,
+                Preconditioner::Krill => passes += self.krill(&mut p, blocks)?,
                 Preconditioner::Falkon => self.falkon(&mut p, workers),
             }
             p.add_diagonal(jitter * p.largest_diagonal());
             if p.factor(workers).is_ok() {
-                return Ok(p);
+                return Ok((p, passes));
             }
             jitter *= 100.0;
         }
@@ -124,51 +119,54 @@ impl<T: Real> Making<'_, T> {
         p
     }
 
-    /// Rows of K_nm less θ times their mean.
-    fn centre(&self, rows: &mut Mat<f64>) {
-        for (column, mean) in rows.col_iter_mut().zip(&self.sums.means) {
-            let shift = self.constant.theta * mean;
-            column.iter_mut().for_each(|k| *k -= shift);
-        }
+    /// What is taken off the rows of K_nm: θ times their mean.
+    fn shift(&self) -> Vec<f64> {
+        self.sums.means.iter().map(|mean| self.constant.theta * mean).collect()
+    }
+
+    /// Adds `scale` (K − 1 shiftᵀ)ᵀ(K − 1 shiftᵀ) for some rows of K_nm.
+    fn add_centred(&self, p: &mut PackedLower, mut k: Vec<f64>, scale: f64, workers: &Workers) {
+        let shift = self.shift();
+        k.chunks_exact_mut(shift.len()).for_each(|k| k.iter_mut().zip(&shift).for_each(|(k, shift)| *k -= shift));
+        p.add_gram(MatRef::from_row_major_slice(&k, k.len() / shift.len(), shift.len()), scale, workers);
     }
 
     fn falkon(&self, p: &mut PackedLower, workers: &Workers) {
         let m = self.z.nrows();
         for first in (0..m).step_by(ROWS) {
             let x = self.z.subrows(first, ROWS.min(m - first));
-            let mut rows = Mat::zeros(x.nrows(), m);
-            kernel_block(self.exact, x, self.z, rows.as_mut(), workers);
-            self.centre(&mut rows);
-            p.add_gram(rows.as_ref(), self.sums.rows as f64 / m as f64, workers);
+            let mut k = vec![0.0; x.nrows() * m];
+            kernel_rows(self.exact, x, self.z, &mut k, workers);
+            self.add_centred(p, k, self.sums.rows as f64 / m as f64, workers);
         }
     }
 
-    fn krill(&self, p: &mut PackedLower, blocks: &mut Blocks<'_, T>) -> Result<()> {
+    fn krill(&self, p: &mut PackedLower, blocks: &mut Blocks<'_, T>) -> Result<u64> {
         let (m, workers) = (blocks.landmarks(), blocks.pass.workers);
         let Some((groups, rows)) = groups(self.sums.rows, m) else {
-            blocks.visit(self.observer, &mut |k, _| {
-                for first in (0..k.nrows()).step_by(ROWS) {
-                    let mut rows = widened(k.subrows(first, ROWS.min(k.nrows() - first)));
-                    self.centre(&mut rows);
-                    p.add_gram(rows.as_ref(), 1.0, workers);
+            return blocks.visit(self.observer, &mut |k, _| {
+                for k in k.k.chunks(ROWS * m) {
+                    self.add_centred(p, k.iter().map(|k| kstore::Real::to_f64(*k)).collect(), 1.0, workers);
                 }
-            })?;
-            return Ok(());
+            });
         };
-        let shift = self.sums.means.iter().map(|mean| self.constant.theta * mean).collect();
-        let sketch = Mutex::new(Sketch { b: Mat::zeros(rows, m), entries: Vec::new(), shift });
+        let (mut sketch, mut passes) = (Sketch::new(rows, self.shift()), 0);
         for group in 0..groups {
             let keys = Keys::new(self.seed, groups as u64, group as u64, rows as u64);
-            let pass = Pass { observer: self.observer, lanes: 1, journal: None, ..blocks.pass };
-            let (kernel, z) = (blocks.kernel, blocks.z);
-            pass.fold(blocks.source, &Sketching { sketch: &sketch, keys, kernel, z })?;
-            let mut held = sketch.lock().unwrap_or_else(PoisonError::into_inner);
-            p.add_gram(held.b.as_ref(), 1.0, workers);
-            held.b.fill(0.0);
+            passes += blocks.visit_some(self.observer, |row| keys.takes(row), &mut |numbers, k| {
+                let entries: Vec<Entries> = numbers.iter().map(|row| keys.entries(*row)).collect();
+                sketch.add(&entries, k, workers);
+            })?;
+            sketch.turn(workers);
+            p.add_gram(MatRef::from_column_major_slice(&sketch.b, rows, m), 1.0, workers);
+            sketch.b.fill(0.0);
         }
-        Ok(())
+        Ok(passes)
     }
 }
+
+/// Rows of the sketch that a row of the table is added to, and the signs.
+type Entries = [(usize, f64); ENTRIES];
 
 /// Where the rows of the table go in the sketch.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +188,7 @@ impl Keys {
     }
 
     /// The rows of the sketch that a row is added to, different ones, and the signs.
-    fn entries(&self, row: u64) -> [(usize, f64); ENTRIES] {
+    fn entries(&self, row: u64) -> Entries {
         let mut entries = [(0, 0.0); ENTRIES];
         let (mut found, mut draw) = (0, 0u64);
         while found < ENTRIES {
@@ -208,64 +206,66 @@ impl Keys {
     }
 }
 
+/// Columns of the sketch that one thread adds to: with the 2,048 rows of a group, a quarter of a megabyte, which stays in
+/// the second-level cache.
+const COLUMNS: usize = 16;
+
 /// A group's rows of S H K_nm.
+///
+/// While rows are added to it, every strip of columns is row-major, so that what a row of the table is added to are
+/// vectors; at the end strips are turned in their place, and what lies there is the matrix, column-major.
 struct Sketch {
-    b: Mat<f64>,
-    entries: Vec<[(usize, f64); ENTRIES]>,
+    rows: usize,
+    b: Vec<f64>,
     shift: Vec<f64>,
 }
 
-struct Sketching<'s, T: Real> {
-    sketch: &'s Mutex<Sketch>,
-    keys: Keys,
-    kernel: &'s dyn Kernel<T>,
-    z: MatRef<'s, T>,
-}
-
-/// Columns of the sketch that one thread adds to.
-const COLUMNS: usize = 16;
-
-impl<T: Real> Fold<T> for Sketching<'_, T> {
-    type State = Visited;
-    type Scratch = Vec<T>;
-    type Error = Error;
-
-    fn init(&self) -> Visited {
-        Visited
+impl Sketch {
+    fn new(rows: usize, shift: Vec<f64>) -> Self {
+        Self { rows, b: vec![0.0; rows * shift.len()], shift }
     }
 
-    fn scratch(&self) -> Vec<T> {
-        Vec::new()
+    /// Adds rows of the table to the rows of the sketch that are theirs.
+    fn add<T: Real>(&mut self, entries: &[Entries], k: &[&[T]], workers: &Workers) {
+        let (rows, shift) = (self.rows, &self.shift);
+        for_each_strip(workers, &mut self.b, rows * COLUMNS, |strip, b| {
+            let (first, width) = (strip * COLUMNS, b.len() / rows);
+            let shift = &shift[first..][..width];
+            kapprox::vectorised(
+                #[inline(always)]
+                || match width {
+                    // known to the compiler, so that the values stay in registers
+                    COLUMNS => scatter(entries, k, first, &shift[..COLUMNS], b),
+                    _ => scatter(entries, k, first, shift, b),
+                },
+            );
+        });
     }
 
-    fn step(&self, _: &mut Visited, x: &mut Vec<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
-        let mut sketch = self.sketch.lock().unwrap_or_else(PoisonError::into_inner);
-        let Sketch { b, entries, shift } = &mut *sketch;
-        x.clear();
-        entries.clear();
-        for (i, row) in block.rows.iter().enumerate().filter(|(_, row)| self.keys.takes(**row)) {
-            x.extend_from_slice(&block.x[i * block.d..][..block.d]);
-            entries.push(self.keys.entries(*row));
-        }
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let mut k = Mat::<T>::zeros(entries.len(), self.z.nrows());
-        kernel_block(self.kernel, MatRef::from_row_major_slice(x, entries.len(), block.d), self.z, k.as_mut(), workers);
-        let mut columns: Vec<(usize, &mut [f64])> = Vec::with_capacity(b.ncols());
-        for (j, column) in b.col_iter_mut().enumerate() {
-            columns.extend(column.try_as_col_major_mut().map(|column| (j, column.as_slice_mut())));
-        }
-        let scale = 1.0 / (ENTRIES as f64).sqrt();
-        for_each_strip(workers, &mut columns, COLUMNS, |_, columns| {
-            for (j, column) in columns {
-                for (value, entries) in k.col(*j).iter().zip(&*entries) {
-                    let value = (kstore::Real::to_f64(*value) - shift[*j]) * scale;
-                    entries.iter().for_each(|(place, sign)| column[*place] += sign * value);
-                }
+    /// Makes it the matrix, column-major.
+    fn turn(&mut self, workers: &Workers) {
+        let rows = self.rows;
+        for_each_strip(workers, &mut self.b, rows * COLUMNS, |_, b| {
+            let (width, by_row) = (b.len() / rows, b.to_vec());
+            for (j, column) in b.chunks_exact_mut(rows).enumerate() {
+                column.iter_mut().zip(by_row[j..].iter().step_by(width)).for_each(|(to, from)| *to = *from);
             }
         });
-        Ok(())
+    }
+}
+
+/// Adds (k − shift)/√8 to rows of `b`, for some columns from the `first` on.
+#[inline(always)]
+fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64], b: &mut [f64]) {
+    let (width, scale) = (shift.len(), 1.0 / (ENTRIES as f64).sqrt());
+    for (k, entries) in k.iter().zip(entries) {
+        let mut values = [0.0; COLUMNS];
+        let pairs = k[first..][..width].iter().zip(shift);
+        values.iter_mut().zip(pairs).for_each(|(value, (k, shift))| *value = (k.to_f64() - shift) * scale);
+        for (place, sign) in entries {
+            let row = &mut b[place * width..][..width];
+            row.iter_mut().zip(&values).for_each(|(to, value)| *to = sign.mul_add(*value, *to));
+        }
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Features<'a, T: Real> {
     pub seed: u64,
     /// Where features that are read many times are kept.
     pub keep: Place,
+    /// Bytes that the plan leaves, for copies that only save time.
+    pub spare: usize,
     /// Which rows are held out together, for solvers that choose by it.
     pub folds: &'a Folds,
 }

@@ -88,9 +88,9 @@ pub fn represent<T: Real>(
     let prepared = prepare::prepare::<T>(selected, &training, resources, &plan)?;
     let Prepared { survey, mapped, cut, .. } = &prepared;
     let shape = shape(0)?;
-    let (keep, _) = place(&shape, *cut);
+    let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let features = prepared.features(keep, resources, options.seed);
+    let features = prepared.features(keep, &plan, resources, options.seed);
     let herd = herd(&features, count)?;
     let range = prepared.source().range();
     let observer = resources.stages.stage("row numbers", Some(range.end - range.start));

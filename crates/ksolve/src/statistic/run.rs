@@ -271,6 +271,7 @@ impl<T: Precision> Run<'_, T> {
             resources: self.resources,
             seed: self.options.seed,
             keep,
+            spare: 0,
             folds: &Folds::None,
         };
         let measured = T::of(family)(&features, division, self.options.permutations)?;

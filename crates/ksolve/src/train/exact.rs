@@ -1,10 +1,11 @@
 //! The run of exact kernel ridge regression: `--map exact`.
 //!
 //! The rows are read into memory once and stay there: they are the model. See [`crate::iterative::exact`] for the problem and
-//! both ways to solve it. A run that is stopped is begun anew: the iteration is not kept in the checkpoint.
+//! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
 
 use super::landmarks;
 use super::options::{DIRECT_ROWS, LandmarkSource, Method, Resources, TrainOptions, refuse_weights};
+use super::pcg;
 use super::plan::{self, Cut, Shape};
 use super::prepare::{self, check};
 use super::survey::survey;
@@ -285,10 +286,9 @@ impl<T: Real> Run<'_, T> {
         drop(mapped.map);
         let observer = self.resources.stages.stage(plan::ITERATION, None);
         let kernel = T::kernel(mapped.kernel.build()?);
-        let tolerance = self.options.system.residual::<T>();
+        let until = pcg::until::<T>(self.options, self.resources, &*observer);
         let (x, constant) = (self.x(), self.constant());
-        let dual =
-            exact::iterative(&*kernel, x, self.y, self.mu, constant, &preconditioner, tolerance, &*observer, workers)?;
+        let dual = exact::iterative(&*kernel, x, self.y, self.mu, constant, &preconditioner, until, workers)?;
         let scheme = match &self.options.landmarks {
             LandmarkSource::Scheme(name) => name.clone(),
             LandmarkSource::Rows(_) => "a table".to_string(),

@@ -1,8 +1,8 @@
 //! The run of Nyström ridge regression by conjugate gradient: `--method pcg`, and `auto` where the Gram matrix does not fit.
 //!
 //! See [`crate::iterative::nystrom`] for the problem. There is one rank and one lambda, and no certificate: it would need the
-//! features that this run avoids. A run that is stopped is begun anew from its landmarks: the iteration is not kept in
-//! the checkpoint.
+//! features that this run avoids. A run that is resumed computes its kernel blocks and its preconditioner anew, and goes on
+//! behind its last iteration.
 
 use super::cached;
 use super::exact::{check_leave_one_out, figures};
@@ -12,18 +12,21 @@ use super::plan::{self, Cut, RANK, Shape};
 use super::prepare::{self, check};
 use super::survey::survey;
 use super::trained::{Solved, Trained, explained, needs_wide_for};
-use crate::iterative::cg::{self, Norm};
+use crate::iterative::blocks::{Blocks, Room};
+use crate::iterative::cg::{self, Norm, Until};
 use crate::iterative::constant::Constant;
-use crate::iterative::nystrom::{Blocks, Normal, Sums, squared_errors};
+use crate::iterative::nystrom::{Normal, Sums, squared_errors};
 use crate::iterative::packed::PackedLower;
+use crate::iterative::rows::Rows;
 use crate::iterative::sketch::{self, Making, Preconditioner};
 use crate::iterative::tiles::Tiles;
 use crate::model::Basis;
 use crate::{Error, Intercept, Result, Surface};
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kstore::pass::Unobserved;
-use kstore::{Pass, Plan, RowSource, Selected, TableRows};
+use kstore::pass::{Observer, Unobserved};
+use kstore::scratch::{Cache, Scratch};
+use kstore::{Pass, Plan, RowSource, Selected, TableRows, TableShape};
 
 const UNIFORM: &str = "choose --landmarks uniform or lower --rank";
 
@@ -34,11 +37,23 @@ pub(super) fn plan<T: Real>(
     resources: &Resources<'_>,
     t: usize,
 ) -> Result<(Cut, Vec<Plan>)> {
+    let (cut, plans, _) = planned::<T>(selected, options, resources, t)?;
+    Ok((cut, plans))
+}
+
+/// The plan, and the rows whose kernel blocks are in memory by it.
+fn planned<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    resources: &Resources<'_>,
+    t: usize,
+) -> Result<(Cut, Vec<Plan>, usize)> {
     let shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
     let cut = cut(&shape);
     let mut plans = vec![plan::scan(&shape, cut, resources.memory), choosing(&shape, cut, options, resources.memory)];
-    plans.extend(solving(&shape, cut, resources.memory));
-    Ok((cut, plans))
+    let (solving, kept) = solving::<T>(&shape, cut, resources);
+    plans.extend(solving);
+    Ok((cut, plans, kept))
 }
 
 /// One lane with all threads inside the products.
@@ -65,36 +80,55 @@ fn choosing(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> P
 }
 
 /// What the products with the kernel's blocks need, kept blocks aside.
-fn products(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
+fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
     plan::rows(plan::base(what, budget), shape, cut, 1, e)
         .term("landmarks", m * shape.d * (2 * e + 8), RANK)
         .term("preconditioner", PackedLower::bytes(m), RANK)
         .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
+        .term("sums of its strips", Rows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
-/// The preconditioner and the iteration; both with as many kernel blocks as there is room for.
-fn solving(shape: &Shape, cut: Cut, budget: usize) -> [Plan; 2] {
-    let (m, threads) = (shape.map.p, shape.threads);
-    let make = products("preconditioner", shape, cut, budget).term("sketch", sketch::making_bytes(m, threads), RANK);
+/// The preconditioner and the iteration, both with as many kernel blocks as there is room for; and of how many rows these
+/// are in memory.
+fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Plan; 2], usize) {
+    let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
+    let make =
+        products::<T>("preconditioner", shape, cut, budget).term("sketch", sketch::making_bytes(m, threads), RANK);
     // the sums of the first pass, the products of the iteration
     let vectors = cg::bytes(m, shape.t) + 8 * m * (2 * shape.t + 2) + Tiles::<f64>::bytes(threads, shape.t);
-    let solve = products(plan::ITERATION, shape, cut, budget).term("vectors", vectors, RANK);
-    let left = budget.saturating_sub(make.bytes().max(solve.bytes()));
-    let row = shape.map.p * shape.element + 8 * shape.t;
-    let kept = (left / row).min(shape.n as usize);
-    let name = match kept {
-        kept if kept as u64 >= shape.n => "kernel blocks, all kept".to_string(),
-        kept => format!("kernel blocks of {kept} rows; those of the others are computed in every iteration"),
+    let mut solve = products::<T>(plan::ITERATION, shape, cut, budget).term("vectors", vectors, RANK);
+    // where decoded rows are in scratch, two tiles of kernel rows are read ahead of the one at hand
+    let row = Blocks::<T>::row_bytes(m, shape.t);
+    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+    let room = |solve: &Plan| (budget.saturating_sub(make.bytes().max(solve.bytes())) / row).min(n);
+    let mut kept = room(&solve);
+    let mut stored = 0;
+    if let Some(scratch) = resources.scratch.filter(|_| kept < n) {
+        let reading = (cut.prefetch + 2) * cut.tile * row;
+        solve = solve.term("kernel rows from scratch", reading, "leave --scratch out");
+        kept = room(&solve);
+        stored = on_disk::<T>(scratch.left().saturating_sub(shape.n * decoded(shape)), shape).min(n - kept);
+    }
+    let rest = n - kept - stored;
+    let name = match (stored, rest) {
+        (0, 0) => "kernel blocks, all kept".to_string(),
+        (_, 0) => format!("kernel blocks of {kept} rows; those of the others are in scratch"),
+        (0, _) => format!("kernel blocks of {kept} rows; those of the others are computed in every iteration"),
+        _ => format!("kernel blocks of {kept} rows; of {stored} in scratch, of {rest} computed in every iteration"),
     };
-    [make, solve].map(|plan| plan.term(name.clone(), kept * row, ""))
+    ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), kept)
 }
 
-/// Rows whose blocks the plan keeps.
-fn room(plans: &[Plan], shape: &Shape) -> usize {
-    let row = shape.map.p * shape.element + 8 * shape.t;
-    let kept = plans.last().and_then(|plan| plan.terms.last()).map_or(0, |term| term.bytes);
-    kept / row.max(1)
+/// Bytes of a decoded row in scratch.
+fn decoded(shape: &Shape) -> u64 {
+    (shape.d * shape.element + 8 * shape.t + 16) as u64
+}
+
+/// Rows whose kernel blocks fit so many bytes of scratch.
+fn on_disk<T: Real>(bytes: u64, shape: &Shape) -> usize {
+    let of = TableShape { stored: 0, features: shape.map.p, targets: shape.t };
+    usize::try_from(bytes / Cache::<T>::row_bytes(&of) as u64).unwrap_or(usize::MAX)
 }
 
 /// True where `auto` comes to this run: there is one system, its direct solution does not fit, and this does.
@@ -120,8 +154,8 @@ pub(super) fn is_taken<T: Real>(
 
 /// Learns Nyström ridge regression without its Gram matrix.
 ///
-/// *Passes*: statistics, candidates, sums, one for every 2,048 rows of the sketch where there is one, one for the training
-/// error; and one for every iteration whose kernel blocks do not all fit the plan.
+/// *Passes*: statistics, candidates, sums; and, where not all kernel blocks are in memory, one for every 2,048 rows of the
+/// sketch, and where they are not in scratch either, one for every iteration and one for the training error.
 ///
 /// # Errors
 /// Those of [`super::train`].
@@ -138,9 +172,8 @@ pub(super) fn train<T: Real>(
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
     let targets = survey.targets_of_regression();
-    let (_, plans) = plan::<T>(selected, options, resources, targets.count())?;
+    let (_, plans, kept) = planned::<T>(selected, options, resources, targets.count())?;
     let shape = prepare::shape::<T>(selected, options, resources, targets.count(), 1)?;
-    let room = room(&plans, &shape);
     let planned_bytes = check(plans)?;
     let rows: TableRows<T> = selected.rows(survey.reading())?;
     let cache = cached::rows(&rows, cut, resources)?;
@@ -152,6 +185,9 @@ pub(super) fn train<T: Real>(
     kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
     let workers = resources.workers;
     let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
+    let behind = |scratch: &Scratch| on_disk::<T>(scratch.left(), &shape).min(survey.rows() as usize);
+    let scratch = resources.scratch.filter(|_| (kept as u64) < survey.rows());
+    let room = Room { memory: kept, scratch: scratch.map(|scratch| (scratch, behind(scratch) as u64)) };
     let mut blocks = Blocks::new(source, &targets, &*own, set.as_mat(), pass, room);
     let stored = source.range().end - source.range().start;
     let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
@@ -166,19 +202,19 @@ pub(super) fn train<T: Real>(
     let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
     let z = MatRef::from_row_major_slice(&wide, set.len(), set.d);
     let kind = options.system.preconditioner;
-    let factor = {
+    let (factor, sketched) = {
         let observer = resources.stages.stage("preconditioner", None);
         let precision = std::marker::PhantomData::<T>;
         let (sums, exact, seed, observer) = (&sums, &*exact, options.seed, &*observer);
         Making { kind, sums, constant, mu, seed, exact, z, observer, precision }.factor(&mut blocks)?
     };
-    let kept = blocks.kept_rows();
+    let (kept, stored) = blocks.kept_rows();
     let observer = resources.stages.stage(plan::ITERATION, None);
-    let (tolerance, right) = (options.system.residual::<T>(), sums.right(constant));
+    let (until, right) = (until::<T>(options, resources, &*observer), sums.right(constant));
     let k_mm = Tiles::new(&*exact, z, workers);
     let (means, factor) = (&sums.means[..], &factor);
     let mut normal = Normal { blocks: &mut blocks, k_mm, means, constant, mu, factor, observer: &*observer, passes: 0 };
-    let mut found = cg::solve(&mut normal, right.as_ref(), tolerance, Norm::Preconditioned, &*observer)?;
+    let mut found = cg::solve(&mut normal, right.as_ref(), Norm::Preconditioned, until)?;
     let iterated = normal.passes;
     if !found.converged {
         let residual = found.residuals.iter().fold(0.0f64, |most, r| most.max(*r));
@@ -193,7 +229,6 @@ pub(super) fn train<T: Real>(
     drop(observer);
     let m = set.len();
     let deviations: Vec<f64> = (0..a.ncols()).map(|j| variance(&sums, j).sqrt()).collect();
-    let sketched = sketch::passes(kind, sums.rows, m);
     Ok(Trained {
         link: None,
         pairs: false,
@@ -210,7 +245,7 @@ pub(super) fn train<T: Real>(
         certificate: None,
         certificates: Vec::new(),
         surface: Surface::default(),
-        method: Some(why(options, kind, kept, sums.rows)),
+        method: Some(why(options, kind, [kept, stored], sums.rows)),
         figures: figures(&found),
         left_out: None,
         quadratic: None,
@@ -220,6 +255,15 @@ pub(super) fn train<T: Real>(
         passes: 2 + u64::from(cache.is_some()) + passes + sketched + iterated + last,
         planned_bytes,
     })
+}
+
+/// How far the iteration goes.
+pub(super) fn until<'a, T: Real>(
+    options: &TrainOptions,
+    resources: &Resources<'a>,
+    observer: &'a dyn Observer,
+) -> Until<'a> {
+    Until { tolerance: options.system.residual::<T>(), observer, journal: resources.journal }
 }
 
 /// Variance of a target.
@@ -233,16 +277,19 @@ fn score(errors: &[f64], sums: &Sums) -> (f64, Option<f64>) {
     explained(errors.iter().sum::<f64>() / sums.rows as f64, variance, errors.len())
 }
 
-fn why(options: &TrainOptions, kind: Preconditioner, kept: usize, n: usize) -> Solved {
+fn why(options: &TrainOptions, kind: Preconditioner, [kept, stored]: [usize; 2], n: usize) -> Solved {
     let name = match kind {
         Preconditioner::Krill => "krill",
         Preconditioner::Falkon => "falkon",
     };
-    let blocks = if kept >= n { "all".to_string() } else { format!("{kept} of {n}") };
+    let blocks = match (stored, n - kept - stored) {
+        (0, 0) => "of all rows in memory".to_string(),
+        (_, 0) => format!("of {kept} rows in memory, of {stored} in scratch"),
+        (_, rest) => format!("of {kept} rows in memory, of {stored} in scratch, of {rest} computed each time"),
+    };
     let why = match options.system.method {
         Method::Auto => "the Gram matrix does not fit --memory",
         _ => "as asked for",
     };
-    let why = format!("conjugate gradient ({name}), kernel blocks of {blocks} rows kept: {why}");
-    Solved { name: "pcg", why }
+    Solved { name: "pcg", why: format!("conjugate gradient ({name}), kernel blocks {blocks}: {why}") }
 }

@@ -38,8 +38,14 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// The rows as features, for a solver; `keep` is where it keeps them.
-    pub(crate) fn features<'p>(&'p self, keep: Place, resources: &'p Resources<'p>, seed: u64) -> Features<'p, T> {
+    /// The rows as features, for a solver; `keep` is where it keeps them, and `plan` that of what it does with them.
+    pub(crate) fn features<'p>(
+        &'p self,
+        keep: Place,
+        plan: &Plan,
+        resources: &'p Resources<'p>,
+        seed: u64,
+    ) -> Features<'p, T> {
         Features {
             source: self.source(),
             map: &*self.mapped.map,
@@ -49,6 +55,7 @@ impl<T: Real> Prepared<T> {
             resources,
             seed,
             keep,
+            spare: plan.budget.saturating_sub(plan.bytes()),
             folds: &self.folds,
         }
     }

@@ -85,11 +85,11 @@ pub fn solve<T: Real>(
     let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
     let Prepared { survey, folds, mapped, cut, .. } = &prepared;
     let shape = shape(selected, options, solver, resources, survey.targets(), folds.count())?;
-    let (keep, _) = last(&shape, solver, *cut, resources);
+    let (keep, plan) = last(&shape, solver, *cut, resources);
     if solver.keeps() {
         keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
     }
-    let features = prepared.features(keep, resources, options.seed);
+    let features = prepared.features(keep, &plan, resources, options.seed);
     let mut fitted = solver.fit(&features)?;
     let quadratic = fitted.quadratic.take();
     let rank = fitted.weights.nrows();

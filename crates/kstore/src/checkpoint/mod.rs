@@ -21,10 +21,12 @@
 mod file;
 mod manifest;
 mod persist;
+mod steps;
 
 pub use file::{Cut, Stored};
 pub use manifest::Manifest;
 pub use persist::{Arrays, Number, Persist};
+pub use steps::Steps;
 
 use crate::atomic::is_temporary;
 use crate::digest::Digest;
@@ -156,8 +158,14 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// The entry of the next pass, and the state it holds.
-    pub(crate) fn entry<S: Persist>(&self, pass: &str, cut: Cut, init: impl FnOnce() -> S) -> (Entry<'_>, Option<S>) {
+    /// The entry of the next pass, and the state it holds; `unit` is what it counts.
+    pub(crate) fn entry<S: Persist>(
+        &self,
+        pass: &str,
+        cut: Cut,
+        unit: &str,
+        init: impl FnOnce() -> S,
+    ) -> (Entry<'_>, Option<S>) {
         self.begun.call_once(|| self.begin());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.folder.join(format!("{number:04}.safetensors"));
@@ -168,7 +176,7 @@ impl<'a> Journal<'a> {
             match restore(&path, &mut head, init) {
                 Ok(restored) => {
                     let whole = if head.complete { "whole" } else { "begun" };
-                    self.listener.note(format!("{}: {} rows are in the checkpoint, {whole}", head.pass, head.rows));
+                    self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
                     state = Some(restored);
                 }
                 Err(error) => self.listener.warn(format!("{error}; the pass \"{}\" is done again", head.pass)),
@@ -220,6 +228,7 @@ impl<'a> Journal<'a> {
 }
 
 /// The place of one pass in a journal.
+#[derive(Debug)]
 pub(crate) struct Entry<'j> {
     journal: &'j Journal<'j>,
     path: PathBuf,

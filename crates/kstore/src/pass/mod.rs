@@ -183,7 +183,7 @@ impl<'a> Pass<'a> {
         let Some(journal) = self.journal else { return self.fold(source, fold) };
         let range = source.range();
         let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
-        let (mut entry, mut total) = journal.entry(name, cut, || fold.init());
+        let (mut entry, mut total) = journal.entry(name, cut, "rows", || fold.init());
         let restored = entry.rows();
         self.observer.advance(restored);
         if entry.is_complete() {

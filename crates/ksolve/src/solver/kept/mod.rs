@@ -7,10 +7,13 @@
 //! *Bytes*: n·p elements in memory or on disk; beside them two tiles of features. *Cost of a pass*: nothing from memory, the
 //! rate of the disk from scratch, the map otherwise.
 
+mod only;
 mod place;
 mod sample;
 mod tile;
 
+use only::Only;
+pub(crate) use only::bytes as only_bytes;
 pub use place::Place;
 pub use tile::Tile;
 
@@ -31,11 +34,13 @@ use std::sync::{Mutex, PoisonError};
 const TURNED: usize = 64;
 
 /// The features, where they are.
-enum Phi<T> {
+enum Phi<'a, T: Real> {
     /// n x p, row-major.
     Memory(Vec<T>),
     Scratch(Cache<T>),
     Recomputed,
+    /// Among those of more rows.
+    Only(Only<'a, T>),
 }
 
 /// What the pass that keeps the features learns beside them.
@@ -50,7 +55,7 @@ pub struct Gathered {
 /// The features of all rows, and their targets.
 pub struct Kept<'a, T: Real> {
     data: &'a Features<'a, T>,
-    phi: Phi<T>,
+    phi: Phi<'a, T>,
     /// Rows.
     pub n: usize,
     /// Features of a row.
@@ -128,9 +133,14 @@ impl<'a, T: Real> Kept<'a, T> {
     ///
     /// # Errors
     /// Those of the rows, of the scratch folder and of `work`; [`kstore::Error::Interrupted`].
-    pub fn visit(&self, observer: &dyn Observer, work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send) -> Result<()> {
+    pub fn visit(
+        &self,
+        observer: &dyn Observer,
+        mut work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send,
+    ) -> Result<()> {
         match &self.phi {
             Phi::Memory(phi) => self.visit_memory(phi, observer, work),
+            Phi::Only(only) => only.visit(observer, &mut work),
             Phi::Scratch(cache) => {
                 let visit = Visit { map: None, p: self.p, place: Mutex::new((0, work)) };
                 pass(self.data, observer).fold(cache, &visit).map(drop)
@@ -163,7 +173,7 @@ impl<'a, T: Real> Kept<'a, T> {
     pub fn memory(&self) -> Option<&[T]> {
         match &self.phi {
             Phi::Memory(phi) => Some(phi),
-            Phi::Scratch(_) | Phi::Recomputed => None,
+            Phi::Scratch(_) | Phi::Recomputed | Phi::Only(_) => None,
         }
     }
 

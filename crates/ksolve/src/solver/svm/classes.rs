@@ -1,8 +1,8 @@
 //! Support vector classification: one machine against the rest or one for every pair, the penalty chosen by rows held out, and
 //! probabilities.
 //!
-//! A machine sees the rows of others with cost 0: held-out folds, and for a pair of classes all rows of the rest. So all machines share
-//! the passes over the features. Along a path of penalties each begins at the multipliers of the stronger one before, which
+//! A machine against the rest sees rows that are held out with cost 0, so that all machines share the passes over the features. That of
+//! a pair has the rows of its two classes to itself ([`Kept::only`]). Along a path of penalties each begins at the multipliers of the stronger one before, which
 //! its wider bounds allow. Held-out rows are scored by the machines that have not seen them; the penalty with the
 //! fewest errors is taken, of equal ones the strongest, and learned anew on all rows. Their scores also give the probabilities
 //! ([Platt scaling](crate::platt)).
@@ -13,14 +13,15 @@
 use super::lagrangian::{self, Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::Sample;
-use super::{Best, Terms, fitted, group, plan, solve, warn_of_gap};
-use crate::solver::kept::Kept;
+use super::{Best, Solved, Space, Terms, fitted, group, plan, solve_all, warn_of_gap};
+use crate::solver::kept::{self, Kept};
 use crate::solver::logistic::class_weights;
 use crate::solver::{Features, Figure, Fitted, Penalty, Solver, SolverOptions};
 use crate::train::{Cut, Shape};
 use crate::{Classes, Intercept, Link, Result, platt};
 use kapprox::Real;
 use kstore::Plan;
+use kstore::pass::Observer;
 
 /// Support vector classification.
 #[derive(Clone, Debug)]
@@ -45,15 +46,13 @@ pub struct Svm {
     pub steps: usize,
 }
 
-/// The rows as one machine sees them: y = 1 for its class, −1 for another or all others.
+/// The rows as one machine sees them: y = 1 for its class, −1 for all others that are there.
 #[derive(Clone, Copy)]
 struct Machine<'a> {
     codes: &'a [u32],
     /// Folds of the rows, and the one that is held out.
     held: Option<(&'a [u16], u16)>,
     class: u32,
-    /// The only other class that is there.
-    against: Option<u32>,
     /// Of each class.
     costs: &'a [f64],
 }
@@ -63,8 +62,7 @@ impl Rows for Machine<'_> {
     fn row(&self, i: usize) -> Row {
         let code = self.codes[i];
         let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
-        let absent = code != self.class && self.against.is_some_and(|other| code != other);
-        let c = if held || absent { 0.0 } else { self.costs[code as usize] };
+        let c = if held { 0.0 } else { self.costs[code as usize] };
         Row { y: if code == self.class { 1.0 } else { -1.0 }, c }
     }
 }
@@ -105,6 +103,51 @@ impl Svm {
         }
     }
 
+    /// Machines that are solved together: those against the rest share their rows, a pair has its own.
+    fn together(&self, n: usize, p: usize, element: usize, machines: usize) -> usize {
+        if self.pairs { 1 } else { group(n, p, element, machines) }
+    }
+
+    /// Some machines that have not seen a fold, at every penalty, with the passes that they took.
+    fn along_path<T: Real>(
+        &self,
+        kept: &Kept<'_, T>,
+        data: &Features<'_, T>,
+        machines: &[u32],
+        fold: u16,
+        costs: &[(f64, Vec<f64>)],
+        watch: (&mut Space<T>, &dyn Observer),
+    ) -> Result<(Vec<Vec<Best>>, u64)> {
+        let (space, observer) = watch;
+        let (codes, held) = (&kept.codes[..], Some((&kept.folds[..], fold)));
+        let rows =
+            |at: usize| machines.iter().map(move |class| Machine { codes, held, class: *class, costs: &costs[at].1 });
+        let terms = self.terms(costs[0].0);
+        let (mut passes, mut starts) = (0, Vec::new());
+        // before the problems of all rows: their equations are not there at the same time
+        if let Some(sample) = Sample::draw(kept, observer)? {
+            starts = sample.solve(&rows(0).collect::<Vec<_>>(), terms, space, observer)?;
+            passes += 2;
+        }
+        let problems = rows(0).map(|rows| Problem::new(rows, terms, kept.n, kept.p));
+        let mut problems: Vec<Problem<T, Machine<'_>>> = problems.collect();
+        if !starts.is_empty() {
+            lagrangian::begin(kept, &mut problems, &starts, observer)?;
+        }
+        let mut found = Vec::new();
+        for (at, (cost, _)) in costs.iter().enumerate() {
+            let terms = self.terms(*cost);
+            if at > 0 {
+                problems.iter_mut().zip(rows(at)).for_each(|(problem, rows)| problem.again(rows, terms));
+            }
+            passes += lagrangian::solve_group(kept, &mut problems, self.steps, space, observer)?.passes;
+            let best: Vec<Best> = problems.iter().map(|problem| problem.best.clone()).collect();
+            warn_of_gap(&best, self.steps, terms, data);
+            found.push(best);
+        }
+        Ok((found, passes))
+    }
+
     /// Every fold's machines along the path, and the scores that they give the fold.
     fn held_out<T: Real>(
         &self,
@@ -113,55 +156,26 @@ impl Svm {
         classes: &Classes,
         weights: &[f64],
     ) -> Result<HeldOut<T>> {
-        let k = classes.labels().len();
-        let penalties: Vec<f64> = self.penalties().iter().map(|penalty| penalty.c(data.rows)).collect();
-        let costs: Vec<Vec<f64>> =
-            penalties.iter().map(|c| weights.iter().map(|weight| c * weight).collect()).collect();
-        let machines = self.machines(k);
+        let penalties = self.penalties().into_iter().map(|penalty| penalty.c(data.rows));
+        let costs: Vec<(f64, Vec<f64>)> = penalties.map(|c| (c, weights.iter().map(|w| c * w).collect())).collect();
+        let machines = self.machines(classes.labels().len());
         let t = machines.len();
-        let together = group(kept.n, kept.p, size_of::<T>(), t);
-        let mut found = HeldOut {
-            errors: Vec::new(),
-            chosen: 0,
-            scores: vec![vec![T::ZERO; kept.n * t]; penalties.len()],
-            passes: 0,
-        };
-        let stage = data.resources.stages.stage("held-out rows", None);
-        let sample = Sample::draw(kept, &*stage)?;
-        found.passes += u64::from(sample.is_some());
+        let mut found =
+            HeldOut { errors: Vec::new(), chosen: 0, scores: vec![vec![T::ZERO; kept.n * t]; costs.len()], passes: 0 };
+        let (stage, mut space) = (data.resources.stages.stage("held-out rows", None), Space::new(kept.p));
+        let together = self.together(kept.n, kept.p, size_of::<T>(), t);
         for fold in 0..data.folds.count() as u16 {
-            let machine = |(class, against): (u32, Option<u32>), costs| Machine {
-                codes: &kept.codes,
-                held: Some((&kept.folds, fold)),
-                class,
-                against,
-                costs,
-            };
             for (first, some) in (0..t).step_by(together).zip(machines.chunks(together)) {
-                let terms = self.terms(penalties[0]);
-                let rows: Vec<Machine<'_>> = some.iter().map(|which| machine(*which, &costs[0][..])).collect();
-                // before the problems of all rows: their equations are not there at the same time
-                let starts = match &sample {
-                    Some(sample) => sample.solve(&rows, terms, &*stage)?,
-                    None => Vec::new(),
+                let own = match some {
+                    [(class, Some(other))] => Some(kept.only(|code| code == *class || code == *other, &*stage)?),
+                    _ => None,
                 };
-                let problems = rows.iter().map(|rows| Problem::new(*rows, terms, kept.n, kept.p));
-                let mut problems: Vec<Problem<T, Machine<'_>>> = problems.collect();
-                if !starts.is_empty() {
-                    lagrangian::begin(kept, &mut problems, &starts, &*stage)?;
-                    found.passes += 1;
-                }
-                for (at, (cost, costs)) in penalties.iter().zip(&costs).enumerate() {
-                    let terms = self.terms(*cost);
-                    if at > 0 {
-                        let rows = some.iter().map(|which| machine(*which, &costs[..]));
-                        problems.iter_mut().zip(rows).for_each(|(problem, rows)| problem.again(rows, terms));
-                    }
-                    found.passes += lagrangian::solve_group(kept, &mut problems, self.steps, &*stage)?.passes;
-                    let best: Vec<&Best> = problems.iter().map(|problem| &problem.best).collect();
-                    let place = Place { first, t, fold };
-                    found.passes += score(kept, &best, place, &mut found.scores[at], &*stage)?;
-                    warn_of_gap(best, self.steps, terms, data);
+                let of: Vec<u32> = some.iter().map(|(class, _)| *class).collect();
+                let own = own.as_ref().unwrap_or(kept);
+                let (path, passes) = self.along_path(own, data, &of, fold, &costs, (&mut space, &*stage))?;
+                found.passes += passes;
+                for (best, scores) in path.iter().zip(&mut found.scores) {
+                    found.passes += score(kept, best, Place { first, t, fold }, scores, &*stage)?;
                 }
             }
         }
@@ -174,6 +188,34 @@ impl Svm {
         let errors = &found.errors;
         found.chosen = (0..errors.len()).fold(0, |best, at| if errors[at] < errors[best] { at } else { best });
         Ok(found)
+    }
+
+    /// The machines on all rows.
+    fn final_fit<T: Real>(
+        &self,
+        kept: &Kept<'_, T>,
+        data: &Features<'_, T>,
+        c: f64,
+        costs: &[f64],
+        k: usize,
+    ) -> Result<Solved> {
+        let terms = self.terms(c);
+        let stage = data.resources.stages.stage("newton", None);
+        let (mut space, mut solved) = (Space::new(kept.p), Solved::default());
+        let machines = self.machines(k);
+        let against_rest = machines.iter().filter(|(_, other)| other.is_none());
+        let machine = |class| Machine { codes: &kept.codes, held: None, class, costs };
+        let rows: Vec<Machine<'_>> = against_rest.map(|(class, _)| machine(*class)).collect();
+        if !rows.is_empty() {
+            solved.add(solve_all(kept, terms, self.steps, rows, &mut space, &*stage)?);
+        }
+        for (class, other) in machines.iter().filter_map(|(class, other)| Some((*class, (*other)?))) {
+            let own = kept.only(|code| code == class || code == other, &*stage)?;
+            let rows = vec![Machine { codes: &own.codes, held: None, class, costs }];
+            solved.add(solve_all(&own, terms, self.steps, rows, &mut space, &*stage)?);
+        }
+        warn_of_gap(&solved.best, solved.steps, terms, data);
+        Ok(solved)
     }
 
     /// Probabilities from the scores of rows by machines that have not seen them.
@@ -200,10 +242,10 @@ struct Place {
 /// One pass: the scores of a fold's rows.
 fn score<T: Real>(
     kept: &Kept<'_, T>,
-    best: &[&Best],
+    best: &[Best],
     Place { first, t, fold }: Place,
     scores: &mut [T],
-    observer: &dyn kstore::pass::Observer,
+    observer: &dyn Observer,
 ) -> Result<u64> {
     let count = best.len();
     let weights: Vec<T> =
@@ -238,7 +280,14 @@ impl<T: Real> Solver<T> for Svm {
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let problems = self.machines(if shape.t == 1 { 2 } else { shape.t }).len();
-        let plan = self::plan(plan, shape, cut, 6, problems);
+        let plan = match self.pairs {
+            true => self::plan(plan, shape, cut, 20, 1).term(
+                "features of a tile of a pair",
+                kept::only_bytes(shape.map.p, shape.element),
+                "lower --rank",
+            ),
+            false => self::plan(plan, shape, cut, 6, problems),
+        };
         match shape.folds > 1 {
             true => {
                 let scores = n.saturating_mul(problems * self.penalties().len()).saturating_mul(shape.element);
@@ -260,9 +309,7 @@ impl<T: Real> Solver<T> for Svm {
         let penalty = self.penalties()[held_out.as_ref().map_or(0, |held_out| held_out.chosen)];
         let (lambda, c) = (penalty.lambda(data.rows), penalty.c(data.rows));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
-        let machine = |(class, against)| Machine { codes: &kept.codes, held: None, class, against, costs: &costs };
-        let rows = self.machines(k).into_iter().map(machine).collect();
-        let solved = solve(&kept, data, self.terms(c), self.steps, rows)?;
+        let solved = self.final_fit(&kept, data, c, &costs, k)?;
         let mut fitted = fitted(solved, 2.0 * lambda, Some(lambda), gathered.certificate);
         fitted.pairs = self.pairs && k > 2;
         if let Some(held_out) = held_out {

@@ -287,6 +287,20 @@ pub(super) struct Outcome {
     pub(super) passes: u64,
 }
 
+/// What problems that are solved one after the other use in turn.
+pub(super) struct Space<T> {
+    /// A factor of Newton's equations, p x p.
+    matrix: Vec<f64>,
+    panels: Pool<Vec<T>>,
+}
+
+impl<T> Space<T> {
+    /// For p features.
+    pub(super) fn new(p: usize) -> Self {
+        Self { matrix: vec![0.0; p * p], panels: Pool::default() }
+    }
+}
+
 /// The problems begin at other solutions: one pass.
 ///
 /// # Errors
@@ -311,15 +325,15 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     problems: &mut [Problem<T, R>],
     most: usize,
+    Space { matrix, panels }: &mut Space<T>,
     observer: &dyn Observer,
 ) -> Result<Outcome> {
     let workers = kept.workers();
     let mut outcome = Outcome { gaps: Vec::new(), passes: 0 };
-    let (mut memory, panels) = (vec![0.0; kept.p * kept.p], Pool::default());
     loop {
         let mut open: Vec<&mut Problem<T, R>> = problems.iter_mut().filter(|problem| problem.open).collect();
         workers.each(open.iter_mut().collect(), |problem| problem.balance());
-        passes::gather(kept, &mut open, &panels, observer)?;
+        passes::gather(kept, &mut open, panels, observer)?;
         workers.each(open.iter_mut().collect(), |problem| problem.certify(most));
         outcome.passes += 1;
         outcome.gaps.push(problems.iter().map(|problem| problem.best.gap()).fold(0.0, f64::max));
@@ -327,7 +341,7 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
         if open.is_empty() {
             return Ok(outcome);
         }
-        open.iter_mut().for_each(|problem| problem.solve(&mut memory, &panels, workers));
+        open.iter_mut().for_each(|problem| problem.solve(matrix, panels, workers));
         passes::values(kept, &mut open, observer)?;
         outcome.passes += 1;
         workers.each(open.iter_mut().collect(), |problem| problem.advance());

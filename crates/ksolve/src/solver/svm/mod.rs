@@ -36,7 +36,8 @@ use crate::{Intercept, Result, Targets, Task};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
-use lagrangian::{Best, Outcome, Problem, Rows, Terms};
+use kstore::pass::Observer;
+use lagrangian::{Best, Outcome, Problem, Rows, Space, Terms};
 use loss::{Loss, Row};
 use sample::Sample;
 
@@ -190,7 +191,7 @@ impl Solved {
     }
 }
 
-/// Solves a problem for each of `rows`, in groups, on a sample of the rows first.
+/// Solves a problem for each of `rows` and tells of those that ran out of steps.
 fn solve<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     data: &Features<'_, T>,
@@ -199,11 +200,25 @@ fn solve<T: Real, R: Rows + Send>(
     rows: Vec<R>,
 ) -> Result<Solved> {
     let stage = data.resources.stages.stage("newton", None);
+    let solved = solve_all(kept, terms, steps, rows, &mut Space::new(kept.p), &*stage)?;
+    warn_of_gap(&solved.best, solved.steps, terms, data);
+    Ok(solved)
+}
+
+/// Solves a problem for each of `rows`, in groups, on a sample of the rows first.
+fn solve_all<T: Real, R: Rows + Send>(
+    kept: &Kept<'_, T>,
+    terms: Terms,
+    steps: usize,
+    rows: Vec<R>,
+    space: &mut Space<T>,
+    observer: &dyn Observer,
+) -> Result<Solved> {
     let together = group(kept.n, kept.p, size_of::<T>(), rows.len());
     let (mut starts, mut solved) = (Vec::new(), Solved::default());
-    if let Some(sample) = Sample::draw(kept, &*stage)? {
+    if let Some(sample) = Sample::draw(kept, observer)? {
         for rows in rows.chunks(together) {
-            starts.extend(sample.solve(rows, terms, &*stage)?);
+            starts.extend(sample.solve(rows, terms, space, observer)?);
         }
         solved.passes += 1;
     }
@@ -212,15 +227,14 @@ fn solve<T: Real, R: Rows + Send>(
         let problems = rows.by_ref().take(together).map(|rows| Problem::new(rows, terms, kept.n, kept.p));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
         if !starts.is_empty() {
-            lagrangian::begin(kept, &mut problems, &starts[first..], &*stage)?;
+            lagrangian::begin(kept, &mut problems, &starts[first..], observer)?;
             solved.passes += 1;
         }
-        let Outcome { gaps, passes } = lagrangian::solve_group(kept, &mut problems, steps, &*stage)?;
+        let Outcome { gaps, passes } = lagrangian::solve_group(kept, &mut problems, steps, space, observer)?;
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
         let best = problems.into_iter().map(|problem| problem.best).collect();
         solved.add(Solved { best, gaps, passes, steps });
     }
-    warn_of_gap(&solved.best, solved.steps, terms, data);
     Ok(solved)
 }
 

@@ -3,7 +3,7 @@
 //! The first steps of a cold start see most rows free, and cost p² flops for each of them. On a few rows for every feature
 //! they cost next to nothing, and end near enough that on all rows few are free.
 
-use super::lagrangian::{Best, Problem, Rows, Terms, solve_group};
+use super::lagrangian::{Best, Problem, Rows, Space, Terms, solve_group};
 use super::loss::Row;
 use crate::Result;
 use crate::solver::kept::Kept;
@@ -62,12 +62,18 @@ impl<'a, T: Real> Sample<'a, T> {
     }
 
     /// The solutions of some problems on the sample.
-    pub(super) fn solve<R: Rows + Send>(&self, rows: &[R], terms: Terms, observer: &dyn Observer) -> Result<Vec<Best>> {
+    pub(super) fn solve<R: Rows + Send>(
+        &self,
+        rows: &[R],
+        terms: Terms,
+        space: &mut Space<T>,
+        observer: &dyn Observer,
+    ) -> Result<Vec<Best>> {
         let terms = Terms { cost: self.scale * terms.cost, gap: GAP.max(terms.gap), ..terms };
         let sampled = rows.iter().map(|rows| Sampled { rows, at: &self.at, scale: self.scale });
         let problems = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, self.kept.p));
         let mut problems: Vec<Problem<T, Sampled<'_, R>>> = problems.collect();
-        solve_group(&self.kept, &mut problems, STEPS, observer)?;
+        solve_group(&self.kept, &mut problems, STEPS, space, observer)?;
         Ok(problems.into_iter().map(|problem| problem.best).collect())
     }
 }

@@ -1,0 +1,267 @@
+//! The kernel matrix between the rows of a table and landmarks, a block of rows at a time.
+//!
+//! The blocks of the first rows are kept in memory as far as there is room, those of the next ones in the scratch folder,
+//! and the others are computed again in every visit. All have the same bits and come in the order of the rows.
+
+use super::rows::{Rows, kernel_rows};
+use crate::{Error, Result, Targets};
+use faer::{Mat, MatRef};
+use kapprox::{Kernel, Real};
+use kstore::pass::Observer;
+use kstore::scratch::{Cache, CacheWriter, Scratch};
+use kstore::{Fold, Merge, Pass, RowBlock, RowSource, TableShape, Workers};
+use std::sync::{Mutex, PoisonError};
+
+/// Rows in memory that are shown together, at least: what is done with a few hundred of them alone would spend its time on
+/// bringing its own numbers into the cache.
+const TOGETHER: usize = 1 << 16;
+
+/// Rows whose blocks may be kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Room<'a> {
+    /// In memory.
+    pub(crate) memory: usize,
+    /// Behind them, in a scratch folder.
+    pub(crate) scratch: Option<(&'a Scratch, u64)>,
+}
+
+/// Rows of a table against landmarks.
+pub(crate) struct Blocks<'a, T: Real> {
+    pub(crate) source: &'a dyn RowSource<T>,
+    pub(crate) targets: &'a Targets,
+    pub(crate) kernel: &'a dyn Kernel<T>,
+    /// Landmarks, m x d row-major.
+    pub(crate) z: MatRef<'a, T>,
+    /// How the rows are passed over: one lane, so that blocks come in row order.
+    pub(crate) pass: Pass<'a>,
+    room: Room<'a>,
+    kept: Vec<Block<T>>,
+    stored: Option<Cache<T>>,
+    /// Blocks of the table, once it was passed over.
+    count: Option<usize>,
+    /// Blocks in the scratch folder.
+    written: usize,
+}
+
+/// A block in memory.
+struct Block<T> {
+    rows: Vec<u64>,
+    k: Vec<T>,
+    y: Mat<f64>,
+}
+
+/// What is done with a block of the kernel matrix (b x m) and its targets (b x t).
+type Work<'w, T> = &'w mut (dyn FnMut(Rows<'_, T>, MatRef<'_, f64>) + Send);
+
+/// What is done with some rows of the kernel matrix: their numbers, and m values each.
+type RowWork<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
+
+impl<'a, T: Real> Blocks<'a, T> {
+    /// The rows of a table against landmarks.
+    pub(crate) fn new(
+        source: &'a dyn RowSource<T>,
+        targets: &'a Targets,
+        kernel: &'a dyn Kernel<T>,
+        z: MatRef<'a, T>,
+        pass: Pass<'a>,
+        room: Room<'a>,
+    ) -> Self {
+        Self { source, targets, kernel, z, pass, room, kept: Vec::new(), stored: None, count: None, written: 0 }
+    }
+
+    /// Bytes of a row in memory, for t targets.
+    pub(crate) fn row_bytes(m: usize, t: usize) -> usize {
+        m * size_of::<T>() + 8 * t + 8
+    }
+
+    /// Landmarks, m.
+    pub(crate) fn landmarks(&self) -> usize {
+        self.z.nrows()
+    }
+
+    /// Rows whose blocks are in memory, and in scratch.
+    pub(crate) fn kept_rows(&self) -> (usize, usize) {
+        (self.kept.iter().map(|block| block.rows.len()).sum(), self.stored.as_ref().map_or(0, |s| s.len() as usize))
+    }
+
+    /// Shows every block to `work`, in row order; gives the passes over the table that it took.
+    ///
+    /// # Errors
+    /// Those of the rows and of the scratch folder; [`kstore::Error::Interrupted`].
+    pub(crate) fn visit(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<u64> {
+        let Some(count) = self.count else {
+            self.fill(observer, work)?;
+            return Ok(1);
+        };
+        for block in &self.kept {
+            if observer.stop() {
+                return Err(kstore::Error::Interrupted.into());
+            }
+            work(Rows { k: &block.k, m: self.landmarks() }, block.y.as_ref());
+        }
+        let pass = self.pass(observer);
+        if let Some(cache) = &self.stored {
+            let targets = self.targets;
+            let each = |rows: &RowBlock<'_, T>, _: &mut Vec<T>| {
+                work(Rows { k: rows.x, m: rows.d }, targets_of(targets, rows)?.as_ref());
+                Ok(())
+            };
+            pass.fold(cache, &Visit(Mutex::new(each)))?;
+        }
+        let skipped = self.kept.len() + self.written;
+        if skipped == count {
+            return Ok(0);
+        }
+        let (blocks, mut at) = (&*self, 0);
+        let each = |rows: &RowBlock<'_, T>, buffer: &mut Vec<T>| {
+            at += 1;
+            if at > skipped {
+                blocks.compute(rows, buffer);
+                work(Rows { k: buffer, m: blocks.landmarks() }, targets_of(blocks.targets, rows)?.as_ref());
+            }
+            Ok(())
+        };
+        pass.fold(self.source, &Visit(Mutex::new(each)))?;
+        Ok(1)
+    }
+
+    /// The first visit: keeps what there is room for.
+    fn fill(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
+        let m = self.landmarks();
+        let mut writer = match self.room.scratch {
+            Some((scratch, rows)) if rows > 0 => {
+                let shape = TableShape { features: m, ..self.source.shape() };
+                Some(scratch.cache_up_to(shape, self.source.range(), rows)?)
+            }
+            _ => None,
+        };
+        let (mut kept, mut room, mut written, mut count) = (Vec::new(), self.room.memory, 0, 0);
+        // a tier is closed by the first block that does not fit it, so that the next one holds the rows behind it
+        let mut open = [room > 0, writer.is_some()];
+        let blocks = &*self;
+        let each = |rows: &RowBlock<'_, T>, buffer: &mut Vec<T>| {
+            let (b, y) = (rows.len(), targets_of(blocks.targets, rows)?);
+            count += 1;
+            open[0] &= room >= b;
+            if open[0] {
+                let mut k = Vec::new();
+                blocks.compute(rows, &mut k);
+                work(Rows { k: &k, m }, y.as_ref());
+                room -= b;
+                kept.push(Block { rows: rows.rows.to_vec(), k, y });
+                return Ok(());
+            }
+            blocks.compute(rows, buffer);
+            work(Rows { k: buffer, m }, y.as_ref());
+            if let Some(writer) = writer.as_mut().filter(|writer| open[1] && writer.left() >= b as u64) {
+                writer.push(&RowBlock { x: buffer, d: m, ..*rows })?;
+                written += 1;
+            } else {
+                open[1] = false;
+            }
+            Ok(())
+        };
+        blocks.pass(observer).fold(blocks.source, &Visit(Mutex::new(each)))?;
+        self.stored = writer.filter(|_| written > 0).map(CacheWriter::finish).transpose()?;
+        (self.kept, self.written, self.count) = (kept, written, Some(count));
+        Ok(())
+    }
+
+    /// Shows rows that `takes` chooses to `work`, in row order: those of a block that is in memory, the others computed.
+    /// One pass where not all are in memory.
+    ///
+    /// # Errors
+    /// As [`Blocks::visit`].
+    pub(crate) fn visit_some(
+        &self,
+        observer: &dyn Observer,
+        takes: impl Fn(u64) -> bool + Sync,
+        work: RowWork<'_, T>,
+    ) -> Result<u64> {
+        let m = self.landmarks();
+        let (mut numbers, mut taken) = (Vec::new(), Vec::new());
+        for (i, block) in self.kept.iter().enumerate() {
+            if observer.stop() {
+                return Err(kstore::Error::Interrupted.into());
+            }
+            for (row, k) in block.rows.iter().zip(block.k.chunks_exact(m)).filter(|(row, _)| takes(**row)) {
+                numbers.push(*row);
+                taken.push(k);
+            }
+            if taken.len() >= TOGETHER || i + 1 == self.kept.len() {
+                work(&numbers, &taken);
+                numbers.clear();
+                taken.clear();
+            }
+        }
+        if self.count == Some(self.kept.len()) {
+            return Ok(0);
+        }
+        let (mut at, mut x) = (0, Vec::new());
+        let each = |rows: &RowBlock<'_, T>, buffer: &mut Vec<T>| {
+            at += 1;
+            if at > self.kept.len() {
+                let taken = || rows.rows.iter().enumerate().filter(|(_, row)| takes(**row));
+                let numbers: Vec<u64> = taken().map(|(_, row)| *row).collect();
+                x.clear();
+                taken().for_each(|(i, _)| x.extend_from_slice(&rows.x[i * rows.d..][..rows.d]));
+                self.compute(&RowBlock { x: &x, rows: &numbers, ..*rows }, buffer);
+                work(&numbers, &buffer.chunks_exact(m).collect::<Vec<_>>());
+            }
+            Ok(())
+        };
+        self.pass(observer).fold(self.source, &Visit(Mutex::new(each)))?;
+        Ok(1)
+    }
+
+    fn pass<'p>(&'p self, observer: &'p dyn Observer) -> Pass<'p> {
+        Pass { observer, lanes: 1, journal: None, ..self.pass }
+    }
+
+    /// `k` = the kernel between rows and landmarks.
+    fn compute(&self, rows: &RowBlock<'_, T>, k: &mut Vec<T>) {
+        let b = rows.rows.len();
+        k.resize(b * self.landmarks(), T::ZERO);
+        let x = MatRef::from_row_major_slice(rows.x, b, rows.d);
+        kernel_rows(self.kernel, x, self.z, k, self.pass.workers);
+    }
+}
+
+/// A pass in which every block goes to a closure, with a buffer.
+struct Visit<W>(Mutex<W>);
+
+/// The state of a fold whose result is elsewhere.
+struct Visited;
+
+impl Merge for Visited {
+    fn merge(&mut self, _later: &Self) {}
+}
+
+impl<T: Real, W: FnMut(&RowBlock<'_, T>, &mut Vec<T>) -> Result<()> + Send> Fold<T> for Visit<W> {
+    type State = Visited;
+    type Scratch = Vec<T>;
+    type Error = Error;
+
+    fn init(&self) -> Visited {
+        Visited
+    }
+
+    fn scratch(&self) -> Vec<T> {
+        Vec::new()
+    }
+
+    fn step(&self, _: &mut Visited, buffer: &mut Vec<T>, rows: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+        (*self.0.lock().unwrap_or_else(PoisonError::into_inner))(rows, buffer)
+    }
+}
+
+/// The targets of a tile, b x t.
+pub(crate) fn targets_of<T: Real>(targets: &Targets, rows: &RowBlock<'_, T>) -> Result<Mat<f64>> {
+    let mut y = Mat::zeros(rows.len(), targets.count());
+    for j in 0..targets.count() {
+        for i in 0..rows.len() {
+            y[(i, j)] = targets.value(rows, i, j)?;
+        }
+    }
+    Ok(y)
+}

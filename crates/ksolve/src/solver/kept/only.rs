@@ -1,0 +1,82 @@
+//! Those of the kept rows that a problem is about.
+
+use super::{Kept, Phi, Tile};
+use crate::Result;
+use kapprox::Real;
+use kstore::pass::Observer;
+
+/// Rows of a tile.
+const TILE: usize = 2048;
+
+/// Some rows among others.
+pub(super) struct Only<'a, T: Real> {
+    of: &'a Kept<'a, T>,
+    /// Their positions there, ascending.
+    at: Vec<usize>,
+}
+
+/// What is done with a tile.
+type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
+
+impl<T: Real> Kept<'_, T> {
+    /// The rows that `takes` chooses by their class, with their classes, targets and folds.
+    ///
+    /// They are copied, in one pass, where the plan leaves room; otherwise every visit picks them out again. Both give
+    /// tiles of these rows alone, the same ones wherever the features are.
+    ///
+    /// # Errors
+    /// Those of the rows.
+    pub fn only<'k>(&'k self, takes: impl Fn(u32) -> bool, observer: &dyn Observer) -> Result<Kept<'k, T>> {
+        let at: Vec<usize> = (0..self.n).filter(|i| self.codes.get(*i).is_some_and(|code| takes(*code))).collect();
+        let (n, t) = (at.len(), self.y.len() / self.n.max(1));
+        let mut some = Kept {
+            data: self.data,
+            n,
+            p: self.p,
+            codes: at.iter().map(|i| self.codes[*i]).collect(),
+            y: at.iter().flat_map(|i| &self.y[i * t..(i + 1) * t]).copied().collect(),
+            folds: at.iter().filter_map(|i| self.folds.get(*i)).copied().collect(),
+            starts: (0..n).step_by(TILE).chain([n]).collect(),
+            phi: Phi::Only(Only { of: self, at }),
+        };
+        if n * self.p * size_of::<T>() <= self.data.spare {
+            let mut copied = Vec::with_capacity(n * self.p);
+            some.visit(observer, |tile| {
+                copied.extend_from_slice(tile.phi);
+                Ok(())
+            })?;
+            some.phi = Phi::Memory(copied);
+        }
+        Ok(some)
+    }
+}
+
+impl<T: Real> Only<'_, T> {
+    /// Tiles of these rows alone. The type of `work` is erased: a visit within a visit would have a type without end.
+    pub(super) fn visit(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
+        let (p, at) = (self.of.p, &self.at);
+        let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);
+        let mut pick = |tile: &Tile<'_, T>| {
+            let end = tile.first + tile.rows();
+            while let Some(row) = at.get(done + phi.len() / p).filter(|row| **row < end) {
+                phi.extend_from_slice(tile.row(row - tile.first));
+                if phi.len() == TILE * p {
+                    work(&Tile { first: done, phi: &phi, p })?;
+                    done += TILE;
+                    phi.clear();
+                }
+            }
+            Ok(())
+        };
+        self.of.visit(observer, &mut pick as Work<'_, T>)?;
+        if !phi.is_empty() {
+            work(&Tile { first: done, phi: &phi, p })?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a visit.
+pub(crate) fn bytes(p: usize, element: usize) -> usize {
+    TILE * p * element
+}
