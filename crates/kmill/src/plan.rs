@@ -62,6 +62,11 @@ impl Serialize for PlanReport {
         map.serialize_entry("passes", &forecast.passes())?;
         map.serialize_entry("bytes_read", &forecast.bytes_read())?;
         map.serialize_entry("seconds", &forecast.seconds())?;
+        let other = forecast
+            .other
+            .as_ref()
+            .map(|other| serde_json::json!({ "method": other.method, "seconds": other.seconds }));
+        map.serialize_entry("other_method", &other)?;
         map.serialize_entry("stages", &forecast.steps.iter().map(stage).collect::<Vec<_>>())?;
         map.end()
     }
@@ -123,7 +128,16 @@ impl fmt::Display for PlanReport {
         )?;
         let verdict = if forecast.fits() { "fits" } else { "does not fit" };
         let time = forecast.seconds().map_or(String::new(), |seconds| format!("; about {}", about(seconds)));
-        writeln!(f, "  {} of {}: {verdict}{time}", bytes(forecast.bytes()), bytes(self.budget))
+        writeln!(f, "  {} of {}: {verdict}{time}", bytes(forecast.bytes()), bytes(self.budget))?;
+        match &forecast.other {
+            Some(other) if other.method == "pcg" => writeln!(
+                f,
+                "  --method pcg would take about {}, and give neither a certificate nor a surface",
+                about(other.seconds)
+            ),
+            Some(other) => writeln!(f, "  --method {} would take about {}", other.method, about(other.seconds)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -151,7 +165,7 @@ mod tests {
             Step { plan: plan("solve"), passes: 0, bytes_read: Some(0), seconds: Some(1.23) },
         ];
         let cut = Cut { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
-        PlanReport { forecast: Forecast { rows: 300_000, cut, steps }, budget, threads: 2 }
+        PlanReport { forecast: Forecast { rows: 300_000, cut, steps, other: None }, budget, threads: 2 }
     }
 
     #[test]

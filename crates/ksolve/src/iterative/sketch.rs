@@ -65,6 +65,11 @@ fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
     (rows < n).then(|| (groups, rows.div_ceil(groups)))
 }
 
+/// Groups of the rows; 1 where there is no sketch.
+pub(crate) fn groups_of(n: usize, m: usize) -> u64 {
+    groups(n, m).map_or(1, |(groups, _)| groups as u64)
+}
+
 /// Bytes beside the factor while it is made.
 pub(crate) fn making_bytes(m: usize, threads: usize) -> usize {
     // the sketch, a strip of it that every thread turns, or the rows that take its place

@@ -11,10 +11,18 @@
 //!
 //! and beside the rows there are m³ for the landmarks' factor, m³/3 and a product for every fold and lambda. Each part is
 //! timed at no more than 1,000 landmarks with the code that the run will use, and scaled up by its power.
+//!
+//! Conjugate gradient computes kernel blocks, adds 4m rows of a sketch to the Gram matrix of its preconditioner, and reads
+//! the blocks in every iteration, of which there are as many as halvings of the residual. Where a run could be solved either
+//! way, the forecast has the time of the other way too. It does not choose: the method decides about bits, and a noisy second
+//! must not.
 
-use super::options::{LandmarkSource, Resources, Task, TrainOptions};
+use super::options::{LandmarkSource, Method, Resources, SystemOptions, Task, TrainOptions};
+use super::pcg::{self, Tiers};
 use super::plan::{Cut, FACTOR, ITERATION};
+use super::prepare::assumed_targets;
 use super::rates::Rates;
+use crate::iterative::sketch;
 use crate::solver::Solver;
 use crate::train::{plan, plan_solve};
 use crate::{FoldSpec, Result};
@@ -29,6 +37,12 @@ const ROUNDS: (u64, f64, f64) = (8, 4.4, 3.2);
 
 /// Flops per second and thread that any machine reaches, to tell a run of seconds from one of minutes without timing.
 const MODEST: f64 = 20e9;
+
+/// Time of f64 products for that of f32; of adding a row to eight rows of a sketch for that of a sweep: as measured. Bytes
+/// per second from scratch: between a disk and the system's cache of it.
+const DOUBLE: f64 = 2.5;
+const SCATTER: f64 = 5.0;
+const SCRATCH: f64 = 2e9;
 
 /// A stage of a run.
 #[derive(Clone, Debug)]
@@ -52,6 +66,17 @@ pub struct Forecast {
     pub cut: Cut,
     /// The stages, in their order.
     pub steps: Vec<Step>,
+    /// What the other method would take, where there is one.
+    pub other: Option<Alternative>,
+}
+
+/// Another way to the same solution.
+#[derive(Clone, Debug)]
+pub struct Alternative {
+    /// What to ask for.
+    pub method: &'static str,
+    /// Its time.
+    pub seconds: f64,
 }
 
 impl Forecast {
@@ -97,27 +122,47 @@ pub fn forecast<T: Real>(
     let (cut, plans) = plan::<T>(selected, options, resources)?;
     let range = selected.range();
     let rows = range.end - range.start;
-    if plans.iter().any(|plan| plan.what == ITERATION || plan.what == FACTOR) {
+    if plans.iter().any(|plan| plan.what == FACTOR) || options.map.is_exact() {
         return Ok(untimed(rows, cut, plans));
     }
+    let iterates = plans.iter().any(|plan| plan.what == ITERATION);
     let run = Work::new(selected, options, rows);
     let threads = resources.workers.threads();
     // what is timed is the default map
     let timed = options.map == MapSpec::default();
     let long = timed && run.flops() / (MODEST * threads as f64) >= worth.as_secs_f64();
-    let fits = plans.iter().all(|plan| plan.bytes() <= plan.budget);
+    let fits = |plans: &[Plan]| plans.iter().all(|plan| plan.bytes() <= plan.budget);
     // what does not fit is not tried either
-    let rates = if long && fits { Rates::measure::<T>(selected, options, cut, resources)? } else { None };
-    let costs = run.stages(rates.as_ref(), cut, threads);
+    let rates = if long && fits(&plans) { Rates::measure::<T>(selected, options, cut, resources)? } else { None };
+    let stages = |options: &TrainOptions, iterates: bool, cut: Cut| -> Result<Vec<(u64, Option<f64>)>> {
+        if !iterates {
+            return Ok(run.stages(rates.as_ref(), cut, threads).to_vec());
+        }
+        let t = assumed_targets(selected, options.task);
+        let (_, _, tiers) = pcg::planned::<T>(selected, options, resources, t)?;
+        let digits = options.system.residual::<T>().clamp(f64::EPSILON, 0.5);
+        Ok(run.iterating::<T>(rates.as_ref(), cut, threads, tiers, -digits.log2()).to_vec())
+    };
+    let mut other = None;
+    if rates.is_some() && !selected.is_weighted() && !options.system.leave_one_out {
+        let (name, method) = if iterates { ("direct", Method::Direct) } else { ("pcg", Method::Pcg) };
+        let options = TrainOptions { system: SystemOptions { method, ..options.system }, ..options.clone() };
+        if options.check().is_ok() {
+            let (cut, plans) = plan::<T>(selected, &options, resources)?;
+            let seconds = stages(&options, !iterates, cut)?.iter().map(|(_, seconds)| *seconds).sum::<Option<f64>>();
+            let seconds = seconds.filter(|_| fits(&plans));
+            other = seconds.map(|seconds| Alternative { method: name, seconds });
+        }
+    }
     let step = |(plan, (passes, seconds)): (Plan, (u64, Option<f64>))| {
         let bytes = |rates: &Rates| (passes as f64 * rows as f64 * rates.bytes) as u64;
         Step { plan, passes, bytes_read: rates.as_ref().map(bytes), seconds }
     };
-    Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect() })
+    let steps = plans.into_iter().zip(stages(options, iterates, cut)?).map(step).collect();
+    Ok(Forecast { rows, cut, steps, other })
 }
 
-/// The forecast of a run that is not the direct one on landmarks: without times and passes of the iteration, whose number
-/// nobody knows before.
+/// The forecast of a run on the exact kernel: without times.
 fn untimed(rows: u64, cut: Cut, plans: Vec<Plan>) -> Forecast {
     let step = |plan: Plan| Step {
         passes: u64::from(plan.what != FACTOR && plan.what != ITERATION),
@@ -145,7 +190,7 @@ pub fn forecast_solve<T: Real>(
     let one_cell = TrainOptions { folds: FoldSpec::None, ..options.clone() };
     let costs = Work::new(selected, &one_cell, rows).stages(None, cut, resources.workers.threads());
     let step = |(plan, (passes, _))| Step { plan, passes, bytes_read: None, seconds: None };
-    Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect() })
+    Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect(), other: None })
 }
 
 /// Sizes that decide the cost of a run.
@@ -204,6 +249,39 @@ impl Work {
         let (_, linear, square) = self.rounds;
         let per_row = |linear: f64, square: f64| 2.0 * linear * m * self.d as f64 + square * m * m;
         self.rows * per_row(1.0, 2.0) + chosen * per_row(linear, square) + self.systems * m.powi(3) / 3.0
+    }
+
+    /// Passes and seconds of the stages of conjugate gradient: statistics, landmarks, preconditioner, iteration.
+    fn iterating<T: Real>(
+        &self,
+        rates: Option<&Rates>,
+        cut: Cut,
+        threads: usize,
+        tiers: Tiers,
+        iterations: f64,
+    ) -> [(u64, Option<f64>); 4] {
+        let [scan, choose, ..] = self.stages(rates, cut, threads);
+        let share = |rows: usize| rows as f64 / (tiers.memory + tiers.scratch + tiers.computed).max(1) as f64;
+        let groups = if tiers.memory as f64 >= self.rows { 0 } else { sketch::groups_of(self.rows as usize, self.m) };
+        // a product more where the true residual is taken, and one for the training error
+        let visits = iterations.ceil() + 3.0;
+        let times = rates.map(|rates| {
+            let (m, scale) = (self.m as f64, self.m as f64 / rates.m as f64);
+            let (kernel, sweep) = (scale * rates.linear, scale * rates.sweep);
+            let rows = self.rows * rates.selected;
+            let pass = |work: f64| (self.rows * rates.decode).max(rows * work);
+            let gram = 4.0 * m * scale * scale * rates.gram * DOUBLE;
+            let made = pass(kernel) + rows * (SCATTER * sweep + (1.0 - share(tiers.memory)) * kernel) + gram;
+            let read = m * size_of::<T>() as f64 / SCRATCH;
+            let visit = rows * (sweep + share(tiers.scratch) * read)
+                + if tiers.computed > 0 { pass(share(tiers.computed) * kernel) } else { 0.0 };
+            // K_mm in f64, half of it
+            let penalty = m / 2.0 * kernel * DOUBLE;
+            [made + scale.powi(3) * rates.system, visits * (visit + penalty)]
+        });
+        let passes = if tiers.computed > 0 { visits as u64 } else { 0 };
+        let [made, solved] = [0, 1].map(|i| times.map(|times| times[i]));
+        [scan, choose, (1 + groups, made), (passes, solved)]
     }
 
     /// Passes and seconds of the stages that [`plan`] lists: statistics, landmarks, factor, Gram matrix, solve.

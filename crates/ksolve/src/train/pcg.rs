@@ -41,19 +41,27 @@ pub(super) fn plan<T: Real>(
     Ok((cut, plans))
 }
 
-/// The plan, and the rows whose kernel blocks are in memory by it.
-fn planned<T: Real>(
+/// Where kernel blocks are, by rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tiers {
+    pub(super) memory: usize,
+    pub(super) scratch: usize,
+    pub(super) computed: usize,
+}
+
+/// The plan, and where kernel blocks are by it.
+pub(super) fn planned<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
     resources: &Resources<'_>,
     t: usize,
-) -> Result<(Cut, Vec<Plan>, usize)> {
+) -> Result<(Cut, Vec<Plan>, Tiers)> {
     let shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
     let cut = cut(&shape);
     let mut plans = vec![plan::scan(&shape, cut, resources.memory), choosing(&shape, cut, options, resources.memory)];
-    let (solving, kept) = solving::<T>(&shape, cut, resources);
+    let (solving, tiers) = solving::<T>(&shape, cut, resources);
     plans.extend(solving);
-    Ok((cut, plans, kept))
+    Ok((cut, plans, tiers))
 }
 
 /// One lane with all threads inside the products.
@@ -89,9 +97,8 @@ fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan
         .term("sums of its strips", Rows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
-/// The preconditioner and the iteration, both with as many kernel blocks as there is room for; and of how many rows these
-/// are in memory.
-fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Plan; 2], usize) {
+/// The preconditioner and the iteration, both with as many kernel blocks as there is room for.
+fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
     let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
     let make =
         products::<T>("preconditioner", shape, cut, budget).term("sketch", sketch::making_bytes(m, threads), RANK);
@@ -117,7 +124,8 @@ fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Pla
         (0, _) => format!("kernel blocks of {kept} rows; those of the others are computed in every iteration"),
         _ => format!("kernel blocks of {kept} rows; of {stored} in scratch, of {rest} computed in every iteration"),
     };
-    ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), kept)
+    let tiers = Tiers { memory: kept, scratch: stored, computed: rest };
+    ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), tiers)
 }
 
 /// Bytes of a decoded row in scratch.
@@ -172,7 +180,7 @@ pub(super) fn train<T: Real>(
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
     let targets = survey.targets_of_regression();
-    let (_, plans, kept) = planned::<T>(selected, options, resources, targets.count())?;
+    let (_, plans, Tiers { memory: kept, .. }) = planned::<T>(selected, options, resources, targets.count())?;
     let shape = prepare::shape::<T>(selected, options, resources, targets.count(), 1)?;
     let planned_bytes = check(plans)?;
     let rows: TableRows<T> = selected.rows(survey.reading())?;

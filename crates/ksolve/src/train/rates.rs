@@ -2,6 +2,7 @@
 
 use super::options::{Resources, Scaling, TrainOptions};
 use super::plan::Cut;
+use crate::iterative::rows::Rows;
 use crate::{CertificateState, GramScratch, GramState, Result, RidgeOptions, ridge, strips};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
@@ -46,6 +47,8 @@ pub(super) struct Rates {
     pub(super) factor: f64,
     /// One fold and lambda.
     pub(super) system: f64,
+    /// A row of kernel values, times a vector and its own transpose.
+    pub(super) sweep: f64,
 }
 
 impl Rates {
@@ -68,10 +71,10 @@ impl Rates {
         }
         let (decode, share) = sample.decode(selected)?;
         let products = Products::measure::<T>(&sample, options, resources)?;
-        let Products { m, linear, solve, gram, factor, system } = products;
+        let Products { m, linear, solve, gram, factor, system, sweep } = products;
         // from selected to stored rows
         let (bytes, scan) = (bytes * share, scan * share);
-        Ok(Some(Self { bytes, selected: share, scan, decode, m, linear, solve, gram, factor, system }))
+        Ok(Some(Self { bytes, selected: share, scan, decode, m, linear, solve, gram, factor, system, sweep }))
     }
 }
 
@@ -174,6 +177,7 @@ struct Products {
     gram: f64,
     factor: f64,
     system: f64,
+    sweep: f64,
 }
 
 impl Products {
@@ -212,8 +216,13 @@ impl Products {
         };
         // a system that is not definite was tried all the same
         let system = fastest(|| drop(ridge::fit(&gram, p, 1e-6, &ridge, workers)));
+        let (k, v) = (vec![T::ZERO; b * p], Mat::<f64>::zeros(p, 1));
+        let (mut s, mut out) = (vec![0.0; b], Mat::<f64>::zeros(p, 1));
+        let rows = Rows { k: &k, m: p };
+        let sweep = fastest(|| rows.sweep(v.as_ref(), &[0.0], &mut s, out.as_mut(), workers)) / b as f64;
         let (apply, gram) = (apply / b as f64, update / b as f64);
-        Ok(Self { m: p, linear: values + certificate, solve: (apply - values).max(0.0), gram, factor, system })
+        let (linear, solve) = (values + certificate, (apply - values).max(0.0));
+        Ok(Self { m: p, linear, solve, gram, factor, system, sweep })
     }
 }
 
