@@ -85,10 +85,11 @@ def jobs():
         Job("ridge", "Ridge regression, m = {m}, lambda 1e-6, sigma 5", "beijing-pm25", "mse", air_rows, 97_951, rows=[
             Row("kmill, uniform landmarks", f"{air} --landmarks uniform"),
             Row("kmill, default landmarks", air),
+            Row("kmill, conjugate gradient, 4 GiB", f"{air} --landmarks uniform --method pcg --memory 4GiB"),
             Row("kmill, random features", f"{air} --map fourier"),
             Row("scikit-learn Nystroem + Ridge", f"nystroem-ridge {air_peer}"),
             Row("the same in float64", f"nystroem-ridge {air_peer} --dtype float64"),
-            Row("scikit-learn RBFSampler + Ridge", f"rbfsampler-ridge {air_peer}", against=2),
+            Row("scikit-learn RBFSampler + Ridge", f"rbfsampler-ridge {air_peer}", against=3),
             Row("FALKON", f"falkon {air_peer}"),
         ]),
         Job("stream", "Out of core, m = {m}", "beijing-pm25", "mse", air_rows, 97_951, ranks=(1000, 100), rows=[

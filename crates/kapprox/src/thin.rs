@@ -2,8 +2,9 @@
 //!
 //! A general product packs both of its factors. With a few columns, one for each class, that costs more than the product:
 //! here the few columns are packed, the many rows are read from where they are, once for every three vectors of columns,
-//! and the sums of a few rows (or features) stay in registers while the other index runs. (`benches/benches/thin.rs` has
-//! both ways side by side.)
+//! and the sums of a few rows (or features) stay in registers while the other index runs. With up to three columns, which
+//! would fill a small part of a vector, vectors are of features: dot products of a few rows at a time.
+//! (`benches/benches/thin.rs` has both ways side by side.)
 //!
 //! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34, 2008.
 
@@ -13,8 +14,11 @@ use pulp::{Simd, WithSimd};
 
 /// Vectors of columns whose sums are in registers at a time, in [`times`].
 const WIDE: usize = 3;
-/// Vectors of features whose sums are in registers at a time, in [`add_transposed`].
-const TALL: usize = 2;
+/// Columns up to which [`times`] takes dot products.
+const NARROW: usize = 3;
+/// Vectors of features whose sums are in registers at a time, in [`add_transposed`]: by two, or by this many where there are
+/// few columns, so that a row is read in long pieces and enough sums are under way.
+const TALLEST: usize = 8;
 
 /// `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). 2bpc flops.
 ///
@@ -92,6 +96,23 @@ impl<T: Real> WithSimd for Times<'_, T> {
     fn with_simd<S: Simd>(self, simd: S) {
         let (Self { x, w, p, c, out }, lanes) = (self, lanes::<T, S>());
         let mut packed = Aligned::new();
+        if c <= NARROW {
+            let columns = packed.zeros(p * c);
+            for (k, w) in w.chunks_exact(c).enumerate() {
+                for (j, w) in w.iter().enumerate() {
+                    columns[j * p + k] = *w;
+                }
+            }
+            let dots = Dots { x, p, w: columns };
+            return match (c, S::REGISTER_COUNT >= 32) {
+                (1, true) => dots.run::<S, 8, 1>(simd, out),
+                (2, true) => dots.run::<S, 8, 2>(simd, out),
+                (_, true) => dots.run::<S, 8, NARROW>(simd, out),
+                (1, false) => dots.run::<S, 4, 1>(simd, out),
+                (2, false) => dots.run::<S, 4, 2>(simd, out),
+                (_, false) => dots.run::<S, 4, NARROW>(simd, out),
+            };
+        }
         let mut first = 0;
         while first < c {
             let vectors = (c - first).div_ceil(lanes).min(WIDE);
@@ -106,6 +127,60 @@ impl<T: Real> WithSimd for Times<'_, T> {
                 (_, false) => group.run::<S, 4, WIDE>(simd, &packed, out),
             }
             first += vectors * lanes;
+        }
+    }
+}
+
+/// A product with very few columns.
+struct Dots<'a, T> {
+    x: &'a [T],
+    p: usize,
+    /// Columns, one after the other.
+    w: &'a [T],
+}
+
+impl<T: Real> Dots<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd, const ROWS: usize, const COLUMNS: usize>(&self, simd: S, out: &mut [T]) {
+        let whole = self.x.len() / (ROWS * self.p) * ROWS;
+        let (x, x_rest) = self.x.split_at(whole * self.p);
+        let (out, out_rest) = out.split_at_mut(whole * COLUMNS);
+        for (x, out) in x.chunks_exact(ROWS * self.p).zip(out.chunks_exact_mut(ROWS * COLUMNS)) {
+            self.rows::<S, ROWS, COLUMNS>(simd, x, out);
+        }
+        for (x, out) in x_rest.chunks_exact(self.p).zip(out_rest.chunks_exact_mut(COLUMNS)) {
+            self.rows::<S, 1, COLUMNS>(simd, x, out);
+        }
+    }
+
+    #[inline(always)]
+    fn rows<S: Simd, const ROWS: usize, const COLUMNS: usize>(&self, simd: S, x: &[T], out: &mut [T]) {
+        let (p, lanes) = (self.p, lanes::<T, S>());
+        let (count, end) = (p / lanes, p / lanes * lanes);
+        let mut rows = [T::vectors::<S>(&x[..0]); ROWS];
+        for (r, row) in rows.iter_mut().enumerate() {
+            *row = &T::vectors::<S>(&x[r * p..][..end])[..count];
+        }
+        let mut columns = [T::vectors::<S>(&x[..0]); COLUMNS];
+        for (c, column) in columns.iter_mut().enumerate() {
+            *column = &T::vectors::<S>(&self.w[c * p..][..end])[..count];
+        }
+        let mut sums = [[T::splat(simd, T::ZERO); COLUMNS]; ROWS];
+        for k in 0..count {
+            for r in 0..ROWS {
+                for c in 0..COLUMNS {
+                    sums[r][c] = T::multiply_add(simd, rows[r][k], columns[c][k], sums[r][c]);
+                }
+            }
+        }
+        let mut values = [T::ZERO; MOST_LANES];
+        for r in 0..ROWS {
+            for c in 0..COLUMNS {
+                T::vectors_mut::<S>(&mut values)[..1].copy_from_slice(&sums[r][c..c + 1]);
+                let rest = x[r * p + end..(r + 1) * p].iter().zip(&self.w[c * p + end..(c + 1) * p]);
+                let rest = rest.fold(T::ZERO, |sum, (x, w)| sum + *x * *w);
+                out[r * COLUMNS + c] = values[..lanes].iter().fold(rest, |sum, value| sum + *value);
+            }
         }
     }
 }
@@ -188,11 +263,13 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
         let mut this = self;
         for column in (0..this.c).step_by(width) {
             // direct calls: through a pointer they would be compiled for the oldest machine
-            match width {
-                1 => this.run::<S, 1>(simd, column, width, &mut packed),
-                2 => this.run::<S, 2>(simd, column, width, &mut packed),
-                3..=5 => this.run::<S, 5>(simd, column, width, &mut packed),
-                _ => this.run::<S, 10>(simd, column, width, &mut packed),
+            match (width, most) {
+                (1, 10) => this.run::<S, 1, TALLEST>(simd, column, width, &mut packed),
+                (2, 10) => this.run::<S, 2, TALLEST>(simd, column, width, &mut packed),
+                (1, _) => this.run::<S, 1, 4>(simd, column, width, &mut packed),
+                (2, _) => this.run::<S, 2, 4>(simd, column, width, &mut packed),
+                (3..=5, _) => this.run::<S, 5, 2>(simd, column, width, &mut packed),
+                _ => this.run::<S, 10, 2>(simd, column, width, &mut packed),
             }
         }
     }
@@ -201,7 +278,13 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
 impl<T: Real> Transposed<'_, T> {
     /// Columns `column..column + width`.
     #[inline(always)]
-    fn run<S: Simd, const COLUMNS: usize>(&mut self, simd: S, column: usize, width: usize, packed: &mut Aligned<T>) {
+    fn run<S: Simd, const COLUMNS: usize, const TALL: usize>(
+        &mut self,
+        simd: S,
+        column: usize,
+        width: usize,
+        packed: &mut Aligned<T>,
+    ) {
         let (c, tall) = (self.c, TALL * lanes::<T, S>());
         let columns = width.min(c - column);
         // the columns after the last one of the group belong to the next: they are computed, and not used
@@ -211,16 +294,16 @@ impl<T: Real> Transposed<'_, T> {
         for (at, sums) in self.sums.chunks_mut(tall * c).enumerate() {
             let (from, features) = (self.first + at * tall, sums.len() / c);
             let products = if features == tall {
-                products::<T, S, COLUMNS>(simd, self.x, self.p, from, right)
+                products::<T, S, COLUMNS, TALL>(simd, self.x, self.p, from, right)
             } else {
                 spare.clear();
                 for row in self.x.chunks_exact(self.p) {
                     spare.extend_from_slice(&row[from..from + features]);
                     spare.resize(spare.len() + tall - features, T::ZERO);
                 }
-                products::<T, S, COLUMNS>(simd, &spare, tall, 0, right)
+                products::<T, S, COLUMNS, TALL>(simd, &spare, tall, 0, right)
             };
-            let mut values = [T::ZERO; TALL * MOST_LANES];
+            let mut values = [T::ZERO; TALLEST * MOST_LANES];
             for (j, product) in products.iter().enumerate().take(columns) {
                 T::vectors_mut::<S>(&mut values)[..TALL].copy_from_slice(product);
                 for (sums, value) in sums.chunks_exact_mut(c).zip(&values) {
@@ -231,9 +314,9 @@ impl<T: Real> Transposed<'_, T> {
     }
 }
 
-/// Features `from..` of the rows, two vectors of them, times every column of `right`.
+/// Features `from..` of the rows, some vectors of them, times every column of `right`.
 #[inline(always)]
-fn products<T: Real, S: Simd, const COLUMNS: usize>(
+fn products<T: Real, S: Simd, const COLUMNS: usize, const TALL: usize>(
     simd: S,
     x: &[T],
     p: usize,
@@ -263,7 +346,17 @@ mod tests {
     }
 
     fn agree<T: Real>() {
-        for (b, p, c) in [(1, 1, 1), (7, 5, 2), (19, 33, 3), (64, 70, 19), (37, 100, 49), (9, 130, 6), (300, 64, 10)] {
+        for (b, p, c) in [
+            (1, 1, 1),
+            (7, 5, 2),
+            (19, 33, 3),
+            (64, 70, 19),
+            (37, 100, 49),
+            (9, 130, 6),
+            (300, 64, 10),
+            (21, 300, 1),
+            (30, 290, 2),
+        ] {
             let (x, w, right) = (numbers::<T>(b * p, 0.1), numbers::<T>(p * c, 0.2), numbers::<T>(b * c, 0.3));
             let mut out = vec![T::ONE; b * c];
             times(&x, &w, p, &mut out);
@@ -298,13 +391,15 @@ mod tests {
 
     #[test]
     fn a_row_has_the_bits_that_it_has_alone() {
-        let (b, p, c) = (21, 77, 19);
-        let (x, w) = (numbers::<f32>(b * p, 0.1), numbers::<f32>(p * c, 0.2));
-        let (mut all, mut one) = (vec![0.0; b * c], vec![0.0; c]);
-        times(&x, &w, p, &mut all);
-        for i in 0..b {
-            times(&x[i * p..(i + 1) * p], &w, p, &mut one);
-            assert_eq!(one, all[i * c..(i + 1) * c]);
+        let (b, p) = (21, 77);
+        for c in [1, 3, 19] {
+            let (x, w) = (numbers::<f32>(b * p, 0.1), numbers::<f32>(p * c, 0.2));
+            let (mut all, mut one) = (vec![0.0; b * c], vec![0.0; c]);
+            times(&x, &w, p, &mut all);
+            for i in 0..b {
+                times(&x[i * p..(i + 1) * p], &w, p, &mut one);
+                assert_eq!(one, all[i * c..(i + 1) * c], "{c}");
+            }
         }
     }
 

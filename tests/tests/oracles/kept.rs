@@ -3,7 +3,7 @@
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
-use ksolve::solver::{Penalty, Precision, SolverOptions, by_name};
+use ksolve::solver::{Penalty, Precision, Solver, SolverOptions, by_name};
 use ksolve::train::{Resources, Stages, TrainOptions, Trained, plan_solve};
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::Scratch;
@@ -24,10 +24,17 @@ impl Stages for Heard {
     }
 }
 
+/// A solver by its name; `svm pairs` is the one for every two classes.
+fn solver<T: Precision>(name: &str) -> Box<dyn Solver<T>> {
+    let (name, pairs) = name.split_once(' ').map_or((name, false), |(name, _)| (name, true));
+    let options = SolverOptions { penalty: Penalty::Lambda(1e-5), nu: 0.2, pairs, ..SolverOptions::default() };
+    by_name(name).unwrap().solver::<T>(&options)
+}
+
 /// The smallest budget, in steps of 1 MiB, into which everything fits but the features of all rows.
 fn tight<T: Precision>(selected: &Selected, options: &TrainOptions, name: &str) -> usize {
     let (workers, heard) = (Workers::new(3), Heard::default());
-    let solver = by_name(name).unwrap().solver::<T>(&SolverOptions::default());
+    let solver = solver::<T>(name);
     let fits = |memory: &usize| {
         let resources = Resources { memory: *memory, workers: &workers, stages: &heard, journal: None, scratch: None };
         let (_, plans) = plan_solve::<T>(selected, options, &*solver, &resources).unwrap();
@@ -44,9 +51,7 @@ fn fit<T: Precision>(
 ) -> (Trained<T>, Vec<String>) {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let resources = Resources { memory, workers: &workers, stages: &heard, journal: None, scratch };
-    let solver = SolverOptions { penalty: Penalty::Lambda(1e-5), nu: 0.2, ..SolverOptions::default() };
-    let solver = by_name(name).unwrap().solver::<T>(&solver);
-    let trained = ksolve::train::solve::<T>(selected, options, &*solver, &resources).unwrap();
+    let trained = ksolve::train::solve::<T>(selected, options, &*solver::<T>(name), &resources).unwrap();
     (trained, heard.0.into_inner().unwrap())
 }
 
@@ -57,9 +62,10 @@ fn everywhere<T: Precision>(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, &x, &y);
-    let selected = select(&path, by_name(name).unwrap().task);
+    let task = by_name(name.split(' ').next().unwrap()).unwrap().task;
+    let selected = select(&path, task);
     let options = TrainOptions { rank: 100, ranks: vec![100], ..exact(Task::Regression, "gaussian(sigma=1)", 3000) };
-    let options = TrainOptions { task: by_name(name).unwrap().task, ..options };
+    let options = TrainOptions { task, ..options };
     let tight = tight::<T>(&selected, &options, name);
     let scratch = Scratch::open(folder.path(), 1 << 30).unwrap();
     let (memory, heard) = fit::<T>(&selected, &options, name, (1 << 32, 2, None));
@@ -85,6 +91,7 @@ fn logistic_regression_has_the_same_bits_wherever_its_features_are() {
 #[test]
 fn support_vector_machines_have_the_same_bits_wherever_their_features_are() {
     everywhere::<f32>("svm");
+    everywhere::<f32>("svm pairs");
     everywhere::<f64>("svr");
     everywhere::<f32>("oneclass");
 }

@@ -170,7 +170,7 @@ fn untimed(rows: u64, cut: Cut, plans: Vec<Plan>) -> Forecast {
         bytes_read: None,
         seconds: None,
     };
-    Forecast { rows, cut, steps: plans.into_iter().map(step).collect() }
+    Forecast { rows, cut, steps: plans.into_iter().map(step).collect(), other: None }
 }
 
 /// The forecast of a run of another solver: without times, for what is timed is ridge regression, and with the passes up

@@ -292,6 +292,7 @@ fn why(options: &TrainOptions, kind: Preconditioner, [kept, stored]: [usize; 2],
     };
     let blocks = match (stored, n - kept - stored) {
         (0, 0) => "of all rows in memory".to_string(),
+        (0, rest) => format!("of {kept} rows in memory, of {rest} computed each time"),
         (_, 0) => format!("of {kept} rows in memory, of {stored} in scratch"),
         (_, rest) => format!("of {kept} rows in memory, of {stored} in scratch, of {rest} computed each time"),
     };

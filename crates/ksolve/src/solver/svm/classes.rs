@@ -129,7 +129,7 @@ impl Svm {
             starts = sample.solve(&rows(0).collect::<Vec<_>>(), terms, space, observer)?;
             passes += 2;
         }
-        let problems = rows(0).map(|rows| Problem::new(rows, terms, kept.n, kept.p));
+        let problems = rows(0).map(|rows| Problem::new(rows, terms, kept.n, space));
         let mut problems: Vec<Problem<T, Machine<'_>>> = problems.collect();
         if !starts.is_empty() {
             lagrangian::begin(kept, &mut problems, &starts, observer)?;
@@ -145,6 +145,7 @@ impl Svm {
             warn_of_gap(&best, self.steps, terms, data);
             found.push(best);
         }
+        problems.into_iter().for_each(|problem| drop(problem.end(space)));
         Ok((found, passes))
     }
 

@@ -126,7 +126,8 @@ impl Best {
 }
 
 impl<T: Real, R: Rows> Problem<T, R> {
-    pub(super) fn new(rows: R, terms: Terms, n: usize, p: usize) -> Self {
+    pub(super) fn new(rows: R, terms: Terms, n: usize, space: &mut Space<T>) -> Self {
+        let p = space.p;
         Self {
             rows,
             terms,
@@ -137,12 +138,18 @@ impl<T: Real, R: Rows> Problem<T, R> {
             q: vec![T::ZERO; n],
             sigma: FIRST * terms.cost,
             sums: [vec![0.0; p], vec![0.0; p]],
-            newton: Newton::new(p),
+            newton: space.spare.pop().unwrap_or_else(|| Newton::new(p)),
             direction: (vec![0.0; p], 0.0),
             best: Best { w: vec![0.0; p], b: 0.0, primal: f64::INFINITY, dual: f64::NEG_INFINITY, support: 0 },
             steps: 0,
             open: true,
         }
+    }
+
+    /// The best point; what the problem held is for the next one.
+    pub(super) fn end(self, space: &mut Space<T>) -> Best {
+        space.spare.push(self.newton);
+        self.best
     }
 
     /// Begins at w and b of `start`; its values are wanted.
@@ -289,15 +296,18 @@ pub(super) struct Outcome {
 
 /// What problems that are solved one after the other use in turn.
 pub(super) struct Space<T> {
+    p: usize,
     /// A factor of Newton's equations, p x p.
     matrix: Vec<f64>,
     panels: Pool<Vec<T>>,
+    /// Equations that no problem holds: new ones would be so many pages that the system has to clear.
+    spare: Vec<Newton<T>>,
 }
 
 impl<T> Space<T> {
     /// For p features.
     pub(super) fn new(p: usize) -> Self {
-        Self { matrix: vec![0.0; p * p], panels: Pool::default() }
+        Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare: Vec::new() }
     }
 }
 
@@ -325,7 +335,7 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     problems: &mut [Problem<T, R>],
     most: usize,
-    Space { matrix, panels }: &mut Space<T>,
+    Space { matrix, panels, .. }: &mut Space<T>,
     observer: &dyn Observer,
 ) -> Result<Outcome> {
     let workers = kept.workers();

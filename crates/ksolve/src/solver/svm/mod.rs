@@ -224,7 +224,7 @@ fn solve_all<T: Real, R: Rows + Send>(
     }
     let mut rows = rows.into_iter();
     for first in (0..rows.len()).step_by(together) {
-        let problems = rows.by_ref().take(together).map(|rows| Problem::new(rows, terms, kept.n, kept.p));
+        let problems = rows.by_ref().take(together).map(|rows| Problem::new(rows, terms, kept.n, space));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
         if !starts.is_empty() {
             lagrangian::begin(kept, &mut problems, &starts[first..], observer)?;
@@ -232,7 +232,7 @@ fn solve_all<T: Real, R: Rows + Send>(
         }
         let Outcome { gaps, passes } = lagrangian::solve_group(kept, &mut problems, steps, space, observer)?;
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
-        let best = problems.into_iter().map(|problem| problem.best).collect();
+        let best = problems.into_iter().map(|problem| problem.end(space)).collect();
         solved.add(Solved { best, gaps, passes, steps });
     }
     Ok(solved)

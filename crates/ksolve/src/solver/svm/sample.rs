@@ -1,7 +1,7 @@
 //! A sample of the rows, on which problems are solved first.
 //!
-//! The first steps of a cold start see most rows free, and cost p² flops for each of them. On a few rows for every feature
-//! they cost next to nothing, and end near enough that on all rows few are free.
+//! The first steps of a cold start see most rows free, and cost p² flops for each of them. On an eighth of the rows, or a few
+//! for every feature, they cost next to nothing, and end near enough that on all rows few are free.
 
 use super::lagrangian::{Best, Problem, Rows, Space, Terms, solve_group};
 use super::loss::Row;
@@ -10,8 +10,11 @@ use crate::solver::kept::Kept;
 use kapprox::Real;
 use kstore::pass::Observer;
 
-/// Rows of a sample for each feature, at most; there is at least one.
+/// Rows of a sample for each feature, at most.
 const MOST: usize = 8;
+
+/// The smallest sample.
+const LEAST: usize = 256;
 
 /// Rows of the table for each row of the sample, at least: below, the sample would not be much cheaper.
 const SHARE: usize = 8;
@@ -23,7 +26,7 @@ const STEPS: usize = 50;
 /// Rows of a sample at p features; 0 where there is none.
 pub(super) fn rows(n: usize, p: usize) -> usize {
     let rows = (n / SHARE).min(MOST.saturating_mul(p));
-    if rows >= p { rows } else { 0 }
+    if rows >= LEAST { rows } else { 0 }
 }
 
 /// The features of a sample and the positions of its rows.
@@ -71,9 +74,9 @@ impl<'a, T: Real> Sample<'a, T> {
     ) -> Result<Vec<Best>> {
         let terms = Terms { cost: self.scale * terms.cost, gap: GAP.max(terms.gap), ..terms };
         let sampled = rows.iter().map(|rows| Sampled { rows, at: &self.at, scale: self.scale });
-        let problems = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, self.kept.p));
+        let problems = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, space));
         let mut problems: Vec<Problem<T, Sampled<'_, R>>> = problems.collect();
         solve_group(&self.kept, &mut problems, STEPS, space, observer)?;
-        Ok(problems.into_iter().map(|problem| problem.best).collect())
+        Ok(problems.into_iter().map(|problem| problem.end(space)).collect())
     }
 }
