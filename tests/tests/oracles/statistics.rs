@@ -328,6 +328,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
             resources: &resources,
             seed: 0,
             keep,
+            spare: 0,
             folds: &ksolve::Folds::None,
         };
         herd(&features, 30).unwrap()

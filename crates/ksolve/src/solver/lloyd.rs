@@ -20,6 +20,7 @@ use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
+use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Plan, Workers};
 
@@ -32,7 +33,7 @@ const FEWEST: usize = 2000;
 const FAR: usize = 16;
 /// Most iterations on the sample, and over all rows.
 const ITERATIONS: usize = 300;
-const PASSES: usize = 100;
+const PASSES: u64 = 100;
 /// Iterations over all rows end where one lowers the sum of squares by less than this share.
 const GAIN: f64 = 1e-6;
 
@@ -227,27 +228,53 @@ pub(super) fn cluster<T: Real>(
     k: usize,
     starts: usize,
 ) -> Result<Clusters> {
-    let q = space.dims(kept.p);
-    let sample = sample(data, kept, space, k)?;
-    let mut centroids = best_start(space, &sample, q, (k, starts), data)?;
-    let (mut before, mut iteration, buffers) = (f64::INFINITY, 0, Buffers::default());
+    let (q, buffers) = (space.dims(kept.p), Buffers::default());
+    let mut lloyd = Lloyd { centroids: vec![0.0; k * q], before: f64::INFINITY };
+    let mut steps = Steps::resume(data.resources.journal, "clusters", &mut lloyd)?;
+    if steps.done() == 0 {
+        lloyd.centroids = best_start(space, &sample(data, kept, space, k)?, q, (k, starts), data)?;
+    }
     loop {
-        iteration += 1;
-        let (assign, mut groups) = (Assign::new(space, &centroids, q), Groups::new(k, q));
+        let (assign, mut groups) = (Assign::new(space, &lloyd.centroids, q), Groups::new(k, q));
         let stage = data.resources.stages.stage("clusters", Some(data.rows));
-        kept.visit(&*stage, |tile| {
+        let visited = kept.visit(&*stage, |tile| {
             assign.tile(tile, &mut groups, &buffers, kept.workers());
             Ok(())
-        })?;
-        let settled = groups.squares >= before * (1.0 - GAIN);
+        });
+        if let Err(error) = visited {
+            steps.keep(&lloyd);
+            return Err(error);
+        }
+        let iteration = steps.done() + 1;
+        let settled = groups.squares >= lloyd.before * (1.0 - GAIN);
         if settled || iteration == PASSES {
             if !settled {
                 data.resources.stages.warn(format!("clusters still changed after {PASSES} passes"));
             }
-            return Ok(ordered(&centroids, &groups, q, iteration as u64 + 1));
+            return Ok(ordered(&lloyd.centroids, &groups, q, iteration + 1));
         }
-        before = groups.squares;
-        centroids = assign.next(&groups);
+        lloyd = Lloyd { centroids: assign.next(&groups), before: groups.squares };
+        steps.after(&lloyd);
+    }
+}
+
+/// What an iteration leaves to the next one.
+struct Lloyd {
+    /// k x q, row-major.
+    centroids: Vec<f64>,
+    /// The sum of squares before it.
+    before: f64,
+}
+
+impl Persist for Lloyd {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("centroids", &self.centroids);
+        out.one("before", self.before);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.before = from.one("before")?;
+        from.fill("centroids", &mut self.centroids)
     }
 }
 

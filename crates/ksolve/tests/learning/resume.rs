@@ -1,5 +1,6 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
 use kapprox::{MapSpec, Spec};
+use ksolve::solver::{Penalty, SolverOptions, by_name};
 use ksolve::train::{
     Choice, LandmarkSource, Resources, Scaling, Stages, SystemOptions, Task, TrainOptions, Trained, Unwatched, train,
 };
@@ -163,4 +164,86 @@ fn a_classification_with_landmarks_among_all_rows() {
 #[test]
 fn a_regression_in_f64() {
     run::<f64>(Task::Regression, "uniform", &["scaling statistics", "uniform sample", "Gram matrix"]);
+}
+
+/// Stops in the stages of an iteration, after so many looks.
+struct Restless {
+    looks: u64,
+    asked: AtomicU64,
+}
+
+struct Look<'a>(Option<&'a Restless>);
+
+impl Stages for Restless {
+    fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+        let iterates = ["newton", "held-out rows", "clusters"].contains(&name);
+        Box::new(Look(iterates.then_some(self)))
+    }
+    fn warn(&self, text: String) {
+        panic!("{text}");
+    }
+}
+
+impl Observer for Look<'_> {
+    fn advance(&self, _: u64) {}
+    fn stop(&self) -> bool {
+        self.0.is_some_and(|restless| restless.asked.fetch_add(1, Ordering::Relaxed) >= restless.looks)
+    }
+}
+
+/// A solver that reads kept features many times, stopped every few of its steps.
+fn iterates(name: &str, solver: &SolverOptions, least: u64) {
+    let family = by_name(name).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let selected = selected(folder.path(), family.task == Task::Classification);
+    let folds = if solver.path.is_empty() { FoldSpec::None } else { FoldSpec::Hash(2) };
+    let options = TrainOptions { ranks: vec![12], folds, ..options(family.task, "uniform") };
+    let options = TrainOptions { candidates: Some(1000), ..options };
+    let solver = family.solver::<f64>(solver);
+    let workers = Workers::new(2);
+    let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+    let whole = ksolve::train::solve::<f64>(&selected, &options, &*solver, &resources).unwrap();
+    let manifest = Manifest {
+        version: String::new(),
+        instruction_set: String::new(),
+        options: Default::default(),
+        files: selected.table().identities(),
+    };
+    let heard = Heard::default();
+    for stops in 0u64.. {
+        assert!(stops < 100, "{name}: no progress: {:?}", heard.0.lock().unwrap().last());
+        let path = folder.path().join("checkpoint");
+        let journal = Journal::open(path, &manifest, Duration::ZERO, stops > 0, &heard).unwrap();
+        let stages = Restless { looks: 600, asked: AtomicU64::new(0) };
+        let workers = Workers::new(1 + stops as usize % 3);
+        let resources =
+            Resources { memory: 1 << 30, workers: &workers, stages: &stages, journal: Some(&journal), scratch: None };
+        match ksolve::train::solve::<f64>(&selected, &options, &*solver, &resources) {
+            Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
+            Ok(trained) => {
+                assert!(stops >= least, "{name}: stopped {stops} times only");
+                assert_eq!(trained.coefficients, whole.coefficients, "{name}");
+                assert_eq!((trained.intercept, trained.passes), (whole.intercept, whole.passes), "{name}");
+                assert_eq!(trained.figures, whole.figures, "{name}");
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn machines_go_on_at_their_last_step() {
+    let options = SolverOptions { penalty: Penalty::C(1.0), gap: 1e-7, ..SolverOptions::default() };
+    iterates("svm", &options, 2);
+    iterates("svm", &SolverOptions { pairs: true, ..options.clone() }, 2);
+    let path = vec![Penalty::C(0.01), Penalty::C(1.0)];
+    iterates("svm", &SolverOptions { path, ..options.clone() }, 4);
+    iterates("svm", &SolverOptions { squared: true, ..options }, 1);
+}
+
+#[test]
+fn logistic_regression_and_clusters_go_on_at_their_last_step() {
+    iterates("logistic", &SolverOptions { penalty: Penalty::Lambda(1e-6), ..SolverOptions::default() }, 1);
+    iterates("kmeans", &SolverOptions { clusters: 5, ..SolverOptions::default() }, 1);
+    iterates("spectral", &SolverOptions { clusters: 3, ..SolverOptions::default() }, 1);
 }

@@ -166,23 +166,43 @@ impl<'a> Journal<'a> {
         unit: &str,
         init: impl FnOnce() -> S,
     ) -> (Entry<'_>, Option<S>) {
-        self.begun.call_once(|| self.begin());
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let path = self.folder.join(format!("{number:04}.safetensors"));
-        let (run, pass) = (self.mark.clone(), pass.to_string());
-        let mut head = Head { run, pass, cut, done: 0, rows: 0, complete: false };
+        let (mut entry, there) = self.place(pass, cut);
         let mut state = None;
-        if self.resumed && path.exists() {
-            match restore(&path, &mut head, init) {
-                Ok(restored) => {
-                    let whole = if head.complete { "whole" } else { "begun" };
-                    self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
+        if there {
+            let mut restored = init();
+            match restore(&entry.path, &mut entry.head, &mut restored) {
+                Ok(()) => {
+                    self.found(&entry.head, unit);
                     state = Some(restored);
                 }
-                Err(error) => self.listener.warn(format!("{error}; the pass \"{}\" is done again", head.pass)),
+                Err(error) => {
+                    self.listener.warn(format!("{error}; the pass \"{}\" is done again", entry.head.pass));
+                }
             }
         }
-        (Entry { journal: self, path, head, since: Instant::now(), unsaved: false }, state)
+        (entry, state)
+    }
+
+    /// True where an earlier run left the entry of the next pass.
+    fn is_waiting(&self) -> bool {
+        let number = self.next.load(Ordering::Relaxed);
+        self.resumed && self.folder.join(entry_name(number)).exists()
+    }
+
+    /// The entry of the next pass, and whether an earlier run left it.
+    fn place(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
+        self.begun.call_once(|| self.begin());
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.join(entry_name(number));
+        let (run, pass) = (self.mark.clone(), pass.to_string());
+        let head = Head { run, pass, cut, done: 0, rows: 0, complete: false };
+        let there = self.resumed && path.exists();
+        (Entry { journal: self, path, head, since: Instant::now(), unsaved: false }, there)
+    }
+
+    fn found(&self, head: &Head, unit: &str) {
+        let whole = if head.complete { "whole" } else { "begun" };
+        self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
     }
 
     /// What is left of earlier runs goes: all of it, or, of a run that goes on, what it was writing when it ended.
@@ -295,18 +315,17 @@ impl Entry<'_> {
     }
 }
 
-/// Reads an entry into a new state, and how far it came into `head`.
-fn restore<S: Persist>(path: &Path, head: &mut Head, init: impl FnOnce() -> S) -> Result<S> {
+/// Reads an entry into a state, and how far it came into `head`.
+fn restore<S: Persist>(path: &Path, head: &mut Head, state: &mut S) -> Result<()> {
     let mut stored = Stored::open(path)?;
     let found = stored.head();
     let expected = Head { done: found.done, rows: found.rows, complete: found.complete, ..head.clone() };
     if *found != expected {
         return Err(stored.damaged(format!("it is of the pass \"{}\" of another run", found.pass)));
     }
-    let mut state = init();
     state.load(&mut stored)?;
     *head = expected;
-    Ok(state)
+    Ok(())
 }
 
 /// The manifest as a digest, without the files' names: a file may be named otherwise when the run goes on.
@@ -369,6 +388,10 @@ fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
         parts.push(entry.path());
     }
     Ok(parts)
+}
+
+fn entry_name(number: u64) -> String {
+    format!("{number:04}.safetensors")
 }
 
 fn is_part(name: &str) -> bool {

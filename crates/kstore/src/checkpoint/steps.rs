@@ -1,8 +1,10 @@
 //! Iterations in a journal: what was found after so many steps.
 
-use super::{Cut, Entry, Journal, Persist};
+use super::{Cut, Entry, Journal, Persist, restore};
+use crate::Result;
 
 /// How an iteration is cut: every step is the work of the whole run.
+const STEPS: &str = "steps";
 const WHOLE: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 
 /// An iteration whose state is saved now and then, like that of a pass after some of its segments; without a journal,
@@ -37,9 +39,29 @@ impl<'j> Steps<'j> {
     /// The iteration `name`, with the state it had when it was last saved, or that of `init`.
     pub fn begin<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, init: impl Fn() -> S) -> (Self, S) {
         let Some(journal) = journal else { return (Self { entry: None, done: 0 }, init()) };
-        let (entry, state) = journal.entry(name, WHOLE, "steps", &init);
+        let (entry, state) = journal.entry(name, WHOLE, STEPS, &init);
         let done = entry.rows();
         (Self { entry: Some(entry), done }, state.unwrap_or_else(init))
+    }
+
+    /// The same for a state that is there, which takes over what was saved.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`](crate::Error::Damaged) where that cannot be read: `state` is then of no use.
+    pub fn resume<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, state: &mut S) -> Result<Self> {
+        let Some(journal) = journal else { return Ok(Self { entry: None, done: 0 }) };
+        let (mut entry, there) = journal.place(name, WHOLE);
+        if there {
+            restore(&entry.path, &mut entry.head, state)?;
+            journal.found(&entry.head, STEPS);
+        }
+        let done = entry.rows();
+        Ok(Self { entry: Some(entry), done })
+    }
+
+    /// True where an earlier run left something of the next iteration: what would only prepare its first step can be left out.
+    pub fn is_waiting(journal: Option<&Journal<'_>>) -> bool {
+        journal.is_some_and(Journal::is_waiting)
     }
 
     /// Steps behind the state, those of earlier runs included.

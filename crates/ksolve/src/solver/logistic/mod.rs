@@ -105,7 +105,7 @@ impl<T: Real> Solver<T> for Logistic {
             probabilities: vec![T::ZERO; kept.n * columns],
             passes: 0,
         };
-        let found = newton(&mut loss, moments, lambda, self.steps)?;
+        let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal)?;
         if !found.converged {
             data.resources.stages.warn(format!(
                 "logistic regression was stopped after {} Newton steps at a relative gradient norm of {:.1e}; raise --steps",

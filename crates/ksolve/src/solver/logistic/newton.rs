@@ -12,6 +12,7 @@ use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, Par, Spec};
 use kapprox::Real;
 use kstore::Workers;
+use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use std::borrow::Borrow;
 
 /// What lambda is divided by from step to step on the way down.
@@ -59,67 +60,124 @@ pub(super) fn newton<T: Real>(
     moments: &FoldGram,
     lambda: f64,
     most: usize,
+    journal: Option<&Journal<'_>>,
 ) -> Result<Found> {
     let (p, k) = (loss.kept.p, loss.k);
-    let mut w = vec![0.0; (p + 1) * k];
-    let mut point = loss.evaluate(&w)?;
-    let start = norm(&point.gradient).max(f64::MIN_POSITIVE);
-    let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
-    let mut schedule = lambda;
-    while schedule * DECREASE < 0.1 * point.curvature() * trace {
-        schedule *= DECREASE;
+    let fresh = || Walk { w: vec![0.0; (p + 1) * k], start: 0.0, schedule: lambda, last: 0, passes: 0 };
+    let (mut steps, mut walk) = Steps::begin(journal, "newton", fresh);
+    loss.passes = walk.passes;
+    let mut point = loss.evaluate(&walk.w)?;
+    if steps.done() == 0 {
+        walk.start = norm(&point.gradient).max(f64::MIN_POSITIVE);
+        let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
+        while walk.schedule * DECREASE < 0.1 * point.curvature() * trace {
+            walk.schedule *= DECREASE;
+        }
     }
-    let (mut steps, mut last) = (0, 0);
     loop {
-        // the schedule ends on the very lambda that was asked for
-        let now = if schedule <= lambda * DECREASE.sqrt() { lambda } else { schedule };
-        let gradient: Vec<f64> =
-            point.gradient.iter().zip(&w).enumerate().map(|(i, (g, w))| g + loss.ridge(i, now) * w).collect();
-        let relative = norm(&gradient) / start;
-        let done = now == lambda && relative <= tolerance::<T>();
-        let square = squares(loss, &w);
-        let end = |w, point, converged| Ok(Found { w, point, square, gradient: relative, steps, converged });
-        if done || (now == lambda && last >= most) {
-            return end(w, point, done);
-        }
-        let drawn = now == lambda && blocks::bytes(loss.kept.n, p, k, size_of::<T>()).is_some();
-        let preconditioner = if drawn {
-            let terms = Terms { scale: 1.0 / loss.kept.n as f64, lambda: now, intercept: loss.intercept };
-            Preconditioner::new(loss.blocks(&point, steps)?, terms, loss.kept.workers())?
-        } else {
-            let scale = point.curvature().max(f64::MIN_POSITIVE) / loss.kept.n as f64;
-            Preconditioner::new(
-                [moments],
-                Terms { scale, lambda: now, intercept: loss.intercept },
-                loss.kept.workers(),
-            )?
-        };
-        let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
-        let direction = conjugate_gradients(loss, &preconditioner, &gradient, now, forcing)?;
-        let slope = dot(&gradient, &direction);
-        let objective = |point: &Point, w: &[f64]| point.loss + now * squares(loss, w);
-        let before = objective(&point, &w);
-        // what is left to gain is below the rounding of the loss: nothing can tell the points apart
-        let rounding = 4.0 * <T as kstore::Real>::EPSILON * before.abs();
-        if now == lambda && -slope <= rounding {
-            return end(w, point, true);
-        }
-        let (mut step, mut halvings) = (1.0, 0);
-        loop {
-            let trial: Vec<f64> = w.iter().zip(&direction).map(|(w, d)| w + step * d).collect();
-            let there = loss.evaluate(&trial)?;
-            let after = there.loss + now * squares(loss, &trial);
-            if after <= before + ARMIJO * step * slope + rounding || halvings == HALVINGS {
-                (w, point) = (trial, there);
-                break;
+        match step(loss, moments, lambda, most, &mut walk, &mut point, steps.done() as usize) {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => {
+                // whoever goes on from here evaluates this point first
+                walk.passes = loss.passes - 1;
+                steps.after(&walk);
             }
-            step *= 0.5;
-            halvings += 1;
+            Err(error) => {
+                steps.keep(&walk);
+                return Err(error);
+            }
         }
-        steps += 1;
-        last += usize::from(now == lambda);
-        schedule = (schedule / DECREASE).max(lambda);
     }
+}
+
+/// What a step leaves to the next one.
+struct Walk {
+    /// W and the constant, (p + 1) x k row-major.
+    w: Vec<f64>,
+    /// ‖∇F(0)‖.
+    start: f64,
+    /// lambda, on its way down.
+    schedule: f64,
+    /// Steps at the last lambda.
+    last: usize,
+    passes: u64,
+}
+
+impl Persist for Walk {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("w", &self.w);
+        out.own("scalars", vec![self.start, self.schedule]);
+        out.own("counts", vec![self.last as u64, self.passes]);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.fill("w", &mut self.w)?;
+        let (mut scalars, mut counts) = ([0.0; 2], [0u64; 2]);
+        from.fill("scalars", &mut scalars)?;
+        from.fill("counts", &mut counts)?;
+        [self.start, self.schedule] = scalars;
+        (self.last, self.passes) = (counts[0] as usize, counts[1]);
+        Ok(())
+    }
+}
+
+/// A step of Newton's method; where it ended, if there is none left to make.
+fn step<T: Real>(
+    loss: &mut Loss<'_, '_, T>,
+    moments: &FoldGram,
+    lambda: f64,
+    most: usize,
+    walk: &mut Walk,
+    point: &mut Point,
+    steps: usize,
+) -> Result<Option<Found>> {
+    let (p, k, w) = (loss.kept.p, loss.k, &walk.w);
+    // the schedule ends on the very lambda that was asked for
+    let now = if walk.schedule <= lambda * DECREASE.sqrt() { lambda } else { walk.schedule };
+    let gradient: Vec<f64> =
+        point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + loss.ridge(i, now) * w).collect();
+    let relative = norm(&gradient) / walk.start;
+    let done = now == lambda && relative <= tolerance::<T>();
+    let square = squares(loss, w);
+    let end = |w: &[f64], point: &Point, converged| {
+        Ok(Some(Found { w: w.to_vec(), point: point.clone(), square, gradient: relative, steps, converged }))
+    };
+    if done || (now == lambda && walk.last >= most) {
+        return end(w, point, done);
+    }
+    let workers = loss.kept.workers();
+    let drawn = now == lambda && blocks::bytes(loss.kept.n, p, k, size_of::<T>()).is_some();
+    let preconditioner = if drawn {
+        let terms = Terms { scale: 1.0 / loss.kept.n as f64, lambda: now, intercept: loss.intercept };
+        Preconditioner::new(loss.blocks(point, steps)?, terms, workers)?
+    } else {
+        let scale = point.curvature().max(f64::MIN_POSITIVE) / loss.kept.n as f64;
+        Preconditioner::new([moments], Terms { scale, lambda: now, intercept: loss.intercept }, workers)?
+    };
+    let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
+    let direction = conjugate_gradients(loss, &preconditioner, &gradient, now, forcing)?;
+    let slope = dot(&gradient, &direction);
+    let before = point.loss + now * squares(loss, w);
+    // what is left to gain is below the rounding of the loss: nothing can tell the points apart
+    let rounding = 4.0 * <T as kstore::Real>::EPSILON * before.abs();
+    if now == lambda && -slope <= rounding {
+        return end(w, point, true);
+    }
+    let (mut length, mut halvings) = (1.0, 0);
+    loop {
+        let trial: Vec<f64> = walk.w.iter().zip(&direction).map(|(w, d)| w + length * d).collect();
+        let there = loss.evaluate(&trial)?;
+        let after = there.loss + now * squares(loss, &trial);
+        if after <= before + ARMIJO * length * slope + rounding || halvings == HALVINGS {
+            (walk.w, *point) = (trial, there);
+            break;
+        }
+        length *= 0.5;
+        halvings += 1;
+    }
+    walk.last += usize::from(now == lambda);
+    walk.schedule = (walk.schedule / DECREASE).max(lambda);
+    Ok(None)
 }
 
 /// ‖·‖² of the penalised coefficients.

@@ -10,10 +10,11 @@
 //! *Cost*: that of one fit for every fold and penalty (less for the warm starts), and of one more. *Bytes*: beside those of a fit the
 //! scores of all rows for every penalty.
 
-use super::lagrangian::{self, Problem, Rows};
+use super::group::{Space, Watch, begin, solve_group};
+use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
-use super::sample::Sample;
-use super::{Best, Solved, Space, Terms, fitted, group, plan, solve_all, warn_of_gap};
+use super::sample::{self, Sample};
+use super::{Best, Solved, Terms, fitted, group, plan, solve_all, warn_of_gap};
 use crate::solver::kept::{self, Kept};
 use crate::solver::logistic::class_weights;
 use crate::solver::{Features, Figure, Fitted, Penalty, Solver, SolverOptions};
@@ -108,6 +109,7 @@ impl Svm {
         if self.pairs { 1 } else { group(n, p, element, machines) }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a problem, and where it is solved")]
     /// Some machines that have not seen a fold, at every penalty, with the passes that they took.
     fn along_path<T: Real>(
         &self,
@@ -116,31 +118,26 @@ impl Svm {
         machines: &[u32],
         fold: u16,
         costs: &[(f64, Vec<f64>)],
-        watch: (&mut Space<T>, &dyn Observer),
+        space: &mut Space<T>,
+        watch: Watch<'_>,
     ) -> Result<(Vec<Vec<Best>>, u64)> {
-        let (space, observer) = watch;
         let (codes, held) = (&kept.codes[..], Some((&kept.folds[..], fold)));
         let rows =
             |at: usize| machines.iter().map(move |class| Machine { codes, held, class: *class, costs: &costs[at].1 });
         let terms = self.terms(costs[0].0);
-        let (mut passes, mut starts) = (0, Vec::new());
         // before the problems of all rows: their equations are not there at the same time
-        if let Some(sample) = Sample::draw(kept, observer)? {
-            starts = sample.solve(&rows(0).collect::<Vec<_>>(), terms, space, observer)?;
-            passes += 2;
-        }
+        let starts = Sample::starts(&mut None, kept, &rows(0).collect::<Vec<_>>(), terms, space, watch)?;
+        let mut passes = if sample::rows(kept.n, kept.p) > 0 { 2 } else { 0 };
         let problems = rows(0).map(|rows| Problem::new(rows, terms, kept.n, space));
         let mut problems: Vec<Problem<T, Machine<'_>>> = problems.collect();
-        if !starts.is_empty() {
-            lagrangian::begin(kept, &mut problems, &starts, observer)?;
-        }
+        begin(kept, &mut problems, &starts, watch.observer)?;
         let mut found = Vec::new();
         for (at, (cost, _)) in costs.iter().enumerate() {
             let terms = self.terms(*cost);
             if at > 0 {
                 problems.iter_mut().zip(rows(at)).for_each(|(problem, rows)| problem.again(rows, terms));
             }
-            passes += lagrangian::solve_group(kept, &mut problems, self.steps, space, observer)?.passes;
+            passes += solve_group(kept, &mut problems, self.steps, space, watch)?.passes;
             let best: Vec<Best> = problems.iter().map(|problem| problem.best.clone()).collect();
             warn_of_gap(&best, self.steps, terms, data);
             found.push(best);
@@ -164,6 +161,7 @@ impl Svm {
         let mut found =
             HeldOut { errors: Vec::new(), chosen: 0, scores: vec![vec![T::ZERO; kept.n * t]; costs.len()], passes: 0 };
         let (stage, mut space) = (data.resources.stages.stage("held-out rows", None), Space::new(kept.p));
+        let watch = Watch { observer: &*stage, journal: data.resources.journal };
         let together = self.together(kept.n, kept.p, size_of::<T>(), t);
         for fold in 0..data.folds.count() as u16 {
             for (first, some) in (0..t).step_by(together).zip(machines.chunks(together)) {
@@ -173,7 +171,7 @@ impl Svm {
                 };
                 let of: Vec<u32> = some.iter().map(|(class, _)| *class).collect();
                 let own = own.as_ref().unwrap_or(kept);
-                let (path, passes) = self.along_path(own, data, &of, fold, &costs, (&mut space, &*stage))?;
+                let (path, passes) = self.along_path(own, data, &of, fold, &costs, &mut space, watch)?;
                 found.passes += passes;
                 for (best, scores) in path.iter().zip(&mut found.scores) {
                     found.passes += score(kept, best, Place { first, t, fold }, scores, &*stage)?;
@@ -202,18 +200,19 @@ impl Svm {
     ) -> Result<Solved> {
         let terms = self.terms(c);
         let stage = data.resources.stages.stage("newton", None);
+        let watch = Watch { observer: &*stage, journal: data.resources.journal };
         let (mut space, mut solved) = (Space::new(kept.p), Solved::default());
         let machines = self.machines(k);
         let against_rest = machines.iter().filter(|(_, other)| other.is_none());
         let machine = |class| Machine { codes: &kept.codes, held: None, class, costs };
         let rows: Vec<Machine<'_>> = against_rest.map(|(class, _)| machine(*class)).collect();
         if !rows.is_empty() {
-            solved.add(solve_all(kept, terms, self.steps, rows, &mut space, &*stage)?);
+            solved.add(solve_all(kept, terms, self.steps, rows, &mut space, watch)?);
         }
         for (class, other) in machines.iter().filter_map(|(class, other)| Some((*class, (*other)?))) {
             let own = kept.only(|code| code == class || code == other, &*stage)?;
             let rows = vec![Machine { codes: &own.codes, held: None, class, costs }];
-            solved.add(solve_all(&own, terms, self.steps, rows, &mut space, &*stage)?);
+            solved.add(solve_all(&own, terms, self.steps, rows, &mut space, watch)?);
         }
         warn_of_gap(&solved.best, solved.steps, terms, data);
         Ok(solved)

@@ -31,16 +31,16 @@
 //! for support vector machine", Optimization Methods and Software 35, 2020. The squared hinge, smooth itself, is Newton's
 //! method of Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear SVMs", JMLR 6, 2005.
 
+use super::group::Space;
 use super::loss::{Loss, Row};
 use super::newton::{Constant, Newton};
-use super::passes;
 use super::search::{self, Curve};
-use crate::solver::kept::{Kept, Tile};
+use crate::Intercept;
+use crate::solver::kept::Tile;
 use crate::strips::Pool;
-use crate::{Intercept, Result};
 use kapprox::Real;
 use kstore::Workers;
-use kstore::pass::Observer;
+use kstore::checkpoint::{Arrays, Persist, Stored};
 
 /// σ of the first step, as a share of the cost: envelopes ten units wide, as smooth as ridge regression.
 const FIRST: f64 = 0.1;
@@ -83,7 +83,7 @@ pub(super) struct Problem<T, R> {
     rows: R,
     terms: Terms,
     w: Vec<f64>,
-    b: f64,
+    pub(super) b: f64,
     /// Multipliers β, n.
     beta: Vec<f64>,
     /// Φw, n.
@@ -100,7 +100,7 @@ pub(super) struct Problem<T, R> {
     pub(super) best: Best,
     pub(super) steps: usize,
     /// Neither solved nor out of steps.
-    open: bool,
+    pub(super) open: bool,
 }
 
 /// The best point so far and its certificate.
@@ -153,7 +153,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// Begins at w and b of `start`; its values are wanted.
-    fn point_at(&mut self, start: &Best) {
+    pub(super) fn point_at(&mut self, start: &Best) {
         self.direction = (start.w.clone(), start.b);
         if self.terms.loss.has_kink() {
             self.sigma = NEAR * self.terms.cost;
@@ -161,7 +161,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// The values of the start are there.
-    fn stand(&mut self) {
+    pub(super) fn stand(&mut self) {
         self.w.copy_from_slice(&self.direction.0);
         self.b = self.direction.1;
         self.f.copy_from_slice(&self.q);
@@ -187,7 +187,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// b that minimises the inner problem for this w.
-    fn balance(&mut self) {
+    pub(super) fn balance(&mut self) {
         if self.terms.intercept != Intercept::Free {
             return;
         }
@@ -202,7 +202,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// P and D at this point; `v` = Σ β⁺φ is there.
-    fn certify(&mut self, most: usize) {
+    pub(super) fn certify(&mut self, most: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
             let (f, row) = (f.to_f64() + self.b, self.rows.row(i));
@@ -229,7 +229,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// The direction from Newton's equations; `memory` is p x p.
-    fn solve(&mut self, memory: &mut [f64], panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(super) fn solve(&mut self, memory: &mut [f64], panels: &Pool<Vec<T>>, workers: &Workers) {
         let [v, s] = &self.sums;
         // Σ slope and Σ β⁺ belong to the constant feature
         let each = (0..self.f.len()).map(|i| self.at(i, self.f[i].to_f64() + self.b));
@@ -244,7 +244,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// Walks along the direction to the minimum of the inner problem; moves the multipliers where the step is whole.
-    fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         let (d, bias) = &self.direction;
         let penalised = f64::from(u8::from(self.terms.intercept == Intercept::Penalised));
         let wd: f64 = self.w.iter().zip(d).map(|(w, d)| w * d).sum::<f64>() + penalised * self.b * bias;
@@ -286,74 +286,27 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 }
 
-/// What a run of several problems leaves.
-pub(super) struct Outcome {
-    /// The largest gap of all problems before every step, and at the end.
-    pub(super) gaps: Vec<f64>,
-    /// Passes over the features.
-    pub(super) passes: u64,
-}
-
-/// What problems that are solved one after the other use in turn.
-pub(super) struct Space<T> {
-    p: usize,
-    /// A factor of Newton's equations, p x p.
-    matrix: Vec<f64>,
-    panels: Pool<Vec<T>>,
-    /// Equations that no problem holds: new ones would be so many pages that the system has to clear.
-    spare: Vec<Newton<T>>,
-}
-
-impl<T> Space<T> {
-    /// For p features.
-    pub(super) fn new(p: usize) -> Self {
-        Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare: Vec::new() }
+impl<T: Real, R> Persist for Problem<T, R> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        let best = &self.best;
+        out.put("w", &self.w);
+        out.put("beta", &self.beta);
+        out.put("f", &self.f);
+        out.put("best", &best.w);
+        out.own("scalars", vec![self.b, self.sigma, best.b, best.primal, best.dual]);
+        out.own("counts", vec![best.support as u64, self.steps as u64, u64::from(self.open)]);
     }
-}
 
-/// The problems begin at other solutions: one pass.
-///
-/// # Errors
-/// Those of the rows.
-pub(super) fn begin<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
-    problems: &mut [Problem<T, R>],
-    starts: &[Best],
-    observer: &dyn Observer,
-) -> Result<()> {
-    problems.iter_mut().zip(starts).for_each(|(problem, start)| problem.point_at(start));
-    passes::values(kept, &mut problems.iter_mut().collect::<Vec<_>>(), observer)?;
-    problems.iter_mut().for_each(Problem::stand);
-    Ok(())
-}
-
-/// Solves all problems, by common passes over the features; `most` steps each.
-///
-/// # Errors
-/// Those of the rows.
-pub(super) fn solve_group<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
-    problems: &mut [Problem<T, R>],
-    most: usize,
-    Space { matrix, panels, .. }: &mut Space<T>,
-    observer: &dyn Observer,
-) -> Result<Outcome> {
-    let workers = kept.workers();
-    let mut outcome = Outcome { gaps: Vec::new(), passes: 0 };
-    loop {
-        let mut open: Vec<&mut Problem<T, R>> = problems.iter_mut().filter(|problem| problem.open).collect();
-        workers.each(open.iter_mut().collect(), |problem| problem.balance());
-        passes::gather(kept, &mut open, panels, observer)?;
-        workers.each(open.iter_mut().collect(), |problem| problem.certify(most));
-        outcome.passes += 1;
-        outcome.gaps.push(problems.iter().map(|problem| problem.best.gap()).fold(0.0, f64::max));
-        let mut open: Vec<&mut Problem<T, R>> = problems.iter_mut().filter(|problem| problem.open).collect();
-        if open.is_empty() {
-            return Ok(outcome);
-        }
-        open.iter_mut().for_each(|problem| problem.solve(matrix, panels, workers));
-        passes::values(kept, &mut open, observer)?;
-        outcome.passes += 1;
-        workers.each(open.iter_mut().collect(), |problem| problem.advance());
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        let (mut scalars, mut counts) = ([0.0; 5], [0u64; 3]);
+        from.fill("w", &mut self.w)?;
+        from.fill("beta", &mut self.beta)?;
+        from.fill("f", &mut self.f)?;
+        from.fill("best", &mut self.best.w)?;
+        from.fill("scalars", &mut scalars)?;
+        from.fill("counts", &mut counts)?;
+        [self.b, self.sigma, self.best.b, self.best.primal, self.best.dual] = scalars;
+        (self.best.support, self.steps, self.open) = (counts[0] as usize, counts[1] as usize, counts[2] != 0);
+        Ok(())
     }
 }

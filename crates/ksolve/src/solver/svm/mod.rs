@@ -19,6 +19,7 @@
 //! depend on each other; so many make a group as the shape allows, never the memory.
 
 mod classes;
+mod group;
 mod lagrangian;
 mod loss;
 mod newton;
@@ -34,10 +35,10 @@ use crate::gram::PANEL;
 use crate::train::{Cut, Shape};
 use crate::{Intercept, Result, Targets, Task};
 use faer::Mat;
+use group::{Outcome, Space, Watch, begin, solve_group};
 use kapprox::Real;
 use kstore::Plan;
-use kstore::pass::Observer;
-use lagrangian::{Best, Outcome, Problem, Rows, Space, Terms};
+use lagrangian::{Best, Problem, Rows, Terms};
 use loss::{Loss, Row};
 use sample::Sample;
 
@@ -200,7 +201,8 @@ fn solve<T: Real, R: Rows + Send>(
     rows: Vec<R>,
 ) -> Result<Solved> {
     let stage = data.resources.stages.stage("newton", None);
-    let solved = solve_all(kept, terms, steps, rows, &mut Space::new(kept.p), &*stage)?;
+    let watch = Watch { observer: &*stage, journal: data.resources.journal };
+    let solved = solve_all(kept, terms, steps, rows, &mut Space::new(kept.p), watch)?;
     warn_of_gap(&solved.best, solved.steps, terms, data);
     Ok(solved)
 }
@@ -212,28 +214,23 @@ fn solve_all<T: Real, R: Rows + Send>(
     steps: usize,
     rows: Vec<R>,
     space: &mut Space<T>,
-    observer: &dyn Observer,
+    watch: Watch<'_>,
 ) -> Result<Solved> {
     let together = group(kept.n, kept.p, size_of::<T>(), rows.len());
-    let (mut starts, mut solved) = (Vec::new(), Solved::default());
-    if let Some(sample) = Sample::draw(kept, observer)? {
-        for rows in rows.chunks(together) {
-            starts.extend(sample.solve(rows, terms, space, observer)?);
-        }
-        solved.passes += 1;
-    }
-    let mut rows = rows.into_iter();
-    for first in (0..rows.len()).step_by(together) {
-        let problems = rows.by_ref().take(together).map(|rows| Problem::new(rows, terms, kept.n, space));
+    let (mut sample, mut solved) = (None, Solved::default());
+    let sampled = u64::from(sample::rows(kept.n, kept.p) > 0);
+    solved.passes += sampled;
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let some: Vec<R> = rows.by_ref().take(together).collect();
+        let starts = Sample::starts(&mut sample, kept, &some, terms, space, watch)?;
+        let problems = some.into_iter().map(|rows| Problem::new(rows, terms, kept.n, space));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
-        if !starts.is_empty() {
-            lagrangian::begin(kept, &mut problems, &starts[first..], observer)?;
-            solved.passes += 1;
-        }
-        let Outcome { gaps, passes } = lagrangian::solve_group(kept, &mut problems, steps, space, observer)?;
+        begin(kept, &mut problems, &starts, watch.observer)?;
+        let Outcome { gaps, passes } = solve_group(kept, &mut problems, steps, space, watch)?;
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
         let best = problems.into_iter().map(|problem| problem.end(space)).collect();
-        solved.add(Solved { best, gaps, passes, steps });
+        solved.add(Solved { best, gaps, passes: passes + sampled, steps });
     }
     Ok(solved)
 }

@@ -3,17 +3,19 @@
 //! The first steps of a cold start see most rows free, and cost p² flops for each of them. On an eighth of the rows, or a few
 //! for every feature, they cost next to nothing, and end near enough that on all rows few are free.
 
-use super::lagrangian::{Best, Problem, Rows, Space, Terms, solve_group};
+use super::group::{Space, Watch, solve_group};
+use super::lagrangian::{Best, Problem, Rows, Terms};
 use super::loss::Row;
 use crate::Result;
 use crate::solver::kept::Kept;
 use kapprox::Real;
+use kstore::checkpoint::Steps;
 use kstore::pass::Observer;
 
 /// Rows of a sample for each feature, at most.
 const MOST: usize = 8;
 
-/// The smallest sample.
+/// The smallest sample, where there are more features.
 const LEAST: usize = 256;
 
 /// Rows of the table for each row of the sample, at least: below, the sample would not be much cheaper.
@@ -26,7 +28,7 @@ const STEPS: usize = 50;
 /// Rows of a sample at p features; 0 where there is none.
 pub(super) fn rows(n: usize, p: usize) -> usize {
     let rows = (n / SHARE).min(MOST.saturating_mul(p));
-    if rows >= LEAST { rows } else { 0 }
+    if rows >= LEAST.min(p) { rows } else { 0 }
 }
 
 /// The features of a sample and the positions of its rows.
@@ -54,7 +56,7 @@ impl<R: Rows> Rows for Sampled<'_, R> {
 
 impl<'a, T: Real> Sample<'a, T> {
     /// A sample where there are rows enough: one pass.
-    pub(super) fn draw(kept: &Kept<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
+    fn draw(kept: &Kept<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
         let m = rows(kept.n, kept.p);
         if m == 0 {
             return Ok(None);
@@ -64,8 +66,26 @@ impl<'a, T: Real> Sample<'a, T> {
         Ok(Some(Self { kept, at, scale }))
     }
 
-    /// The solutions of some problems on the sample.
-    pub(super) fn solve<R: Rows + Send>(
+    /// The solutions of some problems on a sample, which is drawn when it is first needed; none where there is no sample, or
+    /// where the problems go on from a checkpoint.
+    pub(super) fn starts<R: Rows + Send>(
+        sample: &mut Option<Self>,
+        kept: &Kept<'a, T>,
+        rows: &[R],
+        terms: Terms,
+        space: &mut Space<T>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Best>> {
+        if Steps::is_waiting(watch.journal) {
+            return Ok(Vec::new());
+        }
+        if sample.is_none() {
+            *sample = Self::draw(kept, watch.observer)?;
+        }
+        sample.as_ref().map_or(Ok(Vec::new()), |sample| sample.solve(rows, terms, space, watch.observer))
+    }
+
+    fn solve<R: Rows + Send>(
         &self,
         rows: &[R],
         terms: Terms,
@@ -76,7 +96,7 @@ impl<'a, T: Real> Sample<'a, T> {
         let sampled = rows.iter().map(|rows| Sampled { rows, at: &self.at, scale: self.scale });
         let problems = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, space));
         let mut problems: Vec<Problem<T, Sampled<'_, R>>> = problems.collect();
-        solve_group(&self.kept, &mut problems, STEPS, space, observer)?;
+        solve_group(&self.kept, &mut problems, STEPS, space, Watch { observer, journal: None })?;
         Ok(problems.into_iter().map(|problem| problem.end(space)).collect())
     }
 }

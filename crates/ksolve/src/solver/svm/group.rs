@@ -1,0 +1,148 @@
+//! Problems that are solved together, by common passes over the features.
+
+use super::lagrangian::{Best, Problem, Rows};
+use super::newton::Newton;
+use super::passes;
+use crate::Result;
+use crate::solver::kept::Kept;
+use crate::strips::Pool;
+use kapprox::Real;
+use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
+use kstore::pass::Observer;
+
+/// What a run of several problems leaves.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// The largest gap of all problems before every step, and at the end.
+    pub(super) gaps: Vec<f64>,
+    /// Passes over the features.
+    pub(super) passes: u64,
+}
+
+/// Problems that are solved together.
+struct Group<'g, T, R> {
+    problems: &'g mut [Problem<T, R>],
+    outcome: Outcome,
+}
+
+impl<T: Real, R> Persist for Group<'_, T, R> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        for (i, problem) in self.problems.iter().enumerate() {
+            out.within(&i.to_string(), |out| problem.save(out));
+        }
+        out.put("gaps", &self.outcome.gaps);
+        out.one("passes", self.outcome.passes);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        for (i, problem) in self.problems.iter_mut().enumerate() {
+            from.within(&i.to_string(), |from| problem.load(from))?;
+        }
+        self.outcome = Outcome { gaps: from.read("gaps")?, passes: from.one("passes")? };
+        Ok(())
+    }
+}
+
+/// Who watches a solution, and where it is saved and found again.
+#[derive(Clone, Copy)]
+pub(super) struct Watch<'a> {
+    pub(super) observer: &'a dyn Observer,
+    pub(super) journal: Option<&'a Journal<'a>>,
+}
+
+/// What problems that are solved one after the other use in turn.
+pub(super) struct Space<T> {
+    pub(super) p: usize,
+    /// A factor of Newton's equations, p x p.
+    matrix: Vec<f64>,
+    panels: Pool<Vec<T>>,
+    /// Equations that no problem holds: new ones would be so many pages that the system has to clear.
+    pub(super) spare: Vec<Newton<T>>,
+}
+
+impl<T> Space<T> {
+    /// For p features.
+    pub(super) fn new(p: usize) -> Self {
+        Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare: Vec::new() }
+    }
+}
+
+/// The problems begin at other solutions, where there are some: one pass.
+///
+/// # Errors
+/// Those of the rows.
+pub(super) fn begin<T: Real, R: Rows + Send>(
+    kept: &Kept<'_, T>,
+    problems: &mut [Problem<T, R>],
+    starts: &[Best],
+    observer: &dyn Observer,
+) -> Result<()> {
+    if starts.is_empty() {
+        return Ok(());
+    }
+    problems.iter_mut().zip(starts).for_each(|(problem, start)| problem.point_at(start));
+    passes::values(kept, &mut problems.iter_mut().collect::<Vec<_>>(), observer)?;
+    problems.iter_mut().for_each(Problem::stand);
+    Ok(())
+}
+
+/// Solves all problems, by common passes over the features; `most` steps each. With a journal, steps are saved in it, and a
+/// run that is resumed goes on behind the last one, with the same bits.
+///
+/// # Errors
+/// Those of the rows.
+pub(super) fn solve_group<T: Real, R: Rows + Send>(
+    kept: &Kept<'_, T>,
+    problems: &mut [Problem<T, R>],
+    most: usize,
+    space: &mut Space<T>,
+    Watch { observer, journal }: Watch<'_>,
+) -> Result<Outcome> {
+    let mut group = Group { problems, outcome: Outcome::default() };
+    let mut steps = Steps::resume(journal, "newton", &mut group)?;
+    while !steps.is_complete() {
+        let constants: Vec<f64> = group.problems.iter().map(|problem| problem.b).collect();
+        match group.step(kept, most, space, observer) {
+            Ok(true) => steps.after(&group),
+            Ok(false) => {
+                steps.complete(&group);
+                break;
+            }
+            Err(error) => {
+                // all else that a step changes, it would change in the same way again
+                group.problems.iter_mut().zip(constants).for_each(|(problem, b)| problem.b = b);
+                steps.keep(&group);
+                return Err(error);
+            }
+        }
+    }
+    Ok(group.outcome)
+}
+
+impl<T: Real, R: Rows + Send> Group<'_, T, R> {
+    /// A step of all problems that are open; false where none was.
+    fn step(
+        &mut self,
+        kept: &Kept<'_, T>,
+        most: usize,
+        Space { matrix, panels, .. }: &mut Space<T>,
+        observer: &dyn Observer,
+    ) -> Result<bool> {
+        let workers = kept.workers();
+        let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.open).collect();
+        workers.each(open.iter_mut().collect(), |problem| problem.balance());
+        passes::gather(kept, &mut open, panels, observer)?;
+        workers.each(open.iter_mut().collect(), |problem| problem.certify(most));
+        let gap = self.problems.iter().map(|problem| problem.best.gap()).fold(0.0, f64::max);
+        let mut open: Vec<&mut Problem<T, R>> = self.problems.iter_mut().filter(|problem| problem.open).collect();
+        let more = !open.is_empty();
+        if more {
+            open.iter_mut().for_each(|problem| problem.solve(matrix, panels, workers));
+            passes::values(kept, &mut open, observer)?;
+            workers.each(open.iter_mut().collect(), |problem| problem.advance());
+        }
+        self.outcome.gaps.push(gap);
+        self.outcome.passes += 1 + u64::from(more);
+        Ok(more)
+    }
+}
