@@ -28,6 +28,7 @@ use crate::{Error, Result, Task};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
+use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 
 /// `kpca-l1`.
 pub(super) const FAMILY: Family = Family {
@@ -89,15 +90,22 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         if self.centre {
             search.find_mean()?;
         }
-        let (mut dispersions, mut iterations, mut first) = (Vec::new(), Vec::new(), None);
+        let mut so_far = SoFar { passes: search.passes, ..SoFar::default() };
+        let mut steps = Steps::resume(data.resources.journal, "components", &mut so_far)?;
+        search.found = so_far.directions.chunks_exact(kept.p).map(<[f64]>::to_vec).collect();
+        search.passes = so_far.passes;
         while search.found.len() < self.components.min(kept.p) {
-            let Some(start) = search.farthest(first)? else { break };
-            first = first.or(Some(start.squared));
-            let (direction, dispersion, steps) = search.climb(start.row, self.steps)?;
-            search.found.push(direction);
-            dispersions.push(dispersion);
-            iterations.push(steps as f64);
+            match search.next(so_far.first, self.steps) {
+                Ok(Some(next)) => so_far.push(next, search.passes),
+                Ok(None) => break,
+                Err(error) => {
+                    steps.keep(&so_far);
+                    return Err(error);
+                }
+            }
+            steps.after(&so_far);
         }
+        let SoFar { dispersions, iterations, .. } = so_far;
         if search.found.is_empty() {
             return Err(Error::NoVariance);
         }
@@ -126,6 +134,55 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
+/// The components that were found, as they are saved.
+#[derive(Default)]
+struct SoFar {
+    /// One after the other.
+    directions: Vec<f64>,
+    dispersions: Vec<f64>,
+    iterations: Vec<f64>,
+    /// What the first began with.
+    first: Option<f64>,
+    passes: u64,
+}
+
+/// A component: its direction, dispersion and iterations, and the squared length of the row it began with.
+struct Component {
+    direction: Vec<f64>,
+    dispersion: f64,
+    iterations: usize,
+    squared: f64,
+}
+
+impl SoFar {
+    fn push(&mut self, Component { direction, dispersion, iterations, squared }: Component, passes: u64) {
+        self.directions.extend(direction);
+        self.dispersions.push(dispersion);
+        self.iterations.push(iterations as f64);
+        self.first = self.first.or(Some(squared));
+        self.passes = passes;
+    }
+}
+
+impl Persist for SoFar {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("directions", &self.directions);
+        out.put("dispersions", &self.dispersions);
+        out.put("iterations", &self.iterations);
+        out.own("first", self.first.into_iter().collect::<Vec<f64>>());
+        out.one("passes", self.passes);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.directions = from.read("directions")?;
+        self.dispersions = from.read("dispersions")?;
+        self.iterations = from.read("iterations")?;
+        self.first = from.read("first")?.first().copied();
+        self.passes = from.one("passes")?;
+        Ok(())
+    }
+}
+
 /// Where a component's search begins.
 struct Start {
     /// The farthest row less the mean and less its part along the components, of length 1.
@@ -148,6 +205,14 @@ impl<T: Real> Search<'_, '_, T> {
         self.passes += 1;
         let stage = self.data.resources.stages.stage(name, Some(self.data.rows));
         self.kept.visit(&*stage, work)
+    }
+
+    /// The next component; `None` where what is left is rounding.
+    fn next(&mut self, first: Option<f64>, steps: usize) -> Result<Option<Component>> {
+        let Some(start) = self.farthest(first)? else { return Ok(None) };
+        let (direction, dispersion, iterations) = self.climb(start.row, steps)?;
+        self.found.push(direction.clone());
+        Ok(Some(Component { direction, dispersion, iterations, squared: start.squared }))
     }
 
     fn find_mean(&mut self) -> Result<()> {

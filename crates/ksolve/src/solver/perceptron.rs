@@ -23,6 +23,7 @@ use crate::{Result, Task};
 use faer::Mat;
 use kapprox::{Real, vectorised};
 use kstore::Plan;
+use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 
 /// `perceptron`.
 pub(super) const FAMILY: Family = Family {
@@ -65,19 +66,26 @@ impl<T: Real> Solver<T> for Perceptron {
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
         let (kept, gathered) = Kept::gather(data, false)?;
         let columns = data.targets.count();
-        let mut state = State::new(kept.p, columns);
-        let mut mistakes: Vec<f64> = Vec::new();
-        while mistakes.len() < self.sweeps && mistakes.last() != Some(&0.0) {
+        let fresh = || State::new(kept.p, columns);
+        let (mut steps, mut state) = Steps::begin(data.resources.journal, "sweeps", fresh);
+        while state.by_sweep.len() < self.sweeps && state.by_sweep.last() != Some(&0.0) {
             let stage = data.resources.stages.stage("sweep", Some(data.rows));
-            let before = state.mistakes;
-            kept.visit(&*stage, |tile: &Tile<'_, T>| {
+            let mut next = state.clone();
+            let visited = kept.visit(&*stage, |tile: &Tile<'_, T>| {
                 for i in 0..tile.rows() {
-                    state.learn(tile.row(i), kept.codes[tile.first + i] as usize);
+                    next.learn(tile.row(i), kept.codes[tile.first + i] as usize);
                 }
                 Ok(())
-            })?;
-            mistakes.push((state.mistakes - before) as f64);
+            });
+            if let Err(error) = visited {
+                steps.keep(&state);
+                return Err(error);
+            }
+            next.by_sweep.push((next.mistakes - state.mistakes) as f64);
+            state = next;
+            steps.after(&state);
         }
+        let mistakes = state.by_sweep.clone();
         if mistakes.last() != Some(&0.0) && !self.averaged {
             data.resources.stages.warn(format!(
                 "the last of {} sweeps still made {} mistakes: no function separates the rows, or --steps is too small",
@@ -98,6 +106,7 @@ impl<T: Real> Solver<T> for Perceptron {
 }
 
 /// Functions, function after function, each with its constant at the end.
+#[derive(Clone)]
 struct State {
     p: usize,
     w: Vec<f64>,
@@ -105,12 +114,33 @@ struct State {
     late: Vec<f64>,
     seen: u64,
     mistakes: u64,
+    /// Mistakes of each whole sweep.
+    by_sweep: Vec<f64>,
+}
+
+impl Persist for State {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("w", &self.w);
+        out.put("late", &self.late);
+        out.own("counts", vec![self.seen, self.mistakes]);
+        out.put("mistakes by sweep", &self.by_sweep);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        let mut counts = [0u64; 2];
+        from.fill("w", &mut self.w)?;
+        from.fill("late", &mut self.late)?;
+        from.fill("counts", &mut counts)?;
+        [self.seen, self.mistakes] = counts;
+        self.by_sweep = from.read("mistakes by sweep")?;
+        Ok(())
+    }
 }
 
 impl State {
     fn new(p: usize, columns: usize) -> Self {
         let zeros = || vec![0.0; (p + 1) * columns];
-        Self { p, w: zeros(), late: zeros(), seen: 0, mistakes: 0 }
+        Self { p, w: zeros(), late: zeros(), seen: 0, mistakes: 0, by_sweep: Vec::new() }
     }
 
     fn learn<T: Real>(&mut self, phi: &[T], class: usize) {

@@ -176,7 +176,7 @@ struct Look<'a>(Option<&'a Restless>);
 
 impl Stages for Restless {
     fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        let iterates = ["newton", "held-out rows", "clusters"].contains(&name);
+        let iterates = ["newton", "held-out rows", "clusters", "sweep", "farthest row"].contains(&name);
         Box::new(Look(iterates.then_some(self)))
     }
     fn warn(&self, text: String) {
@@ -191,8 +191,9 @@ impl Observer for Look<'_> {
     }
 }
 
-/// A solver that reads kept features many times, stopped every few of its steps.
-fn iterates(name: &str, solver: &SolverOptions, least: u64) {
+/// A solver that reads kept features many times, stopped after so many looks, of which a pass over the rows has 70; at least
+/// so often.
+fn iterates(name: &str, solver: &SolverOptions, looks: u64, least: u64) {
     let family = by_name(name).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let selected = selected(folder.path(), family.task == Task::Classification);
@@ -214,7 +215,7 @@ fn iterates(name: &str, solver: &SolverOptions, least: u64) {
         assert!(stops < 100, "{name}: no progress: {:?}", heard.0.lock().unwrap().last());
         let path = folder.path().join("checkpoint");
         let journal = Journal::open(path, &manifest, Duration::ZERO, stops > 0, &heard).unwrap();
-        let stages = Restless { looks: 600, asked: AtomicU64::new(0) };
+        let stages = Restless { looks, asked: AtomicU64::new(0) };
         let workers = Workers::new(1 + stops as usize % 3);
         let resources =
             Resources { memory: 1 << 30, workers: &workers, stages: &stages, journal: Some(&journal), scratch: None };
@@ -234,16 +235,18 @@ fn iterates(name: &str, solver: &SolverOptions, least: u64) {
 #[test]
 fn machines_go_on_at_their_last_step() {
     let options = SolverOptions { penalty: Penalty::C(1.0), gap: 1e-7, ..SolverOptions::default() };
-    iterates("svm", &options, 2);
-    iterates("svm", &SolverOptions { pairs: true, ..options.clone() }, 2);
+    iterates("svm", &options, 600, 2);
+    iterates("svm", &SolverOptions { pairs: true, ..options.clone() }, 600, 2);
     let path = vec![Penalty::C(0.01), Penalty::C(1.0)];
-    iterates("svm", &SolverOptions { path, ..options.clone() }, 4);
-    iterates("svm", &SolverOptions { squared: true, ..options }, 1);
+    iterates("svm", &SolverOptions { path, ..options.clone() }, 600, 4);
+    iterates("svm", &SolverOptions { squared: true, ..options }, 600, 1);
 }
 
 #[test]
-fn logistic_regression_and_clusters_go_on_at_their_last_step() {
-    iterates("logistic", &SolverOptions { penalty: Penalty::Lambda(1e-6), ..SolverOptions::default() }, 1);
-    iterates("kmeans", &SolverOptions { clusters: 5, ..SolverOptions::default() }, 1);
-    iterates("spectral", &SolverOptions { clusters: 3, ..SolverOptions::default() }, 1);
+fn logistic_regression_clusters_components_and_sweeps_go_on_at_their_last_step() {
+    iterates("logistic", &SolverOptions { penalty: Penalty::Lambda(1e-6), ..SolverOptions::default() }, 3000, 1);
+    iterates("kmeans", &SolverOptions { clusters: 5, ..SolverOptions::default() }, 250, 1);
+    iterates("kpca-l1", &SolverOptions { components: Some(12), ..SolverOptions::default() }, 250, 1);
+    iterates("perceptron", &SolverOptions { steps: 12, ..SolverOptions::default() }, 250, 1);
+    iterates("spectral", &SolverOptions { clusters: 3, ..SolverOptions::default() }, 250, 1);
 }
