@@ -236,15 +236,15 @@ fn iterates(name: &str, solver: &SolverOptions, looks: u64, least: u64) {
 fn machines_go_on_at_their_last_step() {
     let options = SolverOptions { penalty: Penalty::C(1.0), gap: 1e-7, ..SolverOptions::default() };
     iterates("svm", &options, 600, 2);
-    iterates("svm", &SolverOptions { pairs: true, ..options.clone() }, 600, 2);
+    iterates("svm", &SolverOptions { pairs: true, ..options.clone() }, 1500, 2);
     let path = vec![Penalty::C(0.01), Penalty::C(1.0)];
-    iterates("svm", &SolverOptions { path, ..options.clone() }, 600, 4);
+    iterates("svm", &SolverOptions { path, ..options.clone() }, 1500, 4);
     iterates("svm", &SolverOptions { squared: true, ..options }, 600, 1);
 }
 
 #[test]
 fn logistic_regression_clusters_components_and_sweeps_go_on_at_their_last_step() {
-    iterates("logistic", &SolverOptions { penalty: Penalty::Lambda(1e-6), ..SolverOptions::default() }, 3000, 1);
+    iterates("logistic", &SolverOptions { penalty: Penalty::Lambda(1e-6), ..SolverOptions::default() }, 4000, 1);
     iterates("kmeans", &SolverOptions { clusters: 5, ..SolverOptions::default() }, 250, 1);
     iterates("kpca-l1", &SolverOptions { components: Some(12), ..SolverOptions::default() }, 250, 1);
     iterates("perceptron", &SolverOptions { steps: 12, ..SolverOptions::default() }, 250, 1);
