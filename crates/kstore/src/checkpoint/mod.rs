@@ -18,11 +18,13 @@
 //! written from where it lies, to a temporary file that is renamed, and is read back into the arrays that
 //! [`crate::Fold::init`] made: neither takes memory for a second copy.
 
+mod entry;
 mod file;
 mod manifest;
 mod persist;
 mod steps;
 
+pub(crate) use entry::Entry;
 pub use file::{Cut, Stored};
 pub use manifest::Manifest;
 pub use persist::{Arrays, Number, Persist};
@@ -31,6 +33,7 @@ pub use steps::Steps;
 use crate::atomic::is_temporary;
 use crate::digest::Digest;
 use crate::{AtomicFile, Error, Result};
+use entry::restore;
 use file::Head;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -245,87 +248,6 @@ impl<'a> Journal<'a> {
         }
         Ok(())
     }
-}
-
-/// The place of one pass in a journal.
-#[derive(Debug)]
-pub(crate) struct Entry<'j> {
-    journal: &'j Journal<'j>,
-    path: PathBuf,
-    head: Head,
-    /// When the work began that is not saved.
-    since: Instant,
-    unsaved: bool,
-}
-
-impl Entry<'_> {
-    /// True where nothing is left to read.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.head.complete
-    }
-
-    /// Segments merged so far.
-    pub(crate) fn done(&self) -> u64 {
-        self.head.done
-    }
-
-    /// Rows folded in them.
-    pub(crate) fn rows(&self) -> u64 {
-        self.head.rows
-    }
-
-    /// One more segment was merged: `done` in all, with `rows` more rows. Saves the state if that is due.
-    pub(crate) fn merged(&mut self, done: u64, rows: u64, state: &impl Persist) {
-        self.head.done = done;
-        self.head.rows += rows;
-        self.unsaved = true;
-        self.save_after(self.journal.every, true, state);
-    }
-
-    /// The pass is over.
-    pub(crate) fn complete(&mut self, state: &impl Persist) {
-        self.head.complete = true;
-        self.unsaved = true;
-        self.save_after(self.journal.every / WORTH, true, state);
-    }
-
-    /// The run ends before the pass: whoever stopped it waits, so only what is worth it is saved.
-    pub(crate) fn keep(&mut self, state: &impl Persist) {
-        self.save_after(self.journal.every / WORTH, false, state);
-    }
-
-    /// Saves where so much time went into what is not saved, and the save takes a small share of it if that is asked.
-    fn save_after(&mut self, least: Duration, cheaply: bool, state: &impl Persist) {
-        let elapsed = self.since.elapsed();
-        if !self.unsaved || elapsed < least {
-            return;
-        }
-        let mut arrays = Arrays::default();
-        state.save(&mut arrays);
-        let forced = self.journal.every.is_zero();
-        if cheaply && !forced && elapsed < self.journal.cost(arrays.bytes()) * COST_SHARE {
-            return;
-        }
-        match self.journal.write(&self.path, &self.head, &mut arrays) {
-            Ok(()) => self.unsaved = false,
-            // the run itself is well; the next save may find more room
-            Err(error) => self.journal.listener.warn(format!("the checkpoint was not saved: {error}")),
-        }
-        self.since = Instant::now();
-    }
-}
-
-/// Reads an entry into a state, and how far it came into `head`.
-fn restore<S: Persist>(path: &Path, head: &mut Head, state: &mut S) -> Result<()> {
-    let mut stored = Stored::open(path)?;
-    let found = stored.head();
-    let expected = Head { done: found.done, rows: found.rows, complete: found.complete, ..head.clone() };
-    if *found != expected {
-        return Err(stored.damaged(format!("it is of the pass \"{}\" of another run", found.pass)));
-    }
-    state.load(&mut stored)?;
-    *head = expected;
-    Ok(())
 }
 
 /// The manifest as a digest, without the files' names: a file may be named otherwise when the run goes on.

@@ -9,11 +9,14 @@
 //!
 //! *Cost of an iteration*: one product, one application of the preconditioner, 10·n·t flops; *bytes*: [`bytes`].
 
+mod state;
+
 use crate::gram::dot;
 use crate::{Error, Result};
 use faer::{Mat, MatMut, MatRef};
-use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
+use kstore::checkpoint::{Journal, Steps};
 use kstore::pass::Observer;
+use state::{Column, State};
 
 /// Iterations between two computations of the true residual.
 const TRUE_EVERY: usize = 10;
@@ -73,20 +76,6 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
     8 * 8 * n * t
 }
 
-/// A right side on its way.
-struct Column {
-    /// Which one.
-    j: usize,
-    /// Its right side's norm.
-    scale: f64,
-    /// rᵀz.
-    rz: f64,
-    /// The smallest true residual so far.
-    proven: f64,
-    /// How often it was not improved upon, in a row.
-    stalls: usize,
-}
-
 /// Solves for every column. With a journal, iterations are saved in it, and a run that is resumed goes on behind the last
 /// one, with the same bits.
 ///
@@ -118,70 +107,6 @@ pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, u
     }
     steps.complete(&run.state);
     Ok(run.state.found)
-}
-
-/// What an iteration leaves to the next one.
-struct State {
-    found: Found,
-    /// Residuals, by right side.
-    r: Mat<f64>,
-    /// Directions, by right side.
-    p: Mat<f64>,
-    /// Right sides that have not converged.
-    columns: Vec<Column>,
-}
-
-impl State {
-    fn new(b: MatRef<'_, f64>) -> Self {
-        let (n, t) = b.shape();
-        let column = |j| Column { j, scale: 0.0, rz: 0.0, proven: f64::INFINITY, stalls: 0 };
-        Self {
-            found: Found { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true },
-            r: b.to_owned(),
-            p: Mat::zeros(n, t),
-            columns: (0..t).map(column).collect(),
-        }
-    }
-}
-
-impl Persist for State {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        for (name, matrix) in [("x", &self.found.x), ("r", &self.r), ("p", &self.p)] {
-            (0..matrix.ncols()).for_each(|j| out.put(&format!("{name}{j}"), matrix.col_as_slice(j)));
-        }
-        out.own("iterations", self.found.iterations.iter().map(|i| *i as u64).collect());
-        out.put("residuals", &self.found.residuals);
-        out.one("converged", u64::from(self.found.converged));
-        out.own("columns", self.columns.iter().map(|c| c.j as u64).collect());
-        out.own("stalls", self.columns.iter().map(|c| c.stalls as u64).collect());
-        out.own("scalars", self.columns.iter().flat_map(|c| [c.scale, c.rz, c.proven]).collect());
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        for (name, matrix) in [("x", &mut self.found.x), ("r", &mut self.r), ("p", &mut self.p)] {
-            for j in 0..matrix.ncols() {
-                from.fill(&format!("{name}{j}"), matrix.col_as_slice_mut(j))?;
-            }
-        }
-        let mut iterations = vec![0u64; self.found.iterations.len()];
-        from.fill("iterations", &mut iterations)?;
-        self.found.iterations = iterations.iter().map(|i| *i as usize).collect();
-        from.fill("residuals", &mut self.found.residuals)?;
-        self.found.converged = from.one::<u64>("converged")? != 0;
-        let (columns, stalls) = (from.read::<u64>("columns")?, from.read::<u64>("stalls")?);
-        let scalars = from.read::<f64>("scalars")?;
-        let parts = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
-        self.columns = parts
-            .map(|((j, stalls), [scale, rz, proven])| Column {
-                j: *j as usize,
-                scale: *scale,
-                rz: *rz,
-                proven: *proven,
-                stalls: *stalls as usize,
-            })
-            .collect();
-        Ok(())
-    }
 }
 
 /// √(rᵀM⁻¹r) or ‖r‖.

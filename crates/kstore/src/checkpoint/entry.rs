@@ -1,0 +1,88 @@
+//! The place of one pass in a journal.
+
+use super::file::Head;
+use super::{Arrays, COST_SHARE, Journal, Persist, Stored, WORTH};
+use crate::Result;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The place of one pass in a journal.
+#[derive(Debug)]
+pub(crate) struct Entry<'j> {
+    pub(super) journal: &'j Journal<'j>,
+    pub(super) path: PathBuf,
+    pub(super) head: Head,
+    /// When the work began that is not saved.
+    pub(super) since: Instant,
+    pub(super) unsaved: bool,
+}
+
+impl Entry<'_> {
+    /// True where nothing is left to read.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.head.complete
+    }
+
+    /// Segments merged so far.
+    pub(crate) fn done(&self) -> u64 {
+        self.head.done
+    }
+
+    /// Rows folded in them.
+    pub(crate) fn rows(&self) -> u64 {
+        self.head.rows
+    }
+
+    /// One more segment was merged: `done` in all, with `rows` more rows. Saves the state if that is due.
+    pub(crate) fn merged(&mut self, done: u64, rows: u64, state: &impl Persist) {
+        self.head.done = done;
+        self.head.rows += rows;
+        self.unsaved = true;
+        self.save_after(self.journal.every, true, state);
+    }
+
+    /// The pass is over.
+    pub(crate) fn complete(&mut self, state: &impl Persist) {
+        self.head.complete = true;
+        self.unsaved = true;
+        self.save_after(self.journal.every / WORTH, true, state);
+    }
+
+    /// The run ends before the pass: whoever stopped it waits, so only what is worth it is saved.
+    pub(crate) fn keep(&mut self, state: &impl Persist) {
+        self.save_after(self.journal.every / WORTH, false, state);
+    }
+
+    /// Saves where so much time went into what is not saved, and the save takes a small share of it if that is asked.
+    fn save_after(&mut self, least: Duration, cheaply: bool, state: &impl Persist) {
+        let elapsed = self.since.elapsed();
+        if !self.unsaved || elapsed < least {
+            return;
+        }
+        let mut arrays = Arrays::default();
+        state.save(&mut arrays);
+        let forced = self.journal.every.is_zero();
+        if cheaply && !forced && elapsed < self.journal.cost(arrays.bytes()) * COST_SHARE {
+            return;
+        }
+        match self.journal.write(&self.path, &self.head, &mut arrays) {
+            Ok(()) => self.unsaved = false,
+            // the run itself is well; the next save may find more room
+            Err(error) => self.journal.listener.warn(format!("the checkpoint was not saved: {error}")),
+        }
+        self.since = Instant::now();
+    }
+}
+
+/// Reads an entry into a state, and how far it came into `head`.
+pub(super) fn restore<S: Persist>(path: &Path, head: &mut Head, state: &mut S) -> Result<()> {
+    let mut stored = Stored::open(path)?;
+    let found = stored.head();
+    let expected = Head { done: found.done, rows: found.rows, complete: found.complete, ..head.clone() };
+    if *found != expected {
+        return Err(stored.damaged(format!("it is of the pass \"{}\" of another run", found.pass)));
+    }
+    state.load(&mut stored)?;
+    *head = expected;
+    Ok(())
+}
