@@ -2,7 +2,7 @@
 
 use crate::args::learn::{Precision, Select};
 use crate::args::parse::{Candidates, Landmarks};
-use crate::args::run::{DiskArgs, Run};
+use crate::args::run::{DiskArgs, Run, ScratchArgs};
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
@@ -47,11 +47,11 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Res
 ///
 /// # Errors
 /// Files and columns that are not there, bad values among the rows that are tried.
-pub fn plan(options: &FitOptions, run: &Run) -> Result<PlanReport> {
+pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let training = training(options, &selected)?;
-    let workers = Workers::new(run.threads);
-    let resources = run.resources(&workers, None);
+    let (scratch, workers) = (scratch.open()?, Workers::new(run.threads));
+    let resources = run.resources(&workers, scratch.as_ref());
     match options.precision {
         Precision::F32 => forecast::<f32>(&options.learner, &selected, &training, &resources, Duration::ZERO),
         Precision::F64 => forecast::<f64>(&options.learner, &selected, &training, &resources, Duration::ZERO),
@@ -79,7 +79,7 @@ fn fit_in<T: Precise>(options: &FitOptions, run: &Run, path: &Path, args: &DiskA
     let training = training(options, &selected)?;
     let workers = Workers::new(run.threads);
     let journal = checkpoint::open(options, &selected, training.landmarks.table(), path, args, &run.progress)?;
-    let scratch = args.open_scratch()?;
+    let scratch = args.scratch.open()?;
     let resources = Resources { journal: Some(&journal), ..run.resources(&workers, scratch.as_ref()) };
     if !run.progress.is_quiet() {
         let plan = forecast::<T>(&options.learner, &selected, &training, &resources, CALIBRATED_FROM)?;

@@ -29,7 +29,7 @@ pub struct PlanReport {
 /// the budget is an answer here.
 pub fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
-    pipeline::plan(&options, run)
+    pipeline::plan(&options, run, &args.scratch)
 }
 
 /// `kmill plan`.

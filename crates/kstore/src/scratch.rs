@@ -304,7 +304,9 @@ impl<T: Real> Cache<T> {
 
     /// Reads `count` values from the `first` on.
     fn read<N: Number>(&self, file: &File, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
+        // grown by doubling it would hold twice what a plan counts
         out.clear();
+        out.reserve_exact(count);
         out.resize(count, N::zeroed());
         let bytes = bytemuck::cast_slice_mut(out);
         read_exact_at(file, bytes, first * size_of::<N>() as u64)

@@ -127,6 +127,9 @@ pub struct PlanArgs {
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,
+    /// What would not fit the memory.
+    #[command(flatten)]
+    pub scratch: ScratchArgs,
 }
 
 /// Options of `kmill predict`.

@@ -7,7 +7,7 @@ use clap::Args;
 use ksolve::train::Resources;
 use kstore::Workers;
 use kstore::scratch::Scratch;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Memory, threads, and what is printed.
@@ -38,19 +38,16 @@ pub struct DiskArgs {
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
     pub checkpoint_every: Duration,
-    /// Folder on a fast disk for rows that are decoded and scaled once instead of in every pass; emptied at the end
-    #[arg(long, value_name = "DIR")]
-    pub scratch: Option<PathBuf>,
-    /// Most bytes there [default: half of what the disk has free]
-    #[arg(long, value_name = "SIZE", value_parser = parse::bytes, requires = "scratch")]
-    pub scratch_limit: Option<usize>,
+    /// What does not fit the memory.
+    #[command(flatten)]
+    pub scratch: ScratchArgs,
 }
 
-/// Where features are kept that do not fit the memory.
+/// Where that is kept what would be computed or decoded many times and does not fit the memory.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct ScratchArgs {
-    /// Folder on a fast disk for features that do not fit --memory; emptied at the end
+    /// Folder on a fast disk for decoded rows, features and kernel values that do not fit --memory; emptied at the end
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Most bytes there [default: half of what the disk has free]
@@ -64,24 +61,10 @@ impl ScratchArgs {
     /// # Errors
     /// A folder that is not there.
     pub fn open(&self) -> Result<Option<Scratch>> {
-        open_scratch(self.scratch.as_deref(), self.scratch_limit)
-    }
-}
-
-fn open_scratch(folder: Option<&Path>, limit: Option<usize>) -> Result<Option<Scratch>> {
-    let Some(folder) = folder else { return Ok(None) };
-    let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);
-    let limit = limit.map_or_else(half, |limit| limit as u64);
-    Ok(Some(Scratch::open(folder, limit)?))
-}
-
-impl DiskArgs {
-    /// The scratch folder, where one was named.
-    ///
-    /// # Errors
-    /// A folder that is not there.
-    pub fn open_scratch(&self) -> Result<Option<Scratch>> {
-        open_scratch(self.scratch.as_deref(), self.scratch_limit)
+        let Some(folder) = self.scratch.as_deref() else { return Ok(None) };
+        let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);
+        let limit = self.scratch_limit.map_or_else(half, |limit| limit as u64);
+        Ok(Some(Scratch::open(folder, limit)?))
     }
 }
 

@@ -52,7 +52,7 @@ fn what_the_gram_matrix_does_not_fit_is_solved_by_iteration() {
     assert_eq!(auto["method"]["name"], "pcg", "{auto}");
     assert!(auto["method"]["why"].as_str().unwrap().contains("does not fit"), "{auto}");
     let forced = ok(at, &format!("{learn} --method pcg --memory 2GiB --threads 1 -o forced"));
-    assert!(forced["method"]["why"].as_str().unwrap().contains("all rows kept"), "{forced}");
+    assert!(forced["method"]["why"].as_str().unwrap().contains("of all rows in memory"), "{forced}");
     let model = |name: &str| ok(at, &format!("evaluate {name} t.parquet --json"))["mse"].clone();
     assert_eq!(model("auto"), model("forced"));
     let direct = ok(at, &format!("{learn} --memory 2GiB -o direct"));
@@ -61,6 +61,30 @@ fn what_the_gram_matrix_does_not_fit_is_solved_by_iteration() {
     assert!((a / b - 1.0).abs() < 1e-3, "{a} {b}");
     let (code, _, stderr) = kmill(at, &format!("{learn} --method direct --memory 160MiB -o refused"));
     assert!(code == 1 && stderr.contains("--memory"), "{stderr}");
+}
+
+#[test]
+fn kernel_blocks_that_do_not_fit_are_in_scratch_and_the_plan_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 60000 -o t.parquet -q");
+    let learn = "ridge t.parquet --target y --kernel gaussian(sigma=4) --lambda 1e-5 --rank 300 --landmarks uniform \
+                 --method pcg --json";
+    let memory = ok(at, &format!("fit {learn} --memory 2GiB -o memory"));
+    let budget = memory["planned_bytes"].as_u64().unwrap() - (40 << 20);
+    let scratch = ok(at, &format!("fit {learn} --memory {budget} --scratch . -o scratch"));
+    assert!(scratch["method"]["why"].as_str().unwrap().contains("in scratch"), "{scratch}");
+    let read = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(read("scratch") == read("memory"), "other bits");
+    let plan = ok(at, &format!("plan {learn} --memory {budget} --scratch ."));
+    assert!(plan["stages"].to_string().contains("in scratch"), "{plan}");
+    // what fits without scratch fits with it
+    let least = (30..200)
+        .map(|mebibytes| mebibytes << 20)
+        .find(|memory| ok(at, &format!("plan {learn} --memory {memory}"))["fits"].as_bool().unwrap());
+    let tight = format!("fit {learn} --memory {} --scratch . -o tight", least.unwrap());
+    assert!(ok(at, &tight)["method"]["why"].as_str().unwrap().contains("computed each time"));
+    assert!(read("tight") == read("memory"), "other bits");
 }
 
 #[test]

@@ -14,7 +14,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// Rows in memory that are shown together, at least: what is done with a few hundred of them alone would spend its time on
 /// bringing its own numbers into the cache.
-const TOGETHER: usize = 1 << 16;
+pub(crate) const TOGETHER: usize = 1 << 13;
+
+/// Tiles that are read ahead from scratch: kernel rows are long.
+pub(crate) const READ_AHEAD: usize = 1;
 
 /// Rows whose blocks may be kept.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +109,7 @@ impl<'a, T: Real> Blocks<'a, T> {
                 work(Rows { k: rows.x, m: rows.d }, targets_of(targets, rows)?.as_ref());
                 Ok(())
             };
-            pass.fold(cache, &Visit(Mutex::new(each)))?;
+            Pass { prefetch: READ_AHEAD, ..pass }.fold(cache, &Visit(Mutex::new(each)))?;
         }
         let skipped = self.kept.len() + self.written;
         if skipped == count {
@@ -144,8 +147,9 @@ impl<'a, T: Real> Blocks<'a, T> {
             count += 1;
             open[0] &= room >= b;
             if open[0] {
-                let mut k = Vec::new();
-                blocks.compute(rows, &mut k);
+                // zeros that nobody wrote: the threads that fill the pages are the first to touch them
+                let mut k = vec![T::ZERO; b * m];
+                blocks.values(rows, &mut k);
                 work(Rows { k: &k, m }, y.as_ref());
                 room -= b;
                 kept.push(Block { rows: rows.rows.to_vec(), k, y });
@@ -220,9 +224,16 @@ impl<'a, T: Real> Blocks<'a, T> {
 
     /// `k` = the kernel between rows and landmarks.
     fn compute(&self, rows: &RowBlock<'_, T>, k: &mut Vec<T>) {
-        let b = rows.rows.len();
-        k.resize(b * self.landmarks(), T::ZERO);
-        let x = MatRef::from_row_major_slice(rows.x, b, rows.d);
+        let count = rows.rows.len() * self.landmarks();
+        // grown by doubling it would hold twice the tile that the plan counts
+        k.clear();
+        k.reserve_exact(count);
+        k.resize(count, T::ZERO);
+        self.values(rows, k);
+    }
+
+    fn values(&self, rows: &RowBlock<'_, T>, k: &mut [T]) {
+        let x = MatRef::from_row_major_slice(rows.x, rows.rows.len(), rows.d);
         kernel_rows(self.kernel, x, self.z, k, self.pass.workers);
     }
 }

@@ -17,7 +17,7 @@
 //! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions, 4m·m² for the Gram
 //! matrix, m³/3 for the factor.
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, TOGETHER};
 use super::constant::Constant;
 use super::nystrom::Sums;
 use super::packed::PackedLower;
@@ -65,15 +65,18 @@ fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
     (rows < n).then(|| (groups, rows.div_ceil(groups)))
 }
 
-/// Groups of the rows; 1 where there is no sketch.
-pub(crate) fn groups_of(n: usize, m: usize) -> u64 {
-    groups(n, m).map_or(1, |(groups, _)| groups as u64)
+/// Groups of the rows; `None` where there is no sketch.
+pub(crate) fn groups_of(n: usize, m: usize) -> Option<u64> {
+    groups(n, m).map(|(groups, _)| groups as u64)
 }
 
 /// Bytes beside the factor while it is made.
-pub(crate) fn making_bytes(m: usize, threads: usize) -> usize {
-    // the sketch, a strip of it that every thread turns, or the rows that take its place
-    8 * m * HELD.max(ROWS) + threads * 8 * COLUMNS * HELD + PackedLower::scratch_bytes(threads)
+pub(crate) fn making_bytes(m: usize, tile: usize, threads: usize) -> usize {
+    // the sketch, a strip of it that every thread turns, or the rows that take its place; and where rows go in it, with
+    // their numbers and places, whose vectors grow by doubling
+    let entry = size_of::<Entries>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
+    let entries = (TOGETHER + tile) * entry;
+    8 * m * HELD.max(ROWS) + threads * 8 * COLUMNS * HELD + entries + PackedLower::scratch_bytes(threads)
 }
 
 /// What a preconditioner is made of.

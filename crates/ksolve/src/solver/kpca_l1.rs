@@ -73,7 +73,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let (p, q) = (shape.map.p, self.components);
-        let plan = plan.term("directions", 8 * 3 * p * (q + 2), "ask for fewer --components").term(
+        let plan = plan.term("directions", 8 * 4 * p * (q + 2), "ask for fewer --components").term(
             "scores of a tile",
             cut.tile * (q + 2) * shape.element,
             "ask for fewer --components",
@@ -92,6 +92,8 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         }
         let mut so_far = SoFar { passes: search.passes, ..SoFar::default() };
         let mut steps = Steps::resume(data.resources.journal, "components", &mut so_far)?;
+        let wanted = kept.p * self.components.min(kept.p);
+        so_far.directions.reserve_exact(wanted.saturating_sub(so_far.directions.len()));
         search.found = so_far.directions.chunks_exact(kept.p).map(<[f64]>::to_vec).collect();
         search.passes = so_far.passes;
         while search.found.len() < self.components.min(kept.p) {

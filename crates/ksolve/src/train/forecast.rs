@@ -22,7 +22,7 @@ use super::pcg::{self, Tiers};
 use super::plan::{Cut, FACTOR, ITERATION};
 use super::prepare::assumed_targets;
 use super::rates::Rates;
-use crate::iterative::sketch;
+use crate::iterative::sketch::{self, Preconditioner};
 use crate::solver::Solver;
 use crate::train::{plan, plan_solve};
 use crate::{FoldSpec, Result};
@@ -210,6 +210,8 @@ struct Work {
     systems: f64,
     /// Columns of scores of a further pass, 0 without.
     scored: f64,
+    /// Of conjugate gradient.
+    preconditioner: Preconditioner,
 }
 
 impl Work {
@@ -240,6 +242,7 @@ impl Work {
             making: options.map.passes(),
             systems: if folds > 1 { (folds * options.lambdas.len()) as f64 } else { 0.0 } + 1.0,
             scored: if crossed { (options.ranks.len() * super::prepare::CLASSES_ASSUMED) as f64 } else { 0.0 },
+            preconditioner: options.system.preconditioner,
         }
     }
 
@@ -262,7 +265,17 @@ impl Work {
     ) -> [(u64, Option<f64>); 4] {
         let [scan, choose, ..] = self.stages(rates, cut, threads);
         let share = |rows: usize| rows as f64 / (tiers.memory + tiers.scratch + tiers.computed).max(1) as f64;
-        let groups = if tiers.memory as f64 >= self.rows { 0 } else { sketch::groups_of(self.rows as usize, self.m) };
+        let computed = u64::from(tiers.computed > 0);
+        // passes, rows that are added to a sketch, rows whose kernel values are computed again, rows of the Gram matrix
+        let (groups, sketched, again, added) =
+            match (self.preconditioner, sketch::groups_of(self.rows as usize, self.m)) {
+                (Preconditioner::Falkon, _) => (0, 0.0, 0.0, self.m as f64),
+                (Preconditioner::Krill, None) => (computed, 0.0, share(tiers.computed), self.rows),
+                (Preconditioner::Krill, Some(groups)) => {
+                    let elsewhere = 1.0 - share(tiers.memory);
+                    (if elsewhere > 0.0 { groups } else { 0 }, 1.0, elsewhere, 4.0 * self.m as f64)
+                }
+            };
         // a product more where the true residual is taken, and one for the training error
         let visits = iterations.ceil() + 3.0;
         let times = rates.map(|rates| {
@@ -270,8 +283,8 @@ impl Work {
             let (kernel, sweep) = (scale * rates.linear, scale * rates.sweep);
             let rows = self.rows * rates.selected;
             let pass = |work: f64| (self.rows * rates.decode).max(rows * work);
-            let gram = 4.0 * m * scale * scale * rates.gram * DOUBLE;
-            let made = pass(kernel) + rows * (SCATTER * sweep + (1.0 - share(tiers.memory)) * kernel) + gram;
+            let gram = added * scale * scale * rates.gram * DOUBLE;
+            let made = pass(kernel) + rows * (sketched * SCATTER * sweep + again * kernel) + gram;
             let read = m * size_of::<T>() as f64 / SCRATCH;
             let visit = rows * (sweep + share(tiers.scratch) * read)
                 + if tiers.computed > 0 { pass(share(tiers.computed) * kernel) } else { 0.0 };
@@ -279,7 +292,7 @@ impl Work {
             let penalty = m / 2.0 * kernel * DOUBLE;
             [made + scale.powi(3) * rates.system, visits * (visit + penalty)]
         });
-        let passes = if tiers.computed > 0 { visits as u64 } else { 0 };
+        let passes = computed * visits as u64;
         let [made, solved] = [0, 1].map(|i| times.map(|times| times[i]));
         [scan, choose, (1 + groups, made), (passes, solved)]
     }

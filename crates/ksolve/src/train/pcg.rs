@@ -12,7 +12,7 @@ use super::plan::{self, Cut, RANK, Shape};
 use super::prepare::{self, check};
 use super::survey::survey;
 use super::trained::{Solved, Trained, explained, needs_wide_for};
-use crate::iterative::blocks::{Blocks, Room};
+use crate::iterative::blocks::{Blocks, READ_AHEAD, Room};
 use crate::iterative::cg::{self, Norm, Until};
 use crate::iterative::constant::Constant;
 use crate::iterative::nystrom::{Normal, Sums, squared_errors};
@@ -100,22 +100,28 @@ fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan
 /// The preconditioner and the iteration, both with as many kernel blocks as there is room for.
 fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
     let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
-    let make =
-        products::<T>("preconditioner", shape, cut, budget).term("sketch", sketch::making_bytes(m, threads), RANK);
+    let sums = 8 * m * (2 * shape.t + 2);
+    let mut make = products::<T>("preconditioner", shape, cut, budget)
+        .term("sketch", sketch::making_bytes(m, cut.tile, threads), RANK)
+        .term("vectors", sums, RANK);
     // the sums of the first pass, the products of the iteration
-    let vectors = cg::bytes(m, shape.t) + 8 * m * (2 * shape.t + 2) + Tiles::<f64>::bytes(threads, shape.t);
+    let vectors = cg::bytes(m, shape.t) + sums + Tiles::<f64>::bytes(threads, shape.t);
     let mut solve = products::<T>(plan::ITERATION, shape, cut, budget).term("vectors", vectors, RANK);
-    // where decoded rows are in scratch, two tiles of kernel rows are read ahead of the one at hand
     let row = Blocks::<T>::row_bytes(m, shape.t);
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let room = |solve: &Plan| (budget.saturating_sub(make.bytes().max(solve.bytes())) / row).min(n);
-    let mut kept = room(&solve);
-    let mut stored = 0;
+    let room = |make: &Plan, solve: &Plan| (budget.saturating_sub(make.bytes().max(solve.bytes())) / row).min(n);
+    let (mut kept, mut stored) = (room(&make, &solve), 0);
     if let Some(scratch) = resources.scratch.filter(|_| kept < n) {
-        let reading = (cut.prefetch + 2) * cut.tile * row;
-        solve = solve.term("kernel rows from scratch", reading, "leave --scratch out");
-        kept = room(&solve);
-        stored = on_disk::<T>(scratch.left().saturating_sub(shape.n * decoded(shape)), shape).min(n - kept);
+        let left = on_disk::<T>(scratch.left().saturating_sub(shape.n.saturating_mul(decoded(shape))), shape);
+        let reading = (READ_AHEAD + 2) * cut.tile * row;
+        let reads = |plan: &Plan| plan.clone().term("kernel rows from scratch", reading, "leave --scratch out");
+        let [more_make, more_solve] = [&make, &solve].map(reads);
+        // a run that fits without scratch fits with it
+        if left > 0 && more_make.bytes().max(more_solve.bytes()) <= budget {
+            kept = room(&more_make, &more_solve);
+            stored = left.min(n - kept);
+            (make, solve) = (more_make, more_solve);
+        }
     }
     let rest = n - kept - stored;
     let name = match (stored, rest) {
@@ -180,7 +186,8 @@ pub(super) fn train<T: Real>(
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
     let targets = survey.targets_of_regression();
-    let (_, plans, Tiers { memory: kept, .. }) = planned::<T>(selected, options, resources, targets.count())?;
+    let (_, plans, Tiers { memory: kept, scratch: stored, .. }) =
+        planned::<T>(selected, options, resources, targets.count())?;
     let shape = prepare::shape::<T>(selected, options, resources, targets.count(), 1)?;
     let planned_bytes = check(plans)?;
     let rows: TableRows<T> = selected.rows(survey.reading())?;
@@ -194,7 +201,7 @@ pub(super) fn train<T: Real>(
     let workers = resources.workers;
     let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
     let behind = |scratch: &Scratch| on_disk::<T>(scratch.left(), &shape).min(survey.rows() as usize);
-    let scratch = resources.scratch.filter(|_| (kept as u64) < survey.rows());
+    let scratch = resources.scratch.filter(|_| stored > 0);
     let room = Room { memory: kept, scratch: scratch.map(|scratch| (scratch, behind(scratch) as u64)) };
     let mut blocks = Blocks::new(source, &targets, &*own, set.as_mat(), pass, room);
     let stored = source.range().end - source.range().start;

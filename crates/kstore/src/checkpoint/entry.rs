@@ -76,13 +76,24 @@ impl Entry<'_> {
 
 /// Reads an entry into a state, and how far it came into `head`.
 pub(super) fn restore<S: Persist>(path: &Path, head: &mut Head, state: &mut S) -> Result<()> {
-    let mut stored = Stored::open(path)?;
+    let (mut stored, found) = open(path, head)?;
+    state.load(&mut stored)?;
+    *head = found;
+    Ok(())
+}
+
+/// An error where an entry cannot be read, or is not of the pass that `head` names.
+pub(super) fn verify(path: &Path, head: &Head) -> Result<()> {
+    open(path, head)?.0.verify()
+}
+
+/// The arrays of an entry of the pass that `head` names, and its own head.
+fn open(path: &Path, head: &Head) -> Result<(Stored<'static>, Head)> {
+    let stored = Stored::open(path)?;
     let found = stored.head();
     let expected = Head { done: found.done, rows: found.rows, complete: found.complete, ..head.clone() };
     if *found != expected {
         return Err(stored.damaged(format!("it is of the pass \"{}\" of another run", found.pass)));
     }
-    state.load(&mut stored)?;
-    *head = expected;
-    Ok(())
+    Ok((stored, expected))
 }

@@ -33,7 +33,7 @@ pub use steps::Steps;
 use crate::atomic::is_temporary;
 use crate::digest::Digest;
 use crate::{AtomicFile, Error, Result};
-use entry::restore;
+use entry::{restore, verify};
 use file::Head;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -186,10 +186,14 @@ impl<'a> Journal<'a> {
         (entry, state)
     }
 
-    /// True where an earlier run left the entry of the next pass.
-    fn is_waiting(&self) -> bool {
-        let number = self.next.load(Ordering::Relaxed);
-        self.resumed && self.folder.join(entry_name(number)).exists()
+    /// True where an earlier run left the entry of the next pass, and it is whole.
+    fn is_waiting(&self, pass: &str, cut: Cut) -> bool {
+        let path = self.folder.join(entry_name(self.next.load(Ordering::Relaxed)));
+        self.resumed && path.exists() && verify(&path, &self.head(pass, cut)).is_ok()
+    }
+
+    fn head(&self, pass: &str, cut: Cut) -> Head {
+        Head { run: self.mark.clone(), pass: pass.to_string(), cut, done: 0, rows: 0, complete: false }
     }
 
     /// The entry of the next pass, and whether an earlier run left it.
@@ -197,10 +201,8 @@ impl<'a> Journal<'a> {
         self.begun.call_once(|| self.begin());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.folder.join(entry_name(number));
-        let (run, pass) = (self.mark.clone(), pass.to_string());
-        let head = Head { run, pass, cut, done: 0, rows: 0, complete: false };
         let there = self.resumed && path.exists();
-        (Entry { journal: self, path, head, since: Instant::now(), unsaved: false }, there)
+        (Entry { journal: self, path, head: self.head(pass, cut), since: Instant::now(), unsaved: false }, there)
     }
 
     fn found(&self, head: &Head, unit: &str) {

@@ -1,6 +1,7 @@
 //! Iterations in a journal: what was found after so many steps.
 
-use super::{Cut, Entry, Journal, Persist, restore};
+use super::entry::{restore, verify};
+use super::{Cut, Entry, Journal, Persist};
 use crate::Result;
 
 /// How an iteration is cut: every step is the work of the whole run.
@@ -44,24 +45,31 @@ impl<'j> Steps<'j> {
         (Self { entry: Some(entry), done }, state.unwrap_or_else(init))
     }
 
-    /// The same for a state that is there, which takes over what was saved.
+    /// The same for a state that is there, which takes over what was saved. What is damaged counts as not saved, with a
+    /// warning.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) where that cannot be read: `state` is then of no use.
+    /// [`Error::Damaged`](crate::Error::Damaged) for a file that is whole and of another state: `state` is then of no use.
     pub fn resume<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, state: &mut S) -> Result<Self> {
         let Some(journal) = journal else { return Ok(Self { entry: None, done: 0 }) };
         let (mut entry, there) = journal.place(name, WHOLE);
         if there {
-            restore(&entry.path, &mut entry.head, state)?;
-            journal.found(&entry.head, STEPS);
+            match verify(&entry.path, &entry.head) {
+                Ok(()) => {
+                    restore(&entry.path, &mut entry.head, state)?;
+                    journal.found(&entry.head, STEPS);
+                }
+                Err(error) => journal.listener.warn(format!("{error}; \"{name}\" is done again")),
+            }
         }
         let done = entry.rows();
         Ok(Self { entry: Some(entry), done })
     }
 
-    /// True where an earlier run left something of the next iteration: what would only prepare its first step can be left out.
-    pub fn is_waiting(journal: Option<&Journal<'_>>) -> bool {
-        journal.is_some_and(Journal::is_waiting)
+    /// True where an earlier run left something of the next iteration, `name`, that [`resume`](Self::resume) will take:
+    /// what would only prepare its first step can be left out.
+    pub fn is_waiting(journal: Option<&Journal<'_>>, name: &str) -> bool {
+        journal.is_some_and(|journal| journal.is_waiting(name, WHOLE))
     }
 
     /// Steps behind the state, those of earlier runs included.
@@ -94,5 +102,81 @@ impl<'j> Steps<'j> {
         if let Some(entry) = &mut self.entry {
             entry.keep(state);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{Arrays, Listener, Manifest, Stored};
+    use std::path::Path;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Listener for Heard {
+        fn note(&self, _: String) {}
+        fn warn(&self, text: String) {
+            self.0.lock().unwrap().push(text);
+        }
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Numbers(Vec<f64>);
+
+    impl Persist for Numbers {
+        fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+            out.put("numbers", &self.0);
+        }
+        fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+            from.fill("numbers", &mut self.0)
+        }
+    }
+
+    fn journal<'a>(folder: &Path, resume: bool, heard: &'a Heard) -> Journal<'a> {
+        let manifest = Manifest {
+            version: String::new(),
+            instruction_set: String::new(),
+            options: Default::default(),
+            files: Vec::new(),
+        };
+        Journal::open(folder.join("checkpoint"), &manifest, Duration::ZERO, resume, heard).unwrap()
+    }
+
+    #[test]
+    fn what_was_saved_is_found_and_what_was_damaged_is_not() {
+        let (folder, heard) = (tempfile::tempdir().unwrap(), Heard::default());
+        let first = journal(folder.path(), false, &heard);
+        let mut state = Numbers(vec![0.0; 3]);
+        assert!(!Steps::is_waiting(Some(&first), "sums"));
+        let mut steps = Steps::resume(Some(&first), "sums", &mut state).unwrap();
+        for _ in 0..4 {
+            state.0[1] += 1.5;
+            steps.after(&state);
+        }
+        drop(steps);
+        let again = journal(folder.path(), true, &heard);
+        assert!(Steps::is_waiting(Some(&again), "sums") && !Steps::is_waiting(Some(&again), "products"));
+        let mut found = Numbers(vec![0.0; 3]);
+        let mut steps = Steps::resume(Some(&again), "sums", &mut found).unwrap();
+        assert_eq!((steps.done(), steps.is_complete(), &found), (4, false, &state));
+        steps.complete(&found);
+        drop(steps);
+        let whole = journal(folder.path(), true, &heard);
+        let (steps, found) = Steps::begin(Some(&whole), "sums", || Numbers(vec![0.0; 3]));
+        assert!(steps.is_complete() && found == state && heard.0.lock().unwrap().is_empty());
+        // the last byte is of the numbers
+        let path = folder.path().join("checkpoint/0001.safetensors");
+        let mut bytes = std::fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let damaged = journal(folder.path(), true, &heard);
+        assert!(!Steps::is_waiting(Some(&damaged), "sums"));
+        let mut fresh = Numbers(vec![7.0; 3]);
+        let steps = Steps::resume(Some(&damaged), "sums", &mut fresh).unwrap();
+        assert_eq!((steps.done(), fresh), (0, Numbers(vec![7.0; 3])));
+        assert!(heard.0.lock().unwrap().iter().any(|text| text.contains("\"sums\" is done again")));
     }
 }

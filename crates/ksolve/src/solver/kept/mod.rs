@@ -98,8 +98,10 @@ impl<'a, T: Real> Kept<'a, T> {
             map: data.map,
             targets: data.targets,
             folds: Some(data.folds).filter(|folds| folds.count() > 1),
+            in_memory: data.keep == Place::Memory,
             kept: Mutex::new(Gathering {
-                memory: Vec::with_capacity(if data.keep == Place::Memory { n * p } else { 0 }),
+                // zeros that nobody wrote: the threads that fill the pages are the first to touch them
+                memory: vec![T::ZERO; if data.keep == Place::Memory { n * p } else { 0 }],
                 writer: writer(data, p)?,
                 codes: Vec::new(),
                 y: Vec::new(),
@@ -117,14 +119,15 @@ impl<'a, T: Real> Kept<'a, T> {
         let range = data.source.range();
         let observer = data.resources.stages.stage(name, Some(range.end - range.start));
         pass(data, &*observer).fold(data.source, &gather)?;
-        let Gathering { memory, writer, codes, y, folds, starts, certificate, moments } =
+        let Gathering { mut memory, writer, codes, y, folds, starts, certificate, moments } =
             gather.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let n = starts.last().copied().unwrap_or(0);
+        memory.truncate(n * p);
         let phi = match (data.keep, writer) {
             (Place::Memory, _) => Phi::Memory(memory),
             (_, Some(writer)) => Phi::Scratch(writer.finish()?),
             (_, None) => Phi::Recomputed,
         };
-        let n = starts.last().copied().unwrap_or(0);
         let gathered = Gathered { certificate, moments: moments.map(|(state, _)| state) };
         Ok((Self { data, phi, n, p, codes, y, folds, starts }, gathered))
     }
@@ -221,15 +224,23 @@ struct Buffers<T> {
 }
 
 impl<T: Real> Buffers<T> {
-    /// Φ of a block: column-major in `columns`, row-major in `rows`.
+    /// Φ of a block, column-major in `columns` and row-major in `rows`.
     fn fill(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
+        let size = block.len() * map.dims().1;
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.resize(size, T::ZERO);
+        self.fill_into(&mut rows, map, block, workers);
+        self.rows = rows;
+    }
+
+    /// Φ of a block, column-major in `columns` and row-major in `rows` (b x p).
+    fn fill_into(&mut self, rows: &mut [T], map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
         let (b, p) = (block.len(), map.dims().1);
         self.columns.resize(b * p, T::ZERO);
-        self.rows.resize(b * p, T::ZERO);
         let x = MatRef::from_row_major_slice(block.x, b, block.d);
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.columns, b, p), workers);
         let columns = &self.columns;
-        for_each_strip(workers, &mut self.rows, TURNED * p, |strip, rows| {
+        for_each_strip(workers, rows, TURNED * p, |strip, rows| {
             let first = strip * TURNED;
             for j in 0..p {
                 let column = &columns[j * b + first..][..rows.len() / p];
@@ -245,6 +256,7 @@ struct Gather<'a, T: Real> {
     targets: &'a Targets,
     /// Where there are several.
     folds: Option<&'a Folds>,
+    in_memory: bool,
     kept: Mutex<Gathering<T>>,
 }
 
@@ -274,8 +286,14 @@ impl<T: Real> Fold<T> for Gather<'_, T> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = &mut *kept;
         let (b, p) = (block.len(), self.map.dims().1);
-        buffers.fill(self.map, block, workers);
-        if !buffers.rows.iter().all(|value| value.to_f64().is_finite()) {
+        let first = kept.starts.last().copied().unwrap_or(0) * p;
+        if self.in_memory {
+            kept.memory.resize(kept.memory.len().max(first + b * p), T::ZERO);
+            buffers.fill_into(&mut kept.memory[first..first + b * p], self.map, block, workers);
+        } else {
+            buffers.fill(self.map, block, workers);
+        }
+        if !buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
             let remedy = "scale the features, choose another kernel or use --precision f64";
             return Err(Error::NotFinite { what: "a feature of a row", remedy });
         }
@@ -308,13 +326,9 @@ impl<T: Real> Fold<T> for Gather<'_, T> {
         }
         let end = kept.starts.last().copied().unwrap_or(0) + b;
         kept.starts.push(end);
-        match &mut kept.writer {
-            Some(writer) => {
-                let block = RowBlock { x: &buffers.rows, d: p, y: &[], t: 0, classes: None, groups: None, ..*block };
-                writer.push(&block)?;
-            }
-            None if kept.memory.capacity() > 0 => kept.memory.extend_from_slice(&buffers.rows),
-            None => {}
+        if let Some(writer) = &mut kept.writer {
+            let block = RowBlock { x: &buffers.rows, d: p, y: &[], t: 0, classes: None, groups: None, ..*block };
+            writer.push(&block)?;
         }
         Ok(())
     }

@@ -43,6 +43,9 @@ impl<T: Real, R> Persist for Group<'_, T, R> {
     }
 }
 
+/// What the journal knows an iteration by.
+pub(super) const NAME: &str = "newton";
+
 /// Who watches a solution, and where it is saved and found again.
 #[derive(Clone, Copy)]
 pub(super) struct Watch<'a> {
@@ -99,7 +102,7 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
     Watch { observer, journal }: Watch<'_>,
 ) -> Result<Outcome> {
     let mut group = Group { problems, outcome: Outcome::default() };
-    let mut steps = Steps::resume(journal, "newton", &mut group)?;
+    let mut steps = Steps::resume(journal, NAME, &mut group)?;
     while !steps.is_complete() {
         let constants: Vec<f64> = group.problems.iter().map(|problem| problem.b).collect();
         match group.step(kept, most, space, observer) {
@@ -109,8 +112,10 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
                 break;
             }
             Err(error) => {
-                // all else that a step changes, it would change in the same way again
-                group.problems.iter_mut().zip(constants).for_each(|(problem, b)| problem.b = b);
+                // what else a step changes, it would change in the same way again; a problem that was closed in it takes
+                // part no more, and keeps its constant
+                let open = group.problems.iter_mut().zip(constants).filter(|(problem, _)| problem.open);
+                open.for_each(|(problem, b)| problem.b = b);
                 steps.keep(&group);
                 return Err(error);
             }

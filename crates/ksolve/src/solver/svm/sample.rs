@@ -3,7 +3,7 @@
 //! The first steps of a cold start see most rows free, and cost p² flops for each of them. On an eighth of the rows, or a few
 //! for every feature, they cost next to nothing, and end near enough that on all rows few are free.
 
-use super::group::{Space, Watch, solve_group};
+use super::group::{NAME, Space, Watch, solve_group};
 use super::lagrangian::{Best, Problem, Rows, Terms};
 use super::loss::Row;
 use crate::Result;
@@ -76,7 +76,7 @@ impl<'a, T: Real> Sample<'a, T> {
         space: &mut Space<T>,
         watch: Watch<'_>,
     ) -> Result<Vec<Best>> {
-        if Steps::is_waiting(watch.journal) {
+        if Steps::is_waiting(watch.journal, NAME) {
             return Ok(Vec::new());
         }
         if sample.is_none() {
