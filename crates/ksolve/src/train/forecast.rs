@@ -42,7 +42,7 @@ const MODEST: f64 = 20e9;
 /// per second from scratch: between a disk and the system's cache of it.
 const DOUBLE: f64 = 2.5;
 const SCATTER: f64 = 5.0;
-const SCRATCH: f64 = 2e9;
+const SCRATCH: f64 = 4e9;
 
 /// A stage of a run.
 #[derive(Clone, Debug)]
