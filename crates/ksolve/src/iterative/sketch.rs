@@ -133,32 +133,32 @@ impl<T: Real> Making<'_, T> {
     }
 
     /// Adds `scale` (K − 1 shiftᵀ)ᵀ(K − 1 shiftᵀ) for some rows of K_nm.
-    fn add_centred(&self, p: &mut PackedLower, mut k: Vec<f64>, scale: f64, workers: &Workers) {
-        let shift = self.shift();
-        k.chunks_exact_mut(shift.len()).for_each(|k| k.iter_mut().zip(&shift).for_each(|(k, shift)| *k -= shift));
+    fn add_centred(p: &mut PackedLower, mut k: Vec<f64>, shift: &[f64], scale: f64, workers: &Workers) {
+        k.chunks_exact_mut(shift.len()).for_each(|k| k.iter_mut().zip(shift).for_each(|(k, shift)| *k -= shift));
         p.add_gram(MatRef::from_row_major_slice(&k, k.len() / shift.len(), shift.len()), scale, workers);
     }
 
     fn falkon(&self, p: &mut PackedLower, workers: &Workers) {
-        let m = self.z.nrows();
+        let (m, shift) = (self.z.nrows(), self.shift());
         for first in (0..m).step_by(ROWS) {
             let x = self.z.subrows(first, ROWS.min(m - first));
             let mut k = vec![0.0; x.nrows() * m];
             kernel_rows(self.exact, x, self.z, &mut k, workers);
-            self.add_centred(p, k, self.sums.rows as f64 / m as f64, workers);
+            Self::add_centred(p, k, &shift, self.sums.rows as f64 / m as f64, workers);
         }
     }
 
     fn krill(&self, p: &mut PackedLower, blocks: &mut Blocks<'_, T>) -> Result<u64> {
-        let (m, workers) = (blocks.landmarks(), blocks.pass.workers);
+        let (m, shift, workers) = (blocks.landmarks(), self.shift(), blocks.pass.workers);
         let Some((groups, rows)) = groups(self.sums.rows, m) else {
             return blocks.visit(self.observer, &mut |k, _| {
                 for k in k.k.chunks(ROWS * m) {
-                    self.add_centred(p, k.iter().map(|k| kstore::Real::to_f64(*k)).collect(), 1.0, workers);
+                    let wide = k.iter().map(|k| kstore::Real::to_f64(*k)).collect();
+                    Self::add_centred(p, wide, &shift, 1.0, workers);
                 }
             });
         };
-        let (mut sketch, mut passes) = (Sketch::new(rows, self.shift()), 0);
+        let (mut sketch, mut passes) = (Sketch::new(rows, shift), 0);
         for group in 0..groups {
             let keys = Keys::new(self.seed, groups as u64, group as u64, rows as u64);
             passes += blocks.visit_some(self.observer, |row| keys.takes(row), &mut |numbers, k| {

@@ -112,7 +112,8 @@ fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Pla
     let room = |make: &Plan, solve: &Plan| (budget.saturating_sub(make.bytes().max(solve.bytes())) / row).min(n);
     let (mut kept, mut stored) = (room(&make, &solve), 0);
     if let Some(scratch) = resources.scratch.filter(|_| kept < n) {
-        let left = on_disk::<T>(scratch.left().saturating_sub(shape.n.saturating_mul(decoded(shape))), shape);
+        let decoded = shape.n.saturating_mul(row_on_disk::<T>(shape.d, shape));
+        let left = on_disk::<T>(scratch.left().saturating_sub(decoded), shape);
         let reading = (READ_AHEAD + 2) * cut.tile * row;
         let reads = |plan: &Plan| plan.clone().term("kernel rows from scratch", reading, "leave --scratch out");
         let [more_make, more_solve] = [&make, &solve].map(reads);
@@ -134,15 +135,14 @@ fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Pla
     ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), tiers)
 }
 
-/// Bytes of a decoded row in scratch.
-fn decoded(shape: &Shape) -> u64 {
-    (shape.d * shape.element + 8 * shape.t + 16) as u64
+/// Bytes in scratch of a row of so many features.
+fn row_on_disk<T: Real>(features: usize, shape: &Shape) -> u64 {
+    Cache::<T>::row_bytes(&TableShape { stored: 0, features, targets: shape.t }) as u64
 }
 
 /// Rows whose kernel blocks fit so many bytes of scratch.
 fn on_disk<T: Real>(bytes: u64, shape: &Shape) -> usize {
-    let of = TableShape { stored: 0, features: shape.map.p, targets: shape.t };
-    usize::try_from(bytes / Cache::<T>::row_bytes(&of) as u64).unwrap_or(usize::MAX)
+    usize::try_from(bytes / row_on_disk::<T>(shape.map.p, shape)).unwrap_or(usize::MAX)
 }
 
 /// True where `auto` comes to this run: there is one system, its direct solution does not fit, and this does.
@@ -186,8 +186,7 @@ pub(super) fn train<T: Real>(
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
     let targets = survey.targets_of_regression();
-    let (_, plans, Tiers { memory: kept, scratch: stored, .. }) =
-        planned::<T>(selected, options, resources, targets.count())?;
+    let (_, plans, tiers) = planned::<T>(selected, options, resources, targets.count())?;
     let shape = prepare::shape::<T>(selected, options, resources, targets.count(), 1)?;
     let planned_bytes = check(plans)?;
     let rows: TableRows<T> = selected.rows(survey.reading())?;
@@ -200,9 +199,9 @@ pub(super) fn train<T: Real>(
     kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
     let workers = resources.workers;
     let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
-    let behind = |scratch: &Scratch| on_disk::<T>(scratch.left(), &shape).min(survey.rows() as usize);
-    let scratch = resources.scratch.filter(|_| stored > 0);
-    let room = Room { memory: kept, scratch: scratch.map(|scratch| (scratch, behind(scratch) as u64)) };
+    let behind = |scratch: &Scratch| (on_disk::<T>(scratch.left(), &shape) as u64).min(survey.rows());
+    let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, behind(scratch)));
+    let room = Room { memory: tiers.memory, scratch };
     let mut blocks = Blocks::new(source, &targets, &*own, set.as_mat(), pass, room);
     let stored = source.range().end - source.range().start;
     let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;

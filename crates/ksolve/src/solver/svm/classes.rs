@@ -109,11 +109,12 @@ impl Svm {
         if self.pairs { 1 } else { group(n, p, element, machines) }
     }
 
+    /// Some machines that have not seen a fold, at every penalty, with the passes that they took; `sample` is that of `kept`.
     #[expect(clippy::too_many_arguments, reason = "a problem, and where it is solved")]
-    /// Some machines that have not seen a fold, at every penalty, with the passes that they took.
-    fn along_path<T: Real>(
+    fn along_path<'k, T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &Kept<'k, T>,
+        sample: &mut Option<Sample<'k, T>>,
         data: &Features<'_, T>,
         machines: &[u32],
         fold: u16,
@@ -126,8 +127,8 @@ impl Svm {
             |at: usize| machines.iter().map(move |class| Machine { codes, held, class: *class, costs: &costs[at].1 });
         let terms = self.terms(costs[0].0);
         // before the problems of all rows: their equations are not there at the same time
-        let starts = Sample::starts(&mut None, kept, &rows(0).collect::<Vec<_>>(), terms, space, watch)?;
-        let mut passes = if sample::rows(kept.n, kept.p) > 0 { 2 } else { 0 };
+        let starts = Sample::starts(sample, kept, &rows(0).collect::<Vec<_>>(), terms, space, watch)?;
+        let mut passes = sample::passes(kept.n, kept.p);
         let problems = rows(0).map(|rows| Problem::new(rows, terms, kept.n, space));
         let mut problems: Vec<Problem<T, Machine<'_>>> = problems.collect();
         begin(kept, &mut problems, &starts, watch.observer)?;
@@ -163,6 +164,9 @@ impl Svm {
         let (stage, mut space) = (data.resources.stages.stage("held-out rows", None), Space::new(kept.p));
         let watch = Watch { observer: &*stage, journal: data.resources.journal };
         let together = self.together(kept.n, kept.p, size_of::<T>(), t);
+        // one for all folds and machines that share the rows
+        let mut sample = None;
+        found.passes += if self.pairs && t > 1 { 0 } else { sample::passes(kept.n, kept.p) };
         for fold in 0..data.folds.count() as u16 {
             for (first, some) in (0..t).step_by(together).zip(machines.chunks(together)) {
                 let own = match some {
@@ -170,8 +174,13 @@ impl Svm {
                     _ => None,
                 };
                 let of: Vec<u32> = some.iter().map(|(class, _)| *class).collect();
-                let own = own.as_ref().unwrap_or(kept);
-                let (path, passes) = self.along_path(own, data, &of, fold, &costs, &mut space, watch)?;
+                let (path, passes) = match &own {
+                    Some(own) => {
+                        found.passes += sample::passes(own.n, own.p);
+                        self.along_path(own, &mut None, data, &of, fold, &costs, &mut space, watch)?
+                    }
+                    None => self.along_path(kept, &mut sample, data, &of, fold, &costs, &mut space, watch)?,
+                };
                 found.passes += passes;
                 for (best, scores) in path.iter().zip(&mut found.scores) {
                     found.passes += score(kept, best, Place { first, t, fold }, scores, &*stage)?;

@@ -218,7 +218,7 @@ fn solve_all<T: Real, R: Rows + Send>(
 ) -> Result<Solved> {
     let together = group(kept.n, kept.p, size_of::<T>(), rows.len());
     let (mut sample, mut solved) = (None, Solved::default());
-    let sampled = u64::from(sample::rows(kept.n, kept.p) > 0);
+    let sampled = sample::passes(kept.n, kept.p);
     solved.passes += sampled;
     let mut rows = rows.into_iter().peekable();
     while rows.peek().is_some() {

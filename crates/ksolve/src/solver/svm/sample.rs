@@ -31,6 +31,11 @@ pub(super) fn rows(n: usize, p: usize) -> usize {
     if rows >= LEAST.min(p) { rows } else { 0 }
 }
 
+/// Passes that drawing a sample takes, and beginning at its solution: counted alike where a checkpoint spares them.
+pub(super) fn passes(n: usize, p: usize) -> u64 {
+    u64::from(rows(n, p) > 0)
+}
+
 /// The features of a sample and the positions of its rows.
 pub(super) struct Sample<'a, T: Real> {
     kept: Kept<'a, T>,
