@@ -58,7 +58,7 @@ pub fn solve<T: Precision>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
-    solver: &ksolve::solver::SolverOptions,
+    solver: &ksolve::solver::Options,
     threads: usize,
 ) -> Trained<T> {
     try_solve(selected, options, name, solver, threads).unwrap()
@@ -72,12 +72,13 @@ pub fn try_solve<T: Precision>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
-    solver: &ksolve::solver::SolverOptions,
+    solver: &ksolve::solver::Options,
     threads: usize,
 ) -> ksolve::Result<Trained<T>> {
     let workers = Workers::new(threads);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    let solver = ksolve::solver::by_name(name).unwrap().solver::<T>(solver);
+    let family = ksolve::solver::by_name(name).unwrap();
+    let solver = family.solver::<T>(&family.settings(solver)?)?.unwrap();
     ksolve::train::solve::<T>(selected, options, &*solver, &resources)
 }
 

@@ -9,6 +9,7 @@
 
 pub mod decompose;
 mod error;
+mod instructions;
 pub mod kernel;
 pub mod landmark;
 mod lanes;
@@ -19,6 +20,7 @@ pub mod thin;
 mod turns;
 
 pub use error::{Error, Result};
+pub use instructions::instruction_set;
 pub use kernel::{AnyKernel, Kernel, Spec};
 pub use kstore::vectorised;
 pub use landmark::{LandmarkSet, Landmarks};

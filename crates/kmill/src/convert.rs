@@ -4,12 +4,12 @@
 
 use crate::args::ConvertArgs;
 use crate::args::data::{Missing, SelectArgs};
-use crate::args::learn::Precision;
 use crate::args::run::Run;
 use crate::passes::{self, Lane};
 use crate::table::count;
 use crate::writer::{self, TableWriter};
 use crate::{Error, Result, output};
+use ksolve::job::ElementType;
 use kstore::sink::{Output, OutputColumn, OutputKind};
 use kstore::{
     Fold, KeptColumn, Kind, Merge, Pass, Reading, RowBlock, Selected, Selection, Table, TextOptions, Workers,
@@ -66,7 +66,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(selected: &Selected, features: usize, path: &Path, precision: Option<Precision>) -> Self {
+    fn new(selected: &Selected, features: usize, path: &Path, precision: Option<ElementType>) -> Self {
         let schema = selected.table().schema();
         let places = schema.places();
         let kind = |column: &OutputColumn| places.get(column.name.as_str()).map(|at| &schema.columns[*at].kind);
@@ -92,10 +92,10 @@ impl Columns {
     }
 }
 
-fn float(precision: Precision) -> OutputKind {
+fn float(precision: ElementType) -> OutputKind {
     match precision {
-        Precision::F32 => OutputKind::F32,
-        Precision::F64 => OutputKind::F64,
+        ElementType::F32 => OutputKind::F32,
+        ElementType::F64 => OutputKind::F64,
     }
 }
 

@@ -14,7 +14,7 @@ pub enum Error {
     #[error(transparent)]
     Approx(#[from] kapprox::Error),
     /// Options, solving or model files.
-    #[error(transparent)]
+    #[error("{}", in_flags(.0))]
     Solve(#[from] ksolve::Error),
     /// Two options, or an option and the data, that cannot go together.
     #[error("{option} {given}: {why}; {remedy}")]
@@ -55,17 +55,60 @@ pub enum Error {
 impl Error {
     /// True where the run ended because it was asked to.
     pub fn is_interruption(&self) -> bool {
-        let store = match self {
-            Self::Store(error)
-            | Self::Approx(kapprox::Error::Store(error))
-            | Self::Solve(ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error))) => error,
-            _ => return false,
-        };
-        matches!(store, kstore::Error::Interrupted)
+        match self {
+            Self::Solve(error) => error.is_interrupted(),
+            Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => {
+                matches!(error, kstore::Error::Interrupted)
+            }
+            _ => false,
+        }
     }
 
     /// An [`Error::Option`].
     pub fn option(option: &'static str, given: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
         Self::Option { option, given: given.to_string(), why: why.to_string(), remedy: remedy.to_string() }
+    }
+}
+
+/// The library's sentence, in which parameters are named, with options in their place.
+fn in_flags(error: &ksolve::Error) -> String {
+    match error {
+        ksolve::Error::Option { option, given, expected } if !option.starts_with('-') => {
+            flags(&format!("{} {given}: {expected}", option_of(option)))
+        }
+        error => flags(&error.to_string()),
+    }
+}
+
+/// `--class-weight` for the parameter `class_weight`.
+fn option_of(parameter: &str) -> String {
+    format!("--{}", parameter.replace('_', "-"))
+}
+
+/// The text with an option in the place of every parameter in backquotes: the libraries write `rank`, people type --rank.
+pub(crate) fn flags(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (i, part) in text.split('`').enumerate() {
+        let name =
+            i % 2 == 1 && !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+        match name {
+            true => out.push_str(&option_of(part)),
+            false if i % 2 == 1 => out.extend(["`", part, "`"]),
+            false => out.push_str(part),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_become_options() {
+        assert_eq!(flags("raise `lambda`, or set `class_weight`"), "raise --lambda, or set --class-weight");
+        assert_eq!(flags("a `b c` d"), "a `b c` d");
+        let error = Error::from(ksolve::Error::option("class_weight", "heavy", "see `loss`"));
+        assert_eq!(error.to_string(), "--class-weight heavy: see --loss");
     }
 }

@@ -1,7 +1,7 @@
 //! A fit as a page: the surface, the certificate, the scaling, and where the time went.
 
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series, Stage};
-use crate::report::{FitReport, SHOWN};
+use crate::report::{self, FitReport, SHOWN};
 use crate::table::{count, number};
 use crate::{machine, table};
 use kstore::budget::bytes;
@@ -11,8 +11,8 @@ const FEATURES: usize = 100;
 
 /// The page.
 pub(crate) fn page(report: &FitReport) -> Page {
-    let (rows, features) = (count(report.rows), count(report.features as u64));
-    let target = match &report.target_names[..] {
+    let (rows, features) = (count(report.fit.rows), count(report.fit.features as u64));
+    let target = match &report.fit.target_names[..] {
         [] => String::new(),
         names => format!(", target {}", names.join(", ")),
     };
@@ -26,8 +26,8 @@ pub(crate) fn page(report: &FitReport) -> Page {
     sections.push(Section::new("Data", data(report)));
     sections.push(Section::new("Run", run(report)));
     Page {
-        title: format!("{} fit", report.solver),
-        subtitle: format!("{rows} rows, {features} features{target}, {}", report.kernel),
+        title: format!("{} fit", report.fit.solver),
+        subtitle: format!("{rows} rows, {features} features{target}, {}", report.fit.kernel),
         style: String::new(),
         sections,
         data: serde_json::to_value(report).unwrap_or_default(),
@@ -35,29 +35,29 @@ pub(crate) fn page(report: &FitReport) -> Page {
 }
 
 fn result(report: &FitReport) -> String {
-    let mut facts = vec![("rank", count(report.rank as u64))];
-    if let Some(lambda) = report.lambda {
-        facts.push(("lambda", format!("{}; {}", number(lambda, 3), report.lambda_convention)));
+    let mut facts = vec![("rank", count(report.fit.rank as u64))];
+    if let Some(lambda) = report.fit.lambda {
+        facts.push(("lambda", format!("{}; {}", number(lambda, 3), report.fit.lambda_convention)));
     }
     if let Some(cell) = report.chosen() {
         facts.extend(cell.cv_mse.map(|mse| ("cross-validated mse", number(mse, 4))));
         facts.extend(cell.cv_error.map(|error| ("cross-validated error", table::percent(error))));
     }
-    if let Some(train) = &report.train {
+    if let Some(train) = &report.fit.train {
         let r2 = train.r2.map_or(String::new(), |r2| format!(" (r2 {})", number(r2, 4)));
         facts.push(("training mse", format!("{}{r2}", number(train.mse, 4))));
     }
-    for figure in &report.figures {
+    for figure in &report.fit.figures {
         let values: Vec<String> = figure.values.iter().take(SHOWN).map(|value| number(*value, 4)).collect();
         let more = if figure.values.len() > SHOWN { ", …" } else { "" };
         facts.push((figure.name, format!("{}{more}", values.join(", "))));
     }
-    if let Some(landmarks) = &report.landmarks {
+    if let Some(landmarks) = &report.fit.landmarks {
         let (m, among) = (count(landmarks.count as u64), count(landmarks.candidates));
         facts.push(("landmarks", format!("{m} by {} among {among} rows", landmarks.scheme)));
     }
-    if let Some(certificate) = &report.certificate {
-        facts.push(("certificate", certificate.to_string()));
+    if let Some(certificate) = &report.fit.certificate {
+        facts.push(("certificate", report::certified(certificate)));
     }
     facts.push(("model", format!("{} ({})", report.model.display(), bytes(report.model_bytes as usize))));
     page::facts(facts)
@@ -70,7 +70,7 @@ fn surface(report: &FitReport) -> Option<String> {
     let score = if report.is_chosen_by_error() { "error" } else { "mse" };
     let note = format!(
         "<p class=\"note\">Cross-validated {score}, folds {}; lighter is better, the chosen cell is outlined.</p>",
-        page::text(&report.folds)
+        page::text(&report.fit.folds)
     );
     let folds = report.folds_grid().map_or(String::new(), |(grid, scores)| {
         let heat = Heat { title: "Fold by fold", grid, scores };
@@ -85,10 +85,10 @@ fn surface(report: &FitReport) -> Option<String> {
 
 /// The relative trace error of every rank of the surface.
 fn certificate(report: &FitReport) -> Option<Chart> {
-    if report.certificates.len() < 2 {
+    if report.fit.certificates.len() < 2 {
         return None;
     }
-    let points = || report.certificates.iter().map(|(rank, error)| (*rank as f64, *error));
+    let points = || report.fit.certificates.iter().map(|(rank, error)| (*rank as f64, *error));
     let mark =
         |(rank, error): (f64, f64)| Mark { x: rank, y: error, band: (error, error), note: format!("rank {rank}") };
     Some(Chart {
@@ -96,24 +96,24 @@ fn certificate(report: &FitReport) -> Option<Chart> {
         title: "Relative trace error".to_string(),
         x: Axis::new("rank", Scale::Log, points().map(|(rank, _)| rank))?,
         y: Axis::new("exact, all rows", Scale::Log, points().map(|(_, error)| error))?,
-        series: vec![Series { name: report.map.clone(), place: 0, marks: points().map(mark).collect() }],
+        series: vec![Series { name: report.fit.map.clone(), place: 0, marks: points().map(mark).collect() }],
         cloud: Vec::new(),
         floor: None,
     })
 }
 
 fn data(report: &FitReport) -> String {
-    let mut facts = vec![("rows", count(report.rows)), ("features", count(report.features as u64))];
-    if !report.target_names.is_empty() {
-        facts.push(("target", report.target_names.join(", ")));
+    let mut facts = vec![("rows", count(report.fit.rows)), ("features", count(report.fit.features as u64))];
+    if !report.fit.target_names.is_empty() {
+        facts.push(("target", report.fit.target_names.join(", ")));
     }
-    if let Some(classes) = &report.classes {
+    if let Some(classes) = &report.fit.classes {
         let labels: Vec<String> = classes.iter().map(ToString::to_string).collect();
         facts.push(("classes", labels.join(", ")));
     }
     let row = |(name, centre, scale): &(String, f64, f64)| vec![name.clone(), number(*centre, 4), number(*scale, 4)];
-    let rows: Vec<Vec<String>> = report.scaling.iter().take(FEATURES).map(row).collect();
-    let more = match report.scaling.len().saturating_sub(FEATURES) {
+    let rows: Vec<Vec<String>> = report.fit.scaling.iter().take(FEATURES).map(row).collect();
+    let more = match report.fit.scaling.len().saturating_sub(FEATURES) {
         0 => String::new(),
         more => format!("<p class=\"note\">and {} more</p>", count(more as u64)),
     };
@@ -124,15 +124,18 @@ fn data(report: &FitReport) -> String {
 
 fn run(report: &FitReport) -> String {
     let peak = report.peak_rss_bytes.map_or("unknown".to_string(), bytes);
-    let memory =
-        format!("peak {peak}, planned {}, budget {}", bytes(report.planned_bytes), bytes(report.memory_budget_bytes));
+    let memory = format!(
+        "peak {peak}, planned {}, budget {}",
+        bytes(report.fit.planned_bytes),
+        bytes(report.memory_budget_bytes)
+    );
     let read = bytes(usize::try_from(report.bytes_read).unwrap_or(usize::MAX));
     let mut facts = vec![
-        ("kmill", format!("{}, {}, {}", env!("CARGO_PKG_VERSION"), report.precision, report.instruction_set)),
+        ("kmill", format!("{}, {}, {}", env!("CARGO_PKG_VERSION"), report.fit.precision, report.fit.instruction_set)),
         ("machine", machine::machine()),
         ("threads", report.threads.to_string()),
         ("memory", memory),
-        ("read", format!("{read} in {} passes", report.passes)),
+        ("read", format!("{read} in {} passes", report.fit.passes)),
     ];
     facts.extend(report.warnings.iter().map(|warning| ("warning", warning.clone())));
     let stage = |(name, seconds): &(String, f64)| Stage { name: name.clone(), seconds: *seconds };
@@ -153,14 +156,14 @@ mod tests {
     #[test]
     fn the_page_of_a_fit_has_its_surface_and_its_scaling() {
         let mut report = report();
-        report.certificates = vec![(250, 0.05), (1000, 0.012_34)];
-        report.scaling = vec![("<x0>".to_string(), 1.5, 2.0)];
+        report.fit.certificates = vec![(250, 0.05), (1000, 0.012_34)];
+        report.fit.scaling = vec![("<x0>".to_string(), 1.5, 2.0)];
         let html = page(&report).to_string();
         assert!(html.contains("id=\"certificate\"") && html.contains("&lt;x0&gt;") && html.contains("0.2800"));
         assert_eq!(html.matches("class=\"heat\"").count(), 6, "every cell of the surface");
         assert_eq!(html.matches(" data-chosen").count(), 1, "the cell of the model");
         assert!(!html.contains("Fold by fold"), "there are none");
-        report.surface.iter_mut().for_each(|cell| cell.fold_mse = vec![Some(0.1), Some(0.4)]);
+        report.fit.surface.iter_mut().for_each(|cell| cell.fold_mse = vec![Some(0.1), Some(0.4)]);
         let html = page(&report).to_string();
         assert_eq!(html.matches("class=\"heat\"").count(), 6 + 2 * 2, "two folds at either rank");
     }

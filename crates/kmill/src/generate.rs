@@ -1,12 +1,12 @@
 //! `kmill generate`: a table of any size, in the memory of one batch.
 
 use crate::args::GenerateArgs;
-use crate::args::learn::Precision;
 use crate::generators::{self, Generator, Recipe, Target};
 use crate::progress::Progress;
 use crate::table::count;
 use crate::writer::{self, TableWriter};
 use crate::{Error, Result, interrupt, output};
+use ksolve::job::ElementType;
 use kstore::Real;
 use kstore::pass::Observer;
 use kstore::sink::{Output, OutputColumn, OutputKind};
@@ -82,8 +82,8 @@ pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     output::check(&args.output)?;
     let progress = Progress::new(args.quiet);
     let files = match args.precision {
-        Precision::F32 => write::<f32>(generator, &recipe, &args.output, &progress)?,
-        Precision::F64 => write::<f64>(generator, &recipe, &args.output, &progress)?,
+        ElementType::F32 => write::<f32>(generator, &recipe, &args.output, &progress)?,
+        ElementType::F64 => write::<f64>(generator, &recipe, &args.output, &progress)?,
     };
     progress.note(&format!("{} rows of {} in {}", count(recipe.rows), generator.name(), writer::named(&files)));
     Ok(())

@@ -1,12 +1,12 @@
 //! `kmill herd`: a few rows whose mean in feature space is that of all rows.
 
 use crate::args::HerdArgs;
-use crate::args::learn::Precision;
 use crate::args::run::Run;
 use crate::report::as_map;
 use crate::table::{Table, count, number};
-use crate::{Error, Result, convert, fit, output, writer};
+use crate::{Error, Result, convert, output, writer};
 use kapprox::Real;
+use ksolve::job::{Candidates, ElementType};
 use ksolve::statistic::{Represented, StatisticOptions, represent};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Reading, Selected, Workers};
@@ -51,8 +51,8 @@ pub fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
         return Err(Error::option("--features", ROW, why, "leave the column out, or write .npy"));
     }
     let picked = match args.precision {
-        Precision::F32 => pick::<f32>(args, &selected, run)?,
-        Precision::F64 => pick::<f64>(args, &selected, run)?,
+        ElementType::F32 => pick::<f32>(args, &selected, run)?,
+        ElementType::F64 => pick::<f64>(args, &selected, run)?,
     };
     write(&args.output, &selected, &picked.rows)?;
     Ok(HerdReport {
@@ -80,8 +80,8 @@ pub(crate) fn main(args: &HerdArgs) -> Result<()> {
 fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Represented> {
     let kernel = args.kernel.resolve_columns(&selected.feature_names())?;
     let options = StatisticOptions {
-        scaling: args.scale.into(),
-        candidates: Some(usize::try_from(fit::candidates(args.rank)).unwrap_or(usize::MAX)),
+        scaling: args.scale,
+        candidates: Candidates::of_rank(args.rank).rows(),
         rank: args.rank,
         permutations: 0,
         seed: args.seed,

@@ -4,7 +4,7 @@ use crate::args::InspectArgs;
 use crate::args::run::Run;
 use crate::passes::{self, Lane};
 use crate::table::{Align, Table as Listing, count, exact, number};
-use crate::{Result, output, report};
+use crate::{Result, output};
 use ksolve::{AnyModel, Card};
 use kstore::budget::bytes;
 use kstore::statistics::Moments;
@@ -194,7 +194,7 @@ pub struct ModelReport {
     /// What defines it.
     #[serde(flatten)]
     pub card: Card,
-    /// [`report::LAMBDA`].
+    /// [`ksolve::job::LAMBDA`].
     pub lambda_convention: &'static str,
 }
 
@@ -224,7 +224,7 @@ impl fmt::Display for ModelReport {
             facts.fact("classes", shortened(card.classes.iter().map(ToString::to_string)));
         }
         facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));
-        writeln!(f, "{facts}\n{}", report::LAMBDA)
+        writeln!(f, "{facts}\n{}", ksolve::job::LAMBDA)
     }
 }
 
@@ -255,7 +255,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
         let card = AnyModel::load(path)?.card().clone();
-        let lambda_convention = report::LAMBDA;
+        let lambda_convention = ksolve::job::LAMBDA;
         return output::report(&ModelReport { model: path.clone(), bytes, card, lambda_convention }, run.json);
     }
     output::report(&table(&args.paths, &args.text.options(), args.stats, &run)?, run.json)

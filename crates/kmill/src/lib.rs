@@ -6,7 +6,6 @@
 
 pub mod allocator;
 pub mod args;
-mod checkpoint;
 pub mod convert;
 pub mod curve;
 pub mod demo;
@@ -31,7 +30,6 @@ pub mod predict;
 pub mod predictor;
 pub mod progress;
 pub mod report;
-pub mod solver;
 pub mod surface;
 pub mod table;
 pub mod test;

@@ -39,6 +39,14 @@ pub(crate) fn main(args: &PlanArgs) -> Result<()> {
     output::report(&report, context.json)
 }
 
+impl PlanReport {
+    /// The report of a forecast.
+    pub(crate) fn new(forecast: Forecast) -> Self {
+        let budget = forecast.steps.first().map_or(0, |step| step.plan.budget);
+        Self { budget, threads: forecast.threads, forecast }
+    }
+}
+
 impl Serialize for PlanReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let stage = |step: &Step| {
@@ -165,7 +173,7 @@ mod tests {
             Step { plan: plan("solve"), passes: 0, bytes_read: Some(0), seconds: Some(1.23) },
         ];
         let cut = Cut { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
-        PlanReport { forecast: Forecast { rows: 300_000, cut, steps, other: None }, budget, threads: 2 }
+        PlanReport { forecast: Forecast { rows: 300_000, cut, steps, threads: 2, other: None }, budget, threads: 2 }
     }
 
     #[test]

@@ -1,88 +1,37 @@
 //! What a run answers: the JSON of the contract, and the tables people read.
 
-use crate::surface::{Cell, short};
+use crate::args::run::Run;
+use crate::surface::short;
 use crate::table::{Table, count, duration, number, percent};
-use kstore::Label;
+use ksolve::Certificate;
+use ksolve::job::{self, LAMBDA};
 use kstore::budget::bytes;
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The convention of every output that names a lambda.
-pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
 /// Numbers of a figure that are shown.
 pub(crate) const SHOWN: usize = 8;
 
-/// What `kmill fit` did.
+/// What `kmill fit` did: the library's report, and what the process took.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct FitReport {
-    /// Name of the solver.
-    pub solver: &'static str,
-    /// Rows learned from.
-    pub rows: u64,
-    /// Number of features, d.
-    pub features: usize,
-    /// Number of target columns; for classes 1.
-    pub targets: usize,
-    /// Their names.
-    pub target_names: Vec<String>,
-    /// Labels of a classification, in code order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub classes: Option<Vec<Label>>,
-    /// The feature map, such as `nystrom`.
-    pub map: String,
-    /// How landmarks were chosen, and among how many rows.
-    pub landmarks: Option<LandmarkReport>,
-    /// The kernel with every parameter a number.
-    pub kernel: String,
-    /// Rank of the chosen cell.
-    pub rank: usize,
-    /// Lambda of the chosen cell; `None` for solvers without.
-    pub lambda: Option<f64>,
-    /// [`LAMBDA`].
-    pub lambda_convention: &'static str,
-    /// The folds, as `--folds` takes them; `none` without cross-validation.
-    pub folds: String,
-    /// The relative trace error over all rows; `None` for maps that are no projection.
-    pub certificate: Option<Certificate>,
-    /// The cells, by rank, then lambda.
-    pub surface: Vec<Cell>,
-    /// Scores of ridge regression on the training rows, from the Gram matrix.
-    pub train: Option<Train>,
-    /// How ridge regression was solved, where not from a Gram matrix.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<ksolve::train::Solved>,
-    /// What the solver says of its result.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub figures: Vec<ksolve::solver::Figure>,
-    /// Seconds of each stage, in the order of the stages.
+    /// What was found.
+    #[serde(flatten)]
+    pub fit: job::FitReport,
+    /// Seconds of each stage, in the order in which they ended.
     #[serde(serialize_with = "as_map")]
     pub seconds: Vec<(String, f64)>,
-    /// Passes over the rows.
-    pub passes: u64,
     /// Bytes read from storage over all passes.
     pub bytes_read: u64,
     /// Highest resident memory of the process, everything counted; `None` where the system does not tell.
     pub peak_rss_bytes: Option<usize>,
     /// The budget.
     pub memory_budget_bytes: usize,
-    /// What the plan said before work started.
-    pub planned_bytes: usize,
     /// Threads used; they never change the result.
     pub threads: usize,
-    /// The instruction set that computed: the same bits are promised within one.
-    pub instruction_set: String,
-    /// `f32` or `f64`.
-    pub precision: &'static str,
-    /// Name, shift and divisor of each feature; for the page.
-    #[serde(skip)]
-    pub scaling: Vec<(String, f64, f64)>,
-    /// Relative trace error at each rank of the surface; for the page.
-    #[serde(skip)]
-    pub certificates: Vec<(usize, f64)>,
     /// What the user should know: rank reduced, constant feature, tolerance not reached, …
     pub warnings: Vec<String>,
     /// The model file.
@@ -91,46 +40,27 @@ pub struct FitReport {
     pub model_bytes: u64,
 }
 
-/// How landmarks were chosen.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct LandmarkReport {
-    /// Name of the scheme.
-    pub scheme: String,
-    /// Landmarks kept: the largest rank of the surface.
-    pub count: usize,
-    /// Rows they were chosen among.
-    pub candidates: u64,
-}
-
-/// The certified error of a landmark map.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Certificate {
-    /// Sum of the positive residuals over the trace of K.
-    pub trace_error: f64,
-    /// Sum of the negative residuals, which only rounding makes, over the trace of K.
-    pub overshoot: f64,
-    /// What rounding alone may account for.
-    pub floor: f64,
-}
-
-impl From<ksolve::Certificate> for Certificate {
-    fn from(found: ksolve::Certificate) -> Self {
-        Self { trace_error: found.trace_error, overshoot: found.overshoot, floor: found.floor }
+impl FitReport {
+    /// The report of a fit that has just ended.
+    pub(crate) fn new(fit: job::FitReport, run: &Run, table: &kstore::Table, model: &Path) -> Self {
+        Self {
+            fit,
+            seconds: run.progress.seconds(),
+            bytes_read: table.bytes_read(),
+            peak_rss_bytes: kstore::budget::peak_rss(),
+            memory_budget_bytes: run.memory,
+            threads: run.threads,
+            warnings: run.progress.warnings(),
+            model: model.to_path_buf(),
+            model_bytes: std::fs::metadata(model).map_or(0, |metadata| metadata.len()),
+        }
     }
 }
 
-/// Scores on the training rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Train {
-    /// Mean squared error (±1 codes for classes).
-    pub mse: f64,
-    /// Its square root.
-    pub rmse: f64,
-    /// Share of variance explained; `None` for a constant target.
-    pub r2: Option<f64>,
-    /// Mean squared error of every row by the fit to all others, where `--loo` asked for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loo_mse: Option<f64>,
+/// The certificate in a sentence.
+pub(crate) fn certified(certificate: &Certificate) -> String {
+    let (error, floor) = (number(certificate.trace_error, 3), number(certificate.floor, 2));
+    format!("relative trace error {error} on all rows (rounding floor {floor})")
 }
 
 /// Serialises pairs as an object that keeps their order.
@@ -144,49 +74,50 @@ pub(crate) fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> R
 
 impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = match &self.target_names[..] {
+        let fit = &self.fit;
+        let names = match &fit.target_names[..] {
             [] => String::new(),
             names => format!(", target {}", names.join(", ")),
         };
-        let classes = self.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
+        let classes = fit.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
         writeln!(
             f,
             "{} on {} rows, {} features{names}{classes}\n",
-            self.solver,
-            count(self.rows),
-            count(self.features as u64),
+            fit.solver,
+            count(fit.rows),
+            count(fit.features as u64),
         )?;
         let mut facts = Table::facts();
-        facts.fact("kernel", self.kernel.as_str());
-        if let Some(landmarks) = &self.landmarks {
+        facts.fact("kernel", fit.kernel.as_str());
+        if let Some(landmarks) = &fit.landmarks {
             let (m, scheme, among) = (count(landmarks.count as u64), &landmarks.scheme, count(landmarks.candidates));
             facts.fact("landmarks", format!("{m} by {scheme} among {among} rows"));
         }
-        if let Some(method) = &self.method {
+        if let Some(method) = &fit.method {
             facts.fact("method", method.why.as_str());
         }
-        if let Some(certificate) = &self.certificate {
-            facts.fact("certificate", certificate.to_string());
+        if let Some(certificate) = &fit.certificate {
+            facts.fact("certificate", certified(certificate));
         }
         write!(f, "{facts}")?;
         if let Some(grid) = self.surface_grid() {
             let score = if self.is_chosen_by_error() { "error" } else { "mse" };
-            write!(f, "\ncross-validated {score}, folds {} (* chosen)\n\n{grid}", self.folds)?;
+            write!(f, "\ncross-validated {score}, folds {} (* chosen)\n\n{grid}", fit.folds)?;
         }
         let mut facts = Table::facts();
-        facts.fact("rank", count(self.rank as u64));
-        self.lambda.inspect(|lambda| facts.fact("lambda", short(*lambda)));
+        facts.fact("rank", count(fit.rank as u64));
+        fit.lambda.inspect(|lambda| facts.fact("lambda", short(*lambda)));
         if let Some(cell) = self.chosen() {
             cell.cv_mse.inspect(|mse| facts.fact("cv mse", number(*mse, 4)));
             cell.cv_error.inspect(|error| facts.fact("cv error", percent(*error)));
             cell.gcv.inspect(|gcv| facts.fact("gcv", number(*gcv, 4)));
         }
-        if let Some(train) = &self.train {
+        if let Some(train) = &fit.train {
             let r2 = train.r2.map_or("–".to_string(), |r2| number(r2, 4));
             facts.fact("train mse", format!("{} (r2 {r2})", number(train.mse, 4)));
             train.loo_mse.inspect(|mse| facts.fact("loo mse", number(*mse, 4)));
         }
-        for figure in &self.figures {
+        for figure in &fit.figures {
             let values = figure.values.iter().take(SHOWN).map(|value| number(*value, 4));
             let more = if figure.values.len() > SHOWN { ", …" } else { "" };
             facts.fact(figure.name, format!("{}{more}", values.collect::<Vec<_>>().join(", ")));
@@ -211,7 +142,7 @@ impl FitReport {
         let stages: Vec<String> = self.seconds.iter().map(stage).collect();
         facts.fact("time", format!("{} ({})", time(total), stages.join(", ")));
         let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
-        facts.fact("read", format!("{read} in {} passes", self.passes));
+        facts.fact("read", format!("{read} in {} passes", self.fit.passes));
         let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
         facts.fact("memory", format!("peak {peak}, budget {}", bytes(self.memory_budget_bytes)));
         facts
@@ -222,13 +153,6 @@ fn time(seconds: f64) -> String {
     duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
-impl fmt::Display for Certificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (error, floor) = (number(self.trace_error, 3), number(self.floor, 2));
-        write!(f, "relative trace error {error} on all rows (rounding floor {floor})")
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -237,7 +161,7 @@ pub(crate) mod tests {
         let mut surface = Vec::new();
         for (rank, base) in [(250, 0.3), (1000, 0.2)] {
             for (i, lambda) in [1e-8, 1e-8 * 10f64.sqrt(), 1e-7].into_iter().enumerate() {
-                surface.push(Cell {
+                surface.push(ksolve::Cell {
                     rank,
                     lambda,
                     cv_mse: Some(base - 0.01 * i as f64),
@@ -247,36 +171,23 @@ pub(crate) mod tests {
                 });
             }
         }
+        let mut fit = job::FitReport::default();
+        (fit.solver, fit.rows, fit.features, fit.targets) = ("ridge", 284_217, 29, 1);
+        (fit.target_names, fit.map) = (vec!["y".to_string()], "nystrom".to_string());
+        let scheme = "rpcholesky".to_string();
+        fit.landmarks = Some(job::LandmarkReport { scheme, count: 1000, candidates: 50_000 });
+        (fit.kernel, fit.folds) = ("gaussian(sigma=5)".to_string(), "5".to_string());
+        (fit.rank, fit.lambda, fit.passes) = (1000, Some(1e-7), 4);
+        fit.certificate = Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 });
+        fit.surface = surface;
+        fit.train = Some(job::Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None });
         FitReport {
-            solver: "ridge",
-            rows: 284_217,
-            features: 29,
-            targets: 1,
-            target_names: vec!["y".to_string()],
-            classes: None,
-            map: "nystrom".to_string(),
-            landmarks: Some(LandmarkReport { scheme: "rpcholesky".to_string(), count: 1000, candidates: 50_000 }),
-            kernel: "gaussian(sigma=5)".to_string(),
-            rank: 1000,
-            lambda: Some(1e-7),
-            lambda_convention: LAMBDA,
-            folds: "5".to_string(),
-            certificate: Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 }),
-            surface,
-            train: Some(Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None }),
-            method: None,
-            figures: Vec::new(),
+            fit,
             seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
-            passes: 4,
             bytes_read: 17 << 20,
             peak_rss_bytes: Some(400 << 20),
             memory_budget_bytes: 512 << 20,
-            planned_bytes: 450 << 20,
             threads: 2,
-            instruction_set: "x86-64 AVX2".to_string(),
-            precision: "f32",
-            scaling: Vec::new(),
-            certificates: Vec::new(),
             warnings: vec!["feature x3 is constant".to_string()],
             model: PathBuf::from("m.safetensors"),
             model_bytes: 120 << 10,

@@ -2,38 +2,18 @@
 
 use crate::report::FitReport;
 use crate::table::{Grid, exact, number};
-
-/// A cell of the surface.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Cell {
-    /// Number of landmarks used.
-    pub rank: usize,
-    /// Penalty.
-    pub lambda: f64,
-    /// Cross-validated mean squared error (±1 codes for classes); `None` without folds, or where the cell cannot be
-    /// solved.
-    pub cv_mse: Option<f64>,
-    /// Generalised cross-validation on all rows; `None` where the cell cannot be solved.
-    pub gcv: Option<f64>,
-    /// Cross-validated share of wrong classes, where it was computed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cv_error: Option<f64>,
-    /// What `cv_mse` is the mean of: that of each fold's rows, by the fit to the other folds. Empty without folds, null for
-    /// a fold without rows and one that cannot be solved.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fold_mse: Vec<Option<f64>>,
-}
+use ksolve::Cell;
 
 impl FitReport {
     /// The surface with its best cell marked: by `cv_error` where every cell has one, else by `cv_mse`.
     pub fn surface_grid(&self) -> Option<Grid> {
         let scores = self.surface_scores();
-        if self.surface.len() < 2 || scores.iter().flatten().all(Option::is_none) {
+        if self.fit.surface.len() < 2 || scores.iter().flatten().all(Option::is_none) {
             return None;
         }
         let (ranks, lambdas) = (self.ranks(), self.lambdas());
-        let row = lambdas.iter().position(|lambda| Some(*lambda) == self.lambda);
-        let column = ranks.iter().position(|rank| *rank == self.rank);
+        let row = lambdas.iter().position(|lambda| Some(*lambda) == self.fit.lambda);
+        let column = ranks.iter().position(|rank| *rank == self.fit.rank);
         Some(Grid {
             corner: "lambda \\ rank".to_string(),
             columns: ranks.iter().map(ToString::to_string).collect(),
@@ -47,7 +27,7 @@ impl FitReport {
         let by_error = self.is_chosen_by_error();
         let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
         let cell = |rank: usize, lambda: f64| {
-            self.surface.iter().find(|cell| cell.rank == rank && cell.lambda == lambda).and_then(score)
+            self.fit.surface.iter().find(|cell| cell.rank == rank && cell.lambda == lambda).and_then(score)
         };
         let ranks = self.ranks();
         self.lambdas().iter().map(|lambda| ranks.iter().map(|rank| cell(*rank, *lambda)).collect()).collect()
@@ -57,16 +37,16 @@ impl FitReport {
     /// without folds.
     pub(crate) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
         let best = |rank: &usize| {
-            let own = self.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
+            let own = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
             // the chosen cell speaks for its rank, by whatever it was chosen
-            let chosen = |cell: &Cell| *rank == self.rank && Some(cell.lambda) == self.lambda;
+            let chosen = |cell: &Cell| *rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda;
             let key = |cell: &&Cell| (!chosen(cell), cell.cv_mse.unwrap_or(f64::INFINITY));
             own.min_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)))
         };
         let cells: Vec<&Cell> = self.ranks().iter().filter_map(best).collect();
         let folds = cells.first()?.fold_mse.len();
         let row = |cell: &&Cell| (format!("{}, {}", cell.rank, short(cell.lambda)), shown(&cell.fold_mse));
-        let chosen = cells.iter().position(|cell| cell.rank == self.rank);
+        let chosen = cells.iter().position(|cell| cell.rank == self.fit.rank);
         let grid = Grid {
             corner: "rank, lambda \\ fold".to_string(),
             columns: (1..=folds).map(|fold| fold.to_string()).collect(),
@@ -82,21 +62,21 @@ impl FitReport {
 
     /// True where every cell has a `cv_error`, which then chooses.
     pub(crate) fn is_chosen_by_error(&self) -> bool {
-        self.surface.iter().all(|cell| cell.cv_error.is_some())
+        self.fit.surface.iter().all(|cell| cell.cv_error.is_some())
     }
 
     pub(crate) fn chosen(&self) -> Option<&Cell> {
-        self.surface.iter().find(|cell| cell.rank == self.rank && Some(cell.lambda) == self.lambda)
+        self.fit.surface.iter().find(|cell| cell.rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda)
     }
 
     fn ranks(&self) -> Vec<usize> {
-        let mut ranks: Vec<usize> = self.surface.iter().map(|cell| cell.rank).collect();
+        let mut ranks: Vec<usize> = self.fit.surface.iter().map(|cell| cell.rank).collect();
         ranks.dedup();
         ranks
     }
 
     fn lambdas(&self) -> Vec<f64> {
-        let mut lambdas: Vec<f64> = self.surface.iter().map(|cell| cell.lambda).collect();
+        let mut lambdas: Vec<f64> = self.fit.surface.iter().map(|cell| cell.lambda).collect();
         lambdas.sort_by(f64::total_cmp);
         lambdas.dedup();
         lambdas
@@ -121,7 +101,7 @@ mod tests {
     fn folds_are_those_of_the_best_cell_of_each_rank() {
         let mut report = report();
         assert!(report.folds_grid().is_none(), "no folds");
-        for (i, cell) in report.surface.iter_mut().enumerate() {
+        for (i, cell) in report.fit.surface.iter_mut().enumerate() {
             cell.fold_mse = vec![Some(i as f64), None, Some(0.5)];
         }
         let (grid, scores) = report.folds_grid().unwrap();
@@ -130,7 +110,7 @@ mod tests {
         assert_eq!(scores[1], [Some(5.0), None, Some(0.5)]);
         assert_eq!(grid.marked, Some((1, 0)), "the worst fold of the model");
         // the model's cell, though another of its rank has a smaller squared error
-        report.lambda = Some(1e-8);
+        report.fit.lambda = Some(1e-8);
         assert_eq!(report.folds_grid().unwrap().1, [[Some(2.0), None, Some(0.5)], [Some(3.0), None, Some(0.5)]]);
     }
 }

@@ -1,13 +1,14 @@
 //! `kmill test`: do two samples have one law, do two sets of columns depend on each other.
 
 use crate::args::TestArgs;
-use crate::args::learn::Precision;
-use crate::args::parse::{Candidates, Landmarks};
+use crate::args::parse::Landmarks;
 use crate::args::run::Run;
-use crate::report::{Certificate, as_map};
+use crate::report::as_map;
 use crate::table::{Table, count, duration, number};
-use crate::{Error, Result, convert, fit, output};
+use crate::{Error, Result, convert, output};
 use kapprox::Spec;
+use ksolve::Certificate;
+use ksolve::job::{Candidates, ElementType};
 use ksolve::statistic::{self, Compared, Compares, Family, Outcome, PValues, StatisticOptions};
 use ksolve::train::LandmarkSource;
 use kstore::budget::bytes;
@@ -109,8 +110,8 @@ pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
     convert::only_convert_keeps(args.data.missing)?;
     match args.precision {
-        Precision::F32 => measure::<f32>(family, args, run),
-        Precision::F64 => measure::<f64>(family, args, run),
+        ElementType::F32 => measure::<f32>(family, args, run),
+        ElementType::F64 => measure::<f64>(family, args, run),
     }
 }
 
@@ -203,9 +204,8 @@ fn options(args: &TestArgs, rows: &Rows) -> Result<StatisticOptions> {
         Rows::Samples(..) => (kernel(&args.kernel, None)?, kernel(&args.kernel, None)?),
         Rows::Columns { first, second, .. } => (kernel(&args.kernel, Some(first))?, kernel(with_kernel, Some(second))?),
     };
-    let few = fit::candidates(rank);
     Ok(StatisticOptions {
-        scaling: args.scale.into(),
+        scaling: args.scale,
         kernel: first,
         other: second,
         map: args.map.clone(),
@@ -217,10 +217,7 @@ fn options(args: &TestArgs, rows: &Rows) -> Result<StatisticOptions> {
                 LandmarkSource::Rows(Box::new(table.select(&selection)?))
             }
         },
-        candidates: match args.candidates.unwrap_or(Candidates::Rows(few)) {
-            Candidates::All => None,
-            Candidates::Rows(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
-        },
+        candidates: args.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
         rank,
         permutations: usize::try_from(args.permutations).unwrap_or(usize::MAX),
         seed: args.seed,

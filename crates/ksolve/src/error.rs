@@ -18,12 +18,18 @@ pub enum Error {
     /// An option that cannot be understood or makes no sense.
     #[error("{option} {given}: {expected}")]
     Option {
-        /// The option, such as `--lambda`.
+        /// The parameter, such as `lambda`.
         option: &'static str,
         /// What was given.
         given: String,
         /// Why it is wrong and what would be right.
         expected: String,
+    },
+    /// The run was asked to stop, and can go on later.
+    #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and `resume`", checkpoint = checkpoint.display())]
+    Stopped {
+        /// The folder.
+        checkpoint: PathBuf,
     },
     /// Folds that leave nothing to train on or nothing to test.
     #[error("--folds {folds} does not suit these rows: {why}")]
@@ -213,6 +219,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// True where the run ended because it was asked to.
+    pub fn is_interrupted(&self) -> bool {
+        match self {
+            Self::Stopped { .. } => true,
+            Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => {
+                matches!(error, kstore::Error::Interrupted)
+            }
+            _ => false,
+        }
+    }
+
     /// An option with what was given and what would be right.
     pub fn option(option: &'static str, given: impl ToString, expected: impl Into<String>) -> Self {
         Self::Option { option, given: given.to_string(), expected: expected.into() }

@@ -2,8 +2,7 @@
 
 use crate::{Error, Result};
 
-const LAMBDA_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
-const COST_HELP: &str = "a positive number (1), a list (0.1,1,10), or a range (0.01..100) with two per decade";
+const PENALTY_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
 
 /// Largest ratio of the ends of a range of factors: beyond it every kernel is constant or the identity.
@@ -12,38 +11,22 @@ const MOST_FACTORS: f64 = 1e6;
 /// More lambdas than this are a slip of the pen: the whole range of f64 has 1,264 half decades.
 const MOST_LAMBDAS: usize = 2_000;
 
-/// Regularisation strengths, ascending and without repetition.
+/// Penalties, ascending and without repetition: `lambda` of (1/n)Σ(y−f)² + lambda‖w‖², or `C`.
 ///
 /// A range has two per decade and both ends; whole and half decades are 1 or 3.1622776601683795 (the f64 next to √10)
 /// times a power of ten, correctly rounded: the same numbers whatever the start, equal to what a user types.
 ///
 /// ```
-/// let grid = ksolve::grid::lambdas("1e-9..1e-3").unwrap();
+/// let grid = ksolve::grid::penalties("lambda", "1e-9..1e-3").unwrap();
 /// assert_eq!((grid.len(), grid[1]), (13, 3.1622776601683795e-9));
-/// assert!(ksolve::grid::lambdas("0").is_err());
+/// assert_eq!(ksolve::grid::penalties("C", "10,0.1").unwrap(), [0.1, 10.0]);
+/// assert!(ksolve::grid::penalties("lambda", "0").is_err());
 /// ```
 ///
 /// # Errors
-/// [`Error::Option`] for anything that is no list of positive finite numbers.
-pub fn lambdas(text: &str) -> Result<Vec<f64>> {
-    numbers("--lambda", LAMBDA_HELP, text, check_lambda)
-}
-
-/// Values of C as [`lambdas`] reads lambdas: positive, ascending.
-///
-/// ```
-/// assert_eq!(ksolve::grid::costs("10,0.1").unwrap(), [0.1, 10.0]);
-/// assert_eq!(ksolve::grid::costs("1..100").unwrap().len(), 5);
-/// assert!(ksolve::grid::costs("-1").is_err());
-/// ```
-///
-/// # Errors
-/// [`Error::Option`] for anything that is no list of positive finite numbers.
-pub fn costs(text: &str) -> Result<Vec<f64>> {
-    numbers("--C", COST_HELP, text, |c| match c.is_finite() && c > 0.0 {
-        true => Ok(c),
-        false => Err(Error::option("--C", c, format!("C must be positive and finite; give {COST_HELP}"))),
-    })
+/// [`Error::Option`] with the parameter's `name`, for anything that is no list of positive finite numbers.
+pub fn penalties(name: &'static str, text: &str) -> Result<Vec<f64>> {
+    numbers(name, PENALTY_HELP, text, |value| check_penalty(name, value))
 }
 
 fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> Result<f64>) -> Result<Vec<f64>> {
@@ -60,16 +43,20 @@ fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> 
     Ok(values)
 }
 
+/// The penalty, if it is one that regularises.
+fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
+    match value.is_finite() && value > 0.0 {
+        true => Ok(value),
+        false => Err(Error::option(name, value, format!("it must be positive and finite; give {PENALTY_HELP}"))),
+    }
+}
+
 /// The same lambda if it is one that regularises.
 ///
 /// # Errors
 /// [`Error::Option`] for zero, negative, infinite and NaN.
 pub fn check_lambda(lambda: f64) -> Result<f64> {
-    if lambda.is_finite() && lambda > 0.0 {
-        return Ok(lambda);
-    }
-    let why = "lambda must be positive and finite: the problem is (1/n)Σ(y−f)² + lambda‖w‖²";
-    Err(Error::option("--lambda", lambda, format!("{why}; give {LAMBDA_HELP}")))
+    check_penalty("lambda", lambda)
 }
 
 fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>> {
@@ -114,7 +101,7 @@ fn power(k: i64) -> f64 {
 /// # Errors
 /// [`Error::Option`] for anything that is no list of positive finite numbers.
 pub fn factors(text: &str) -> Result<Vec<f64>> {
-    let wrong = |part: &str, why: &str| Error::option("--factors", format!("{part:?}"), why);
+    let wrong = |part: &str, why: &str| Error::option("factors", format!("{part:?}"), why);
     let help = "give positive numbers (0.5,1,2), or a range (0.25..4) that doubles";
     let parse = |part: &str| {
         let number = part.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
@@ -147,7 +134,7 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
 pub fn ranks(text: &str) -> Result<Vec<usize>> {
     let parse = |part: &str| match part.trim().parse::<usize>() {
         Ok(rank) if rank > 0 => Ok(rank),
-        _ => Err(Error::option("--ranks", format!("{:?}", part.trim()), format!("no rank; give {RANK_HELP}"))),
+        _ => Err(Error::option("ranks", format!("{:?}", part.trim()), format!("no rank; give {RANK_HELP}"))),
     };
     let mut values = match text.split_once("..") {
         Some((first, last)) => doubling(parse(first)?, parse(last)?)?,
@@ -161,7 +148,7 @@ pub fn ranks(text: &str) -> Result<Vec<usize>> {
 fn doubling(first: usize, last: usize) -> Result<Vec<usize>> {
     if first > last {
         let given = format!("{first}..{last}");
-        return Err(Error::option("--ranks", given, "the range must start at its smaller end"));
+        return Err(Error::option("ranks", given, "the range must start at its smaller end"));
     }
     let doubled = std::iter::successors(Some(first), |rank| rank.checked_mul(2));
     Ok(doubled.take_while(|rank| *rank < last).chain([last]).collect())
@@ -173,26 +160,26 @@ mod tests {
 
     #[test]
     fn lambda_lists_and_ranges() {
-        assert_eq!(lambdas("1e-6").unwrap(), [1e-6]);
-        assert_eq!(lambdas(" 1e-6, 1e-8,1e-6").unwrap(), [1e-8, 1e-6]);
-        let grid = lambdas("1e-9..1e-3").unwrap();
+        assert_eq!(penalties("lambda", "1e-6").unwrap(), [1e-6]);
+        assert_eq!(penalties("lambda", " 1e-6, 1e-8,1e-6").unwrap(), [1e-8, 1e-6]);
+        let grid = penalties("lambda", "1e-9..1e-3").unwrap();
         assert_eq!(grid.len(), 13);
         for (k, lambda) in grid.iter().enumerate() {
             let mantissa = if k % 2 == 0 { "1" } else { "3.1622776601683795" };
             assert_eq!(*lambda, format!("{mantissa}e-{}", 9 - k / 2).parse::<f64>().unwrap());
         }
         assert_eq!(format!("{:e} {:e} {:e}", grid[0], grid[1], grid[12]), "1e-9 3.1622776601683795e-9 1e-3");
-        assert_eq!(lambdas("2e-3..1e-2").unwrap(), [2e-3, 2e-3 * 3.1622776601683795, 1e-2]);
-        assert_eq!(lambdas("1e-3..1e-3").unwrap(), [1e-3]);
+        assert_eq!(penalties("lambda", "2e-3..1e-2").unwrap(), [2e-3, 2e-3 * 3.1622776601683795, 1e-2]);
+        assert_eq!(penalties("lambda", "1e-3..1e-3").unwrap(), [1e-3]);
     }
 
     #[test]
     fn lambdas_that_do_not_regularise_are_refused_with_what_is_right() {
         for wrong in ["0", "-1e-3", "nan", "inf", "x", "", "1e-3..1e-9", "1e-3,", "0..1", "1e-3..inf"] {
-            let message = lambdas(wrong).unwrap_err().to_string();
-            assert!(message.starts_with("--lambda"), "{wrong}: {message}");
+            let message = penalties("lambda", wrong).unwrap_err().to_string();
+            assert!(message.starts_with("lambda"), "{wrong}: {message}");
         }
-        assert!(lambdas("-1").unwrap_err().to_string().contains("positive"));
+        assert!(penalties("lambda", "-1").unwrap_err().to_string().contains("positive"));
     }
 
     #[test]

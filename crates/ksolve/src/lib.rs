@@ -12,6 +12,7 @@ mod gcv;
 pub mod gram;
 pub mod grid;
 mod iterative;
+pub mod job;
 mod loo;
 pub mod model;
 mod passes;
@@ -29,6 +30,7 @@ pub mod task;
 pub mod train;
 pub mod tune;
 mod variance;
+mod words;
 
 pub use bins::{BIN, Targets};
 pub use certificate::{Certificate, CertificateState};

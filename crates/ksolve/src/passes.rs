@@ -101,7 +101,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         Self { certify: false, ..self }
     }
 
-    /// Bytes of a state: Gram matrices for the most part. There are lanes + 1 of them.
+    /// Bytes of a state: Gram matrices for the most part. How many of them there are, [`kstore::pass::states`] says.
     pub fn state_bytes(&self) -> usize {
         let p = self.map.dims().1;
         let certificate = if self.certify { CertificateState::bytes(p) } else { 0 };

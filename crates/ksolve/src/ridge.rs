@@ -30,33 +30,12 @@ pub enum Intercept {
     None,
 }
 
-impl Intercept {
-    /// Reads `free`, `penalised` or `none`.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for anything else.
-    pub fn parse(text: &str) -> Result<Self> {
-        match text {
-            "free" => Ok(Self::Free),
-            "penalised" => Ok(Self::Penalised),
-            "none" => Ok(Self::None),
-            _ => Err(Error::option("--intercept", format!("{text:?}"), "give free, penalised or none")),
-        }
-    }
+crate::words::words!(Intercept, "intercept", "free" => Free, "penalised" => Penalised, "none" => None);
 
+impl Intercept {
     /// Constant features that go first.
     pub(crate) fn lead(self) -> usize {
         usize::from(self == Self::Penalised)
-    }
-}
-
-impl std::fmt::Display for Intercept {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Free => "free",
-            Self::Penalised => "penalised",
-            Self::None => "none",
-        })
     }
 }
 

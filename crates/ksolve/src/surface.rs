@@ -18,8 +18,11 @@ pub struct Cell {
     /// Generalised cross-validation on all rows, folds or not. `None` where the system could not be solved in this precision.
     pub gcv: Option<f64>,
     /// Share of held-out rows classified wrongly, once a scoring pass has measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// The same average over each fold's rows; `None` for a fold without rows or without a solution.
+    /// What `cv_mse` is the mean of: the error of each fold's rows by the fit to the other folds. Empty without folds;
+    /// `None` for a fold without rows or without a solution.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }
 

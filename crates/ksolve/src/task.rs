@@ -82,17 +82,15 @@ impl Task {
     }
 }
 
-impl std::fmt::Display for Task {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Regression => "regression",
-            Self::Classification => "classification",
-            Self::Components => "components",
-            Self::Clusters => "clusters",
-            Self::Novelty => "novelty",
-        })
-    }
-}
+crate::words::words!(
+    Task,
+    "task",
+    "regression" => Regression,
+    "classification" => Classification,
+    "components" => Components,
+    "clusters" => Clusters,
+    "novelty" => Novelty,
+);
 
 /// The classes of a classification, as targets for a regression and back.
 ///

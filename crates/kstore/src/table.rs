@@ -1,8 +1,8 @@
 //! Files that are read as one table.
 
 use crate::schema::{Schema, nearest};
-use crate::source::{self, Identity, Joined, TableFile, TextOptions};
-use crate::{Error, Result};
+use crate::source::{self, ArrayTable, BatchTable, Identity, Joined, TableFile, TextOptions};
+use crate::{Error, Real, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,6 +88,38 @@ impl Table {
         };
         let schema = Arc::new(first.file.schema().clone());
         Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()) })
+    }
+
+    /// A table that lies anywhere: rows in memory, or behind a seam of the caller's. `name` stands for it in messages.
+    ///
+    /// Its rows must be the same whenever they are read.
+    pub fn of(name: &str, file: Arc<dyn TableFile>) -> Self {
+        let schema = Arc::new(file.schema().clone());
+        let part = Part { path: name.into(), file, start: 0, identities: Vec::new() };
+        Self { parts: Arc::new(vec![part]), schema, target: None, read: Arc::default() }
+    }
+
+    /// Rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y` has a target for each row, in column `y`,
+    /// or t of them row-major in `y0`, `y1`, …, or none.
+    ///
+    /// ```
+    /// let table = kstore::Table::from_rows(&[1.0f32, 2.0, 3.0, 4.0], 2, &[5.0, 6.0])?;
+    /// assert_eq!((table.stored_rows(), table.schema().columns.len()), (2, 3));
+    /// # Ok::<(), kstore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] for slices that do not fit each other.
+    pub fn from_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
+        Ok(Self::of("memory", Arc::new(ArrayTable::new(x, d, y)?)))
+    }
+
+    /// Record batches in memory; nothing is copied.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] without a row; [`Error::Malformed`] for batches of other columns.
+    pub fn from_batches(batches: Vec<arrow::array::RecordBatch>) -> Result<Self> {
+        Ok(Self::of("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.

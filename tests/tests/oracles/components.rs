@@ -6,7 +6,7 @@ use kmill_tests::dense::kernel_matrix;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
 use ksolve::PreImages;
-use ksolve::solver::SolverOptions;
+use ksolve::solver::Options;
 use ksolve::train::{Task, Trained};
 use kstore::Workers;
 
@@ -16,7 +16,7 @@ fn rows() -> Vec<Vec<f64>> {
     Lcg(21).normals(N, 2)
 }
 
-fn fit(rows: &[Vec<f64>], spec: &str, name: &str, solver: &SolverOptions) -> Trained<f64> {
+fn fit(rows: &[Vec<f64>], spec: &str, name: &str, solver: &Options) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     table::write(&path, rows, &vec![0.0; rows.len()]);
@@ -54,7 +54,7 @@ fn the_distance_from_components_is_what_they_cannot_reconstruct() {
     let k = kernels::kernel(spec);
     let matrix = kernel_matrix(&rows, &*k);
     for (whiten, components) in [(false, 5), (true, 3)] {
-        let solver = SolverOptions { components: Some(components), whiten, novelty: true, ..SolverOptions::default() };
+        let solver = Options::new().set("components", components).set("whiten", whiten).set("novelty", true);
         let model = table::model(&fit(&rows, spec, "kpca", &solver), "nystrom");
         let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
         let at: Vec<Vec<f64>> =
@@ -110,7 +110,7 @@ fn pre_images_are_the_fixed_point() {
             vec![3.0 * angle.cos() + 0.2 * random.normal(), 3.0 * angle.sin() + 0.2 * random.normal()]
         })
         .collect();
-    let solver = SolverOptions { components: Some(4), novelty: true, ..SolverOptions::default() };
+    let solver = Options::new().set("components", 4).set("novelty", true);
     let model = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &solver), "nystrom");
     let at = [vec![3.4, 0.3], vec![-2.0, 1.8], vec![0.2, -2.5]];
     let (x, mut found) = (flat(&at), vec![0.0; 6]);
@@ -127,7 +127,7 @@ fn pre_images_are_the_fixed_point() {
     // and where there are none, that is told
     let other = table::model(&fit(&rows, "laplacian(sigma=1)", "kpca", &solver), "nystrom");
     assert!(PreImages::new(&other).unwrap_err().to_string().contains("only a Gaussian kernel"));
-    let plain = SolverOptions { components: Some(4), ..SolverOptions::default() };
+    let plain = Options::new().set("components", 4);
     let without = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &plain), "nystrom");
     assert!(PreImages::new(&without).unwrap_err().to_string().contains("--novelty"));
 }
@@ -162,7 +162,7 @@ fn l1_components(mut k: Mat<f64>, q: usize) -> Vec<(Vec<f64>, f64)> {
 fn components_of_the_l1_norm_are_those_of_kernel_values_alone() {
     let rows = rows();
     for spec in ["matern(nu=1.5, sigma=2)", "gaussian(sigma=1)"] {
-        let solver = SolverOptions { components: Some(4), novelty: true, ..SolverOptions::default() };
+        let solver = Options::new().set("components", 4).set("novelty", true);
         let trained = fit(&rows, spec, "kpca-l1", &solver);
         let expected = l1_components(centred(&kernel_matrix(&rows, &*kernels::kernel(spec))), 4);
         let scores: Vec<Vec<f64>> = rows.iter().map(|row| table::predict(&trained, spec, row)).collect();
@@ -189,7 +189,7 @@ fn components_of_the_l1_norm_are_those_of_kernel_values_alone() {
 fn an_outlier_moves_the_components_of_the_l1_norm_less() {
     let mut rows: Vec<Vec<f64>> = Lcg(25).normals(80, 2).iter().map(|x| vec![4.0 * x[0], 0.5 * x[1]]).collect();
     rows.push(vec![0.0, 40.0]);
-    let solver = SolverOptions { components: Some(1), ..SolverOptions::default() };
+    let solver = Options::new().set("components", 1);
     let slope = |name: &str| {
         let trained = fit(&rows, "linear()", name, &solver);
         let [origin, right, up] =

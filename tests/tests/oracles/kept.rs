@@ -3,7 +3,7 @@
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
-use ksolve::solver::{Penalty, Precision, Solver, SolverOptions, by_name};
+use ksolve::solver::{Options, Precision, Solver, by_name};
 use ksolve::train::{Resources, Stages, TrainOptions, Trained, plan_solve};
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::Scratch;
@@ -27,8 +27,12 @@ impl Stages for Heard {
 /// A solver by its name; `svm pairs` is the one for every two classes.
 fn solver<T: Precision>(name: &str) -> Box<dyn Solver<T>> {
     let (name, pairs) = name.split_once(' ').map_or((name, false), |(name, _)| (name, true));
-    let options = SolverOptions { penalty: Penalty::Lambda(1e-5), nu: 0.2, pairs, ..SolverOptions::default() };
-    by_name(name).unwrap().solver::<T>(&options)
+    let family = by_name(name).unwrap();
+    let reads = |parameter: &str| family.parameters.iter().any(|known| known.name == parameter);
+    let given = [("lambda", "1e-5"), ("nu", "0.2"), ("clusters", "8"), ("pairs", "true")];
+    let given = given.into_iter().filter(|(name, _)| reads(name) && (pairs || *name != "pairs"));
+    let options = given.fold(Options::new(), |options, (name, value)| options.set(name, value));
+    family.solver::<T>(&family.settings(&options).unwrap()).unwrap().unwrap()
 }
 
 /// The smallest budget, in steps of 1 MiB, into which everything fits but the features of all rows.

@@ -3,14 +3,14 @@
 
 use crate::solvers::{Golden, close, golden, numbers, rows};
 use kmill_tests::table::{exact, predict, select, solve, write};
-use ksolve::solver::{Penalty, SolverOptions};
+use ksolve::solver::Options;
 use ksolve::train::{TrainOptions, Trained};
 use ksolve::{Classes, Intercept};
 use kstore::Label;
 use serde_json::Value;
 
 /// A fit in f64, with one thread and with three: the same bits.
-fn fit(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &SolverOptions) -> Trained<f64> {
+fn fit(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<f64> {
     let task = ksolve::solver::by_name(name).unwrap().task;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
@@ -42,8 +42,8 @@ fn logistic_regression() {
     for name in ["logistic", "logistic_two", "logistic_balanced", "logistic_two_balanced"] {
         let case = &golden.cases[name];
         let (x, y) = chosen(&golden, &numbers(&case["rows"]));
-        let penalty = Penalty::Lambda(number(&case["lambda"]));
-        let options = SolverOptions { penalty, balanced: name.ends_with("balanced"), ..SolverOptions::default() };
+        let options = Options::new().set("lambda", number(&case["lambda"]));
+        let options = if name.ends_with("balanced") { options.set("class_weight", "balanced") } else { options };
         let trained = fit(&golden, "logistic", &x, &y, &options);
         // constants of all classes may be shifted together: compared by their differences
         let reference = |values: &[f64], j: usize| if values.len() == 1 { values[0] } else { values[j] - values[0] };
@@ -83,7 +83,7 @@ fn support_vector_machines_of_libsvm() {
     let test = rows(&golden.cases["test"]);
     for name in ["svm_1", "svm_100"] {
         let case = &golden.cases[name];
-        let options = SolverOptions { penalty: Penalty::C(number(&case["c"])), gap: 1e-7, ..SolverOptions::default() };
+        let options = Options::new().set("C", number(&case["c"])).set("gap", 1e-7);
         let trained = fit(&golden, "svm", &golden.x, &golden.y, &options);
         for (j, expected) in numbers(&case["objectives"]).iter().enumerate() {
             certified(&trained, j, libsvm(&trained, j), *expected, name);
@@ -109,9 +109,9 @@ fn machines_with_a_penalised_constant_of_liblinear() {
     let y: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { 0.0 }).collect();
     for (name, squared) in [("penalised_hinge", false), ("penalised_squared_hinge", true)] {
         let case = &golden.cases[name];
-        let penalty = Penalty::C(number(&case["c"]));
-        let intercept = Intercept::Penalised;
-        let options = SolverOptions { penalty, intercept, squared, gap: 1e-8, ..SolverOptions::default() };
+        let loss = if squared { "squared-hinge" } else { "hinge" };
+        let options = Options::new().set("C", number(&case["c"])).set("intercept", "penalised");
+        let options = options.set("loss", loss).set("gap", 1e-8);
         let trained = fit(&golden, "svm", &golden.x, &y, &options);
         certified(&trained, 0, libsvm(&trained, 0), number(&case["objective"]), name);
         for (x, expected) in golden.new.iter().zip(numbers(&case["scores"])) {
@@ -125,7 +125,7 @@ fn support_vector_regression_of_libsvm() {
     let golden = golden();
     for name in ["svr_1", "svr_10"] {
         let case = &golden.cases[name];
-        let options = SolverOptions { penalty: Penalty::C(number(&case["c"])), gap: 1e-7, ..SolverOptions::default() };
+        let options = Options::new().set("C", number(&case["c"])).set("gap", 1e-7);
         let trained = fit(&golden, "svr", &golden.x, &numbers(&case["y"]), &options);
         certified(&trained, 0, libsvm(&trained, 0), number(&case["objective"]), name);
         for (x, expected) in golden.new.iter().zip(numbers(&case["values"])) {
@@ -139,7 +139,8 @@ fn the_one_class_machine_of_libsvm() {
     let golden = golden();
     for name in ["oneclass_0.1", "oneclass_0.5"] {
         let case = &golden.cases[name];
-        let options = SolverOptions { nu: number(&case["nu"]), gap: 1e-7, ..SolverOptions::default() };
+        let nu = number(&case["nu"]);
+        let options = Options::new().set("nu", nu).set("gap", 1e-7);
         let trained = fit(&golden, "oneclass", &golden.x, &golden.y, &options);
         certified(&trained, 0, figure(&trained, "objective")[0], number(&case["objective"]), name);
         let scale = golden.new.iter().map(|x| predict(&trained, &golden.kernel, x)[0].abs()).fold(0.0, f64::max);
@@ -150,8 +151,8 @@ fn the_one_class_machine_of_libsvm() {
         // nu bounds the share of rows outside from above, and that of support vectors from below
         let outside = golden.x.iter().filter(|x| predict(&trained, &golden.kernel, x)[0] < -1e-9).count() as f64;
         let n = golden.x.len() as f64;
-        assert!(outside <= (options.nu + 0.01) * n, "{name}: {outside} outside");
-        assert!(figure(&trained, "support vectors")[0] >= (options.nu - 1e-9) * n, "{name}");
+        assert!(outside <= (nu + 0.01) * n, "{name}: {outside} outside");
+        assert!(figure(&trained, "support vectors")[0] >= (nu - 1e-9) * n, "{name}");
     }
 }
 
@@ -160,10 +161,10 @@ fn the_gap_bounds_what_is_left_at_every_step() {
     let golden = golden();
     let y: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { 0.0 }).collect();
     for intercept in [Intercept::Free, Intercept::Penalised, Intercept::None] {
-        let options = SolverOptions { penalty: Penalty::C(10.0), intercept, gap: 1e-9, ..SolverOptions::default() };
+        let options = Options::new().set("C", 10.0).set("intercept", intercept).set("gap", 1e-9);
         let best = libsvm(&fit(&golden, "svm", &golden.x, &y, &options), 0);
         for steps in [1, 2, 4, 8, 12, 16] {
-            let trained = fit(&golden, "svm", &golden.x, &y, &SolverOptions { steps, ..options.clone() });
+            let trained = fit(&golden, "svm", &golden.x, &y, &options.clone().set("steps", steps));
             let (now, gap) = (libsvm(&trained, 0), figure(&trained, "duality gap")[0]);
             assert!((now - best) / now <= gap + 1e-8, "{intercept} after {steps} steps: {now}, {best}, gap {gap}");
         }
@@ -177,7 +178,7 @@ fn rows_sorted_by_class_take_no_more_steps() {
     order.sort_by(|a, b| golden.y[*a].total_cmp(&golden.y[*b]));
     let sorted: Vec<f64> = order.iter().map(|i| *i as f64).collect();
     let (x, y) = chosen(&golden, &sorted);
-    let options = SolverOptions { penalty: Penalty::C(100.0), gap: 1e-5, ..SolverOptions::default() };
+    let options = Options::new().set("C", 100.0).set("gap", 1e-5);
     let mixed = fit(&golden, "svm", &golden.x, &golden.y, &options);
     let sorted = fit(&golden, "svm", &x, &y, &options);
     assert_eq!(figure(&mixed, "steps"), figure(&sorted, "steps"));

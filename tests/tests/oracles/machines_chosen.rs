@@ -4,21 +4,14 @@
 use crate::solvers::{close, golden, numbers, rows};
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
-use ksolve::solver::{Penalty, SolverOptions};
+use ksolve::solver::Options;
 use ksolve::train::{TrainOptions, Trained};
 use ksolve::{Classes, FoldSpec, Link, Task};
 use kstore::Label;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 
-fn fit(
-    x: &[Vec<f64>],
-    y: &[f64],
-    kernel: &str,
-    folds: FoldSpec,
-    solver: &SolverOptions,
-    threads: usize,
-) -> Trained<f64> {
+fn fit(x: &[Vec<f64>], y: &[f64], kernel: &str, folds: FoldSpec, solver: &Options, threads: usize) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
@@ -38,8 +31,7 @@ fn classes(k: i64) -> Classes {
 fn pairs_are_those_of_libsvm() {
     let golden = golden();
     let case = &golden.cases["pairs"];
-    let penalty = Penalty::C(case["c"].as_f64().unwrap());
-    let solver = SolverOptions { penalty, pairs: true, gap: 1e-8, ..SolverOptions::default() };
+    let solver = Options::new().set("C", case["c"].as_f64().unwrap()).set("pairs", true).set("gap", 1e-8);
     let trained = fit(&golden.x, &golden.y, &golden.kernel, FoldSpec::None, &solver, 2);
     assert!(trained.pairs && trained.intercept.len() == 3);
     for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
@@ -67,35 +59,36 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
     let n = 120;
     for (k, pairs) in [(2, false), (3, false), (3, true)] {
         let (x, y) = problem(n, k);
-        let path: Vec<Penalty> = [0.1, 1.0, 30.0].map(Penalty::C).to_vec();
-        let solver = SolverOptions { path: path.clone(), pairs, gap: 1e-7, ..SolverOptions::default() };
+        let path = [0.1, 1.0, 30.0];
+        let base = Options::new().set("pairs", pairs).set("gap", 1e-7);
+        let solver = base.clone().set("C", "0.1,1,30");
         let trained = fit(&x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 2);
         let again = fit(&x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 1);
         assert!(trained.coefficients == again.coefficients && trained.figures == again.figures);
         assert_eq!(figure(&trained, "C"), [0.1, 1.0, 30.0]);
         let errors = figure(&trained, "held-out error at each C");
         let classes = if pairs { classes(k as i64).in_pairs() } else { classes(k as i64) };
-        for (penalty, error) in path.iter().zip(errors) {
+        for (penalty, error) in path.into_iter().zip(errors) {
             let mut wrong = 0;
             for fold in 0..3 {
                 let held = |i: &usize| i / 40 == fold;
                 let (inside, inside_y): (Vec<_>, Vec<_>) =
                     (0..n).filter(|i| !held(i)).map(|i| (x[i].clone(), y[i])).unzip();
-                let solver = SolverOptions { penalty: *penalty, pairs, gap: 1e-7, ..SolverOptions::default() };
+                let solver = base.clone().set("C", penalty);
                 let part = fit(&inside, &inside_y, KERNEL, FoldSpec::None, &solver, 2);
                 let decided = (0..n).filter(held).map(|i| (classes.decide(predict(&part, KERNEL, &x[i])), y[i]));
                 wrong += decided.filter(|(got, y)| *got != *y as usize).count();
             }
             assert!(
                 (error * n as f64 - wrong as f64).abs() < 1e-9,
-                "{k} classes, pairs {pairs}, {penalty:?}: {error} {wrong}"
+                "{k} classes, pairs {pairs}, {penalty}: {error} {wrong}"
             );
         }
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
         let chosen = errors.iter().position(|error| *error == best).unwrap();
-        assert_eq!(trained.lambda, Some(path[chosen].lambda(n as u64)));
+        assert_eq!(trained.lambda, Some(0.5 / (path[chosen] * n as f64)));
         // what is chosen is learned as if there had been no choice
-        let alone = SolverOptions { penalty: path[chosen], pairs, gap: 1e-7, ..SolverOptions::default() };
+        let alone = base.set("C", path[chosen]);
         let alone = fit(&x, &y, KERNEL, FoldSpec::None, &alone, 2);
         assert!(alone.coefficients == trained.coefficients && alone.intercept == trained.intercept);
         assert!(alone.link.is_none() && trained.link.is_none());
@@ -113,7 +106,7 @@ fn probabilities_are_calibrated() {
         (x, y)
     };
     let ((x, y), (test, _)) = (sample(600), sample(400));
-    let solver = SolverOptions { penalty: Penalty::C(1.0), probabilities: true, ..SolverOptions::default() };
+    let solver = Options::new().set("C", 1.0).set("probabilities", true);
     let trained = fit(&x, &y, "gaussian(sigma=3)", FoldSpec::Hash(5), &solver, 2);
     let Some(Link::Platt { a, b }) = &trained.link else { panic!("{:?}", trained.link) };
     assert!(a[0] < 0.0 && b[0].is_finite(), "{a:?} {b:?}");

@@ -8,7 +8,7 @@ use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::Task;
-use ksolve::solver::{Penalty, SolverOptions};
+use ksolve::solver::Options;
 use ksolve::train::{TrainOptions, Trained};
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
@@ -22,13 +22,13 @@ fn problem(k: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     (x, y)
 }
 
-fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &SolverOptions) -> Trained<f64> {
+fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
     let options = TrainOptions { rank: 40, ranks: vec![40], ..exact(Task::Classification, KERNEL, x.len()) };
     let selected = select(&path, Task::Classification);
-    let solver = SolverOptions { penalty: Penalty::Lambda(LAMBDA), ..solver.clone() };
+    let solver = solver.clone().set("lambda", LAMBDA);
     let trained = solve::<f64>(&selected, &options, name, &solver, 1);
     let again = solve::<f64>(&selected, &options, name, &solver, 3);
     assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{name}: other bits");
@@ -62,7 +62,7 @@ fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, 
 fn logistic_regression_is_stationary() {
     for k in [2, 4] {
         let (x, y) = problem(k);
-        let trained = fit(&x, &y, "logistic", &SolverOptions::default());
+        let trained = fit(&x, &y, "logistic", &Options::new());
         let share = gradient(&trained, &x, |i, f| {
             let f = if f.len() == 1 { vec![0.0, f[0]] } else { f.to_vec() };
             let sum: f64 = f.iter().map(|f| f.exp()).sum();
@@ -77,7 +77,7 @@ fn logistic_regression_is_stationary() {
 fn the_squared_hinge_is_stationary() {
     for k in [2, 4] {
         let (x, y) = problem(k);
-        let options = SolverOptions { squared: true, gap: 1e-13, ..SolverOptions::default() };
+        let options = Options::new().set("loss", "squared-hinge").set("gap", 1e-13);
         let trained = fit(&x, &y, "svm", &options);
         let share = gradient(&trained, &x, |i, f| {
             let side = |j: usize| if y[i] as usize == if k == 2 { 1 } else { j } { 1.0 } else { -1.0 };
@@ -91,7 +91,7 @@ fn the_squared_hinge_is_stationary() {
 fn the_hinge_keeps_its_certificate() {
     for k in [2, 4] {
         let (x, y) = problem(k);
-        let trained = fit(&x, &y, "svm", &SolverOptions { gap: 1e-6, ..SolverOptions::default() });
+        let trained = fit(&x, &y, "svm", &Options::new().set("gap", 1e-6));
         let figure = |name: &str| &trained.figures.iter().find(|figure| figure.name == name).unwrap().values;
         let scores: Vec<Vec<f64>> = x.iter().map(|x| predict(&trained, KERNEL, x)).collect();
         let (points, _) = trained.basis.landmarks().unwrap();

@@ -2,7 +2,7 @@
 
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
-use ksolve::solver::{Penalty, SolverOptions};
+use ksolve::solver::Options;
 use ksolve::train::{TrainOptions, Trained};
 use serde_json::Value;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) fn golden() -> Golden {
 }
 
 /// A fit in f64 on the golden rows of which `keep` is true, once with one thread and once with three: the same bits.
-fn fit(golden: &Golden, name: &str, task: Task, solver: &SolverOptions, keep: impl Fn(f64) -> bool) -> Trained<f64> {
+fn fit(golden: &Golden, name: &str, task: Task, solver: &Options, keep: impl Fn(f64) -> bool) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let kept: Vec<usize> = (0..golden.y.len()).filter(|i| keep(golden.y[*i])).collect();
     let path = folder.path().join("rows.parquet");
@@ -63,7 +63,7 @@ pub(crate) fn close(got: f64, expected: f64, tolerance: f64, what: &str) {
 fn kernel_principal_components() {
     let golden = golden();
     let case = &golden.cases["kpca"];
-    let options = SolverOptions { components: Some(6), ..SolverOptions::default() };
+    let options = Options::new().set("components", 6);
     let trained = fit(&golden, "kpca", Task::Components, &options, |_| true);
     let variance = numbers(&case["variance"]);
     for (got, expected) in figure(&trained, "variance").iter().zip(&variance) {
@@ -78,7 +78,7 @@ fn kernel_principal_components() {
             close(sign * got[j], expected[j], 1e-6, &format!("component {j}"));
         }
     }
-    let whitened = SolverOptions { whiten: true, ..options };
+    let whitened = options.set("whiten", true);
     let whitened = fit(&golden, "kpca", Task::Components, &whitened, |_| true);
     let mean_square = |j: usize| {
         let scores = golden.x.iter().map(|x| predict(&whitened, &golden.kernel, x)[j]);
@@ -90,7 +90,7 @@ fn kernel_principal_components() {
 #[test]
 fn uncentred_components_are_those_of_the_kernel_matrix() {
     let golden = golden();
-    let options = SolverOptions { components: Some(3), centre: false, ..SolverOptions::default() };
+    let options = Options::new().set("components", 3).set("uncentred", true);
     let trained = fit(&golden, "kpca", Task::Components, &options, |_| true);
     // the first component of K by power iteration
     let k = kmill_tests::kernels::kernel(&golden.kernel);
@@ -110,8 +110,7 @@ fn fisher_discriminants() {
     let golden = golden();
     for (name, classes) in [("fisher", 3.0), ("fisher_two", 2.0)] {
         let case = &golden.cases[name];
-        let penalty = Penalty::Lambda(case["lambda"].as_f64().unwrap());
-        let options = SolverOptions { penalty, ..SolverOptions::default() };
+        let options = Options::new().set("lambda", case["lambda"].as_f64().unwrap());
         let trained = fit(&golden, "fisher", Task::Classification, &options, |label| label < classes);
         let expected = rows(&case["scores"]);
         for (x, expected) in golden.new.iter().zip(&expected) {
@@ -158,7 +157,7 @@ fn from_mean(k: &kmill_tests::kernels::Kernel, x: &[f64], group: &[&Vec<f64>]) -
 fn kernel_k_means() {
     let golden = golden();
     let best = golden.cases["kmeans"]["mean_square"].as_f64().unwrap();
-    let options = SolverOptions { clusters: 4, starts: 50, ..SolverOptions::default() };
+    let options = Options::new().set("clusters", 4).set("starts", 50);
     let trained = fit(&golden, "kmeans", Task::Clusters, &options, |_| true);
     let found = groups(golden.x.iter().map(|x| predict(&trained, &golden.kernel, x)));
     let k = kmill_tests::kernels::kernel(&golden.kernel);
@@ -181,7 +180,7 @@ fn kernel_k_means() {
 #[test]
 fn spectral_clustering_finds_rings() {
     let golden = golden();
-    let options = SolverOptions { clusters: 4, ..SolverOptions::default() };
+    let options = Options::new().set("clusters", 4);
     let trained = fit(&golden, "spectral", Task::Clusters, &options, |_| true);
     let expected = numbers(&golden.cases["spectral"]["eigenvalues"]);
     for (got, expected) in figure(&trained, "eigenvalue").iter().zip(&expected) {
@@ -199,7 +198,7 @@ fn spectral_clustering_finds_rings() {
         new: Vec::new(),
         cases: Value::Null,
     };
-    let options = SolverOptions { clusters: 3, ..options };
+    let options = options.set("clusters", 3);
     let truth: Vec<usize> = (0..300).map(|i| i % 3).collect();
     let found = |name: &str| {
         let trained = fit(&rings, name, Task::Clusters, &options, |_| true);
@@ -221,7 +220,7 @@ fn more_clusters_than_points_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, &twins.x, &twins.y);
-    let options = SolverOptions { clusters: 3, ..SolverOptions::default() };
+    let options = Options::new().set("clusters", 3);
     let selected = select(&path, Task::Clusters);
     let all = TrainOptions { rank: 2, ..exact(Task::Clusters, &twins.kernel, 30) };
     let refused = try_solve::<f64>(&selected, &all, "kmeans", &options, 1).unwrap_err();
@@ -257,7 +256,7 @@ fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
     let golden = golden();
     let sweeps = 7;
     let (alpha, c) = dual_perceptron(&golden, 3, sweeps);
-    let options = SolverOptions { steps: sweeps, averaged: false, ..SolverOptions::default() };
+    let options = Options::new().set("steps", sweeps).set("last", true);
     let trained = fit(&golden, "perceptron", Task::Classification, &options, |_| true);
     let total: f64 = figure(&trained, "mistakes of each sweep").iter().sum();
     let counted: f64 = alpha.iter().flatten().map(|a| a.max(0.0)).sum();
@@ -275,7 +274,7 @@ fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
     let x = golden.x.iter().zip(&golden.y).map(|(x, y)| apart(x, y)).collect();
     let far = Golden { x, kernel: golden.kernel.clone(), y: golden.y.clone(), new: vec![], cases: Value::Null };
     for averaged in [false, true] {
-        let options = SolverOptions { steps: 1000, averaged, ..options.clone() };
+        let options = options.clone().set("steps", 1000).set("last", !averaged);
         let separable = fit(&far, "perceptron", Task::Classification, &options, |label| label < 2.0);
         let mistakes = figure(&separable, "mistakes of each sweep");
         assert!(mistakes.len() < 100 && mistakes.last() == Some(&0.0), "{mistakes:?}");

@@ -34,7 +34,7 @@ fn options(task: Task, score: Score) -> TuneOptions {
         rank: 150,
         ranks: vec![75, 150],
         candidates: Some(2000),
-        lambdas: grid::lambdas("1e-7..1e-3").unwrap(),
+        lambdas: grid::penalties("lambda", "1e-7..1e-3").unwrap(),
         folds: if score == Score::Gcv { FoldSpec::None } else { FoldSpec::Hash(4) },
         ..exact(task, "linear()", 60)
     };

@@ -1,12 +1,15 @@
 //! What to compare, and on which rows.
 
 use super::data::DataArgs;
-use super::learn::{Intercept, Precision, Scale, Task, kernel_help};
+use super::learn::kernel_help;
 use super::parse::{self, Methods};
 use super::run::RunArgs;
 use clap::Args;
 use kapprox::Spec;
 use kapprox::landmark::Scheme;
+use ksolve::Intercept;
+use ksolve::job::ElementType;
+use ksolve::train::{Scaling, Task};
 use kstore::condition::Condition;
 use std::path::PathBuf;
 
@@ -43,57 +46,28 @@ pub struct CurveArgs {
     #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
     pub landmarks: Option<&'static Scheme>,
     /// Scaling learned from the rows: standard, minmax or none
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "SCALE",
-        help_heading = "Comparison"
-    )]
-    pub scale: Scale,
+    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Comparison")]
+    pub scale: Scaling,
     /// The kernel.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Comparison")]
     pub kernel: Spec,
     /// What the target is: regression or classification [default: regression]
-    #[arg(
-        long,
-        requires = "test_where",
-        value_enum,
-        hide_possible_values = true,
-        value_name = "TASK",
-        help_heading = "Comparison"
-    )]
+    #[arg(long, requires = "test_where", value_parser = parse::word::<Task>, value_name = "TASK", help_heading = "Comparison")]
     pub task: Option<Task>,
     /// Penalty of the test error, per row: (1/n) sum loss + lambda |w|^2
-    #[arg(long, requires = "test_where", value_name = "LAMBDA", value_parser = parse::lambdas, default_value = "1e-6", allow_hyphen_values = true,
+    #[arg(long, requires = "test_where", value_name = "LAMBDA", value_parser = parse::lambda, default_value = "1e-6", allow_hyphen_values = true,
         help_heading = "Comparison")]
     pub lambda: String,
     /// Constant term of the test error: free, penalised or none
-    #[arg(
-        long,
-        requires = "test_where",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "INTERCEPT",
-        help_heading = "Comparison"
-    )]
+    #[arg(long, requires = "test_where", value_parser = parse::word::<Intercept>, default_value_t, value_name = "INTERCEPT", help_heading = "Comparison")]
     pub intercept: Intercept,
     /// First seed
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Comparison")]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "TYPE",
-        help_heading = "Comparison"
-    )]
-    pub precision: Precision,
+    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]
+    pub precision: ElementType,
     /// Where the curve goes: .html, .json, .csv, .tsv, .parquet or .arrow; may be given several times
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: Vec<PathBuf>,

@@ -1,11 +1,13 @@
 //! Which rows are to stand for a table, and how many.
 
 use super::data::SelectArgs;
-use super::learn::{Precision, Scale, kernel_help};
+use super::learn::kernel_help;
 use super::parse;
 use super::run::{RunArgs, ScratchArgs};
 use clap::Args;
 use kapprox::Spec;
+use ksolve::job::ElementType;
+use ksolve::train::Scaling;
 use std::path::PathBuf;
 
 /// Options of `kmill herd`.
@@ -27,15 +29,8 @@ pub struct HerdArgs {
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
     pub count: usize,
     /// Scaling learned from all rows: standard, minmax or none; the rows are written as they are
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "SCALE",
-        help_heading = "Herding"
-    )]
-    pub scale: Scale,
+    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Herding")]
+    pub scale: Scaling,
     /// The kernel.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Herding")]
@@ -47,15 +42,8 @@ pub struct HerdArgs {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Herding")]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "TYPE",
-        help_heading = "Herding"
-    )]
-    pub precision: Precision,
+    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Herding")]
+    pub precision: ElementType,
     /// Where the rows go: .parquet, .arrow, .csv, .tsv or .npy (features alone)
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,

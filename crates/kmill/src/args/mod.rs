@@ -9,6 +9,7 @@ pub mod herd;
 pub mod learn;
 pub mod parse;
 pub mod run;
+pub mod solver;
 pub mod test;
 pub mod tune;
 
@@ -23,6 +24,7 @@ pub use tune::TuneArgs;
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
+use ksolve::job::ElementType;
 use std::path::PathBuf;
 
 /// Kernel machines on tables larger than memory.
@@ -270,8 +272,8 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "SD", allow_negative_numbers = true)]
     pub noise: Option<f64>,
     /// Type of the features: f32 or f64
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TYPE")]
-    pub precision: learn::Precision,
+    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]
+    pub precision: ElementType,
     /// Neither progress nor stage times on stderr
     #[arg(short, long)]
     pub quiet: bool,
@@ -294,8 +296,8 @@ pub struct ConvertArgs {
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
     /// Type of the fractions among the features [default: their own; of all features in .npy the smallest exact one]
-    #[arg(long, value_enum, value_name = "f32|f64", hide_possible_values = true)]
-    pub precision: Option<learn::Precision>,
+    #[arg(long, value_parser = parse::word::<ElementType>, value_name = "f32|f64")]
+    pub precision: Option<ElementType>,
     /// Memory, threads, output.
     #[command(flatten)]
     pub run: RunArgs,
@@ -315,15 +317,15 @@ pub struct DemoArgs {
     pub run: RunArgs,
 }
 
-/// Ridge regression and the solvers of the registry.
+/// The names of the solvers.
 fn solvers() -> PossibleValuesParser {
-    PossibleValuesParser::new(std::iter::once("ridge").chain(ksolve::solver::registry().iter().map(|f| f.name)))
+    PossibleValuesParser::new(ksolve::solver::registry().iter().map(|family| family.name))
 }
 
-/// The same, each with its line.
+/// The solvers, each with its line of help.
 fn solvers_help() -> String {
-    let others = ksolve::solver::registry().iter().map(|family| format!("; {} ({})", family.name, family.about));
-    format!("What to learn: ridge (squared loss, values or classes){}", others.collect::<String>())
+    let each = ksolve::solver::registry().iter().map(|family| format!("{} ({})", family.name, family.about));
+    format!("What to learn: {}", each.collect::<Vec<_>>().join("; "))
 }
 
 /// The registry's names, each with its sentence for the help text.

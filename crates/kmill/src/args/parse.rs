@@ -3,10 +3,9 @@
 use kapprox::Spec;
 use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
-use ksolve::FoldSpec;
 use ksolve::curve::Method;
+use ksolve::job::Candidates;
 use kstore::condition::Condition;
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,25 +13,6 @@ use std::time::Duration;
 
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
 const MOST_THREADS: usize = 1024;
-
-/// How many rows landmarks are chosen among.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Candidates {
-    /// Every row.
-    All,
-    /// A uniform sample of so many rows.
-    Rows(u64),
-}
-
-impl std::fmt::Display for Candidates {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::All => f.write_str("all"),
-            Self::Rows(n) => write!(f, "{n}"),
-        }
-    }
-}
 
 /// Where landmarks come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,14 +30,6 @@ impl std::fmt::Display for Landmarks {
             Self::Scheme(name) => f.write_str(name),
             Self::File(_) => f.write_str("a table"),
         }
-    }
-}
-
-/// `--residual`: a share between 0 and 1.
-pub fn residual(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(residual) if residual > 0.0 && residual < 1.0 => Ok(residual),
-        _ => Err("give a number between 0 and 1, such as 1e-6".to_string()),
     }
 }
 
@@ -172,24 +144,6 @@ pub fn rank(text: &str) -> Result<usize, String> {
     at_least(text, 1)
 }
 
-/// A number above 0.
-pub fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| "expected a number above 0, such as 1e-3".to_string())
-}
-
-/// A number that is 0 or above.
-pub fn not_negative(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "expected 0 or a number above, such as 0.1".to_string())
-}
-
-/// A number above 0 and at most 1.
-pub fn share(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1.0);
-    number.ok_or_else(|| "expected a number above 0 and at most 1, such as 0.1".to_string())
-}
-
 /// `--threads`.
 pub fn threads(text: &str) -> Result<usize, String> {
     match at_least(text, 1)? {
@@ -241,6 +195,11 @@ pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected)
 }
 
+/// A word among a few.
+pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
+    text.parse().map_err(expected_by_solver)
+}
+
 /// What would be right, without what was given: clap says that.
 fn expected(error: kstore::Error) -> String {
     match error {
@@ -257,22 +216,12 @@ fn expected_by_solver(error: ksolve::Error) -> String {
     }
 }
 
-/// `--lambda`: the text itself, if it is made of numbers. A number that is no penalty is a failure of the run (exit
-/// code 1), anything else wrong usage.
-pub fn lambdas(text: &str) -> Result<String, String> {
-    match ksolve::grid::lambdas(text) {
-        Err(error)
-            if !text.split("..").flat_map(|part| part.split(',')).all(|part| f64::from_str(part.trim()).is_ok()) =>
-        {
-            Err(expected_by_solver(error))
-        }
+/// `--lambda` of a curve. A number that is no penalty is a failure of the run (exit code 1), anything else wrong usage.
+pub fn lambda(text: &str) -> Result<String, String> {
+    match ksolve::grid::penalties("lambda", text) {
+        Err(error) if text.trim().parse::<f64>().is_err() => Err(expected_by_solver(error)),
         _ => Ok(text.to_string()),
     }
-}
-
-/// `--C`: the text itself, if it is a list or range of positive numbers.
-pub fn penalties(text: &str) -> Result<String, String> {
-    ksolve::grid::costs(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 /// `--ranks`: the text itself, if it is a list or range of ranks.
@@ -283,11 +232,6 @@ pub fn ranks(text: &str) -> Result<String, String> {
 /// `--kernel`. The message points at the character that cannot be right.
 pub fn kernel(text: &str) -> Result<Spec, String> {
     Spec::parse(text).map_err(|error| error.to_string())
-}
-
-/// `--folds`.
-pub fn folds(text: &str) -> Result<FoldSpec, String> {
-    FoldSpec::parse(text).map_err(expected_by_solver)
 }
 
 /// `--candidates`.
@@ -314,11 +258,10 @@ mod tests {
     fn texts_that_mean_nothing_are_wrong_usage() {
         assert_eq!(rows("10..20").unwrap(), 10..20);
         assert!(["5", "5..5", "9..2", "a..b"].iter().all(|text| rows(text).is_err()));
-        assert!(["x", "1e-3,", "1e-3..much"].iter().all(|text| lambdas(text).is_err()));
+        assert!(["x", "1e-3,", "1e-3..much"].iter().all(|text| lambda(text).is_err()));
         // a number that is no penalty fails later, with exit code 1
-        assert!(["0", "-1", "1e-9..1e-3", "1e-6,1e-8"].iter().all(|text| lambdas(text).is_ok()));
+        assert!(["0", "-1", "1e-9..1e-3"].iter().all(|text| lambda(text).is_ok()));
         assert!(["0", "5..2", "a"].iter().all(|text| ranks(text).is_err()));
-        assert!(["1", "blocks:1", "column:", "rows:3"].iter().all(|text| folds(text).is_err()));
         assert!(condition("fold = 3").unwrap_err().contains("=="));
     }
 

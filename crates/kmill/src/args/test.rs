@@ -1,13 +1,15 @@
 //! Which statistic of which samples.
 
 use super::data::SelectArgs;
-use super::learn::{Precision, Scale, kernel_help};
-use super::parse::{self, Candidates, Landmarks};
+use super::learn::kernel_help;
+use super::parse::{self, Landmarks};
 use super::run::{RunArgs, ScratchArgs};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use kapprox::map::MapSpec;
+use ksolve::job::{Candidates, ElementType};
+use ksolve::train::Scaling;
 use kstore::condition::Condition;
 
 /// Options of `kmill test`.
@@ -43,8 +45,8 @@ pub struct TestArgs {
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', help_heading = "Table")]
     pub with: Vec<String>,
     /// Scaling learned from all rows of the test: standard, minmax or none
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "SCALE", help_heading = "Test")]
-    pub scale: Scale,
+    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
+    pub scale: Scaling,
     /// The kernel.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Test")]
@@ -72,8 +74,8 @@ pub struct TestArgs {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Test")]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TYPE", help_heading = "Test")]
-    pub precision: Precision,
+    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]
+    pub precision: ElementType,
     /// Where features are kept.
     #[command(flatten)]
     pub scratch: ScratchArgs,

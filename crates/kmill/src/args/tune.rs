@@ -4,31 +4,10 @@ use super::data::DataArgs;
 use super::learn::LearnArgs;
 use super::parse::{self, Kernels};
 use super::run::{DiskArgs, RunArgs};
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
+use ksolve::tune::Score;
 use std::path::PathBuf;
-
-/// By what kernels are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Score {
-    /// Squared error of held-out rows
-    #[default]
-    Cv,
-    /// Generalised cross-validation: no folds, a fifth of the work
-    Gcv,
-    /// Centred kernel-target alignment: nothing is solved; for lengths, not between families of kernels
-    Alignment,
-}
-
-impl From<Score> for ksolve::tune::Score {
-    fn from(score: Score) -> Self {
-        match score {
-            Score::Cv => Self::Cv,
-            Score::Gcv => Self::Gcv,
-            Score::Alignment => Self::Alignment,
-        }
-    }
-}
 
 /// Options of `kmill tune`.
 #[derive(Debug, Args)]
@@ -54,14 +33,7 @@ pub struct TuneArgs {
     pub factors: String,
     /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
     /// lengths, not families of kernels)
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "SCORE",
-        help_heading = "Search"
-    )]
+    #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]
     pub score: Score,
     /// Rows of the last comparison, of two kernels; those before have half as many each
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
@@ -81,8 +53,8 @@ pub struct TuneArgs {
     pub run: RunArgs,
 }
 
-/// Ridge regression and the solvers of the registry that have a target.
+/// The solvers that learn from a target.
 fn solvers() -> PossibleValuesParser {
-    let others = ksolve::solver::registry().iter().filter(|family| family.task.has_target()).map(|family| family.name);
-    PossibleValuesParser::new(std::iter::once("ridge").chain(others))
+    let families = ksolve::solver::registry().iter().filter(|family| family.task.has_target());
+    PossibleValuesParser::new(families.map(|family| family.name))
 }

@@ -18,13 +18,13 @@ mod terminal;
 pub use report::CurveReport;
 
 use crate::args::CurveArgs;
-use crate::args::learn::Precision;
 use crate::args::run::Run;
 use crate::progress::Progress;
 use crate::{Error, Result, interrupt, output};
 use cells::CellsFile;
 use kapprox::Real;
 use ksolve::curve::{Setting, Tested};
+use ksolve::job::ElementType;
 use ksolve::train::{Resources, Stages};
 use kstore::Workers;
 use kstore::pass::Observer;
@@ -47,8 +47,8 @@ pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let request = Request::new(args, &run.progress)?;
     outputs.spare(request.train.table())?;
     let report = match args.precision {
-        Precision::F32 => measure::<f32>(&request, args, run, &outputs),
-        Precision::F64 => measure::<f64>(&request, args, run, &outputs),
+        ElementType::F32 => measure::<f32>(&request, args, run, &outputs),
+        ElementType::F64 => measure::<f64>(&request, args, run, &outputs),
     }?;
     Ok(report)
 }

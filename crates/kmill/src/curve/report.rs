@@ -3,9 +3,11 @@
 use super::columns::as_objects;
 use super::request::Request;
 use crate::args::run::Run;
-use crate::pipeline::{instruction_set, target_names};
-use crate::report::{LAMBDA, as_map};
+use crate::pipeline::target_names;
+use crate::report::as_map;
+use kapprox::instruction_set;
 use ksolve::curve::{Cell, Floor, Method, Tested};
+use ksolve::job::LAMBDA;
 use kstore::Statistics;
 use kstore::budget::Term;
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! From what was typed to rows, options, and the manifest of the cells.
 
 use crate::args::CurveArgs;
-use crate::args::learn::Task as TaskArg;
-use crate::pipeline::{instruction_set, target_names};
+use crate::pipeline::target_names;
 use crate::progress::Progress;
 use crate::{Error, Result, convert};
+use kapprox::instruction_set;
 use kapprox::landmark::Scheme;
 use ksolve::Task;
 use ksolve::curve::{CurveOptions, Method};
@@ -45,14 +45,19 @@ impl Request {
         if args.test_where.is_none() && !data.target.is_empty() {
             progress.note("note: without --test-where the target is left out of the features, and nothing is learned");
         }
-        let task = match args.task {
-            Some(TaskArg::Classification) => Task::Classification,
-            Some(TaskArg::Regression) | None => Task::Regression,
-        };
+        let task = args.task.unwrap_or_default();
+        if !task.has_target() {
+            return Err(Error::option(
+                "--task",
+                task,
+                "a test error is that of values or classes",
+                "regression or classification",
+            ));
+        }
         let text = data.select.text.options();
         let (table, targets) = convert::open(&data.select.paths, &text, &data.target)?;
         let (train, test, train_where) = rows(args, &table, &targets, task)?;
-        let lambda = match ksolve::grid::lambdas(&args.lambda)?[..] {
+        let lambda = match ksolve::grid::penalties("lambda", &args.lambda)?[..] {
             [one] => one,
             _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one", "give one number")),
         };
@@ -62,11 +67,11 @@ impl Request {
             repeats: args.repeats,
             landmarks: landmarks(args)?,
             sample: args.sample,
-            scaling: args.scale.into(),
+            scaling: args.scale,
             kernel: args.kernel.resolve_columns(&train.feature_names())?,
             task,
             lambda,
-            intercept: args.intercept.into(),
+            intercept: args.intercept,
             seed: args.seed,
         };
         Ok(Self {

@@ -6,12 +6,12 @@ mod report;
 pub use report::TuneReport;
 
 use crate::args::TuneArgs;
-use crate::args::learn::Precision;
 use crate::args::run::Run;
 use crate::curve::Watch;
 use crate::fit::FitOptions;
 use crate::{Error, Result, interrupt, output, pipeline};
 use kapprox::Spec;
+use ksolve::job::ElementType;
 use ksolve::solver::Precision as Precise;
 use ksolve::train::Resources;
 use ksolve::tune::{Score, Search, TuneOptions, Tuned};
@@ -31,9 +31,9 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     }
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
     let kernels = kernels(args)?;
-    let report = match options.precision {
-        Precision::F32 => tune::<f32>(args, options, &kernels, run, &outputs),
-        Precision::F64 => tune::<f64>(args, options, &kernels, run, &outputs),
+    let report = match options.fit.element_type() {
+        ElementType::F32 => tune::<f32>(args, options, &kernels, run, &outputs),
+        ElementType::F64 => tune::<f64>(args, options, &kernels, run, &outputs),
     }?;
     outputs.write(&report)?;
     Ok(report)
@@ -65,15 +65,15 @@ fn tune<T: Precise>(
     run: &Run,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
-    let score = Score::from(args.score);
-    if options.learner.solver::<T>().is_some() && score != Score::Alignment {
+    let score = args.score;
+    if args.solver != "ridge" && score != Score::Alignment {
         let why = format!("the search would solve for ridge regression, not for {}", args.solver);
         return Err(Error::option("--score", score, why, "take --score alignment, which solves nothing"));
     }
     let selected = pipeline::select(&options, &run.progress)?;
     outputs.spare(selected.table())?;
     let search = TuneOptions {
-        training: pipeline::training(&options, &selected)?,
+        training: pipeline::with_landmarks(&options, &selected)?.training(&selected)?,
         kernels: kernels.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
         factors: ksolve::grid::factors(&args.factors)?,
         score,
@@ -82,7 +82,7 @@ fn tune<T: Precise>(
     let tuned = searched::<T>(&search, &selected, run)?;
     let fit = match outputs.model() {
         Some(path) => {
-            let options = FitOptions { kernel: tuned.kernel.clone(), ..options };
+            let options = FitOptions { fit: options.fit.clone().kernel(tuned.kernel.clone()), ..options };
             Some(pipeline::fit(&options, run, path, &args.disk)?)
         }
         None => None,

@@ -17,6 +17,7 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Kernel, Real};
 use kstore::{Label, Workers};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
 const STRIP: usize = quadratic::STRIP;
@@ -99,6 +100,17 @@ pub enum AnyModel {
 }
 
 impl AnyModel {
+    /// Writes the model, whole or not at all; see [`Model::save`].
+    ///
+    /// # Errors
+    /// Those of [`Model::save`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        match self {
+            Self::F32(model) => model.save(path),
+            Self::F64(model) => model.save(path),
+        }
+    }
+
     /// What defines the model.
     pub fn card(&self) -> &Card {
         match self {

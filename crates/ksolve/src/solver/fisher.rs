@@ -21,7 +21,8 @@
 //! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with kernels", NNSP 1999; Baudat,
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Solver};
+use super::parameter::LAMBDA;
+use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
@@ -35,11 +36,8 @@ pub(super) const FAMILY: Family = Family {
     name: "fisher",
     about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
     task: Task::Classification,
-    options: &["lambda"],
-    make: Make(
-        |options| Box::new(Fisher { penalty: options.penalty }),
-        |options| Box::new(Fisher { penalty: options.penalty }),
-    ),
+    parameters: &[LAMBDA],
+    make: Some(Make(|settings| Ok(Box::new(Fisher::new(settings))), |settings| Ok(Box::new(Fisher::new(settings))))),
 };
 
 /// Kernel Fisher discriminant analysis.
@@ -47,6 +45,12 @@ pub(super) const FAMILY: Family = Family {
 pub struct Fisher {
     /// What is added to the diagonal of the scatter within classes: lambda.
     pub penalty: Penalty,
+}
+
+impl Fisher {
+    fn new(settings: &Settings) -> Self {
+        Self { penalty: settings.penalty() }
+    }
 }
 
 /// Sizes and means of the classes.

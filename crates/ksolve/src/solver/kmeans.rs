@@ -14,7 +14,8 @@
 
 use super::kept::Kept;
 use super::lloyd::{self, Space};
-use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use super::parameter::{self, CLUSTERS, STARTS};
+use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use kapprox::Real;
@@ -25,8 +26,11 @@ pub(super) const FAMILY: Family = Family {
     name: "kmeans",
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
-    options: &["clusters", "starts"],
-    make: Make(|options| Box::new(KernelKMeans::new(options)), |options| Box::new(KernelKMeans::new(options))),
+    parameters: &[CLUSTERS, STARTS],
+    make: Some(Make(
+        |settings| Ok(Box::new(KernelKMeans::new(settings)?)),
+        |settings| Ok(Box::new(KernelKMeans::new(settings)?)),
+    )),
 };
 
 /// Kernel k-means.
@@ -39,8 +43,9 @@ pub struct KernelKMeans {
 }
 
 impl KernelKMeans {
-    fn new(options: &SolverOptions) -> Self {
-        Self { clusters: options.clusters, starts: options.starts }
+    fn new(settings: &Settings) -> Result<Self> {
+        let starts = settings.count(&STARTS).unwrap_or_default();
+        Ok(Self { clusters: parameter::clusters(settings)?, starts })
     }
 }
 

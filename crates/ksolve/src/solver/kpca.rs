@@ -17,7 +17,8 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
-use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use super::parameter::{COMPONENTS, Kind, NOVELTY, Parameter, UNCENTRED};
+use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
 use crate::quadratic::{OnFeatures, Quadratic};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Task};
@@ -32,8 +33,11 @@ pub(super) const FAMILY: Family = Family {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
-    options: &["components", "centre", "whiten", "novelty"],
-    make: Make(|options| Box::new(KernelPca::new(options)), |options| Box::new(KernelPca::new(options))),
+    parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY],
+    make: Some(Make(
+        |settings| Ok(Box::new(KernelPca::new(settings))),
+        |settings| Ok(Box::new(KernelPca::new(settings))),
+    )),
 };
 
 /// Components whose variance is below this share of the largest are rounding and are left out, not divided by.
@@ -41,8 +45,8 @@ pub(super) const FAMILY: Family = Family {
 /// The moments carry a relative error of about ε of the features' type; a component below that has no direction.
 const NOISE: f64 = 16.0;
 
-/// Components where none are asked for.
-pub(super) const COMPONENTS: usize = 10;
+/// Scores of equal variance.
+const WHITEN: Parameter = Parameter { name: "whiten", kind: Kind::Flag, default: None, about: "Scores of variance 1" };
 
 /// Kernel principal component analysis.
 #[derive(Clone, Copy, Debug)]
@@ -58,9 +62,13 @@ pub struct KernelPca {
 }
 
 impl KernelPca {
-    fn new(options: &SolverOptions) -> Self {
-        let components = options.components.unwrap_or(COMPONENTS);
-        Self { components, centre: options.centre, whiten: options.whiten, novelty: options.novelty }
+    fn new(settings: &Settings) -> Self {
+        Self {
+            components: settings.count(&COMPONENTS).unwrap_or_default(),
+            centre: !settings.flag(&UNCENTRED),
+            whiten: settings.flag(&WHITEN),
+            novelty: settings.flag(&NOVELTY),
+        }
     }
 }
 

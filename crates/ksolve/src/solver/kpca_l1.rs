@@ -20,8 +20,9 @@
 //! 2008.
 
 use super::kept::{Kept, Tile};
-use super::kpca::{COMPONENTS, distance, sign};
-use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use super::kpca::{distance, sign};
+use super::parameter::{COMPONENTS, NOVELTY, STEPS, UNCENTRED};
+use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
 use crate::quadratic::Quadratic;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
@@ -35,8 +36,11 @@ pub(super) const FAMILY: Family = Family {
     name: "kpca-l1",
     about: "kernel principal components in the L1 norm, which outliers move less",
     task: Task::Components,
-    options: &["components", "centre", "novelty", "steps"],
-    make: Make(|options| Box::new(KernelPcaL1::new(options)), |options| Box::new(KernelPcaL1::new(options))),
+    parameters: &[COMPONENTS, UNCENTRED, NOVELTY, STEPS],
+    make: Some(Make(
+        |settings| Ok(Box::new(KernelPcaL1::new(settings))),
+        |settings| Ok(Box::new(KernelPcaL1::new(settings))),
+    )),
 };
 
 /// What is left of the farthest row below this share of the farthest at the start is rounding, times that of the features.
@@ -56,12 +60,12 @@ pub struct KernelPcaL1 {
 }
 
 impl KernelPcaL1 {
-    fn new(options: &SolverOptions) -> Self {
+    fn new(settings: &Settings) -> Self {
         Self {
-            components: options.components.unwrap_or(COMPONENTS),
-            centre: options.centre,
-            novelty: options.novelty,
-            steps: options.steps,
+            components: settings.count(&COMPONENTS).unwrap_or_default(),
+            centre: !settings.flag(&UNCENTRED),
+            novelty: settings.flag(&NOVELTY),
+            steps: settings.count(&STEPS).unwrap_or_default(),
         }
     }
 }

@@ -15,7 +15,8 @@
 //!
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
-use super::{Family, Features, Figure, Fitted, Kept, Make, Solver, SolverOptions};
+use super::parameter::NU;
+use super::{Family, Features, Figure, Fitted, Kept, Make, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use faer::Mat;
@@ -27,8 +28,11 @@ pub(super) const FAMILY: Family = Family {
     name: "mean",
     about: "kernel mean embedding: nearness to all rows, negative for the farthest",
     task: Task::Novelty,
-    options: &["nu"],
-    make: Make(|options| Box::new(MeanEmbedding::new(options)), |options| Box::new(MeanEmbedding::new(options))),
+    parameters: &[NU],
+    make: Some(Make(
+        |settings| Ok(Box::new(MeanEmbedding::new(settings))),
+        |settings| Ok(Box::new(MeanEmbedding::new(settings))),
+    )),
 };
 
 /// The mean of the features.
@@ -39,8 +43,8 @@ pub struct MeanEmbedding {
 }
 
 impl MeanEmbedding {
-    fn new(options: &SolverOptions) -> Self {
-        Self { nu: options.nu }
+    fn new(settings: &Settings) -> Self {
+        Self { nu: settings.number(&NU).unwrap_or_default() }
     }
 }
 

@@ -15,7 +15,9 @@ mod kpca_l1;
 mod lloyd;
 mod logistic;
 mod mean;
+pub mod parameter;
 mod perceptron;
+pub mod ridge;
 mod spectral;
 mod svm;
 
@@ -27,6 +29,7 @@ pub use kpca::KernelPca;
 pub use kpca_l1::KernelPcaL1;
 pub use logistic::Logistic;
 pub use mean::MeanEmbedding;
+pub use parameter::{Options, Parameter, Settings, Value};
 pub use perceptron::Perceptron;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
@@ -34,7 +37,7 @@ pub use svm::{OneClass, Svm, Svr};
 use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Resources, Shape};
 use crate::{
-    CertificateState, Classes, FoldSpec, Folds, Intercept, Link, Result, RidgeFold, RidgeState, Targets, Task,
+    AnyModel, CertificateState, Classes, FoldSpec, Folds, Link, Model, Result, RidgeFold, RidgeState, Targets, Task,
 };
 use faer::Mat;
 use kapprox::{FeatureMap, Real};
@@ -208,73 +211,7 @@ impl Penalty {
     }
 }
 
-/// Options of all solvers; each reads those it names in its `FAMILY`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SolverOptions {
-    /// lambda, or C instead.
-    pub penalty: Penalty,
-    /// Penalties to choose among by rows held out, strongest first; empty for `penalty` alone.
-    pub path: Vec<Penalty>,
-    /// A machine for every pair of classes.
-    pub pairs: bool,
-    /// Probabilities are learned from rows held out.
-    pub probabilities: bool,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
-    /// Rows weigh by the inverse of the size of their class.
-    pub balanced: bool,
-    /// Squared hinge instead of hinge.
-    pub squared: bool,
-    /// Relative duality gap at which a solver stops.
-    pub gap: f64,
-    /// Most Newton steps.
-    pub steps: usize,
-    /// Half the width of the tube of support vector regression, in the unit of the target.
-    pub epsilon: f64,
-    /// Share of the rows that may lie outside, of the one-class machine.
-    pub nu: f64,
-    /// Components of a decomposition.
-    pub components: Option<usize>,
-    /// Features are centred.
-    pub centre: bool,
-    /// Components are divided by their standard deviation.
-    pub whiten: bool,
-    /// What tells the distance from the components is kept.
-    pub novelty: bool,
-    /// Groups of a clustering.
-    pub clusters: usize,
-    /// Starts of a search that depends on where it begins.
-    pub starts: usize,
-    /// Gives the average over a search, not its end.
-    pub averaged: bool,
-}
-
-impl Default for SolverOptions {
-    fn default() -> Self {
-        Self {
-            penalty: Penalty::Lambda(1e-6),
-            path: Vec::new(),
-            pairs: false,
-            probabilities: false,
-            intercept: Intercept::Free,
-            balanced: false,
-            squared: false,
-            gap: 1e-3,
-            steps: 200,
-            epsilon: 0.1,
-            nu: 0.5,
-            components: None,
-            centre: true,
-            whiten: false,
-            novelty: false,
-            clusters: 8,
-            starts: 10,
-            averaged: true,
-        }
-    }
-}
-
-/// A solver as the command line sees it.
+/// A solver by name, with what it can be told.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// The name after `kmill fit`.
@@ -283,46 +220,74 @@ pub struct Family {
     pub about: &'static str,
     /// What its functions mean.
     pub task: Task,
-    /// The options it reads.
-    pub options: &'static [&'static str],
-    make: Make,
+    /// What it can be told.
+    pub parameters: &'static [Parameter],
+    make: Option<Make>,
 }
 
 /// Makes a solver.
-type Of<T> = fn(&SolverOptions) -> Box<dyn Solver<T>>;
+type Of<T> = fn(&Settings) -> Result<Box<dyn Solver<T>>>;
 
 /// The same solver in both precisions.
 #[derive(Clone, Copy, Debug)]
-struct Make(Of<f32>, Of<f64>);
+#[doc(hidden)]
+pub struct Make(Of<f32>, Of<f64>);
 
 /// The types that solvers exist for.
 pub trait Precision: Real {
     #[doc(hidden)]
-    fn make(family: &Family) -> fn(&SolverOptions) -> Box<dyn Solver<Self>>;
+    fn make(make: &Make) -> Of<Self>;
+    /// The model, whatever its type.
+    fn any(model: Model<Self>) -> AnyModel;
 }
 
 impl Precision for f32 {
-    fn make(family: &Family) -> Of<f32> {
-        family.make.0
+    fn make(make: &Make) -> Of<f32> {
+        make.0
+    }
+    fn any(model: Model<f32>) -> AnyModel {
+        AnyModel::F32(model)
     }
 }
 
 impl Precision for f64 {
-    fn make(family: &Family) -> Of<f64> {
-        family.make.1
+    fn make(make: &Make) -> Of<f64> {
+        make.1
+    }
+    fn any(model: Model<f64>) -> AnyModel {
+        AnyModel::F64(model)
     }
 }
 
 impl Family {
-    /// The solver with these options.
-    pub fn solver<T: Precision>(&self, options: &SolverOptions) -> Box<dyn Solver<T>> {
-        T::make(self)(options)
+    /// The solver with these settings; `None` for ridge regression, whose surface has a run of its own
+    /// ([`crate::train::train`]).
+    ///
+    /// # Errors
+    /// Settings that contradict each other.
+    pub fn solver<T: Precision>(&self, settings: &Settings) -> Result<Option<Box<dyn Solver<T>>>> {
+        self.make.as_ref().map(|make| T::make(make)(settings)).transpose()
+    }
+
+    /// True where rows are held out under these settings: to choose a penalty, or to learn probabilities.
+    pub(crate) fn compares(&self, settings: &Settings) -> bool {
+        let reads_folds = self.parameters.iter().any(|parameter| parameter.name == parameter::FOLDS.name);
+        reads_folds && (settings.penalties().len() > 1 || settings.flag(&svm::PROBABILITIES))
+    }
+
+    /// What the functions mean under these settings: ridge regression learns values or classes.
+    pub fn task(&self, settings: &Settings) -> Task {
+        match settings.word(&ridge::TASK) {
+            Some("classification") => Task::Classification,
+            _ => self.task,
+        }
     }
 }
 
-/// Every solver but ridge regression, whose surface has a run of its own ([`crate::train::train`]). One line each.
+/// Every solver. One line each.
 pub fn registry() -> &'static [Family] {
     const FAMILIES: &[Family] = &[
+        ridge::FAMILY,
         kpca::FAMILY,
         kpca_l1::FAMILY,
         fisher::FAMILY,
@@ -341,4 +306,9 @@ pub fn registry() -> &'static [Family] {
 /// The solver of a name.
 pub fn by_name(name: &str) -> Option<&'static Family> {
     registry().iter().find(|family| family.name == name)
+}
+
+/// The parameters of all solvers; one that several read comes as often.
+pub fn parameters() -> impl Iterator<Item = &'static Parameter> {
+    registry().iter().flat_map(|family| family.parameters)
 }

@@ -17,7 +17,8 @@
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
 use super::kept::{Kept, Tile};
-use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use super::parameter::{Kind, Parameter, STEPS};
+use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use faer::Mat;
@@ -30,8 +31,19 @@ pub(super) const FAMILY: Family = Family {
     name: "perceptron",
     about: "the kernel perceptron, averaged",
     task: Task::Classification,
-    options: &["steps", "averaged"],
-    make: Make(|options| Box::new(Perceptron::new(options)), |options| Box::new(Perceptron::new(options))),
+    parameters: &[STEPS, LAST],
+    make: Some(Make(
+        |settings| Ok(Box::new(Perceptron::new(settings))),
+        |settings| Ok(Box::new(Perceptron::new(settings))),
+    )),
+};
+
+/// The end of the search in the place of its average.
+const LAST: Parameter = Parameter {
+    name: "last",
+    kind: Kind::Flag,
+    default: None,
+    about: "The last coefficients, not their average over the rows seen",
 };
 
 /// The kernel perceptron.
@@ -44,8 +56,8 @@ pub struct Perceptron {
 }
 
 impl Perceptron {
-    fn new(options: &SolverOptions) -> Self {
-        Self { sweeps: options.steps, averaged: options.averaged }
+    fn new(settings: &Settings) -> Self {
+        Self { sweeps: settings.count(&STEPS).unwrap_or_default(), averaged: !settings.flag(&LAST) }
     }
 }
 

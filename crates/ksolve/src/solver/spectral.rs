@@ -20,7 +20,8 @@
 
 use super::kept::Kept;
 use super::lloyd::{self, Space};
-use super::{Family, Features, Figure, Fitted, Make, Solver, SolverOptions};
+use super::parameter::{self, CLUSTERS, STARTS};
+use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
 use crate::{Error, GramScratch, GramState, Result, Task};
@@ -35,8 +36,11 @@ pub(super) const FAMILY: Family = Family {
     name: "spectral",
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
-    options: &["clusters", "starts"],
-    make: Make(|options| Box::new(Spectral::new(options)), |options| Box::new(Spectral::new(options))),
+    parameters: &[CLUSTERS, STARTS],
+    make: Some(Make(
+        |settings| Ok(Box::new(Spectral::new(settings)?)),
+        |settings| Ok(Box::new(Spectral::new(settings)?)),
+    )),
 };
 
 /// Degrees below this share of the mean are those of rows that the landmarks do not see: rounding, of either sign.
@@ -52,8 +56,9 @@ pub struct Spectral {
 }
 
 impl Spectral {
-    fn new(options: &SolverOptions) -> Self {
-        Self { clusters: options.clusters, starts: options.starts }
+    fn new(settings: &Settings) -> Result<Self> {
+        let starts = settings.count(&STARTS).unwrap_or_default();
+        Ok(Self { clusters: parameter::clusters(settings)?, starts })
     }
 }
 

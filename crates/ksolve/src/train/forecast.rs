@@ -66,6 +66,8 @@ pub struct Forecast {
     pub cut: Cut,
     /// The stages, in their order.
     pub steps: Vec<Step>,
+    /// Threads that it was made for.
+    pub threads: usize,
     /// What the other method would take, where there is one.
     pub other: Option<Alternative>,
 }
@@ -123,7 +125,7 @@ pub fn forecast<T: Real>(
     let range = selected.range();
     let rows = range.end - range.start;
     if plans.iter().any(|plan| plan.what == FACTOR) || options.map.is_exact() {
-        return Ok(untimed(rows, cut, plans));
+        return Ok(untimed(rows, cut, plans, resources.workers.threads()));
     }
     let iterates = plans.iter().any(|plan| plan.what == ITERATION);
     let run = Work::new(selected, options, rows);
@@ -159,18 +161,18 @@ pub fn forecast<T: Real>(
         Step { plan, passes, bytes_read: rates.as_ref().map(bytes), seconds }
     };
     let steps = plans.into_iter().zip(stages(options, iterates, cut)?).map(step).collect();
-    Ok(Forecast { rows, cut, steps, other })
+    Ok(Forecast { rows, cut, steps, threads, other })
 }
 
 /// The forecast of a run on the exact kernel: without times.
-fn untimed(rows: u64, cut: Cut, plans: Vec<Plan>) -> Forecast {
+fn untimed(rows: u64, cut: Cut, plans: Vec<Plan>, threads: usize) -> Forecast {
     let step = |plan: Plan| Step {
         passes: u64::from(plan.what != FACTOR && plan.what != ITERATION),
         plan,
         bytes_read: None,
         seconds: None,
     };
-    Forecast { rows, cut, steps: plans.into_iter().map(step).collect(), other: None }
+    Forecast { rows, cut, steps: plans.into_iter().map(step).collect(), threads, other: None }
 }
 
 /// The forecast of a run of another solver: without times, for what is timed is ridge regression, and with the passes up
@@ -188,9 +190,10 @@ pub fn forecast_solve<T: Real>(
     let range = selected.range();
     let rows = range.end - range.start;
     let one_cell = TrainOptions { folds: FoldSpec::None, ..options.clone() };
-    let costs = Work::new(selected, &one_cell, rows).stages(None, cut, resources.workers.threads());
+    let threads = resources.workers.threads();
+    let costs = Work::new(selected, &one_cell, rows).stages(None, cut, threads);
     let step = |(plan, (passes, _))| Step { plan, passes, bytes_read: None, seconds: None };
-    Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect(), other: None })
+    Ok(Forecast { rows, cut, steps: plans.into_iter().zip(costs).map(step).collect(), threads, other: None })
 }
 
 /// Sizes that decide the cost of a run.

@@ -1,5 +1,6 @@
 //! What a training run computes, and what it may use.
 
+use super::Forecast;
 use crate::folds::FoldSpec;
 pub use crate::iterative::sketch::Preconditioner;
 use crate::ridge::Intercept;
@@ -23,6 +24,8 @@ pub enum Scaling {
     /// As they are.
     None,
 }
+
+crate::words::words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "none" => None);
 
 /// By what the cell of the surface is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +52,16 @@ impl LandmarkSource {
         match self {
             Self::Scheme(_) => None,
             Self::Rows(table) => Some(table),
+        }
+    }
+}
+
+impl std::fmt::Display for LandmarkSource {
+    /// Of a table no path: the landmarks are in the model.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Scheme(name) => f.write_str(name),
+            Self::Rows(_) => f.write_str("a table"),
         }
     }
 }
@@ -236,6 +249,12 @@ pub trait Stages: Sync {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
     /// Something the user should know; the run goes on.
     fn warn(&self, text: String);
+    /// True for a watch that [`Stages::planned`] is worth up to a second.
+    fn wants_plan(&self) -> bool {
+        false
+    }
+    /// What the run is going to do and hold, before it begins.
+    fn planned(&self, _forecast: &Forecast) {}
 }
 
 /// Watches nothing.

@@ -189,13 +189,12 @@ fn map(shape: &Shape, budget: usize) -> Plan {
 
 fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (m, t, lanes) = (shape.map.p, shape.t, cut.gram_lanes);
-    let segments = shape.n.div_ceil(cut.segment).max(1);
-    let states = (lanes as u64 + 1).min(segments) as usize;
+    let states = kstore::pass::states(lanes, shape.n.div_ceil(cut.segment));
     let state = GramState::bytes(m, t, shape.folds) + CertificateState::bytes(m);
     let bin = cut.tile * (shape.d * shape.element + t * 8);
     let features = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed + cut.tile * (m * shape.element + 8);
     let plan = rows(base(GRAM, budget), shape, cut, lanes, shape.element);
-    let copies = if states == 1 { "one lane".to_string() } else { format!("{} lanes and a sum", states - 1) };
+    let copies = if states == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
     let (name, remedy) = gram_term(shape.folds, &copies);
     plan.term(name, states * state, remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)

@@ -62,15 +62,7 @@ impl Score {
     }
 }
 
-impl std::fmt::Display for Score {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Cv => "cv",
-            Self::Gcv => "gcv",
-            Self::Alignment => "alignment",
-        })
-    }
-}
+crate::words::words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
 
 /// Everything that defines the choice beside the rows.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
 use kapprox::{MapSpec, Spec};
-use ksolve::solver::{Penalty, SolverOptions, by_name};
+use ksolve::solver::{Options, by_name};
 use ksolve::train::{
     Choice, LandmarkSource, Resources, Scaling, Stages, SystemOptions, Task, TrainOptions, Trained, Unwatched, train,
 };
@@ -193,14 +193,14 @@ impl Observer for Look<'_> {
 
 /// A solver that reads kept features many times, stopped after so many looks, of which a pass over the rows has 70; at least
 /// so often.
-fn iterates(name: &str, solver: &SolverOptions, looks: u64, least: u64) {
+fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
     let family = by_name(name).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let selected = selected(folder.path(), family.task == Task::Classification);
-    let folds = if solver.path.is_empty() { FoldSpec::None } else { FoldSpec::Hash(2) };
+    let folds = if solver.get("folds").is_none() { FoldSpec::None } else { FoldSpec::Hash(2) };
     let options = TrainOptions { ranks: vec![12], folds, ..options(family.task, "uniform") };
     let options = TrainOptions { candidates: Some(1000), ..options };
-    let solver = family.solver::<f64>(solver);
+    let solver = family.solver::<f64>(&family.settings(solver).unwrap()).unwrap().unwrap();
     let workers = Workers::new(2);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let whole = ksolve::train::solve::<f64>(&selected, &options, &*solver, &resources).unwrap();
@@ -234,19 +234,18 @@ fn iterates(name: &str, solver: &SolverOptions, looks: u64, least: u64) {
 
 #[test]
 fn machines_go_on_at_their_last_step() {
-    let options = SolverOptions { penalty: Penalty::C(1.0), gap: 1e-7, ..SolverOptions::default() };
+    let options = Options::new().set("C", 1.0).set("gap", 1e-7);
     iterates("svm", &options, 600, 2);
-    iterates("svm", &SolverOptions { pairs: true, ..options.clone() }, 1500, 2);
-    let path = vec![Penalty::C(0.01), Penalty::C(1.0)];
-    iterates("svm", &SolverOptions { path, ..options.clone() }, 1500, 4);
-    iterates("svm", &SolverOptions { squared: true, ..options }, 600, 1);
+    iterates("svm", &options.clone().set("pairs", true), 1500, 2);
+    iterates("svm", &options.clone().set("C", "0.01,1").set("folds", 2), 1500, 4);
+    iterates("svm", &options.set("loss", "squared-hinge"), 600, 1);
 }
 
 #[test]
 fn logistic_regression_clusters_components_and_sweeps_go_on_at_their_last_step() {
-    iterates("logistic", &SolverOptions { penalty: Penalty::Lambda(1e-6), ..SolverOptions::default() }, 4000, 1);
-    iterates("kmeans", &SolverOptions { clusters: 5, ..SolverOptions::default() }, 250, 1);
-    iterates("kpca-l1", &SolverOptions { components: Some(12), ..SolverOptions::default() }, 250, 1);
-    iterates("perceptron", &SolverOptions { steps: 12, ..SolverOptions::default() }, 250, 1);
-    iterates("spectral", &SolverOptions { clusters: 3, ..SolverOptions::default() }, 250, 1);
+    iterates("logistic", &Options::new().set("lambda", 1e-6), 4000, 1);
+    iterates("kmeans", &Options::new().set("clusters", 5), 250, 1);
+    iterates("kpca-l1", &Options::new().set("components", 12), 250, 1);
+    iterates("perceptron", &Options::new().set("steps", 12), 250, 1);
+    iterates("spectral", &Options::new().set("clusters", 3), 250, 1);
 }

@@ -43,7 +43,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Version of the layout of manifest and entries.
-pub const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 2;
 
 /// Time between two saves of a pass unless told otherwise: what a crash may cost.
 pub const EVERY: Duration = Duration::from_secs(30);

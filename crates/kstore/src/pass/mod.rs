@@ -4,17 +4,19 @@
 //!              segment 0        segment 1        segment 2   …        fixed ranges of stored rows
 //! feeder  ──▶ [tile][tile][t] │ [tile][tile]… │                      decodes ahead of its lane
 //! lane    ──▶ step step step flush ─▶ deliver                        one state, made anew for each segment
-//!                                       └── in segment order ──▶ merged total
+//!                                       └── in segment order ──▶ stretch of 32 ──▶ total
 //! ```
 //!
 //! A **tile** is the rows a fold sees at once, a **segment** the unit of reduction, a **lane** a thread with a state
 //! of its own. Tiles and segments are functions of the shape of the work alone. Every segment starts from
-//! [`Fold::init`] and segment states are delivered in segment order, so lanes and prefetch change when a number is
+//! [`Fold::init`] and segment states are merged in segment order along a fixed [tree](STRETCH), so lanes and prefetch change when a number is
 //! computed and never which: the result has the same bits for every number of threads and every budget.
 
 mod run;
+mod tree;
 mod workers;
 
+pub use tree::{STRETCH, states};
 pub use workers::Workers;
 
 use crate::checkpoint::{Cut, Journal, Persist};
@@ -22,6 +24,7 @@ use crate::{Error, Real, RowBlock, RowSource};
 use run::{Delivery, run};
 use std::ops::Range;
 use std::time::Duration;
+use tree::Tree;
 
 /// A state that can be merged with the state of later rows.
 ///
@@ -142,7 +145,7 @@ impl<'a> Pass<'a> {
 
     /// Folds every selected row and merges the segments' states; [`Fold::init`] for a source without rows.
     ///
-    /// Holds `lanes + 1` states at most.
+    /// Holds as many states as [`states`] says.
     ///
     /// # Errors
     /// The first error in row order of the source, the fold, or [`Error::Interrupted`].
@@ -152,12 +155,12 @@ impl<'a> Pass<'a> {
         F: Fold<T>,
         F::State: Merge,
     {
-        let mut total = None;
-        let report = run(self, source, fold, 0, |delivery| {
-            merge(&mut total, delivery.state);
+        let mut tree = Tree::default();
+        let report = run(self, source, fold, 0, |Delivery { segment, state, .. }| {
+            tree.add(segment, state);
             Ok(())
         })?;
-        Ok((total.unwrap_or_else(|| fold.init()), report))
+        Ok((tree.finish().unwrap_or_else(|| fold.init()), report))
     }
 
     /// [`Pass::fold`], continued where the journal's entry ends: what is whole there is not read again, what is begun
@@ -183,27 +186,27 @@ impl<'a> Pass<'a> {
         let Some(journal) = self.journal else { return self.fold(source, fold) };
         let range = source.range();
         let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
-        let (mut entry, mut total) = journal.entry(name, cut, "rows", || fold.init());
+        let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::with_room(|| fold.init()));
+        let mut tree = tree.unwrap_or_default();
         let restored = entry.rows();
         self.observer.advance(restored);
         if entry.is_complete() {
             let report = PassReport { rows: restored, ..PassReport::default() };
-            return Ok((total.unwrap_or_else(|| fold.init()), report));
+            return Ok((tree.finish().unwrap_or_else(|| fold.init()), report));
         }
-        let outcome = run(self, source, fold, entry.done(), |Delivery { done, folded, state, .. }| {
-            entry.merged(done, folded, merge(&mut total, state));
+        let outcome = run(self, source, fold, entry.done(), |Delivery { done, segment, folded, state, .. }| {
+            tree.add(segment, state);
+            entry.merged(done, folded, &tree);
             Ok(())
         });
         match outcome {
             Ok(report) => {
-                let total = total.unwrap_or_else(|| fold.init());
-                entry.complete(&total);
+                entry.complete(&tree);
+                let total = tree.finish().unwrap_or_else(|| fold.init());
                 Ok((total, PassReport { rows: restored + report.rows, ..report }))
             }
             Err(error) => {
-                if let Some(total) = &total {
-                    entry.keep(total);
-                }
+                entry.keep(&tree);
                 Err(error)
             }
         }
@@ -226,16 +229,5 @@ impl<'a> Pass<'a> {
         F: Fold<T>,
     {
         run(self, source, fold, 0, |Delivery { rows, state, .. }| deliver(rows, state))
-    }
-}
-
-/// Merges a later state into the total, which it becomes where there is none.
-fn merge<S: Merge>(total: &mut Option<S>, later: S) -> &S {
-    match total {
-        Some(total) => {
-            total.merge(&later);
-            total
-        }
-        None => total.insert(later),
     }
 }

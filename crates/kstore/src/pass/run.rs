@@ -14,6 +14,8 @@ pub(super) struct Delivery<S> {
     pub(super) rows: Range<u64>,
     /// Segments of the pass up to and with this one.
     pub(super) done: u64,
+    /// Number of the segment among all of the stored rows.
+    pub(super) segment: u64,
     /// Selected rows that were folded.
     pub(super) folded: u64,
     /// What the fold made of them.
@@ -318,7 +320,8 @@ where
         }
         if let Some(state) = state {
             let rows = self.segments.get(segment);
-            (order.deliver)(Delivery { rows, done: segment + 1, folded, state })?;
+            let number = self.segments.first + segment;
+            (order.deliver)(Delivery { rows, done: segment + 1, segment: number, folded, state })?;
         }
         order.turn += 1;
         self.turned.notify_all();

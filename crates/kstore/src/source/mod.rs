@@ -5,6 +5,8 @@
 //! of the bytes they read; everything above the seam treats both the same.
 
 mod aligned;
+mod arrays;
+mod batches;
 mod chained;
 mod column;
 pub mod csv;
@@ -22,6 +24,8 @@ pub mod svmlight;
 mod text;
 mod view;
 
+pub(crate) use arrays::ArrayTable;
+pub(crate) use batches::BatchTable;
 pub use chained::Chained;
 pub use guard::is_decoding;
 pub use identity::Identity;

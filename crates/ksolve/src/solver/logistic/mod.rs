@@ -24,7 +24,8 @@ mod blocks;
 mod newton;
 
 use super::kept::{Kept, Tile};
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Solver, SolverOptions};
+use super::parameter::{C, CLASS_WEIGHT, INTERCEPT, LAMBDA, STEPS};
+use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
@@ -38,8 +39,11 @@ pub(super) const FAMILY: Family = Family {
     name: "logistic",
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,
-    options: &["lambda", "c", "intercept", "class_weight", "steps"],
-    make: Make(|options| Box::new(Logistic::new(options)), |options| Box::new(Logistic::new(options))),
+    parameters: &[LAMBDA, C, INTERCEPT, CLASS_WEIGHT, STEPS],
+    make: Some(Make(
+        |settings| Ok(Box::new(Logistic::new(settings))),
+        |settings| Ok(Box::new(Logistic::new(settings))),
+    )),
 };
 
 /// Rows of a strip whose probabilities are computed by one thread.
@@ -59,9 +63,13 @@ pub struct Logistic {
 }
 
 impl Logistic {
-    fn new(options: &SolverOptions) -> Self {
-        let SolverOptions { penalty, intercept, balanced, steps, .. } = *options;
-        Self { penalty, intercept, balanced, steps }
+    fn new(settings: &Settings) -> Self {
+        Self {
+            penalty: settings.penalty(),
+            intercept: settings.intercept(),
+            balanced: settings.word(&CLASS_WEIGHT).is_some(),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        }
     }
 }
 

@@ -14,12 +14,13 @@ use super::group::{Space, Watch, begin, solve_group};
 use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
-use super::{Best, Solved, Terms, fitted, group, plan, solve_all, warn_of_gap};
+use super::{Best, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, warn_of_gap};
 use crate::solver::kept::{self, Kept};
 use crate::solver::logistic::class_weights;
-use crate::solver::{Features, Figure, Fitted, Penalty, Solver, SolverOptions};
+use crate::solver::parameter::{CLASS_WEIGHT, FOLDS, GAP, STEPS};
+use crate::solver::{Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
-use crate::{Classes, Intercept, Link, Result, platt};
+use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
 use kapprox::Real;
 use kstore::Plan;
 use kstore::pass::Observer;
@@ -27,10 +28,8 @@ use kstore::pass::Observer;
 /// Support vector classification.
 #[derive(Clone, Debug)]
 pub struct Svm {
-    /// lambda, or C.
-    pub penalty: Penalty,
-    /// Penalties to choose among, strongest first; empty for `penalty` alone.
-    pub path: Vec<Penalty>,
+    /// lambda, or C: several to choose among by rows held out, strongest first.
+    pub penalties: Vec<Penalty>,
     /// A machine for every pair of classes, not one for each against the rest.
     pub pairs: bool,
     /// Probabilities are learned from rows held out.
@@ -80,14 +79,31 @@ struct HeldOut<T> {
 }
 
 impl Svm {
-    pub(super) fn new(options: &SolverOptions) -> Self {
-        let SolverOptions { penalty, pairs, probabilities, intercept, balanced, squared, gap, steps, .. } = *options;
-        let path = options.path.clone();
-        Self { penalty, path, pairs, probabilities, intercept, balanced, squared, gap, steps }
+    pub(super) fn new(settings: &Settings) -> Result<Self> {
+        let machine = Self {
+            penalties: settings.penalties(),
+            pairs: settings.flag(&PAIRS),
+            probabilities: settings.flag(&PROBABILITIES),
+            intercept: settings.intercept(),
+            balanced: settings.word(&CLASS_WEIGHT).is_some(),
+            squared: settings.word(&LOSS) == Some("squared-hinge"),
+            gap: settings.number(&GAP).unwrap_or_default(),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        };
+        if machine.pairs && machine.probabilities {
+            let why = "pairs of classes have no probabilities; leave one of the two out";
+            return Err(Error::option(PROBABILITIES.name, "with pairs", why));
+        }
+        if machine.compares() && settings.folds(&FOLDS) == Some(FoldSpec::None) {
+            let why = "without folds no rows are held out; give folds, or one penalty and no probabilities";
+            return Err(Error::option(FOLDS.name, "none", why));
+        }
+        Ok(machine)
     }
 
-    fn penalties(&self) -> Vec<Penalty> {
-        if self.path.is_empty() { vec![self.penalty] } else { self.path.clone() }
+    /// True where rows are held out: to choose a penalty, or for probabilities.
+    fn compares(&self) -> bool {
+        self.penalties.len() > 1 || self.probabilities
     }
 
     fn terms(&self, cost: f64) -> Terms {
@@ -155,7 +171,7 @@ impl Svm {
         classes: &Classes,
         weights: &[f64],
     ) -> Result<HeldOut<T>> {
-        let penalties = self.penalties().into_iter().map(|penalty| penalty.c(data.rows));
+        let penalties = self.penalties.iter().map(|penalty| penalty.c(data.rows));
         let costs: Vec<(f64, Vec<f64>)> = penalties.map(|c| (c, weights.iter().map(|w| c * w).collect())).collect();
         let machines = self.machines(classes.labels().len());
         let t = machines.len();
@@ -299,7 +315,7 @@ impl<T: Real> Solver<T> for Svm {
         };
         match shape.folds > 1 {
             true => {
-                let scores = n.saturating_mul(problems * self.penalties().len()).saturating_mul(shape.element);
+                let scores = n.saturating_mul(problems * self.penalties.len()).saturating_mul(shape.element);
                 plan.term("scores of rows held out", scores, "compare fewer penalties")
             }
             false => plan,
@@ -315,7 +331,7 @@ impl<T: Real> Solver<T> for Svm {
             1 => None,
             _ => Some(self.held_out(&kept, data, classes, &weights)?),
         };
-        let penalty = self.penalties()[held_out.as_ref().map_or(0, |held_out| held_out.chosen)];
+        let penalty = self.penalties[held_out.as_ref().map_or(0, |held_out| held_out.chosen)];
         let (lambda, c) = (penalty.lambda(data.rows), penalty.c(data.rows));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
         let solved = self.final_fit(&kept, data, c, &costs, k)?;
@@ -324,7 +340,7 @@ impl<T: Real> Solver<T> for Svm {
         if let Some(held_out) = held_out {
             fitted.passes += held_out.passes;
             fitted.link = self.probabilities.then(|| self.link(&kept, &held_out.scores[held_out.chosen], k));
-            let penalties = self.penalties().iter().map(|penalty| penalty.c(data.rows)).collect();
+            let penalties = self.penalties.iter().map(|penalty| penalty.c(data.rows)).collect();
             fitted.figures.push(Figure { name: "C", values: penalties });
             fitted.figures.push(Figure { name: "held-out error at each C", values: held_out.errors });
         }

@@ -30,7 +30,10 @@ mod search;
 pub use classes::Svm;
 
 use super::kept::Kept;
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Solver, SolverOptions};
+use super::parameter::{
+    C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, NU, Parameter, STEPS,
+};
+use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
 use crate::gram::PANEL;
 use crate::train::{Cut, Shape};
 use crate::{Intercept, Result, Targets, Task};
@@ -47,20 +50,8 @@ pub(super) const SVM: Family = Family {
     name: "svm",
     about: "support vector machine: classes by the widest margin",
     task: Task::Classification,
-    options: &[
-        "lambda",
-        "c",
-        "path",
-        "pairs",
-        "probabilities",
-        "folds",
-        "intercept",
-        "class_weight",
-        "loss",
-        "gap",
-        "steps",
-    ],
-    make: Make(|options| Box::new(Svm::new(options)), |options| Box::new(Svm::new(options))),
+    parameters: &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS],
+    make: Some(Make(|settings| Ok(Box::new(Svm::new(settings)?)), |settings| Ok(Box::new(Svm::new(settings)?)))),
 };
 
 /// `svr`.
@@ -68,8 +59,8 @@ pub(super) const SVR: Family = Family {
     name: "svr",
     about: "support vector regression: values, small errors free",
     task: Task::Regression,
-    options: &["lambda", "c", "intercept", "epsilon", "gap", "steps"],
-    make: Make(|options| Box::new(Svr::new(options)), |options| Box::new(Svr::new(options))),
+    parameters: &[LAMBDA, C, INTERCEPT, EPSILON, GAP, STEPS],
+    make: Some(Make(|settings| Ok(Box::new(Svr::new(settings))), |settings| Ok(Box::new(Svr::new(settings))))),
 };
 
 /// `oneclass`.
@@ -77,8 +68,43 @@ pub(super) const ONE_CLASS: Family = Family {
     name: "oneclass",
     about: "one-class support vector machine: a score that is negative for novel rows",
     task: Task::Novelty,
-    options: &["nu", "gap", "steps"],
-    make: Make(|options| Box::new(OneClass::new(options)), |options| Box::new(OneClass::new(options))),
+    parameters: &[NU, GAP, STEPS],
+    make: Some(Make(
+        |settings| Ok(Box::new(OneClass::new(settings))),
+        |settings| Ok(Box::new(OneClass::new(settings))),
+    )),
+};
+
+/// A machine for every two classes.
+pub(super) const PAIRS: Parameter = Parameter {
+    name: "pairs",
+    kind: Kind::Flag,
+    default: None,
+    about: "A machine for every pair of classes, not one for each class against the rest",
+};
+
+/// Probabilities are learned from rows held out.
+pub(super) const PROBABILITIES: Parameter = Parameter {
+    name: "probabilities",
+    kind: Kind::Flag,
+    default: None,
+    about: "Learn probabilities from rows held out, for predict --probabilities",
+};
+
+/// The loss.
+pub(super) const LOSS: Parameter = Parameter {
+    name: "loss",
+    kind: Kind::Word(&["hinge", "squared-hinge"]),
+    default: Some("hinge"),
+    about: "Loss: hinge or squared-hinge",
+};
+
+/// Half the width of the tube.
+const EPSILON: Parameter = Parameter {
+    name: "epsilon",
+    kind: Kind::Number(Interval::NotNegative),
+    default: Some("0.1"),
+    about: "Errors below this cost nothing, in the unit of the target",
 };
 
 /// Bytes of Newton's equations of the problems that are solved together, and of their multipliers and values.
@@ -112,16 +138,24 @@ pub struct OneClass {
 }
 
 impl Svr {
-    fn new(options: &SolverOptions) -> Self {
-        let SolverOptions { penalty, intercept, epsilon, gap, steps, .. } = *options;
-        Self { penalty, intercept, epsilon, gap, steps }
+    fn new(settings: &Settings) -> Self {
+        Self {
+            penalty: settings.penalty(),
+            intercept: settings.intercept(),
+            epsilon: settings.number(&EPSILON).unwrap_or_default(),
+            gap: settings.number(&GAP).unwrap_or_default(),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        }
     }
 }
 
 impl OneClass {
-    fn new(options: &SolverOptions) -> Self {
-        let SolverOptions { nu, gap, steps, .. } = *options;
-        Self { nu, gap, steps }
+    fn new(settings: &Settings) -> Self {
+        Self {
+            nu: settings.number(&NU).unwrap_or_default(),
+            gap: settings.number(&GAP).unwrap_or_default(),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        }
     }
 }
 

@@ -1,0 +1,121 @@
+//! The options of the solvers, made from their parameters: a solver's file describes them once.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use ksolve::Error;
+use ksolve::solver::parameter::{Kind, Parameter};
+use ksolve::solver::{self, Options};
+
+/// What was given for the parameters of solvers, whichever reads them.
+#[derive(Clone, Debug, Default)]
+pub struct SolverArgs(pub Options);
+
+/// The option of a parameter, without dashes in front: `class-weight` for `class_weight`.
+fn option(parameter: &Parameter) -> String {
+    parameter.name.replace('_', "-")
+}
+
+/// The parameters of all solvers, each once.
+fn distinct() -> Vec<&'static Parameter> {
+    let mut distinct: Vec<&'static Parameter> = Vec::new();
+    for parameter in solver::parameters() {
+        if distinct.iter().all(|known| known.name != parameter.name) {
+            distinct.push(parameter);
+        }
+    }
+    distinct
+}
+
+/// Who reads a parameter, and the default that each takes.
+fn help(parameter: &Parameter) -> String {
+    let mut readers: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
+    for family in solver::registry() {
+        for own in family.parameters.iter().filter(|own| own.name == parameter.name) {
+            match readers.iter_mut().find(|(default, _)| *default == own.default) {
+                Some((_, names)) => names.push(family.name),
+                None => readers.push((own.default, vec![family.name])),
+            }
+        }
+    }
+    let all: Vec<&str> = readers.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let defaults = match &readers[..] {
+        [(Some(default), _)] => format!(" [default: {default}]"),
+        [(None, _)] => String::new(),
+        several => {
+            let each =
+                several.iter().filter_map(|(default, names)| Some(format!("{} for {}", (*default)?, names.join(", "))));
+            format!(" [default: {}]", each.collect::<Vec<_>>().join("; "))
+        }
+    };
+    format!("{} ({}){defaults}", parameter.about, all.join(", "))
+}
+
+/// The option as clap knows it.
+fn arg(parameter: &'static Parameter) -> Arg {
+    let arg = Arg::new(parameter.name).long(option(parameter)).help(help(parameter)).help_heading("Solver");
+    let name = match parameter.kind {
+        Kind::Flag => return arg.action(ArgAction::SetTrue),
+        Kind::Count { .. } => "N",
+        Kind::Number(_) => "NUMBER",
+        Kind::Word(_) => "WORD",
+        Kind::Penalties { .. } | Kind::Ranks => "LIST",
+        Kind::Folds => "FOLDS",
+        Kind::Column => "COLUMN",
+    };
+    arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| understood(parameter, text))
+}
+
+/// The text of a value that can be understood. A number that is no penalty is left for the run, which fails with exit code 1.
+fn understood(parameter: &Parameter, text: &str) -> Result<String, String> {
+    let numbers = || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
+    match parameter.parse(text) {
+        Err(_) if matches!(parameter.kind, Kind::Penalties { .. }) && numbers() => Ok(text.to_string()),
+        Err(Error::Option { expected, .. }) => Err(super::super::error::flags(&expected)),
+        Err(error) => Err(error.to_string()),
+        Ok(_) => Ok(text.to_string()),
+    }
+}
+
+impl Args for SolverArgs {
+    fn augment_args(command: Command) -> Command {
+        distinct().into_iter().fold(command, |command, parameter| command.arg(arg(parameter)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SolverArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Options::new();
+        for parameter in distinct() {
+            given = match parameter.kind {
+                Kind::Flag if matches.get_flag(parameter.name) => given.set(parameter.name, true),
+                Kind::Flag => given,
+                _ => match matches.get_one::<String>(parameter.name) {
+                    Some(text) => given.set(parameter.name, text),
+                    None => given,
+                },
+            };
+        }
+        Ok(Self(given))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_the_readers_and_their_defaults() {
+        let text = |name: &str| help(distinct().into_iter().find(|parameter| parameter.name == name).unwrap());
+        assert!(text("epsilon").ends_with("(svr) [default: 0.1]"), "{}", text("epsilon"));
+        assert!(text("lambda").contains("1e-9..1e-3 for ridge; 1e-6 for fisher"), "{}", text("lambda"));
+        assert!(text("class_weight").ends_with("(logistic, svm)"), "{}", text("class_weight"));
+    }
+}

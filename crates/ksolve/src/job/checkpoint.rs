@@ -1,0 +1,78 @@
+//! The checkpoint of a job: where it lies, and what it belongs to.
+
+use super::{Fit, Run};
+use crate::train::TrainOptions;
+use crate::{Error, Result};
+use kstore::Selected;
+use kstore::checkpoint::{Journal, Listener, Manifest};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where what the passes of a run found is kept while it runs.
+#[derive(Clone)]
+pub struct Checkpoint<'a> {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Time between two saves of a pass.
+    pub every: Duration,
+    /// Goes on from what an earlier run left there; without a checkpoint the run starts afresh.
+    pub resume: bool,
+    /// Who hears what happens to it.
+    pub listener: &'a dyn Listener,
+    /// What else tells this run from others, beside the options in the model file and the files themselves.
+    pub notes: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Checkpoint<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpoint").field("folder", &self.folder).field("resume", &self.resume).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Checkpoint<'a> {
+    /// The journal of a fit.
+    ///
+    /// # Errors
+    /// A checkpoint of another run where this one is to go on, and anything else that has its name.
+    pub(super) fn open(&self, fit: &Fit, selected: &Selected, training: &TrainOptions) -> Result<Journal<'a>> {
+        let manifest = self.manifest(fit, selected, training)?;
+        Ok(Journal::open(&self.folder, &manifest, self.every, self.resume, self.listener)?)
+    }
+
+    /// What defines the passes: the options of the model file, and the columns, which that holds elsewhere.
+    fn manifest(&self, fit: &Fit, selected: &Selected, training: &TrainOptions) -> Result<Manifest> {
+        let text = |value: Value| match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let mut options: Vec<(String, String)> = self.notes.clone();
+        if let Value::Object(map) = fit.canonical(&fit.settings()?, training) {
+            options.extend(map.into_iter().map(|(name, value)| (name, text(value))));
+        }
+        options.push(("features".to_string(), text(selected.feature_names().into())));
+        options.push(("target".to_string(), text(super::fitted::target_names(selected).into())));
+        let mut files = selected.table().identities();
+        files.extend(training.landmarks.table().into_iter().flat_map(|table| table.table().identities()));
+        Ok(Manifest {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            instruction_set: kapprox::instruction_set(),
+            options: options.into_iter().collect(),
+            files,
+        })
+    }
+}
+
+/// The error of a fit, once it is known whether anything is left to go on from.
+pub(super) fn kept(journal: &Journal<'_>, error: Error, run: &Run<'_>) -> Error {
+    match (journal.holds_work(), error.is_interrupted()) {
+        (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },
+        (true, false) => {
+            let folder = journal.folder().display();
+            let text = format!("what was done is kept in {folder}; `resume` goes on from there");
+            run.checkpoint.iter().for_each(|checkpoint| checkpoint.listener.note(text.clone()));
+            error
+        }
+        (false, _) => error,
+    }
+}

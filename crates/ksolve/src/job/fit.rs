@@ -1,0 +1,298 @@
+//! What is learned, and how.
+
+use super::{Fitted, Run, fitted};
+use crate::solver::{self, Family, Options, Settings, ridge};
+use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling, TrainOptions};
+use crate::{Error, Result, Task};
+use kapprox::Spec;
+use kapprox::map::MapSpec;
+use kstore::{Selected, Selection, Table};
+use std::path::Path;
+use std::time::Duration;
+
+/// Type of rows, kernel values and features. Sums over rows are in f64 either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ElementType {
+    /// 32-bit floating point.
+    #[default]
+    F32,
+    /// 64-bit floating point.
+    F64,
+}
+
+crate::words::words!(ElementType, "precision", "f32" => F32, "f64" => F64);
+
+/// Rows that landmarks are chosen among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Candidates {
+    /// Every row: a pass for each round of the scheme.
+    All,
+    /// A uniform sample of so many rows, held in memory.
+    Rows(u64),
+}
+
+impl std::fmt::Display for Candidates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Rows(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+/// What is learned from a table: a solver with its parameters, a kernel, a map and its landmarks.
+///
+/// Everything that changes a bit of the result is here; what a run may use (memory, threads, scratch) is in [`Run`].
+///
+/// ```
+/// use ksolve::job::Fit;
+/// let fit = Fit::solver("svm")?.set("C", "0.1..10").set("probabilities", true).rank(500).seed(7);
+/// # Ok::<(), ksolve::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Fit {
+    pub(super) family: &'static Family,
+    pub(super) given: Options,
+    pub(super) scaling: Scaling,
+    pub(super) kernel: Spec,
+    pub(super) map: MapSpec,
+    pub(super) landmarks: LandmarkSource,
+    pub(super) candidates: Option<Candidates>,
+    pub(super) rank: Option<usize>,
+    pub(super) seed: u64,
+    pub(super) precision: ElementType,
+    /// What the caller wants to read in the model beside this.
+    pub(super) notes: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Fit {
+    fn of(family: &'static Family) -> Self {
+        Self {
+            family,
+            given: Options::new(),
+            scaling: Scaling::default(),
+            kernel: Spec::default(),
+            map: MapSpec::default(),
+            landmarks: LandmarkSource::default(),
+            candidates: None,
+            rank: None,
+            seed: 0,
+            precision: ElementType::default(),
+            notes: serde_json::Map::new(),
+        }
+    }
+
+    /// Ridge regression: lambda by cross-validation in one pass.
+    pub fn ridge() -> Self {
+        Self::of(&ridge::FAMILY)
+    }
+
+    /// A solver of [`crate::solver::registry`].
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a name that no solver has.
+    pub fn solver(name: &str) -> Result<Self> {
+        let known = || solver::registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
+        let family = solver::by_name(name);
+        family.map(Self::of).ok_or_else(|| Error::option("solver", name, format!("give one of {}", known())))
+    }
+
+    /// Gives a parameter of the solver a value, as it would be typed: `set("C", 10)`, `set("folds", "blocks:6")`.
+    #[must_use]
+    pub fn set(self, name: &str, value: impl ToString) -> Self {
+        Self { given: self.given.set(name, value), ..self }
+    }
+
+    /// All parameters of the solver at once.
+    #[must_use]
+    pub fn options(self, given: Options) -> Self {
+        Self { given, ..self }
+    }
+
+    /// The kernel; a `sigma=median` is settled on a sample of the rows. The default is `gaussian(sigma=median)`.
+    #[must_use]
+    pub fn kernel(self, kernel: Spec) -> Self {
+        Self { kernel, ..self }
+    }
+
+    /// How rows become features; the Nyström map unless another is named.
+    #[must_use]
+    pub fn map(self, map: MapSpec) -> Self {
+        Self { map, ..self }
+    }
+
+    /// How landmarks are chosen, or a table of them; randomly pivoted Cholesky by default.
+    #[must_use]
+    pub fn landmarks(self, landmarks: LandmarkSource) -> Self {
+        Self { landmarks, ..self }
+    }
+
+    /// Rows that landmarks are chosen among; a sample of max(20·rank, 50,000) by default.
+    #[must_use]
+    pub fn candidates(self, candidates: Candidates) -> Self {
+        Self { candidates: Some(candidates), ..self }
+    }
+
+    /// Number of features: the largest rank. 1,000 by default, or the rows of a table of landmarks.
+    #[must_use]
+    pub fn rank(self, rank: usize) -> Self {
+        Self { rank: Some(rank), ..self }
+    }
+
+    /// How features are scaled before the kernel sees them; to mean 0 and deviation 1 by default.
+    #[must_use]
+    pub fn scaling(self, scaling: Scaling) -> Self {
+        Self { scaling, ..self }
+    }
+
+    /// Seed of every random choice; 0 by default.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Type of rows and features; f32 by default.
+    #[must_use]
+    pub fn precision(self, precision: ElementType) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// Keeps a further entry among the options in the model file: what chose the rows, for instance.
+    #[must_use]
+    pub fn note(mut self, name: &str, value: serde_json::Value) -> Self {
+        self.notes.insert(name.to_string(), value);
+        self
+    }
+
+    /// The solver.
+    pub fn family(&self) -> &'static Family {
+        self.family
+    }
+
+    /// The kernel that was asked for.
+    pub fn kernel_spec(&self) -> &Spec {
+        &self.kernel
+    }
+
+    /// Type of rows and features that was asked for.
+    pub fn element_type(&self) -> ElementType {
+        self.precision
+    }
+
+    /// The values of the solver's parameters.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for one that it does not read, or a value that it has not.
+    pub fn settings(&self) -> Result<Settings> {
+        self.family.settings(&self.given)
+    }
+
+    /// What the functions mean.
+    ///
+    /// # Errors
+    /// Those of [`Fit::settings`].
+    pub fn task(&self) -> Result<Task> {
+        Ok(self.family.task(&self.settings()?))
+    }
+
+    /// A selection with the columns that the solver reads beside features and targets: class, weights, folds.
+    ///
+    /// # Errors
+    /// Those of [`Fit::settings`]; a target too many or too few.
+    pub fn selection(&self, selection: Selection) -> Result<Selection> {
+        let settings = self.settings()?;
+        let task = self.family.task(&settings);
+        let named = selection.targets.join(",");
+        match (task, selection.targets.len()) {
+            (Task::Regression | Task::Classification, 0) => {
+                let why = format!("{} learns from a target; name its column", self.family.name);
+                return Err(Error::option("target", "", why));
+            }
+            (Task::Classification, 2..) => {
+                return Err(Error::option("target", named, "a classification has one column of labels; name one"));
+            }
+            (Task::Components | Task::Clusters | Task::Novelty, 1..) => {
+                let why = format!("{} learns without a target; leave it out", self.family.name);
+                return Err(Error::option("target", named, why));
+            }
+            _ => {}
+        }
+        Ok(Selection {
+            class_target: task == Task::Classification,
+            weight: settings.column(&ridge::WEIGHTS),
+            group: match settings.folds(&solver::parameter::FOLDS) {
+                Some(crate::FoldSpec::Column(name)) => Some(name),
+                _ => None,
+            },
+            ..selection
+        })
+    }
+
+    /// What the run would do and hold, stage by stage. Reads a few rows where it tells the time.
+    ///
+    /// # Errors
+    /// Options that contradict each other; those of the first rows. A plan over the budget is no error here.
+    pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
+        self.forecast(selected, &run.resources(), Duration::ZERO)
+    }
+
+    /// As [`Fit::plan`], with the time estimated only if the run is likely to take longer than `worth`.
+    pub(crate) fn forecast(&self, selected: &Selected, resources: &Resources<'_>, worth: Duration) -> Result<Forecast> {
+        let training = self.training(selected)?;
+        match self.precision {
+            ElementType::F32 => self.forecast_in::<f32>(selected, &training, resources, worth),
+            ElementType::F64 => self.forecast_in::<f64>(selected, &training, resources, worth),
+        }
+    }
+
+    fn forecast_in<T: solver::Precision>(
+        &self,
+        selected: &Selected,
+        training: &TrainOptions,
+        resources: &Resources<'_>,
+        worth: Duration,
+    ) -> Result<Forecast> {
+        match self.family.solver::<T>(&self.settings()?)? {
+            None => train::forecast::<T>(selected, training, resources, worth),
+            Some(solver) => train::forecast_solve::<T>(selected, training, &*solver, resources),
+        }
+    }
+
+    /// Learns from the selected rows.
+    ///
+    /// # Errors
+    /// Options that contradict each other; a plan that does not fit the memory, before the first pass; bad rows with their
+    /// place; those of the solver. [`Error::is_interrupted`] tells a run that was asked to stop.
+    pub fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
+        self.run_and(selected, run, &|_| Ok(()))
+    }
+
+    /// As [`Fit::run`], and writes the model to `path` before the run's checkpoint is removed.
+    ///
+    /// # Errors
+    /// Those of [`Fit::run`] and of the file system.
+    pub fn run_and_save(&self, selected: &Selected, run: &Run<'_>, path: &Path) -> Result<Fitted> {
+        self.run_and(selected, run, &|fitted| {
+            let _stage = run.stages().stage("write model", None);
+            fitted.save(path)
+        })
+    }
+
+    fn run_and(&self, selected: &Selected, run: &Run<'_>, keep: &dyn Fn(&Fitted) -> Result<()>) -> Result<Fitted> {
+        let training = self.training(selected)?;
+        match self.precision {
+            ElementType::F32 => fitted::fit::<f32>(self, selected, &training, run, keep),
+            ElementType::F64 => fitted::fit::<f64>(self, selected, &training, run, keep),
+        }
+    }
+
+    /// Learns from all rows of a table, with every numeric column but the targets as a feature.
+    ///
+    /// # Errors
+    /// Columns that are not there, and those of [`Fit::run`].
+    pub fn on(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
+        let targets = targets.iter().map(ToString::to_string).collect();
+        let selection = self.selection(Selection { targets, ..Selection::default() })?;
+        self.run(&table.select(&selection)?, run)
+    }
+}

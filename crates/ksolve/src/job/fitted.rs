@@ -1,0 +1,254 @@
+//! What a job leaves: a model, and how it came about.
+
+use super::{Fit, Run, checkpoint};
+use crate::solver::{self, Figure};
+use crate::surface::Cell;
+use crate::train::{self, Resources, Solved, TrainOptions, Trained};
+use crate::{AnyModel, Card, Certificate, Model, Result};
+use kapprox::Real;
+use kapprox::map::MapSpec;
+use kstore::checkpoint::Journal;
+use kstore::{Label, Selected};
+use std::time::Duration;
+
+/// The convention of every output that names a lambda.
+pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
+
+/// A fit that takes this long is worth the second of calibration that tells how long.
+const CALIBRATED_FROM: Duration = Duration::from_secs(10);
+
+/// A trained model and its report.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// What predicts.
+    pub model: AnyModel,
+    /// How it came about.
+    pub report: FitReport,
+}
+
+impl Fitted {
+    /// Writes the model, whole or not at all; see [`AnyModel::save`].
+    ///
+    /// # Errors
+    /// Numbers that are not finite, and those of the file system.
+    pub fn save(&self, path: &std::path::Path) -> Result<()> {
+        self.model.save(path)
+    }
+}
+
+/// What a fit found, and what it took.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
+pub struct FitReport {
+    /// Name of the solver.
+    pub solver: &'static str,
+    /// Rows learned from.
+    pub rows: u64,
+    /// Number of features, d.
+    pub features: usize,
+    /// Number of target columns; for classes 1.
+    pub targets: usize,
+    /// Their names.
+    pub target_names: Vec<String>,
+    /// Labels of a classification, in code order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<Vec<Label>>,
+    /// The feature map, such as `nystrom`.
+    pub map: String,
+    /// How landmarks were chosen, and among how many rows.
+    pub landmarks: Option<LandmarkReport>,
+    /// The kernel with every parameter a number.
+    pub kernel: String,
+    /// Rank of the chosen cell.
+    pub rank: usize,
+    /// Lambda of the chosen cell; `None` for solvers without.
+    pub lambda: Option<f64>,
+    /// [`LAMBDA`].
+    pub lambda_convention: &'static str,
+    /// Which rows were held out together; `none` without cross-validation.
+    pub folds: String,
+    /// The relative trace error over all rows; `None` for maps that are no projection.
+    pub certificate: Option<Certificate>,
+    /// The cells, by rank, then lambda.
+    pub surface: Vec<Cell>,
+    /// Scores of ridge regression on the training rows.
+    pub train: Option<Train>,
+    /// How ridge regression was solved, where not from a Gram matrix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<Solved>,
+    /// What the solver says of its result.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<Figure>,
+    /// Passes over the rows.
+    pub passes: u64,
+    /// What the plan said before work started, in bytes.
+    pub planned_bytes: usize,
+    /// The instruction set that computed: the same bits are promised within one.
+    pub instruction_set: String,
+    /// `f32` or `f64`.
+    pub precision: &'static str,
+    /// Seconds of each stage, in the order in which they ended.
+    #[serde(skip)]
+    pub seconds: Vec<(String, f64)>,
+    /// What the user should know: rank reduced, constant feature, tolerance not reached, …
+    #[serde(skip)]
+    pub warnings: Vec<String>,
+    /// Name, shift and divisor of each feature.
+    #[serde(skip)]
+    pub scaling: Vec<(String, f64, f64)>,
+    /// Relative trace error at each rank of the surface.
+    #[serde(skip)]
+    pub certificates: Vec<(usize, f64)>,
+}
+
+/// How landmarks were chosen.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LandmarkReport {
+    /// Name of the scheme.
+    pub scheme: String,
+    /// Landmarks kept: the largest rank of the surface.
+    pub count: usize,
+    /// Rows they were chosen among.
+    pub candidates: u64,
+}
+
+/// Scores on the training rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Train {
+    /// Mean squared error (±1 codes for classes).
+    pub mse: f64,
+    /// Its square root.
+    pub rmse: f64,
+    /// Share of variance explained; `None` for a constant target.
+    pub r2: Option<f64>,
+    /// Mean squared error of every row by the fit to all others, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loo_mse: Option<f64>,
+}
+
+/// Names of the targets, or of the class column.
+pub(super) fn target_names(selected: &Selected) -> Vec<String> {
+    match selected.class_name() {
+        Some(name) => vec![name.to_string()],
+        None => selected.target_names(),
+    }
+}
+
+/// Trains, with a journal where the run has a checkpoint, and hands what was found to `keep` before the checkpoint goes.
+pub(super) fn fit<T: solver::Precision>(
+    fit: &Fit,
+    selected: &Selected,
+    training: &TrainOptions,
+    run: &Run<'_>,
+    keep: &dyn Fn(&Fitted) -> Result<()>,
+) -> Result<Fitted> {
+    let watch = run.watched();
+    let journal = run.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose()?;
+    let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
+    let fitted = train_model::<T>(fit, selected, training, &resources).and_then(|mut fitted| {
+        keep(&fitted)?;
+        (fitted.report.seconds, fitted.report.warnings) = (watch.seconds(), watch.warnings());
+        Ok(fitted)
+    });
+    match (&journal, fitted) {
+        (Some(journal), Err(error)) => Err(checkpoint::kept(journal, error, run)),
+        (_, fitted) => {
+            journal.into_iter().for_each(Journal::finish);
+            fitted
+        }
+    }
+}
+
+fn train_model<T: solver::Precision>(
+    fit: &Fit,
+    selected: &Selected,
+    training: &TrainOptions,
+    resources: &Resources<'_>,
+) -> Result<Fitted> {
+    if resources.stages.wants_plan() {
+        let forecast = fit.forecast(selected, resources, CALIBRATED_FROM)?;
+        // one that does not fit is refused in a moment, with what to change
+        if forecast.fits() {
+            resources.stages.planned(&forecast);
+        }
+    }
+    let trained = match fit.family.solver::<T>(&fit.settings()?)? {
+        None => train::train::<T>(selected, training, resources),
+        Some(solver) => train::solve::<T>(selected, training, &*solver, resources),
+    }?;
+    let report = report(fit, selected, training, &trained);
+    let model = Model {
+        card: card(fit, selected, training, &trained)?,
+        basis: trained.basis,
+        coefficients: trained.coefficients,
+        intercept: trained.intercept,
+        centre: trained.scaler.centre.clone(),
+        scale: trained.scaler.scale.clone(),
+        mean: trained.scaler.mean.clone(),
+        quadratic: trained.quadratic,
+    };
+    let model = if trained.wide { AnyModel::F64(model.widen()) } else { T::any(model) };
+    Ok(Fitted { model, report })
+}
+
+fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trained: &Trained<T>) -> Result<Card> {
+    Ok(Card {
+        task: training.task,
+        solver: fit.family.name.to_string(),
+        kernel: trained.kernel.to_string(),
+        map: fit.map.to_string(),
+        precision: <T as kstore::Real>::NAME.to_string(),
+        rank: trained.rank,
+        lambda: trained.lambda,
+        intercept: training.intercept,
+        features: selected.feature_names(),
+        targets: target_names(selected),
+        classes: trained.classes.as_ref().map_or(Vec::new(), |classes| classes.labels().to_vec()),
+        link: trained.link.clone(),
+        pairs: trained.pairs,
+        certificate: trained.certificate,
+        rows: trained.rows,
+        seed: fit.seed,
+        landmarks: trained.landmarks.map(|_| fit.landmarks.to_string()),
+        options: fit.canonical(&fit.settings()?, training),
+    })
+}
+
+fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trained: &Trained<T>) -> FitReport {
+    let names = target_names(selected);
+    let scales = trained.scaler.centre.iter().zip(&trained.scaler.scale);
+    let scaling = selected.feature_names().into_iter().zip(scales);
+    FitReport {
+        solver: fit.family.name,
+        rows: trained.rows,
+        features: selected.shape().features,
+        targets: names.len(),
+        target_names: names,
+        classes: trained.classes.as_ref().map(|classes| classes.labels().to_vec()),
+        map: fit.map.to_string(),
+        landmarks: trained.landmarks.map(|(count, candidates)| LandmarkReport {
+            scheme: fit.landmarks.to_string(),
+            // those that depend on others were left out
+            count: count.min(if fit.map == MapSpec::default() { trained.largest_rank } else { count }),
+            candidates,
+        }),
+        kernel: trained.kernel.to_string(),
+        rank: trained.rank,
+        lambda: trained.lambda,
+        lambda_convention: LAMBDA,
+        folds: training.folds.to_string(),
+        certificate: trained.certificate,
+        surface: trained.surface.cells.clone(),
+        train: trained.train.map(|(mse, r2)| Train { mse, rmse: mse.max(0.0).sqrt(), r2, loo_mse: trained.left_out }),
+        method: trained.method.clone(),
+        figures: trained.figures.clone(),
+        passes: trained.passes,
+        planned_bytes: trained.planned_bytes,
+        instruction_set: kapprox::instruction_set(),
+        precision: <T as kstore::Real>::NAME,
+        seconds: Vec::new(),
+        warnings: Vec::new(),
+        scaling: scaling.map(|(name, (centre, scale))| (name, *centre, *scale)).collect(),
+        certificates: trained.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
+    }
+}

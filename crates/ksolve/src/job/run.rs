@@ -1,0 +1,216 @@
+//! What a job may use: memory, threads, scratch, and who watches.
+
+use super::Checkpoint;
+use crate::train::{Forecast, Resources, Stages, Unwatched};
+use kstore::pass::Observer;
+use kstore::scratch::Scratch;
+use kstore::{Workers, budget};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Budget where the operating system does not say how much memory there is.
+const UNKNOWN_MACHINE: usize = 2 << 30;
+
+/// Asks a run to stop. Clones share the request; the run ends within a tile of rows or a step of an iteration, with an
+/// error that [`crate::Error::is_interrupted`] knows.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that asks for nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks for the end of every run that has this token.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// True once the end was asked for.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a job may use. Nothing here changes a bit of its result.
+///
+/// ```
+/// use ksolve::job::{CancelToken, Run};
+/// let cancel = CancelToken::new();
+/// let run = Run::new().memory(512 << 20).threads(2).cancel(cancel.clone());
+/// ```
+pub struct Run<'a> {
+    memory: usize,
+    workers: Workers,
+    stages: &'a dyn Stages,
+    cancel: CancelToken,
+    scratch: Option<&'a Scratch>,
+    pub(super) checkpoint: Option<Checkpoint<'a>>,
+}
+
+impl std::fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let threads = self.workers.threads();
+        f.debug_struct("Run").field("memory", &self.memory).field("threads", &threads).finish_non_exhaustive()
+    }
+}
+
+impl Default for Run<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Half of the memory of the machine or its control group, every core, no scratch, nobody watching.
+    pub fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            memory: budget::available().map_or(UNKNOWN_MACHINE, |bytes| bytes / 2),
+            workers: Workers::new(cores),
+            stages: &Unwatched,
+            cancel: CancelToken::new(),
+            scratch: None,
+            checkpoint: None,
+        }
+    }
+
+    /// Bytes that the whole process may have resident.
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// A pool of its own with so many threads.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { workers: Workers::new(threads), ..self }
+    }
+
+    /// The threads of a pool that is there already.
+    #[must_use]
+    pub fn workers(self, workers: Workers) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// Who hears of stages, rows and warnings.
+    #[must_use]
+    pub fn watch(self, stages: &'a dyn Stages) -> Self {
+        Self { stages, ..self }
+    }
+
+    /// Who can ask for the end.
+    #[must_use]
+    pub fn cancel(self, cancel: CancelToken) -> Self {
+        Self { cancel, ..self }
+    }
+
+    /// A folder for decoded rows, features and kernel values that do not fit the memory.
+    #[must_use]
+    pub fn scratch(self, scratch: &'a Scratch) -> Self {
+        Self { scratch: Some(scratch), ..self }
+    }
+
+    /// Where what the passes found is kept, so that a run that is stopped can go on.
+    #[must_use]
+    pub fn checkpoint(self, checkpoint: Checkpoint<'a>) -> Self {
+        Self { checkpoint: Some(checkpoint), ..self }
+    }
+
+    /// Who watches.
+    pub(super) fn stages(&self) -> &dyn Stages {
+        self.stages
+    }
+
+    /// The resources without a journal, and without the cancel token of the watch.
+    pub(super) fn resources(&self) -> Resources<'_> {
+        Resources {
+            memory: self.memory,
+            workers: &self.workers,
+            stages: self.stages,
+            journal: None,
+            scratch: self.scratch,
+        }
+    }
+
+    /// A watch that times the stages, keeps the warnings, and hears the cancel token.
+    pub(super) fn watched(&self) -> Watch<'_> {
+        Watch { stages: self.stages, cancel: &self.cancel, seconds: Mutex::default(), warnings: Mutex::default() }
+    }
+}
+
+/// Times the stages and keeps the warnings of a run, beside whoever watches it.
+pub(super) struct Watch<'a> {
+    stages: &'a dyn Stages,
+    cancel: &'a CancelToken,
+    seconds: Mutex<Vec<(String, f64)>>,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl Watch<'_> {
+    /// Seconds of each stage, in the order in which they ended; stages of one name add up.
+    pub(super) fn seconds(&self) -> Vec<(String, f64)> {
+        self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The warnings so far.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Stages for Watch<'_> {
+    fn stage<'s>(&'s self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 's> {
+        let inner = self.stages.stage(name, rows);
+        Box::new(TimedStage { watch: self, inner, name: name.to_string(), started: Instant::now() })
+    }
+
+    fn wants_plan(&self) -> bool {
+        self.stages.wants_plan()
+    }
+
+    fn planned(&self, forecast: &Forecast) {
+        self.stages.planned(forecast);
+    }
+
+    fn warn(&self, text: String) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.clone());
+        self.stages.warn(text);
+    }
+}
+
+/// A stage that is timed until it is dropped.
+struct TimedStage<'a> {
+    watch: &'a Watch<'a>,
+    inner: Box<dyn Observer + 'a>,
+    name: String,
+    started: Instant,
+}
+
+impl Observer for TimedStage<'_> {
+    fn advance(&self, rows: u64) {
+        self.inner.advance(rows);
+    }
+
+    fn reached(&self, count: usize, passes: u64, evaluations: u64) {
+        self.inner.reached(count, passes, evaluations);
+    }
+
+    fn stop(&self) -> bool {
+        self.watch.cancel.is_cancelled() || self.inner.stop()
+    }
+}
+
+impl Drop for TimedStage<'_> {
+    fn drop(&mut self) {
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let mut seconds = self.watch.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        match seconds.iter_mut().find(|(name, _)| *name == self.name) {
+            Some((_, sum)) => *sum += elapsed,
+            None => seconds.push((std::mem::take(&mut self.name), elapsed)),
+        }
+    }
+}

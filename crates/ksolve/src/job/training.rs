@@ -1,0 +1,195 @@
+//! From what was asked for to what is trained: every default filled in, every contradiction refused.
+
+use super::{Candidates, Fit};
+use crate::folds::FoldSpec;
+use crate::solver::parameter::FOLDS;
+use crate::solver::{Penalty, Settings, ridge};
+use crate::train::{Choice, LandmarkSource, Method, Preconditioner, SystemOptions, TrainOptions};
+use crate::{Error, Result, Task};
+use kstore::Selected;
+
+/// Rank where nothing else is said.
+const RANK: usize = 1000;
+/// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
+const TOLERANCE_CAP: usize = 4000;
+/// Folds where there is something to choose.
+const FOLD_COUNT: usize = 5;
+/// Candidates for each landmark: selection then costs less than the fit.
+const CANDIDATES_PER_RANK: u64 = 20;
+/// Fewest candidates unless told otherwise.
+const FEWEST_CANDIDATES: u64 = 50_000;
+
+impl Candidates {
+    /// Rows that landmarks of a rank are chosen among, where nothing else is said: max(20·rank, 50,000).
+    pub fn of_rank(rank: usize) -> Self {
+        Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(FEWEST_CANDIDATES))
+    }
+
+    /// How many; `None` for all.
+    pub fn rows(self) -> Option<usize> {
+        match self {
+            Self::All => None,
+            Self::Rows(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
+        }
+    }
+}
+
+impl Fit {
+    /// Everything that defines the result, with every default filled in.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for options that contradict each other or the rows.
+    pub fn training(&self, selected: &Selected) -> Result<TrainOptions> {
+        let settings = self.settings()?;
+        let ridge = self.family.name == ridge::FAMILY.name;
+        if self.map.is_exact() && !ridge {
+            let why = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
+            return Err(Error::option("map", &self.map, why));
+        }
+        check_iteration(&settings, self.map.is_exact())?;
+        let (rank, ranks) = self.ranks(&settings)?;
+        let lambdas = ascending(&settings);
+        let folds = self.folds(&settings, ranks.len() * lambdas.len())?;
+        let task = self.family.task(&settings);
+        let choice = if settings.word(&ridge::SELECT) == Some("error") { Choice::Error } else { Choice::Mse };
+        if choice == Choice::Error && task == Task::Regression {
+            let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
+            return Err(Error::option(ridge::SELECT.name, "error", why));
+        }
+        Ok(TrainOptions {
+            task,
+            scaling: self.scaling,
+            kernel: self.kernel.resolve_columns(&selected.feature_names())?,
+            map: self.map.clone(),
+            landmarks: self.landmarks.clone(),
+            candidates: self.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
+            rank,
+            tolerance: settings.number(&ridge::TOLERANCE),
+            ranks,
+            lambdas,
+            folds,
+            intercept: settings.intercept(),
+            choice,
+            system: SystemOptions {
+                method: match settings.word(&ridge::METHOD) {
+                    Some("direct") => Method::Direct,
+                    Some("pcg") => Method::Pcg,
+                    _ => Method::Auto,
+                },
+                preconditioner: match settings.word(&ridge::PRECONDITIONER) {
+                    Some("falkon") => Preconditioner::Falkon,
+                    _ => Preconditioner::Krill,
+                },
+                residual: settings.number(&ridge::RESIDUAL),
+                leave_one_out: settings.flag(&ridge::LOO),
+                variance: settings.flag(&ridge::STD),
+            },
+            seed: self.seed,
+        })
+    }
+
+    /// The folds: those that were asked for, or five where there is something to choose by them.
+    fn folds(&self, settings: &Settings, cells: usize) -> Result<FoldSpec> {
+        let ridge = self.family.name == ridge::FAMILY.name;
+        let several = if ridge { cells > 1 } else { self.family.compares(settings) };
+        match settings.folds(&FOLDS) {
+            Some(FoldSpec::None) if ridge && several => {
+                let why = format!(
+                    "without folds nothing chooses among the {cells} cells; give one `lambda` and one `rank`, or folds"
+                );
+                Err(Error::option(FOLDS.name, "none", why))
+            }
+            Some(folds) => Ok(folds),
+            None if several => Ok(FoldSpec::Hash(FOLD_COUNT)),
+            None => Ok(FoldSpec::None),
+        }
+    }
+
+    /// The number of features and the ranks of the surface.
+    fn ranks(&self, settings: &Settings) -> Result<(usize, Vec<usize>)> {
+        let ranks = settings.ranks(&ridge::RANKS);
+        if let Some(tolerance) = settings.number(&ridge::TOLERANCE) {
+            if ranks.is_some() {
+                let why = "the tolerance chooses the rank itself; leave one of the two out";
+                return Err(Error::option(ridge::TOLERANCE.name, tolerance, why));
+            }
+            let cap = self.rank.unwrap_or(TOLERANCE_CAP);
+            return Ok((cap, vec![cap]));
+        }
+        let Some(mut ranks) = ranks else {
+            let rank = self.rank.unwrap_or_else(|| match &self.landmarks {
+                LandmarkSource::Scheme(_) => RANK,
+                LandmarkSource::Rows(table) => {
+                    let range = table.range();
+                    usize::try_from(range.end - range.start).unwrap_or(usize::MAX).max(1)
+                }
+            });
+            return Ok((rank, vec![rank]));
+        };
+        let largest = ranks.last().copied().unwrap_or(RANK);
+        match self.rank {
+            Some(rank) if rank < largest => {
+                let why = format!("`ranks` asks for {largest}; raise it to {largest}, or leave it out");
+                Err(Error::option("rank", rank, why))
+            }
+            Some(rank) if rank > largest => {
+                ranks.push(rank);
+                Ok((rank, ranks))
+            }
+            _ => Ok((largest, ranks)),
+        }
+    }
+
+    /// What defines the result, for the model file, keys sorted; paths are not among it.
+    pub(super) fn canonical(&self, settings: &Settings, training: &TrainOptions) -> serde_json::Value {
+        let mut solver_options = settings.to_json();
+        solver_options["folds"] = training.folds.to_string().into();
+        if training.folds == FoldSpec::None
+            && let Some(options) = solver_options.as_object_mut()
+        {
+            options.remove("folds");
+        }
+        let mut canonical = self.notes.clone();
+        let own = serde_json::json!({
+            "candidates": training.candidates.map_or("all".to_string(), |n| n.to_string()),
+            "kernel": self.kernel.to_string(),
+            "landmarks": self.landmarks.to_string(),
+            "map": self.map.to_string(),
+            "precision": self.precision.to_string(),
+            "rank": training.rank,
+            "scale": training.scaling.to_string(),
+            "seed": self.seed,
+            "solver": self.family.name,
+            "solver_options": solver_options,
+            "task": training.task,
+        });
+        canonical.extend(own.as_object().cloned().unwrap_or_default());
+        canonical.into()
+    }
+}
+
+/// The lambdas of the surface, ascending: none for solvers that are not ridge regression.
+fn ascending(settings: &Settings) -> Vec<f64> {
+    let lambda = |penalty: Penalty| match penalty {
+        Penalty::Lambda(lambda) => Some(lambda),
+        Penalty::C(_) => None,
+    };
+    settings.penalties().into_iter().rev().filter_map(lambda).collect()
+}
+
+/// Refuses what only an iteration reads, where there is none.
+fn check_iteration(settings: &Settings, exact: bool) -> Result<()> {
+    let direct = settings.word(&ridge::METHOD) == Some("direct");
+    let unread = |name: &'static str, why: &str| Err(Error::option(name, "", format!("{why}; leave it out")));
+    if settings.word(&ridge::PRECONDITIONER).is_some() && exact {
+        return unread(
+            ridge::PRECONDITIONER.name,
+            "the exact kernel is preconditioned by the landmarks of `landmarks`",
+        );
+    }
+    match (settings.word(&ridge::PRECONDITIONER), settings.number(&ridge::RESIDUAL)) {
+        (Some(_), _) if direct => unread(ridge::PRECONDITIONER.name, "`method` direct does not iterate"),
+        (_, Some(_)) if direct => unread(ridge::RESIDUAL.name, "`method` direct does not iterate"),
+        _ => Ok(()),
+    }
+}

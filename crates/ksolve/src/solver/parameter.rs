@@ -1,0 +1,467 @@
+//! What solvers can be told, described once.
+//!
+//! A [`Parameter`] has a name, a kind, a default and a line of help. The command makes its options from this, the model
+//! file records what a solver read by these names, and every message about a wrong value comes from here.
+//!
+//! ```
+//! use ksolve::solver::{Options, by_name};
+//! let svr = by_name("svr").unwrap();
+//! let settings = svr.settings(&Options::new().set("epsilon", 0.2).set("C", 10))?;
+//! assert_eq!(settings.to_json()["epsilon"], 0.2);
+//! let wrong = svr.settings(&Options::new().set("nu", 0.2)).unwrap_err().to_string();
+//! assert!(wrong.contains("svr does not read"), "{wrong}");
+//! # Ok::<(), ksolve::Error>(())
+//! ```
+
+use super::{Family, Penalty};
+use crate::{Error, FoldSpec, Intercept, Result, grid};
+use std::collections::BTreeMap;
+
+/// A number, a word or a list that a solver reads.
+#[derive(Debug)]
+pub struct Parameter {
+    /// The name: `class_weight`. The command writes `--class-weight`.
+    pub name: &'static str,
+    /// Which values there are.
+    pub kind: Kind,
+    /// What is taken where none is given, as it would be typed; `None` where there is no such value.
+    pub default: Option<&'static str>,
+    /// One line of help.
+    pub about: &'static str,
+}
+
+/// Which values a parameter has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Yes or no; no unless it is given.
+    Flag,
+    /// A whole number from 1 to `most`.
+    Count {
+        /// The largest.
+        most: usize,
+        /// Why none larger.
+        reason: &'static str,
+    },
+    /// A number of an interval.
+    Number(Interval),
+    /// One of some words.
+    Word(&'static [&'static str]),
+    /// Positive penalties: one, or where the solver compares `several` a list or range.
+    Penalties {
+        /// The solver compares several.
+        several: bool,
+    },
+    /// Ranks to compare: a list or range.
+    Ranks,
+    /// Rows that are held out together.
+    Folds,
+    /// The name of a column.
+    Column,
+}
+
+/// The numbers that are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// Above 0.
+    Positive,
+    /// 0 or above.
+    NotNegative,
+    /// Above 0 and at most 1.
+    Share,
+    /// Above 0 and below 1.
+    Fraction,
+}
+
+impl Interval {
+    fn contains(self, number: f64) -> bool {
+        number.is_finite()
+            && match self {
+                Self::Positive => number > 0.0,
+                Self::NotNegative => number >= 0.0,
+                Self::Share => number > 0.0 && number <= 1.0,
+                Self::Fraction => number > 0.0 && number < 1.0,
+            }
+    }
+
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Positive => "expected a number above 0, such as 1e-3",
+            Self::NotNegative => "expected 0 or a number above, such as 0.1",
+            Self::Share => "expected a number above 0 and at most 1, such as 0.1",
+            Self::Fraction => "expected a number between 0 and 1, such as 1e-6",
+        }
+    }
+}
+
+/// A value that was understood.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Of [`Kind::Flag`].
+    Flag(bool),
+    /// Of [`Kind::Count`].
+    Count(usize),
+    /// Of [`Kind::Number`].
+    Number(f64),
+    /// Of [`Kind::Word`].
+    Word(&'static str),
+    /// Of [`Kind::Penalties`], ascending.
+    Penalties(Vec<f64>),
+    /// Of [`Kind::Ranks`], ascending.
+    Ranks(Vec<usize>),
+    /// Of [`Kind::Folds`].
+    Folds(FoldSpec),
+    /// Of [`Kind::Column`].
+    Column(String),
+}
+
+impl Parameter {
+    /// Understands a value.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with what is expected.
+    pub fn parse(&self, text: &str) -> Result<Value> {
+        let wrong = |expected: String| Error::option(self.name, text, expected);
+        let number = || text.trim().parse::<f64>().ok();
+        match self.kind {
+            Kind::Flag => match text.trim() {
+                "true" => Ok(Value::Flag(true)),
+                "false" => Ok(Value::Flag(false)),
+                _ => Err(wrong("expected true or false".to_string())),
+            },
+            Kind::Count { most, reason } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
+                None => Err(wrong("expected a whole number of at least 1".to_string())),
+                Some(n) if n > most as f64 => Err(wrong(format!("expected at most {most}: {reason}"))),
+                Some(n) => Ok(Value::Count(n as usize)),
+            },
+            Kind::Number(interval) => match number().filter(|n| interval.contains(*n)) {
+                None => Err(wrong(interval.expected().to_string())),
+                Some(n) => Ok(Value::Number(n)),
+            },
+            Kind::Word(words) => match words.iter().find(|word| **word == text.trim()) {
+                None => Err(wrong(format!("expected {}", words.join(" or ")))),
+                Some(word) => Ok(Value::Word(word)),
+            },
+            Kind::Penalties { several } => {
+                let values = grid::penalties(self.name, text)?;
+                match several || values.len() == 1 {
+                    true => Ok(Value::Penalties(values)),
+                    false => Err(wrong("this solver compares no penalties; give one number".to_string())),
+                }
+            }
+            Kind::Ranks => grid::ranks(text).map(Value::Ranks),
+            Kind::Folds => FoldSpec::parse(text).map(Value::Folds),
+            Kind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
+            Kind::Column => Ok(Value::Column(text.to_string())),
+        }
+    }
+}
+
+/// What is given to a solver: names and values as they would be typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options(BTreeMap<String, String>);
+
+impl Options {
+    /// Nothing given: every parameter has its default.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With a value for a parameter: `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: impl ToString) -> Self {
+        self.0.insert(name.to_string(), value.to_string());
+        self
+    }
+
+    /// What was given for a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+/// The values of all parameters of a solver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Name of the solver.
+    pub solver: &'static str,
+    values: BTreeMap<&'static str, Value>,
+}
+
+impl Family {
+    /// The values of all parameters: what is given, and the defaults.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it has not.
+    pub fn settings(&self, given: &Options) -> Result<Settings> {
+        let known = |name: &str| self.parameters.iter().find(|parameter| parameter.name == name);
+        if let Some((name, value)) = given.0.iter().find(|(name, _)| known(name).is_none()) {
+            let reads: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
+            let expected = format!("{} does not read it (it reads {})", self.name, reads.join(", "));
+            // names of parameters are static; one that no solver has is told by its text
+            return match super::parameters().find(|parameter| parameter.name == *name) {
+                Some(parameter) => Err(Error::option(parameter.name, value, expected)),
+                None => Err(Error::option("option", name, expected)),
+            };
+        }
+        if let (Some(c), Some(lambda)) = (given.get(C_NAME), given.get(LAMBDA_NAME)) {
+            let expected = format!("it is the same penalty as lambda {lambda} in another unit; give one of them");
+            return Err(Error::option(C_NAME, c, expected));
+        }
+        let mut values = BTreeMap::new();
+        for parameter in self.parameters {
+            let by_c = parameter.name == LAMBDA_NAME && given.get(C_NAME).is_some();
+            let text = given.get(parameter.name).or(parameter.default.filter(|_| !by_c));
+            if let Some(text) = text {
+                values.insert(parameter.name, parameter.parse(text)?);
+            }
+        }
+        Ok(Settings { solver: self.name, values })
+    }
+}
+
+const LAMBDA_NAME: &str = "lambda";
+const C_NAME: &str = "C";
+
+macro_rules! read {
+    ($(#[$doc:meta])* $name:ident, $variant:ident, $type:ty) => {
+        $(#[$doc])*
+        pub fn $name(&self, parameter: &Parameter) -> Option<$type> {
+            match self.values.get(parameter.name) {
+                Some(Value::$variant(value)) => Some(value.clone()),
+                _ => None,
+            }
+        }
+    };
+}
+
+impl Settings {
+    read!(
+        /// The whole number of a parameter; `None` where it has none.
+        count, Count, usize);
+    read!(
+        /// The number of a parameter; `None` where it has none.
+        number, Number, f64);
+    read!(
+        /// The word of a parameter; `None` where it has none.
+        word, Word, &'static str);
+    read!(
+        /// The ranks of a parameter; `None` where it has none.
+        ranks, Ranks, Vec<usize>);
+    read!(
+        /// The folds of a parameter; `None` where it has none.
+        folds, Folds, FoldSpec);
+    read!(
+        /// The column of a parameter; `None` where it has none.
+        column, Column, String);
+
+    /// True where the flag was given.
+    pub fn flag(&self, parameter: &Parameter) -> bool {
+        self.values.get(parameter.name) == Some(&Value::Flag(true))
+    }
+
+    /// The penalties, strongest first; empty for solvers without.
+    pub fn penalties(&self) -> Vec<Penalty> {
+        match (self.values.get(C_NAME), self.values.get(LAMBDA_NAME)) {
+            (Some(Value::Penalties(c)), _) => c.iter().copied().map(Penalty::C).collect(),
+            (_, Some(Value::Penalties(lambdas))) => lambdas.iter().rev().copied().map(Penalty::Lambda).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The penalty of a solver that takes one.
+    pub(crate) fn penalty(&self) -> Penalty {
+        self.penalties().first().copied().unwrap_or(Penalty::Lambda(0.0))
+    }
+
+    /// The treatment of the constant: free for solvers that cannot be told.
+    pub fn intercept(&self) -> Intercept {
+        self.word(&INTERCEPT).and_then(|word| word.parse().ok()).unwrap_or_default()
+    }
+
+    /// The values that define the result, for the model file: flags that were not given are left out.
+    pub fn to_json(&self) -> serde_json::Value {
+        let value = |value: &Value| match value {
+            Value::Flag(given) => serde_json::json!(given),
+            Value::Count(n) => serde_json::json!(n),
+            Value::Number(x) => serde_json::json!(x),
+            Value::Word(word) => serde_json::json!(word),
+            Value::Penalties(values) => serde_json::json!(values),
+            Value::Ranks(ranks) => serde_json::json!(ranks),
+            Value::Folds(folds) => serde_json::json!(folds.to_string()),
+            Value::Column(name) => serde_json::json!(name),
+        };
+        let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
+        given.map(|(name, found)| (name.to_string(), value(found))).collect::<serde_json::Map<_, _>>().into()
+    }
+}
+
+/// lambda of a solver that takes one penalty.
+pub const LAMBDA: Parameter = Parameter {
+    name: LAMBDA_NAME,
+    kind: Kind::Penalties { several: false },
+    default: Some("1e-6"),
+    about: "Penalty per row of (1/n) sum loss + lambda |w|^2: 1e-6; where several are compared a list 1e-8,1e-6 or a range 1e-9..1e-3, two per decade",
+};
+
+/// lambda of a solver that compares several.
+pub const LAMBDAS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..LAMBDA };
+
+/// The penalty as LIBSVM writes it.
+pub const C: Parameter = Parameter {
+    name: C_NAME,
+    kind: Kind::Penalties { several: false },
+    default: None,
+    about: "The penalty as LIBSVM writes it, in the place of lambda: C = 1/(2 n lambda); where several are compared 0.1,1,10 or 0.01..100",
+};
+
+/// C of a solver that compares several.
+pub const COSTS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..C };
+
+/// Treatment of the constant.
+pub const INTERCEPT: Parameter = Parameter {
+    name: "intercept",
+    kind: Kind::Word(&["free", "penalised", "none"]),
+    default: Some("free"),
+    about: "Constant term: free, penalised or none",
+};
+
+/// Which rows are held out together.
+pub const FOLDS: Parameter = Parameter {
+    name: "folds",
+    kind: Kind::Folds,
+    default: None,
+    about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME or none [default: 5 where there is something to choose]",
+};
+
+/// Newton steps.
+pub const STEPS: Parameter = Parameter {
+    name: "steps",
+    kind: Kind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
+    default: Some("200"),
+    about: "Most steps, or sweeps over the rows",
+};
+
+/// The duality gap at which a machine stops.
+pub const GAP: Parameter = Parameter {
+    name: "gap",
+    kind: Kind::Number(Interval::Positive),
+    default: Some("1e-3"),
+    about: "Relative duality gap at which the solver stops",
+};
+
+/// The share of the rows that may lie outside.
+pub const NU: Parameter = Parameter {
+    name: "nu",
+    kind: Kind::Number(Interval::Share),
+    default: Some("0.5"),
+    about: "Share of the rows that may lie outside, above 0 and up to 1",
+};
+
+/// Weights of the classes.
+pub const CLASS_WEIGHT: Parameter = Parameter {
+    name: "class_weight",
+    kind: Kind::Word(&["balanced"]),
+    default: None,
+    about: "Weigh the rows by the inverse size of their class: balanced",
+};
+
+/// Components of a decomposition.
+pub const COMPONENTS: Parameter = Parameter {
+    name: "components",
+    kind: Kind::Count { most: 1_000_000, reason: "there are never more components than features" },
+    default: Some("10"),
+    about: "Number of components",
+};
+
+/// Features as they are.
+pub const UNCENTRED: Parameter = Parameter {
+    name: "uncentred",
+    kind: Kind::Flag,
+    default: None,
+    about: "Components of the features as they are, their mean not taken off",
+};
+
+/// What tells the distance from the components is kept.
+pub const NOVELTY: Parameter = Parameter {
+    name: "novelty",
+    kind: Kind::Flag,
+    default: None,
+    about: "Keep in the model what predict --novelty and --preimage need: 16 bytes for each pair of landmarks",
+};
+
+/// Groups of a clustering.
+pub const CLUSTERS: Parameter = Parameter {
+    name: "clusters",
+    kind: Kind::Count { most: 1_000_000, reason: "a group needs rows" },
+    default: None,
+    about: "Number of groups; has to be given",
+};
+
+/// Starts of a search.
+pub const STARTS: Parameter = Parameter {
+    name: "starts",
+    kind: Kind::Count { most: 10_000, reason: "starts on one sample soon find nothing new" },
+    default: Some("10"),
+    about: "Starts on a sample of the rows; the best goes on",
+};
+
+/// The number of groups.
+///
+/// # Errors
+/// [`Error::Option`] where it was not given.
+pub(super) fn clusters(settings: &Settings) -> Result<usize> {
+    settings.count(&CLUSTERS).ok_or_else(|| {
+        Error::option(CLUSTERS.name, "", format!("{} needs the number of groups, such as 8", settings.solver))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{parameters, registry};
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_and_names_mean_one_thing() {
+        for family in registry() {
+            for parameter in family.parameters {
+                if let Some(default) = parameter.default {
+                    parameter.parse(default).unwrap();
+                }
+                let same = parameters().filter(|other| other.name == parameter.name);
+                for other in same {
+                    let kinds = (std::mem::discriminant(&other.kind), other.about);
+                    assert_eq!(kinds, (std::mem::discriminant(&parameter.kind), parameter.about), "{}", parameter.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_values_say_what_is_right() {
+        let cases = [
+            (&GAP, "0", "above 0"),
+            (&NU, "2", "at most 1"),
+            (&STARTS, "1e9", "at most 10000"),
+            (&STEPS, "0.5", "whole number"),
+            (&INTERCEPT, "maybe", "free or penalised or none"),
+            (&LAMBDA, "1e-3,1e-4", "give one number"),
+            (&LAMBDA, "-1", "positive"),
+            (&UNCENTRED, "perhaps", "true or false"),
+        ];
+        for (parameter, text, expected) in cases {
+            let message = parameter.parse(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn both_conventions_of_a_penalty_are_refused() {
+        let svm = super::super::by_name("svm").unwrap();
+        let both = Options::new().set("C", 1).set("lambda", 1e-3);
+        assert!(svm.settings(&both).unwrap_err().to_string().contains("another unit"));
+        let settings = svm.settings(&Options::new().set("C", "0.1..10")).unwrap();
+        let half = 0.1 * 10f64.sqrt();
+        assert_eq!(settings.penalties(), [0.1, half, 1.0, 10.0 * 0.31622776601683795, 10.0].map(Penalty::C));
+        assert!(settings.to_json().get("lambda").is_none());
+    }
+}

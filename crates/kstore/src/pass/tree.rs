@@ -1,0 +1,133 @@
+//! The fixed tree over stored rows by which the states of segments become one.
+//!
+//! [`STRETCH`] segments make a stretch: their states are merged in their order. The total is the stretches' states in
+//! theirs. Stretches are cut at multiples of stored rows, so whoever computes one, on whatever machine, with whatever
+//! threads and lanes, has the same bits, and so has the total.
+
+use super::Merge;
+use crate::Result;
+use crate::checkpoint::{Arrays, Persist, Stored};
+
+/// Segments of a stretch: with it states travel between machines 32 times less often than segments are folded.
+pub const STRETCH: u64 = 32;
+
+/// What is merged so far: whole stretches, and the one that is being filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tree<S> {
+    total: Option<S>,
+    stretch: Option<S>,
+    /// Number of the stretch that is being filled.
+    number: u64,
+}
+
+impl<S> Default for Tree<S> {
+    fn default() -> Self {
+        Self { total: None, stretch: None, number: 0 }
+    }
+}
+
+impl<S: Merge> Tree<S> {
+    /// Room for what an earlier run has saved.
+    pub(super) fn with_room(init: impl Fn() -> S) -> Self {
+        Self { total: Some(init()), stretch: Some(init()), number: 0 }
+    }
+
+    /// Takes in the state of a segment, by its number among all of the stored rows.
+    pub(super) fn add(&mut self, segment: u64, state: S) {
+        let number = segment / STRETCH;
+        if number != self.number {
+            self.close();
+            self.number = number;
+        }
+        merge(&mut self.stretch, state);
+    }
+
+    /// The state of everything that was taken in.
+    pub(super) fn finish(mut self) -> Option<S> {
+        self.close();
+        self.total
+    }
+
+    fn close(&mut self) {
+        if let Some(stretch) = self.stretch.take() {
+            merge(&mut self.total, stretch);
+        }
+    }
+}
+
+/// Merges a later state into the sum, which it becomes where there is none.
+fn merge<S: Merge>(sum: &mut Option<S>, later: S) {
+    match sum {
+        Some(sum) => sum.merge(&later),
+        None => *sum = Some(later),
+    }
+}
+
+/// States that a pass holds at once, in so many lanes over so many segments: one a lane, the stretch, and the total.
+pub fn states(lanes: usize, segments: u64) -> usize {
+    let sums = if segments > STRETCH { 2 } else { 1 };
+    usize::try_from(segments).unwrap_or(usize::MAX).clamp(1, lanes + sums)
+}
+
+impl<S: Persist> Persist for Tree<S> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        let there = [self.total.is_some(), self.stretch.is_some()].map(u64::from);
+        out.own("tree", vec![self.number, there[0], there[1]]);
+        for (name, state) in [("total", &self.total), ("stretch", &self.stretch)] {
+            state.iter().for_each(|state| out.within(name, |out| state.save(out)));
+        }
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+        let mut head = [0u64; 3];
+        from.fill("tree", &mut head)?;
+        self.number = head[0];
+        for (there, name, state) in [(head[1], "total", &mut self.total), (head[2], "stretch", &mut self.stretch)] {
+            match state.as_mut().filter(|_| there != 0) {
+                Some(state) => from.within(name, |from| state.load(from))?,
+                None => *state = None,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order in which segments came together, as text.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Order(String);
+
+    impl Merge for Order {
+        fn merge(&mut self, later: &Self) {
+            self.0 = format!("({} {})", self.0, later.0);
+        }
+    }
+
+    fn sum(segments: impl Iterator<Item = u64>) -> String {
+        let mut tree = Tree::default();
+        segments.for_each(|segment| tree.add(segment, Order(segment.to_string())));
+        tree.finish().unwrap().0
+    }
+
+    #[test]
+    fn one_stretch_is_merged_from_left_to_right() {
+        assert_eq!(sum(0..4), "(((0 1) 2) 3)");
+        assert_eq!(sum(70..73), "((70 71) 72)");
+    }
+
+    #[test]
+    fn the_total_is_that_of_stretches_summed_apart() {
+        let whole = sum(30..100);
+        let parts = [sum(30..32), sum(32..64), sum(64..96), sum(96..100)];
+        let [a, b, c, d] = parts;
+        assert_eq!(whole, format!("((({a} {b}) {c}) {d})"));
+    }
+
+    #[test]
+    fn states_are_those_of_lanes_stretch_and_total() {
+        assert_eq!([states(2, 1), states(2, 2), states(2, 32), states(2, 33), states(1, 0)], [1, 2, 3, 4, 1]);
+    }
+}
