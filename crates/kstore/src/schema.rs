@@ -68,6 +68,9 @@ pub struct Column {
 pub struct Schema {
     /// The columns.
     pub columns: Vec<Column>,
+    /// Places of the columns that only number or name the rows, as the index of a pandas table does: features only where
+    /// they are named.
+    pub row_labels: Vec<usize>,
 }
 
 impl Schema {
@@ -169,7 +172,7 @@ mod tests {
 
     fn schema(columns: &[(&str, Kind)]) -> Schema {
         let columns = columns.iter().map(|(name, kind)| Column { name: name.to_string(), kind: kind.clone() });
-        Schema { columns: columns.collect() }
+        Schema { columns: columns.collect(), ..Schema::default() }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::condition::{Bound, Condition};
 use crate::keep;
 use crate::rows::TableShape;
-use crate::schema::Kind;
+use crate::schema::{Kind, Schema};
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
 use crate::{Error, OutputColumn, Real, Result};
@@ -27,7 +27,8 @@ pub enum Missing {
 /// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
 /// patterns with `*` and `?`. Their order is that of the list and, for the columns of
 /// one pattern, that of the file; a column named twice counts once. An empty list stands for every numeric or truth
-/// column that has no other role, in the order of the file; dates and times are features only where they are named.
+/// column that has no other role, in the order of the file; dates and times, and the index of a pandas table, are features
+/// only where they are named.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Names or patterns of features.
@@ -225,9 +226,9 @@ impl Table {
 
     /// Every numeric column without another role.
     fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
-        let columns = &self.schema().columns;
-        let features: Vec<_> =
-            (0..columns.len()).filter(|i| columns[*i].kind.is_feature() && !roles.contains(i)).collect();
+        let Schema { columns, row_labels } = self.schema();
+        let free = |i: &usize| columns[*i].kind.is_feature() && !roles.contains(i) && !row_labels.contains(i);
+        let features: Vec<_> = (0..columns.len()).filter(free).collect();
         if features.is_empty() {
             let why = "no numeric column is left to be a feature; name some with --features".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });

@@ -27,6 +27,15 @@ pub(super) struct Place {
     pub(super) item: usize,
 }
 
+/// Name of the metadata that pandas adds to a file.
+pub(super) const PANDAS: &str = "pandas";
+
+/// The part of them that is read.
+#[derive(serde::Deserialize)]
+struct Pandas {
+    index_columns: Vec<serde_json::Value>,
+}
+
 /// Longest lists that become columns. A damaged length must not become a list of a thousand million names.
 const LONGEST_LIST: usize = 1 << 16;
 
@@ -56,6 +65,16 @@ impl Layout {
             layout.widths.push(width);
         }
         layout
+    }
+
+    /// Notes which columns are the index of a pandas table, as its metadata say.
+    pub(super) fn with_pandas(mut self, metadata: Option<&str>) -> Self {
+        let metadata: Option<Pandas> = metadata.and_then(|text| serde_json::from_str(text).ok());
+        let names = metadata.into_iter().flat_map(|pandas| pandas.index_columns);
+        // an index that only counts the rows is no column but a description
+        let places = names.filter_map(|name| self.schema.position(name.as_str()?));
+        self.schema.row_labels = places.collect();
+        self
     }
 
     fn push(&mut self, root: usize, name: &str, data_type: &DataType, width: Option<usize>) {

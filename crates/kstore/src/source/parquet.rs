@@ -107,12 +107,15 @@ impl ParquetFile {
             rows = more.ok_or_else(|| damaged(path, "a row group with an impossible number of rows"))?;
         }
         let mut failed = None;
+        let pairs = metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+        let pandas = pairs.filter(|pair| pair.key == column::PANDAS).find_map(|pair| pair.value.as_deref());
         let layout = Layout::new(metadata.schema().fields(), |root| {
             first_length(path, &file, &metadata, root).unwrap_or_else(|error| {
                 failed = Some(error);
                 None
             })
-        });
+        })
+        .with_pandas(pandas);
         match failed {
             Some(error) => Err(error),
             None => Ok(Self { path: path.to_path_buf(), layout, file, metadata, rows, footprints: Mutex::default() }),

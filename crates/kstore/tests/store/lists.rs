@@ -98,3 +98,31 @@ fn a_missing_number_in_a_list_is_a_missing_value() {
         assert_eq!((kept.rows.len(), kept.rows[32], kept.rows[33]), (49, 32, 34));
     }
 }
+
+#[test]
+fn a_missing_list_harms_nobody_who_does_not_select_the_column() {
+    let folder = folder();
+    let item = Arc::new(Field::new("item", DataType::Float32, true));
+    for bad in [0, 77, 99] {
+        let valid: NullBuffer = (0..100).map(|row| row != bad).collect();
+        let values: ArrayRef = Arc::new(Float32Array::from(vec![0.5; 300]));
+        let fixed = FixedSizeListArray::new(Arc::clone(&item), 3, Arc::clone(&values), Some(valid.clone()));
+        let lengths = OffsetBuffer::from_lengths((0..100).map(|row| if row == bad { 0 } else { 3 }));
+        let ragged = ListArray::new(Arc::clone(&item), lengths, values.slice(0, 297), Some(valid));
+        let x: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
+        for list in [Arc::new(fixed) as ArrayRef, Arc::new(ragged)] {
+            let table = batch(&[("v", list), ("x", Arc::clone(&x)), ("y", Arc::clone(&x))]);
+            let mut paths = vec![folder.path().join("a.parquet")];
+            write(&paths[0], &table, groups_of(30));
+            for (k, compression) in COMPRESSIONS.into_iter().enumerate() {
+                paths.push(folder.path().join(format!("{k}.arrow")));
+                write_ipc(&paths[k + 1], &[table.slice(0, 40), table.slice(40, 60)], compression);
+            }
+            for path in paths {
+                let whole = all(&path, &Selection { targets: names(&["y"]), ..only(&["x"]) });
+                let whole = whole.unwrap_or_else(|error| panic!("{bad} {}: {error}", path.display()));
+                assert_eq!((whole.x.len(), whole.x == whole.y), (100, true));
+            }
+        }
+    }
+}

@@ -100,7 +100,8 @@ impl IpcFile {
                 }
             });
             width
-        });
+        })
+        .with_pandas(schema.metadata().get(column::PANDAS).map(String::as_str));
         if let Some(trouble) = trouble {
             return Err(trouble);
         }
