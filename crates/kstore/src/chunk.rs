@@ -26,7 +26,7 @@ pub(crate) fn drop_missing(views: &[View<'_>], picked: &mut Vec<u32>) {
 
 /// Numbers as they are; text as 1, or NaN where it is missing.
 fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
-    if !matches!(view.values, Values::Text(_) | Values::LargeText(_)) {
+    if !matches!(view.values, Values::Text(_) | Values::Binary(_)) {
         return view.load(at, out);
     }
     for (i, out) in out.iter_mut().enumerate() {

@@ -93,7 +93,7 @@ fn outcome<T: Real>(path: &Path, selection: &Selection) -> Result<String, String
             whole.push(&buf.block(&RowSource::shape(&rows)));
             match kept.is_empty() {
                 true => kept.clone_from(&buf.kept),
-                false => kept.iter_mut().zip(&buf.kept).for_each(|(kept, more)| kept.append(more)),
+                false => kept.iter_mut().zip(&buf.kept).for_each(|(kept, more)| kept.append(more, 0..more.len())),
             }
         }
         // what stands where a value is missing is anything

@@ -218,7 +218,7 @@ fn kept_columns_ride_along_with_the_selected_rows() {
         let mut seen = 0;
         while cursor.next(&mut buf).unwrap() {
             let expect = || buf.rows.iter().map(|i| row(*i));
-            assert_eq!(*buf.kept[0].values(), KeptValues::Text(expect().map(|r| r.4.into()).collect()));
+            assert_eq!(*buf.kept[0].values(), KeptValues::Text(expect().map(|r| r.4).collect()));
             assert_eq!(*buf.kept[1].values(), KeptValues::I64(expect().map(|r| r.3.into()).collect()));
             assert_eq!(*buf.kept[2].values(), KeptValues::F32(expect().map(|r| r.0).collect()));
             assert_eq!(*buf.kept[3].values(), KeptValues::F64(expect().map(|r| r.2).collect()));
