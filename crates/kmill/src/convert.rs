@@ -8,12 +8,14 @@ use crate::args::run::Run;
 use crate::passes::{self, Lane};
 use crate::table::count;
 use crate::writer::{self, TableWriter};
-use crate::{Error, Result, output};
+use crate::{Error, Result, carried, output};
 use ksolve::job::ElementType;
-use kstore::sink::{Output, OutputColumn, OutputKind};
+use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{
-    Fold, KeptColumn, Kind, Merge, Pass, Reading, RowBlock, Selected, Selection, Table, TextOptions, Workers,
+    Fold, KeptColumn, Kind, Merge, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit, TextOptions,
+    Workers,
 };
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -73,6 +75,10 @@ impl Columns {
         let mut columns = selected.kept_columns();
         let (features_of, targets_of) = columns.split_at_mut(features);
         let npy = writer::is_npy(path);
+        for column in features_of.iter_mut().filter(|_| npy) {
+            // dates and times come here only where they are named, as the numbers that store them
+            column.time = None;
+        }
         let whole = features_of.iter().all(|column| column.kind == OutputKind::I64);
         let small = features_of.iter().all(|column| kind(column).is_some_and(is_small));
         for column in features_of {
@@ -155,25 +161,55 @@ impl Rewrite<'_> {
 }
 
 /// The rows, and the columns by name: all of them, or those asked for; then the targets.
-fn select(args: &ConvertArgs, run: &Run) -> Result<(Selected, usize)> {
+fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     let select = &args.data.select;
     let (table, targets) = open(&select.paths, &select.text.options(), &args.data.target)?;
-    let (columns, places) = (&table.schema().columns, table.schema().places());
-    let mut features = table.columns_like(&args.data.features)?;
-    features.retain(|name| !targets.contains(name));
-    if args.data.features.is_empty() && writer::is_npy(&args.output) {
-        let text = |name: &String| places.get(name.as_str()).is_some_and(|at| columns[*at].kind == Kind::Text);
-        let (left_out, kept): (Vec<_>, Vec<_>) = features.into_iter().partition(text);
-        features = kept;
-        if !left_out.is_empty() {
-            run.progress.warn(format!("text is left out, which .npy cannot hold: {}", left_out.join(", ")));
-        }
-    }
+    let mut features = match &args.data.features[..] {
+        [] => table.schema().columns.iter().map(|column| column.name.clone()).collect(),
+        named => table.columns_like(named)?,
+    };
+    let left_out: HashSet<String> = table.columns_like(&args.data.drop)?.into_iter().chain(targets.clone()).collect();
+    features.retain(|name| !left_out.contains(name));
     let keep = [&features[..], &targets].concat();
+    refuse_what_is_lost(&table, &keep, args)?;
     let kept_complete = select.missing != Missing::Keep;
     let selection = Selection { keep, without_features: true, kept_complete, ..selection(select, &[], Vec::new()) };
     Ok((table.select(&selection)?, features.len()))
 }
+
+/// Refuses columns that are not read, or that the format of the output has no place for: all of them in one sentence.
+fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
+    let (schema, places, path) = (table.schema(), table.schema().places(), &args.output);
+    // numbers that store a time are what a person means who names the column
+    let named = writer::is_npy(path) && !args.data.features.is_empty();
+    let mut lost = Vec::new();
+    for column in names.iter().filter_map(|name| places.get(name.as_str()).map(|place| &schema.columns[*place])) {
+        let held = match &column.kind {
+            Kind::Other(_) => false,
+            Kind::Time(_) if named => true,
+            kind => sink::holds(path, &OutputColumn::of(&column.name, kind))?,
+        };
+        if !held {
+            lost.push(column);
+        }
+    }
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let told = lost.iter().map(|column| format!("{:?} ({})", column.name, column.kind)).collect::<Vec<_>>();
+    let names = lost.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
+    let why = format!("these columns cannot be kept there: {}", told.join(", "));
+    Err(Error::option("-o", path.display(), why, format!("leave them out with --drop {}", shell(&names.join(",")))))
+}
+
+/// A word as a shell takes it.
+fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-.,".contains(c);
+    if word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// Places where the texts of a tile are held at the same time: three tiles, and those where predictions have them, too.
+const COPIES: usize = 3 + carried::COPIES;
 
 /// Rewrites the selected rows and tells their number and the files.
 fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {
@@ -181,15 +217,15 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     let tile = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.features);
     let out = TableWriter::create(path, features, targets)?;
-    let lane = Lane {
-        tile,
-        name: "batches of columns",
-        bytes: tile * selected.kept_bytes_per_row(),
-        what: "row group being written",
-        shared: out.footprint(),
-        remedy: "choose fewer columns with --features",
-    };
-    passes::lanes("conversion", &source, lane, run)?;
+    let remedy = "leave columns out with --drop";
+    let mut shared = vec![passes::term("row group being written", out.footprint(), remedy)];
+    if selected.keeps_text() {
+        shared.push(passes::term("texts", COPIES * TILE_TEXT, remedy));
+    }
+    let lane = Lane { tile, name: "batches of columns", bytes: tile * selected.kept_bytes_per_row(), shared };
+    let spare = passes::lanes("conversion", &source, &lane, run)?.spare;
+    let texts = TextLimit::new(run.memory, spare, COPIES);
+    let source = selected.rows::<f64>(Reading { texts, ..Reading::default() })?;
     let out = Mutex::new(out);
     let stage = run.progress.stage("convert", selected.known_rows());
     let workers = Workers::sequential();
@@ -211,7 +247,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
         let remedy = "use --missing drop or --missing keep here, or --missing mean with fit";
         return Err(Error::option("--missing", "mean", why, remedy));
     }
-    let (selected, features) = select(args, &run)?;
+    let (selected, features) = select(args)?;
     output::check(&args.output)?;
     output::spare(&args.output, selected.table(), None)?;
     if let Some(beside) = writer::target_file(&args.output) {

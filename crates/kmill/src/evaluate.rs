@@ -242,7 +242,7 @@ fn score<T: kapprox::Real>(model: Model<T>, args: &EvaluateArgs, run: &Run) -> R
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
     let names = if args.target.is_empty() { model.card.targets.clone() } else { args.target.clone() };
-    let selected = predictor::select(&model.card, &args.data, &Truth::Columns(names), &[])?;
+    let selected = predictor::select(&model.card, &args.data, &Truth::Columns(names))?;
     match predictor::classes(&model.card)? {
         None => regression(&Predictor::new(model, selected)?, run),
         Some(classes) => classification(&Predictor::new(model, selected)?, &classes, run),
@@ -256,7 +256,7 @@ fn regression<T: kapprox::Real>(predictor: &Predictor<T>, run: &Run) -> Result<(
         return Err(Error::option("--target", names.join(","), why, "name as many, in the order of the fit"));
     }
     let (mut score, mut sample) = (RegressionScore::new(t), Sample::new());
-    predictor.run(run, |scores| {
+    predictor.run(run, predictor.lanes(run, Vec::new())?.count, |scores| {
         let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t));
         for (prediction, truth) in rows {
             score.push(prediction, truth);
@@ -278,7 +278,7 @@ fn classification<T: kapprox::Real>(
 ) -> Result<(EvaluateReport, Details)> {
     let mut score = ClassificationScore::new(classes.labels(), EXACT_ROWS)?;
     let (link, mut loss, mut known) = (predictor.link(), 0.0, 0u64);
-    predictor.run(run, |scores| {
+    predictor.run(run, predictor.lanes(run, Vec::new())?.count, |scores| {
         for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {
             let truth = (*code != Coded::UNKNOWN).then_some(*code as usize);
             score.push(classes.decide(row.iter().copied()), truth, row[0]);

@@ -165,19 +165,14 @@ pub fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: 
 /// Moments of every numeric column, in the order of the file.
 fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     // without a scaler a missing value stays NaN, which the moments leave out and count
-    let selection = Selection { missing: Missing::Mean, ..Selection::default() };
+    let numeric = table.schema().columns.iter().filter(|column| column.kind.is_numeric());
+    let features = numeric.map(|column| column.name.clone()).collect();
+    let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
     let selected = table.select(&selection)?;
     let source = selected.rows::<f64>(kstore::Reading::default())?;
     let fold = StatisticsFold::new(selected.shape());
-    let lane = Lane {
-        tile: passes::TILE,
-        name: "statistics",
-        bytes: fold.state_bytes(),
-        what: "nothing else",
-        shared: 0,
-        remedy: "",
-    };
-    let lanes = passes::lanes("inspection", &source, lane, run)?;
+    let lane = Lane { tile: passes::TILE, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
+    let lanes = passes::lanes("inspection", &source, &lane, run)?.count;
     let stage = run.progress.stage("statistics", Some(table.stored_rows()));
     let (statistics, _) = passes::pass(lanes, &Workers::sequential(), &stage).fold(&source, &fold)?;
     stage.finish();

@@ -6,6 +6,7 @@
 
 pub mod allocator;
 pub mod args;
+mod carried;
 pub mod convert;
 pub mod curve;
 pub mod demo;

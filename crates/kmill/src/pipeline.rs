@@ -91,19 +91,22 @@ pub(crate) fn select(options: &FitOptions, progress: &Progress) -> Result<Select
     Ok(selected)
 }
 
-/// Columns that choose rows are no features unless named: that should not surprise anybody.
+/// Columns that choose or number rows are no features unless named: that should not surprise anybody.
 fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group: Option<&str>, progress: &Progress) {
     if !options.features.is_empty() {
         return;
     }
     let features = selected.feature_names();
     let condition = options.condition.as_ref().map(|condition| condition.column.as_str());
-    for name in [condition, group].into_iter().flatten() {
-        let known = table.schema().columns.iter().any(|column| column.name == name);
+    let schema = table.schema();
+    let labels = schema.row_labels.iter().map(|place| &schema.columns[*place]);
+    let labels = labels.filter(|column| column.kind.is_feature()).map(|column| column.name.as_str());
+    let chosen = [condition, group].into_iter().flatten().map(|name| (name, "chooses rows"));
+    for (name, does) in chosen.chain(labels.map(|name| (name, "is the index of a pandas table"))) {
+        let known = schema.position(name).is_some();
         let target = selected.target_names().iter().any(|target| target == name) || selected.class_name() == Some(name);
         if known && !target && !features.iter().any(|feature| feature == name) {
-            progress
-                .note(&format!("note: column {name} chooses rows and is no feature (--features names it to use it)"));
+            progress.note(&format!("note: column {name} {does} and is no feature (--features names it to use it)"));
         }
     }
 }

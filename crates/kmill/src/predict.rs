@@ -4,12 +4,14 @@ use crate::args::PredictArgs;
 use crate::args::run::Run;
 use crate::predictor::{Predictor, Scores, Truth};
 use crate::table::count;
-use crate::{Error, Result, output, predictor};
+use crate::carried::{self, Carried};
+use crate::{Error, Result, output, passes, predictor};
 use ksolve::{AnyModel, Classes, Link, Model, Task};
 use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
-use kstore::{KeptValues, Label};
+use kstore::budget::Term;
+use kstore::{KeptValues, Label, RowSource, Selected, Strings, TILE_TEXT, TextLimit};
+use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 /// What scores become.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub struct PredictionWriter {
     decision: Decision,
     kind: OutputKind,
     t: usize,
+    /// Number of columns that are not carried along.
+    columns: usize,
 }
 
 impl std::fmt::Debug for PredictionWriter {
@@ -96,48 +100,72 @@ impl PredictionWriter {
             let why = "the predictions are called so";
             return Err(Error::option("--keep", &twice.name, why, "leave the column out or rename it"));
         }
-        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, decision, kind, t })
+        let columns = predictions.len();
+        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, decision, kind, t, columns })
     }
 
-    /// Appends the predictions of a segment.
+    /// Appends the predictions of a segment, beside the columns that are carried along.
     ///
     /// # Errors
-    /// Those of the file system.
-    pub fn write(&mut self, scores: &Scores) -> Result<()> {
-        let predictions = self.predictions(scores);
-        let kept = scores.kept.iter().map(Output::Kept);
-        let batch: Vec<Output<'_>> = kept.chain(predictions.iter().map(KeptValues::as_output)).collect();
-        Ok(self.sink.write(&batch)?)
+    /// Those of the file system, and of reading what is carried along.
+    pub(crate) fn write(&mut self, scores: &Scores, carried: Option<&mut Carried<'_>>) -> Result<()> {
+        let (mut carried, mut done) = (carried, 0);
+        while done < scores.rows.len() {
+            let (rows, kept) = match &mut carried {
+                Some(carried) => carried.next(&scores.rows[done..])?,
+                None => (carried::TILE.min(scores.rows.len() - done), &[][..]),
+            };
+            let predictions = self.predictions(scores, done..done + rows);
+            let kept = kept.iter().map(Output::Kept);
+            let batch: Vec<Output<'_>> = kept.chain(predictions.iter().map(KeptValues::as_output)).collect();
+            self.sink.write(&batch)?;
+            done += rows;
+        }
+        Ok(())
     }
 
-    /// The columns that scores become.
-    fn predictions(&self, scores: &Scores) -> Vec<KeptValues> {
+    /// Bytes held while rows are written: what waits in the sink, and predictions by columns.
+    pub(crate) fn footprint(&self) -> usize {
+        let longest = match &self.decision {
+            Decision::Labels(classes, _) => classes.labels().iter().map(|label| label.to_string().len()).max(),
+            _ => None,
+        };
+        self.sink.footprint() + carried::TILE * (self.columns * size_of::<f64>() + 4 * longest.unwrap_or(0))
+    }
+
+    /// The columns that the scores of some rows become.
+    fn predictions(&self, scores: &Scores, rows: Range<usize>) -> Vec<KeptValues> {
         let t = self.t;
+        let wide = &scores.scores[rows.start * t..rows.end * t];
         match &self.decision {
             Decision::Clusters(_) => {
-                let rows = scores.scores.chunks_exact(t);
+                let rows = wide.chunks_exact(t);
                 vec![KeptValues::I64(rows.map(|row| largest(row) as i64).collect())]
             }
             Decision::Numbers | Decision::Deviations(_) | Decision::Components { .. } | Decision::Novelty => {
-                let column = |j: usize| scores.scores.iter().skip(j).step_by(t).copied().collect();
+                let column = |j: usize| wide.iter().skip(j).step_by(t).copied().collect();
                 let mut columns: Vec<KeptValues> = (0..t).map(|j| KeptValues::F64(column(j))).collect();
                 if let Decision::Components { novelty, preimages, .. } = &self.decision {
                     let d = preimages.len();
-                    let preimage = |c: usize| scores.preimages.iter().skip(c).step_by(d).copied().collect();
-                    columns.extend(novelty.then(|| KeptValues::F64(scores.quadratic.clone())));
+                    let preimage = |c: usize| {
+                        let values = scores.preimages[rows.start * d..rows.end * d].iter();
+                        values.skip(c).step_by(d).copied().collect()
+                    };
+                    columns.extend(novelty.then(|| KeptValues::F64(scores.quadratic[rows.clone()].to_vec())));
                     columns.extend((0..d).map(|c| KeptValues::F64(preimage(c))));
                 }
                 if let Decision::Deviations(noise) = &self.decision {
                     // that of an observation has the noise once more
                     for more in [1.0, 0.0] {
-                        let of = |noise: &f64| scores.quadratic.iter().map(|v| (noise * (v + more)).sqrt()).collect();
+                        let variances = &scores.quadratic[rows.clone()];
+                        let of = |noise: &f64| variances.iter().map(|v| (noise * (v + more)).sqrt()).collect();
                         columns.extend(noise.iter().map(|noise| KeptValues::F64(of(noise))));
                     }
                 }
                 columns
             }
             Decision::Labels(classes, link) => {
-                let rows = || scores.scores.chunks_exact(t);
+                let rows = || wide.chunks_exact(t);
                 let decided = rows().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
                 let mut columns = vec![labels(self.kind, decided)];
                 if let Some(link) = link {
@@ -188,11 +216,9 @@ fn labels<'a>(kind: OutputKind, labels: impl Iterator<Item = &'a Label>) -> Kept
         }
         OutputKind::Bool => KeptValues::Bool(labels.map(|l| *l == Label::Bool(true)).collect()),
         _ => {
-            let text = |label: &Label| match label {
-                Label::Text(text) => Arc::clone(text),
-                other => other.to_string().into(),
-            };
-            KeptValues::Text(labels.map(text).collect())
+            let mut texts = Strings::default();
+            labels.for_each(|label| texts.push(label.to_string().as_bytes()));
+            KeptValues::Text(texts)
         }
     }
 }
@@ -210,7 +236,8 @@ pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
 }
 
 fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Result<u64> {
-    let selected = predictor::select(&model.card, &args.data, &Truth::Absent, &args.keep)?;
+    let selected = predictor::select(&model.card, &args.data, &Truth::Absent)?;
+    let kept = predictor::kept(&selected, &args.data, &args.keep)?;
     output::spare(&args.output, selected.table(), Some(&args.model))?;
     let outputs = model.dims().2;
     if args.probabilities && model.card.link.is_none() {
@@ -247,7 +274,7 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
         (Task::Novelty, None) => Decision::Novelty,
         (Task::Regression | Task::Classification, None) => noise.map_or(Decision::Numbers, Decision::Deviations),
     };
-    let mut out = PredictionWriter::create(&args.output, &selected.kept_columns(), &model.card.targets, decision)?;
+    let mut out = PredictionWriter::create(&args.output, &kept.kept_columns(), &model.card.targets, decision)?;
     let mut predictor = Predictor::new(model, selected)?;
     if args.std || args.novelty {
         predictor.compute_quadratic()?;
@@ -255,16 +282,32 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
     if args.preimage {
         predictor.find_preimages()?;
     }
+    let lanes = predictor.lanes(run, held(&out, &kept)?)?;
+    let carried_source = carried::source(&kept, TextLimit::new(run.memory, lanes.spare, carried::COPIES))?;
+    let mut carried = if args.keep.is_empty() { None } else { Some(Carried::new(&carried_source)?) };
     let mut unsettled = 0;
-    let rows = predictor.run(run, |scores| {
+    let rows = predictor.run(run, lanes.count, |scores| {
         unsettled += scores.unsettled;
-        out.write(scores)
+        out.write(scores, carried.as_mut())
     })?;
     if unsettled > 0 {
         run.progress.warn(format!("the pre-images of {} of {} rows did not settle", count(unsettled), count(rows)));
     }
     out.finish()?;
     Ok(rows)
+}
+
+/// What is held beside the lanes: what is written, and the columns that are carried along.
+fn held(out: &PredictionWriter, kept: &Selected) -> Result<Vec<Term>> {
+    let mut held = vec![passes::term("row group being written", out.footprint(), "keep fewer columns with --keep")];
+    if !kept.kept_columns().is_empty() {
+        let source = carried::source(kept, TextLimit::default())?;
+        let texts = if kept.keeps_text() { carried::COPIES * TILE_TEXT } else { 0 };
+        // the rows of a tile that are written once more
+        let bytes = RowSource::<f64>::footprint(&source).at(2 * carried::TILE) + texts;
+        held.push(passes::term("columns that are carried along", bytes, "keep fewer columns with --keep"));
+    }
+    Ok(held)
 }
 
 /// `kmill predict`.
@@ -287,7 +330,8 @@ mod tests {
         let path = folder.path().join("out.parquet");
         let targets: Vec<String> = targets.iter().map(ToString::to_string).collect();
         let mut out = PredictionWriter::create(&path, &[], &targets, decision).unwrap();
-        out.write(&Scores { scores, ..Scores::default() }).unwrap();
+        let rows = (0..scores.len() as u64 / out.t as u64).collect();
+        out.write(&Scores { scores, rows, ..Scores::default() }, None).unwrap();
         out.finish().unwrap();
         let table = kstore::Table::open(&[path]).unwrap();
         let columns = table.schema().columns.iter().map(|c| (c.name.clone(), c.kind.to_string()));

@@ -2,12 +2,13 @@
 
 use crate::args::data::SelectArgs;
 use crate::args::run::Run;
-use crate::passes::{self, Lane};
+use crate::passes::{self, Lane, Lanes};
 use crate::{Error, Result, convert};
 use faer::MatMut;
 use kapprox::{FeatureMap, Kernel, Real};
 use ksolve::{Card, Classes, Link, Model, PreImages};
-use kstore::{Coded, Fold, KeptColumn, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
+use kstore::budget::Term;
+use kstore::{Coded, Fold, Reading, RowBlock, RowSource, Scaler, Selected, Selection, TableRows, Workers};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,8 +50,8 @@ pub struct Scores {
     pub y: Vec<f64>,
     /// Codes of the class column in the model's classes; empty where it was not asked for.
     pub classes: Vec<u32>,
-    /// Kept columns.
-    pub kept: Vec<KeptColumn>,
+    /// Stored row numbers.
+    pub rows: Vec<u64>,
 }
 
 /// Buffers of a lane.
@@ -75,7 +76,7 @@ pub fn classes(card: &Card) -> Result<Option<Classes>> {
 ///
 /// # Errors
 /// Files that cannot be opened, and columns that are not there.
-pub fn select(card: &Card, args: &SelectArgs, truth: &Truth, keep: &[String]) -> Result<Selected> {
+pub fn select(card: &Card, args: &SelectArgs, truth: &Truth) -> Result<Selected> {
     convert::only_convert_keeps(args.missing)?;
     let text = args.text.options();
     let (table, targets) = match truth {
@@ -84,7 +85,16 @@ pub fn select(card: &Card, args: &SelectArgs, truth: &Truth, keep: &[String]) ->
     };
     let class_target = !card.classes.is_empty() && !targets.is_empty();
     let selection = convert::selection(args, &card.features, targets);
-    Ok(table.select(&Selection { class_target, keep: keep.to_vec(), ..selection })?)
+    Ok(table.select(&Selection { class_target, ..selection })?)
+}
+
+/// The same rows with some columns that are only carried along.
+///
+/// # Errors
+/// Columns that are not there, or hold what cannot be carried.
+pub fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Selected> {
+    let all = Selection { keep: keep.to_vec(), without_features: true, missing: kstore::Missing::Mean, ..Selection::default() };
+    Ok(selected.table().select(&Selection { rows: args.rows.clone(), filter: args.condition.clone(), ..all })?)
 }
 
 impl<T: Real> Predictor<T> {
@@ -127,17 +137,15 @@ impl<T: Real> Predictor<T> {
         self.selected.target_names()
     }
 
-    /// Scores every selected row and hands the segments to `deliver`, in row order. Gives the number of rows.
+    /// How many lanes fit beside what the caller holds.
     ///
     /// # Errors
-    /// Those of the source and of `deliver`, a budget that does not hold one lane, and a table without rows.
-    pub fn run(&self, run: &Run, mut deliver: impl FnMut(&Scores) -> Result<()> + Send) -> Result<u64> {
-        let reading = self.reading();
-        let source = self.selected.rows::<T>(reading)?;
+    /// A budget that does not hold one.
+    pub fn lanes(&self, run: &Run, held: Vec<Term>) -> Result<Lanes> {
+        let source = self.source()?;
         let shape = source.shape();
-        let row = (self.outputs() + 1 + shape.targets) * size_of::<f64>()
-            + size_of::<u32>()
-            + self.selected.kept_bytes_per_row();
+        // a score and the quadratic function, the targets, the code of the class, the number of the row
+        let row = (self.outputs() + 1 + shape.targets) * size_of::<f64>() + size_of::<u32>() + size_of::<u64>();
         let (m, d, _) = self.model.dims();
         let (copies, preimages) = match self.preimages {
             Some(_) => (PreImages::bytes(m, d), d * size_of::<f64>()),
@@ -146,16 +154,32 @@ impl<T: Real> Predictor<T> {
         let row = row + preimages;
         let narrowed = if self.narrow { shape.features * size_of::<T>() } else { 0 };
         let tile = passes::TILE * (self.outputs() * size_of::<f64>() + narrowed);
+        // the functions hold the landmarks once more
+        let model = self.model.bytes() + self.functions.footprint().fixed + copies;
         let lane = Lane {
             tile: passes::TILE,
             name: "kernel values and scores",
             bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
-            what: "model",
-            // the functions hold the landmarks once more
-            shared: self.model.bytes() + self.functions.footprint().fixed + copies,
-            remedy: "fit a model of lower --rank",
+            shared: [held, vec![passes::term("model", model, "fit a model of lower --rank")]].concat(),
         };
-        let lanes = passes::lanes("prediction", &source, lane, run)?;
+        passes::lanes("prediction", &source, &lane, run)
+    }
+
+    fn source(&self) -> Result<TableRows<T>> {
+        Ok(self.selected.rows::<T>(self.reading())?)
+    }
+
+    /// Scores every selected row and hands the segments to `deliver`, in row order. Gives the number of rows.
+    ///
+    /// # Errors
+    /// Those of the source and of `deliver`, and a table without rows.
+    pub fn run(
+        &self,
+        run: &Run,
+        lanes: usize,
+        mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        let source = self.source()?;
         let workers = Workers::new(if lanes > 1 { 1 } else { run.threads });
         let stage = run.progress.stage("predict", self.selected.known_rows());
         let pass = passes::pass(lanes, &workers, &stage);
@@ -232,10 +256,7 @@ impl<T: Real> Fold<T> for Predictor<T> {
         }
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
-        if state.kept.is_empty() {
-            state.kept = block.kept.iter().map(|column| KeptColumn::new(column.kind())).collect();
-        }
-        state.kept.iter_mut().zip(block.kept).for_each(|(kept, more)| kept.append(more));
+        state.rows.extend(block.rows);
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn drop_missing(views: &[View<'_>], picked: &mut Vec<u32>) {
 
 /// Numbers as they are; text as 1, or NaN where it is missing.
 fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
-    if !matches!(view.values, Values::Text(_) | Values::LargeText(_)) {
+    if !matches!(view.values, Values::Text(_) | Values::Binary(_)) {
         return view.load(at, out);
     }
     for (i, out) in out.iter_mut().enumerate() {
@@ -71,14 +71,15 @@ impl<T: Real> Chunk<'_, '_, T> {
         for i in 0..rows {
             let row = at.get(i);
             for (slot, view) in self.views.iter().enumerate() {
+                // a feature that came out finite is not looked at again: of one that was read straight to its place there
+                // may be no view
+                if slot < d && x[i * d + slot].is_finite() {
+                    continue;
+                }
                 let value = single(view, row);
-                if slot >= d {
-                    if !value.is_finite() {
-                        return Err(self.bad_value(slot, view, row, value));
-                    }
-                } else if self.source.selected.missing == Missing::Mean && !value.is_finite() {
+                if slot < d && self.source.selected.missing == Missing::Mean && !value.is_finite() {
                     x[i * d + slot] = T::from_f64(self.source.affine.fill[slot]);
-                } else if !x[i * d + slot].is_finite() {
+                } else if slot < d || !value.is_finite() {
                     return Err(self.bad_value(slot, view, row, value));
                 }
             }

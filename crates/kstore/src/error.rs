@@ -99,6 +99,23 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A row whose texts are longer than the budget has room for.
+    #[error("{path}: row {row} (counted from 0), column {column:?} brings the row's texts to {bytes}, and the budget has room for {room}; leave the column out or raise --memory to {needed}",
+        path = path.display(), bytes = crate::budget::bytes(*bytes), room = crate::budget::bytes(*room), needed = crate::budget::bytes_up(*needed))]
+    LargeRow {
+        /// The file.
+        path: PathBuf,
+        /// Row within that file, from 0.
+        row: u64,
+        /// The column with the longest text.
+        column: String,
+        /// Bytes of the row's texts together.
+        bytes: usize,
+        /// Bytes that they may have.
+        room: usize,
+        /// The budget that would do.
+        needed: usize,
+    },
     /// A list that is not as long as the lists of the other rows.
     #[error("{path}: row {row} (counted from 0), list column {column:?} has {got} instead of {expected} values; {remedy}", path = path.display())]
     ListLength {
@@ -110,8 +127,8 @@ pub enum Error {
         column: String,
         /// Length of the lists, from the column's type or its first row.
         expected: usize,
-        /// What was found: a number, or "no list".
-        got: String,
+        /// What was found.
+        got: usize,
         /// What to do.
         remedy: &'static str,
     },

@@ -3,7 +3,9 @@
 use crate::schema::Kind;
 use crate::sink::{Output, OutputColumn, OutputKind};
 use crate::source::{Positions, View};
-use std::sync::Arc;
+use crate::{Error, Strings};
+use std::ops::Range;
+use std::path::Path;
 
 /// Values of a kept column. Where one is missing stands anything.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +15,8 @@ pub enum KeptValues {
     F64(Vec<f64>),
     I64(Vec<i64>),
     Bool(Vec<bool>),
-    Text(Vec<Arc<str>>),
+    Text(Strings),
+    Binary(Strings),
 }
 
 impl KeptValues {
@@ -25,6 +28,7 @@ impl KeptValues {
             Self::I64(v) => Output::I64(v),
             Self::Bool(v) => Output::Bool(v),
             Self::Text(v) => Output::Text(v),
+            Self::Binary(v) => Output::Binary(v),
         }
     }
 }
@@ -37,13 +41,49 @@ pub struct KeptColumn {
     valid: Option<Vec<bool>>,
 }
 
-/// Bytes that a kept value takes in memory. Of text this is a guess: a reference, its counts and some sixteen letters.
+/// Bytes that a kept value takes in memory; of text and bytes without what they hold, see [`TILE_TEXT`].
 pub(crate) fn bytes_per_value(kind: OutputKind) -> usize {
     1 + match kind {
         OutputKind::F32 => 4,
-        OutputKind::F64 | OutputKind::I64 => 8,
+        OutputKind::F64 | OutputKind::I64 | OutputKind::Text | OutputKind::Binary => 8,
         OutputKind::Bool => 1,
-        OutputKind::Text => 48,
+    }
+}
+
+/// Most bytes of the kept columns' texts in a tile of several rows: a tile ends before the row that would be too much. It
+/// is far more than most tables have in a tile, and little beside any budget.
+pub const TILE_TEXT: usize = 1 << 20;
+
+/// How long the texts of the kept columns may be: whatever the rows of a tile, they are counted in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextLimit {
+    /// Most bytes of the texts of a row; a row with more is an error.
+    pub row: usize,
+    /// Places where a row's texts are held at the same time, which is what the budget must have room for.
+    pub copies: usize,
+    /// The budget, for the remedy.
+    pub budget: usize,
+}
+
+impl Default for TextLimit {
+    /// Without a limit.
+    fn default() -> Self {
+        Self { row: usize::MAX, copies: 1, budget: usize::MAX }
+    }
+}
+
+impl TextLimit {
+    /// What a budget allows of which `spare` bytes are left, those of `copies` tiles of [`TILE_TEXT`] being counted.
+    pub fn new(budget: usize, spare: usize, copies: usize) -> Self {
+        Self { row: TILE_TEXT.saturating_add(spare / copies.max(1)), copies, budget }
+    }
+
+    /// The error for a row whose texts have `bytes`; `column` is the longest of them.
+    #[cold]
+    pub(crate) fn refused(&self, path: &Path, row: u64, column: &str, bytes: usize) -> Error {
+        let more = bytes.saturating_sub(self.row).saturating_mul(self.copies);
+        let needed = self.budget.saturating_add(more);
+        Error::LargeRow { path: path.to_path_buf(), row, column: column.to_string(), bytes, room: self.row, needed }
     }
 }
 
@@ -54,13 +94,18 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
         Kind::Float { .. } => OutputKind::F32,
         Kind::Int { .. } | Kind::Time(_) => OutputKind::I64,
         Kind::Bool => OutputKind::Bool,
+        Kind::Binary => OutputKind::Binary,
         Kind::Text | Kind::Other(_) => OutputKind::Text,
     }
 }
 
 /// The column as a sink takes it.
 pub(crate) fn output_column(name: &str, kind: &Kind) -> OutputColumn {
-    OutputColumn::new(name, kept_as(kind)).nullable()
+    let time = match kind {
+        Kind::Time(time) => Some(time.clone()),
+        _ => None,
+    };
+    OutputColumn { time, ..OutputColumn::new(name, kept_as(kind)).nullable() }
 }
 
 impl KeptColumn {
@@ -71,7 +116,8 @@ impl KeptColumn {
             OutputKind::F64 => KeptValues::F64(Vec::new()),
             OutputKind::I64 => KeptValues::I64(Vec::new()),
             OutputKind::Bool => KeptValues::Bool(Vec::new()),
-            OutputKind::Text => KeptValues::Text(Vec::new()),
+            OutputKind::Text => KeptValues::Text(Strings::default()),
+            OutputKind::Binary => KeptValues::Binary(Strings::default()),
         };
         Self { values, valid: None }
     }
@@ -131,29 +177,31 @@ impl KeptColumn {
             KeptValues::F64(v) => v.clear(),
             KeptValues::I64(v) => v.clear(),
             KeptValues::Bool(v) => v.clear(),
-            KeptValues::Text(v) => v.clear(),
+            KeptValues::Text(v) | KeptValues::Binary(v) => v.clear(),
         }
     }
 
-    /// Appends the rows of a column of the same kind.
+    /// Appends some rows of a column of the same kind.
     ///
     /// # Panics
     /// If the kinds differ: the caller has made both.
-    pub fn append(&mut self, later: &Self) {
+    pub fn append(&mut self, later: &Self, rows: Range<usize>) {
         let before = self.len();
         match (&mut self.values, &later.values) {
-            (KeptValues::F32(v), KeptValues::F32(later)) => v.extend(later),
-            (KeptValues::F64(v), KeptValues::F64(later)) => v.extend(later),
-            (KeptValues::I64(v), KeptValues::I64(later)) => v.extend(later),
-            (KeptValues::Bool(v), KeptValues::Bool(later)) => v.extend(later),
-            (KeptValues::Text(v), KeptValues::Text(later)) => v.extend(later.iter().cloned()),
+            (KeptValues::F32(v), KeptValues::F32(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::F64(v), KeptValues::F64(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::I64(v), KeptValues::I64(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::Bool(v), KeptValues::Bool(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::Text(v), KeptValues::Text(later)) | (KeptValues::Binary(v), KeptValues::Binary(later)) => {
+                v.extend_from(later, rows.clone());
+            }
             (mine, _) => panic!("a column of {:?} goes on as {:?}", mine.as_output().kind(), later.kind()),
         }
         if self.valid.is_some() || later.valid.is_some() {
             let valid = self.valid.get_or_insert_with(|| vec![true; before]);
             match &later.valid {
-                Some(later) => valid.extend(later),
-                None => valid.resize(before + later.len(), true),
+                Some(later) => valid.extend(&later[rows]),
+                None => valid.resize(before + rows.len(), true),
             }
         }
     }
@@ -182,7 +230,9 @@ impl KeptColumn {
                 (KeptValues::I64(to), KeptValues::I64(from)) => to.push(from[row]),
                 (KeptValues::I64(to), KeptValues::Bool(from)) => to.push(from[row].into()),
                 (KeptValues::Bool(to), KeptValues::Bool(from)) => to.push(from[row]),
-                (KeptValues::Text(to), KeptValues::Text(from)) => to.push(Arc::clone(&from[row])),
+                (KeptValues::Text(to), KeptValues::Text(from)) | (KeptValues::Binary(to), KeptValues::Binary(from)) => {
+                    to.push(from.bytes(row));
+                }
                 (_, from) => return Err(refuse(format!("{:?}, not {kind:?}", from.as_output().kind()))),
             }
         }
@@ -213,10 +263,10 @@ impl KeptColumn {
             KeptValues::Bool(values) => {
                 values.extend(rows.clone().map(|row| !view.is_null(row) && view.integer(row).is_some_and(|v| v != 0)));
             }
-            KeptValues::Text(values) => {
-                let nothing: Arc<str> = "".into();
-                let text = |row| view.text(row).filter(|_| !view.is_null(row));
-                values.extend(rows.clone().map(|row| text(row).map_or_else(|| Arc::clone(&nothing), Arc::from)));
+            KeptValues::Text(values) | KeptValues::Binary(values) => {
+                values.reserve(rows.clone().map(|row| text_bytes(view, row)).sum());
+                let bytes = |row| view.bytes(row).filter(|_| !view.is_null(row)).unwrap_or_default();
+                rows.clone().for_each(|row| values.push(bytes(row)));
             }
         }
         if self.valid.is_some() || rows.clone().any(|row| view.is_null(row)) {
@@ -225,6 +275,11 @@ impl KeptColumn {
         }
         Ok(())
     }
+}
+
+/// Bytes of a text; 0 for a missing one, and in a column of numbers.
+pub(crate) fn text_bytes(view: &View<'_>, row: usize) -> usize {
+    if view.is_null(row) { 0 } else { view.bytes(row).map_or(0, <[u8]>::len) }
 }
 
 /// A fraction as float32, unless it is too large.
@@ -246,23 +301,24 @@ fn exact(value: i64, digits: u32, float: &str) -> Result<i64, String> {
 mod tests {
     use super::*;
     use crate::source::Values;
-    use arrow::array::{Array, StringArray};
+    use arrow::array::{Array, StringViewArray};
 
     #[test]
     fn missing_values_are_known_whatever_the_order_of_the_parts() {
         let part = |texts: Vec<Option<&str>>| {
-            let (array, mut column) = (StringArray::from(texts), KeptColumn::new(OutputKind::Text));
+            let (array, mut column) = (StringViewArray::from_iter(texts), KeptColumn::new(OutputKind::Text));
             let view = View { values: Values::Text(&array), nulls: array.nulls() };
             column.load(&view, Positions::From(0), array.len()).unwrap();
             column
         };
         let (whole, holed) = (part(vec![Some("a"), Some("b")]), part(vec![None, Some("c")]));
         let mut joined = whole.clone();
-        joined.append(&holed);
-        joined.append(&whole);
+        joined.append(&holed, 0..2);
+        joined.append(&whole, 0..2);
         assert_eq!((joined.len(), joined.valid()), (6, Some(&[true, true, false, true, true, true][..])));
         joined.clear();
-        joined.append(&whole);
+        joined.append(&holed, 1..1);
+        joined.append(&whole, 0..2);
         assert_eq!(joined, whole);
         assert!(whole.valid().is_none() && holed.is_null(0) && !holed.is_null(1));
     }
@@ -280,7 +336,7 @@ mod tests {
         assert_eq!(fractions.cast(OutputKind::F32).unwrap_err(), (2, "1e300, too large for float32".to_string()));
         let truths = of(KeptValues::Bool(vec![true, false]));
         assert_eq!(*truths.cast(OutputKind::I64).unwrap().values(), KeptValues::I64(vec![1, 0]));
-        assert!(of(KeptValues::Text(vec!["a".into()])).cast(OutputKind::F64).is_err());
+        assert!(of(KeptValues::Text(["a"].into_iter().collect())).cast(OutputKind::F64).is_err());
     }
 
     #[test]

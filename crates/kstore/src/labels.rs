@@ -144,7 +144,7 @@ fn whole(view: &View<'_>, row: usize) -> Result<i64, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{BooleanArray, StringArray};
+    use arrow::array::{BooleanArray, StringViewArray};
 
     fn codes(coder: &mut Coder, values: Values<'_>, count: usize) -> Result<Vec<u32>, (usize, Fault)> {
         let mut out = Vec::new();
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(codes(&mut coder, Values::I8(&[5, -1, 5]), 3).unwrap(), [0, 1, 0]);
         assert_eq!(codes(&mut coder, Values::F32(&[-1.0, 7.0]), 2).unwrap(), [1, 2]);
         assert_eq!(*coder.labels(), [Label::Int(5), Label::Int(-1), Label::Int(7)]);
-        let text = StringArray::from(vec!["b", "a", "b"]);
+        let text = StringViewArray::from(vec!["b", "a", "b"]);
         assert_eq!(codes(&mut Coder::new(None), Values::Text(&text), 3).unwrap(), [0, 1, 0]);
         let truth = BooleanArray::from(vec![true, false, true]);
         assert_eq!(codes(&mut Coder::new(None), Values::Bool(&truth), 3).unwrap(), [0, 1, 0]);

@@ -1,5 +1,6 @@
 //! Names and kinds of the columns of a table.
 
+use arrow::datatypes::{DataType, TimeUnit};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -22,9 +23,11 @@ pub enum Kind {
     Bool,
     /// Text; a label, never a feature.
     Text,
-    /// Dates, times of day, timestamps and durations, by name and unit: read as the integers that store them, and
+    /// Strings of bytes: only carried along.
+    Binary,
+    /// Dates, times of day, timestamps and durations, as Arrow calls them: read as the integers that store them, and
     /// features only where they are named.
-    Time(String),
+    Time(DataType),
     /// Anything else, by the name its format gives it; cannot be read.
     Other(String),
 }
@@ -49,8 +52,32 @@ impl fmt::Display for Kind {
             Self::Int { bits, signed: false } => write!(f, "uint{bits}"),
             Self::Bool => f.write_str("bool"),
             Self::Text => f.write_str("text"),
-            Self::Time(name) | Self::Other(name) => f.write_str(name),
+            Self::Binary => f.write_str("binary"),
+            Self::Time(time) => f.write_str(&time_name(time)),
+            Self::Other(name) => f.write_str(name),
         }
+    }
+}
+
+/// `timestamp in us, UTC` and the like.
+fn time_name(time: &DataType) -> String {
+    match time {
+        DataType::Date32 => "date in days".to_string(),
+        DataType::Date64 => "date in ms".to_string(),
+        DataType::Time32(unit) | DataType::Time64(unit) => format!("time of day in {}", symbol(*unit)),
+        DataType::Duration(unit) => format!("duration in {}", symbol(*unit)),
+        DataType::Timestamp(unit, None) => format!("timestamp in {}", symbol(*unit)),
+        DataType::Timestamp(unit, Some(zone)) => format!("timestamp in {}, {zone}", symbol(*unit)),
+        other => other.to_string(),
+    }
+}
+
+fn symbol(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
     }
 }
 
@@ -68,6 +95,9 @@ pub struct Column {
 pub struct Schema {
     /// The columns.
     pub columns: Vec<Column>,
+    /// Places of the columns that only number or name the rows, as the index of a pandas table does: features only where
+    /// they are named.
+    pub row_labels: Vec<usize>,
 }
 
 impl Schema {
@@ -169,7 +199,7 @@ mod tests {
 
     fn schema(columns: &[(&str, Kind)]) -> Schema {
         let columns = columns.iter().map(|(name, kind)| Column { name: name.to_string(), kind: kind.clone() });
-        Schema { columns: columns.collect() }
+        Schema { columns: columns.collect(), ..Schema::default() }
     }
 
     #[test]

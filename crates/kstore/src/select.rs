@@ -3,10 +3,10 @@
 use crate::condition::{Bound, Condition};
 use crate::keep;
 use crate::rows::TableShape;
-use crate::schema::Kind;
+use crate::schema::{Kind, Schema};
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
-use crate::{Error, OutputColumn, Real, Result};
+use crate::{Error, OutputColumn, OutputKind, Real, Result};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -27,7 +27,8 @@ pub enum Missing {
 /// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
 /// patterns with `*` and `?`. Their order is that of the list and, for the columns of
 /// one pattern, that of the file; a column named twice counts once. An empty list stands for every numeric or truth
-/// column that has no other role, in the order of the file; dates and times are features only where they are named.
+/// column that has no other role, in the order of the file; dates and times, and the index of a pandas table, are features
+/// only where they are named.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Names or patterns of features.
@@ -171,26 +172,24 @@ impl Table {
 
     fn expect_labels(&self, column: usize) -> Result<()> {
         match self.schema().columns[column].kind {
-            Kind::Other(_) => Err(self.wrong_type(column, "labels are integers, truth values or text")),
+            Kind::Binary | Kind::Other(_) => Err(self.wrong_type(column, "labels are integers, truth values or text")),
             _ => Ok(()),
         }
     }
 
-    /// Names of the columns that names and patterns stand for, each once; without any, of every column that can be
-    /// read. Unlike features they may hold text.
+    /// Names of the columns that names and patterns stand for, each once. Unlike features they may hold anything.
     pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
-        let readable = || self.schema().columns.iter().filter(|column| !matches!(column.kind, Kind::Other(_)));
-        if patterns.is_empty() {
-            return Ok(readable().map(|column| column.name.clone()).collect());
-        }
-        let places = self.schema().places();
+        let (schema, places) = (self.schema(), self.schema().places());
         let (mut names, mut known) = (Vec::new(), HashSet::new());
         for text in patterns {
+            let block = schema.block(text);
             let found: Vec<&str> = match places.get(text.as_str()) {
                 Some(_) => vec![text],
+                None if !block.is_empty() => block.iter().map(|i| schema.columns[*i].name.as_str()).collect(),
                 None => {
                     let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column(text))?;
-                    readable().map(|column| column.name.as_str()).filter(|name| pattern.matches(name)).collect()
+                    let names = schema.columns.iter().map(|column| column.name.as_str());
+                    names.filter(|name| pattern.matches(name)).collect()
                 }
             };
             if found.is_empty() {
@@ -207,7 +206,7 @@ impl Table {
         let columns = names.iter().map(place).collect::<Result<Vec<_>>>()?;
         for column in &columns {
             if let Kind::Other(_) = self.schema().columns[*column].kind {
-                return Err(self.wrong_type(*column, "only numbers, truth values and text can be carried along"));
+                return Err(self.wrong_type(*column, "only numbers, truth values, times, text and bytes can be carried along"));
             }
         }
         Ok(columns)
@@ -225,9 +224,9 @@ impl Table {
 
     /// Every numeric column without another role.
     fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
-        let columns = &self.schema().columns;
-        let features: Vec<_> =
-            (0..columns.len()).filter(|i| columns[*i].kind.is_feature() && !roles.contains(i)).collect();
+        let Schema { columns, row_labels } = self.schema();
+        let free = |i: &usize| columns[*i].kind.is_feature() && !roles.contains(i) && !row_labels.contains(i);
+        let features: Vec<_> = (0..columns.len()).filter(free).collect();
         if features.is_empty() {
             let why = "no numeric column is left to be a feature; name some with --features".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
@@ -336,7 +335,12 @@ impl Selected {
         columns.map(|column| keep::output_column(&column.name, &column.kind)).collect()
     }
 
-    /// Bytes a row of the kept columns takes; of text this is a guess.
+    /// True where a kept column holds text or bytes, whose length is anyone's guess.
+    pub fn keeps_text(&self) -> bool {
+        self.kept_columns().iter().any(|column| matches!(column.kind, OutputKind::Text | OutputKind::Binary))
+    }
+
+    /// Bytes a row of the kept columns takes, without its texts.
     pub fn kept_bytes_per_row(&self) -> usize {
         self.kept_columns().iter().map(|column| keep::bytes_per_value(column.kind)).sum()
     }

@@ -2,9 +2,11 @@
 
 use crate::chunk::{Chunk, drop_missing};
 use crate::convert::{Affine, TILE};
+use crate::keep::{TILE_TEXT, TextLimit, text_bytes};
 use crate::labels::Coder;
 use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape};
 use crate::scaler::Scaler;
+use crate::schema::Kind;
 use crate::select::{Missing, Selected};
 use crate::source::{FileCursor, Positions, Strided, Values, View};
 use crate::table::Part;
@@ -23,12 +25,15 @@ pub struct Reading {
     pub classes: Option<Arc<Vec<Label>>>,
     /// Dictionary of the fold column.
     pub groups: Option<Arc<Vec<Label>>>,
+    /// How long the texts of kept columns may be.
+    pub texts: TextLimit,
 }
 
 /// The selected rows of a table.
 ///
 /// A tile holds exactly as many selected rows as the buffer's capacity, except the last of a segment, whatever the
-/// batches, row groups and files they come from.
+/// batches, row groups and files they come from; of kept texts no more than [`TILE_TEXT`] bytes, which may end a tile
+/// earlier, or those of one row.
 #[derive(Debug)]
 pub struct TableRows<T> {
     pub(crate) selected: Selected,
@@ -53,6 +58,7 @@ impl<T: Real> TableRows<T> {
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
         let direct = affine.is_identity() && selected.filter.is_none() && selected.missing != Missing::Drop;
+        let direct = direct && selected.keep.is_empty();
         let candidates = match &selected.filter {
             Some((column, bound)) => {
                 selected.table.parts().iter().map(|part| part.file.candidates(*column, bound)).collect()
@@ -92,6 +98,7 @@ impl<T: Real> RowSource<T> for TableRows<T> {
             open: None,
             picked: None,
             place: 0,
+            texts: 0,
             classes: coder(self.selected.class, self.reading.classes.as_ref()),
             groups: coder(self.selected.group, self.reading.groups.as_ref()),
         }))
@@ -128,6 +135,8 @@ struct TableCursor<'a, T: Real> {
     picked: Option<Vec<u32>>,
     /// How many of them were handed out.
     place: usize,
+    /// Bytes of the kept texts in the tile at hand.
+    texts: usize,
     classes: Option<Coder>,
     groups: Option<Coder>,
 }
@@ -135,10 +144,14 @@ struct TableCursor<'a, T: Real> {
 impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         buf.clear_but_x();
+        self.texts = 0;
         while buf.rows.len() < buf.capacity {
             let ready = self.chunk_rows() - self.place;
             if ready > 0 {
-                let take = ready.min(buf.capacity - buf.rows.len());
+                let take = self.room_for_texts(ready.min(buf.capacity - buf.rows.len()), buf.rows.is_empty())?;
+                if take == 0 {
+                    break;
+                }
                 self.fill(buf, take)?;
                 self.place += take;
             } else {
@@ -229,6 +242,43 @@ impl<T: Real> TableCursor<'_, T> {
         }
         self.picked = Some(picked);
         Ok(())
+    }
+
+    /// The next selected rows of the chunk.
+    fn positions(&self, take: usize) -> Positions<'_> {
+        match &self.picked {
+            Some(picked) => Positions::At(&picked[self.place..self.place + take]),
+            None => Positions::From(self.place),
+        }
+    }
+
+    /// How many of the next `take` selected rows a tile has room for by the bytes of their kept texts; one at least where
+    /// it is `empty`.
+    fn room_for_texts(&mut self, take: usize, empty: bool) -> Result<usize> {
+        let Some(open) = &self.open else { return Ok(take) };
+        let source = self.source;
+        let slots: Vec<usize> = source.kept_texts().collect();
+        if slots.is_empty() {
+            return Ok(take);
+        }
+        let views: Vec<View<'_>> = slots.iter().map(|slot| open.cursor.view(*slot)).collect::<Result<_>>()?;
+        let (at, limit, mut held) = (self.positions(take), source.reading.texts, self.texts);
+        for i in 0..take {
+            let lengths = views.iter().map(|view| text_bytes(view, at.get(i)));
+            let bytes: usize = lengths.clone().sum();
+            if bytes > limit.row {
+                let longest = slots.iter().zip(lengths).max_by_key(|(_, bytes)| *bytes).map_or(0, |(slot, _)| *slot);
+                let row = open.first + at.get(i) as u64;
+                return Err(limit.refused(&open.part.path, row, &source.name(longest), bytes));
+            }
+            if held + bytes > TILE_TEXT && !(empty && i == 0) {
+                self.texts = held;
+                return Ok(i);
+            }
+            held += bytes;
+        }
+        self.texts = held;
+        Ok(take)
     }
 
     /// Appends the next `take` selected rows of the chunk.
@@ -326,6 +376,14 @@ impl<T: Real> TableRows<T> {
         let complete = self.selected.complete.iter().enumerate().filter(|(_, complete)| **complete);
         let kept = complete.map(|(i, _)| open.cursor.view(self.first_kept() + i));
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).chain(kept).collect()
+    }
+
+    /// Places of the kept columns that hold text or bytes.
+    fn kept_texts(&self) -> impl Iterator<Item = usize> {
+        let schema = self.selected.table.schema();
+        let keep = self.selected.keep.iter().enumerate();
+        let texts = keep.filter(|(_, column)| matches!(schema.columns[**column].kind, Kind::Text | Kind::Binary));
+        texts.map(|(i, _)| self.first_kept() + i)
     }
 
     /// Place of the first kept column among those that are decoded.

@@ -67,7 +67,7 @@ impl Columns {
 pub(super) fn schema<S: AsRef<str>>(features: &[S]) -> Schema {
     // only names are looked at
     let column = |name: &S| Column { name: name.as_ref().to_string(), kind: Kind::Float { bits: 64 } };
-    Schema { columns: features.iter().map(column).collect() }
+    Schema { columns: features.iter().map(column).collect(), ..Schema::default() }
 }
 
 impl Part {

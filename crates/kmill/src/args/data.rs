@@ -127,7 +127,10 @@ pub struct ConvertDataArgs {
     /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub target: Vec<String>,
-    /// Other columns as names or globs, comma-separated [default: all; without those of text for .npy]
+    /// Other columns as names or globs, comma-separated [default: all]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',')]
     pub features: Vec<String>,
+    /// Columns to leave out, as names or globs, comma-separated: also those that the other format has no place for
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',')]
+    pub drop: Vec<String>,
 }

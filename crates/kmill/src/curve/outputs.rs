@@ -5,10 +5,9 @@ use super::html;
 use super::report::CurveReport;
 use crate::{Error, Result, output};
 use ksolve::curve::Cell;
-use kstore::KeptColumn;
+use kstore::{KeptColumn, Strings};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Kinds of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +78,7 @@ fn kind(path: &Path) -> Result<Kind> {
 
 /// The values of a column.
 enum Values {
-    Text(Vec<Arc<str>>),
+    Text(Strings),
     Whole(Vec<i64>),
     Number(KeptColumn),
 }
@@ -88,7 +87,7 @@ impl Values {
     fn new(column: Column, cells: &[Cell]) -> Self {
         let cells = cells.iter();
         match column {
-            Column::Text(of) => Self::Text(cells.map(|cell| Arc::from(of(cell).unwrap_or_default())).collect()),
+            Column::Text(of) => Self::Text(cells.map(|cell| of(cell).unwrap_or_default()).collect()),
             Column::Whole(of) => Self::Whole(cells.map(|cell| i64::try_from(of(cell)).unwrap_or(i64::MAX)).collect()),
             Column::Number(of) => Self::Number(KeptColumn::optional(&cells.map(of).collect::<Vec<_>>())),
         }

@@ -2,10 +2,9 @@
 
 use super::report::{Row, TuneReport};
 use crate::{Error, Result, output};
-use kstore::KeptColumn;
+use kstore::{KeptColumn, Strings};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Kinds of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +77,7 @@ fn table(path: &Path, rows: &[Row]) -> Result<()> {
         rows.iter().map(|row| i64::try_from(of(row)).unwrap_or(i64::MAX)).collect()
     };
     let number = |of: &dyn Fn(&Row) -> Option<f64>| KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>());
-    let kernels: Vec<Arc<str>> = rows.iter().map(|row| Arc::from(row.kernel.as_str())).collect();
+    let kernels: Strings = rows.iter().map(|row| &row.kernel).collect();
     let (rung, of, rank) = (whole(&|row| row.rung as u64), whole(&|row| row.rows), whole(&|row| row.rank as u64));
     let (lambda, cv_mse) = (number(&|row| row.lambda), number(&|row| row.cv_mse));
     let (gcv, alignment) = (number(&|row| row.gcv), number(&|row| row.alignment));

@@ -23,4 +23,5 @@ mod run;
 mod solvers;
 mod statistics;
 mod text;
+mod text_budget;
 mod tune;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 fn ran(folder: &Path, line: &str) -> (i32, String, String) {
     let output =
@@ -59,18 +60,16 @@ fn tables_go_through_every_format_with_names_keep_their_text_and_integers() {
     let (id, columns) =
         (std::fs::read(at.join("id.npy")).unwrap(), "row 0 (counted from 0), column \"id\" is 9007199254740993");
     assert_eq!(id[128..136], 9007199254740993i64.to_le_bytes());
-    fails(at, "convert a.csv -o all.npy", columns);
+    fails(at, "convert a.csv --drop city -o all.npy", columns);
     fails(at, "convert a.csv --features id --precision f32 -o all.npy", columns);
     fails(
         at,
         "convert a.csv --features x --precision f32 -o x.parquet",
         "column \"x\" is -1e300, too large for float32",
     );
-    fails(at, "convert a.csv --features city -o city.npy", "holds text");
-    let (_, _, stderr) = ran(at, "convert a.csv --features x,flag --target y -o n.npy");
-    assert!(!stderr.contains("left out"), "{stderr}");
-    let (code, _, stderr) = ran(at, "convert a.csv --rows 2.. --where flag==true -o n.npy");
-    assert!(code == 1 && stderr.contains("text is left out, which .npy cannot hold: city"), "{stderr}");
+    fails(at, "convert a.csv --features city -o city.npy", "leave them out with --drop city");
+    ok(at, "convert a.csv --features x,flag --target y -o n.npy -q");
+    fails(at, "convert a.csv -o n.npy", "-o n.npy: these columns cannot be kept there: \"city\" (text)");
     ok(at, "convert a.csv --features c*,x,city --rows ..2 -o f.csv -q");
     assert_eq!(types(at, "f.csv"), ["city text", "x float64"]);
 }
@@ -140,5 +139,124 @@ fn predictions_carry_columns_along() {
     ] {
         fails(at, line, part);
         assert!(!at.join("p2.npy").exists() && !at.join("p2.csv").exists());
+    }
+}
+
+/// A table with a column of every type that only some formats hold.
+fn every_type(path: &Path) {
+    use arrow::array::*;
+    use arrow::datatypes::{DataType, Field, Int32Type};
+    let mut ragged = ListBuilder::new(Float64Builder::new());
+    ragged.extend([Some(vec![Some(1.0)]), Some(vec![Some(1.0), Some(2.0)])]);
+    let ends = Int32Array::from(vec![2]);
+    let field = Arc::new(Field::new("a", DataType::Int64, true));
+    let one: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("x", Arc::new(Float64Array::from(vec![0.5, 1.5]))),
+        ("day", Arc::new(Date32Array::from(vec![Some(19_782), None]))),
+        ("ms", Arc::new(Date64Array::from(vec![1_709_164_800_000, 0]))),
+        ("clock", Arc::new(Time32MillisecondArray::from(vec![86_399_999, 0]))),
+        ("naive", Arc::new(TimestampNanosecondArray::from(vec![1, -1]))),
+        ("zoned", Arc::new(TimestampMillisecondArray::from(vec![0, 1_500]).with_timezone("Europe/Berlin"))),
+        ("lasted", Arc::new(DurationSecondArray::from(vec![90, -90]))),
+        ("bytes", Arc::new(BinaryArray::from_opt_vec(vec![Some(&b"\xff\x00a"[..]), None]))),
+        ("pair", Arc::new(StructArray::from(vec![(field, Arc::clone(&one))]))),
+        ("ragged", Arc::new(ragged.finish())),
+        ("nothing", Arc::new(NullArray::new(2))),
+        ("runs", Arc::new(RunArray::<Int32Type>::try_new(&ends, &Int64Array::from(vec![7])).unwrap())),
+    ];
+    let table = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
+    let mut writer =
+        arrow::ipc::writer::FileWriter::try_new(std::fs::File::create(path).unwrap(), &table.schema()).unwrap();
+    writer.write(&table).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    every_type(&at.join("a.arrow"));
+    let lost = "these columns cannot be kept there: \"pair\" (struct), \"ragged\" (list), \"nothing\" (null), \"runs\" \
+                (run-end encoded); leave them out with --drop pair,ragged,nothing,runs";
+    fails(at, "convert a.arrow -o b.parquet --missing keep", lost);
+    assert!(!at.join("b.parquet").exists());
+    let kinds = [
+        "x float64",
+        "day date in days",
+        "ms date in ms",
+        "clock time of day in ms",
+        "naive timestamp in ns",
+        "zoned timestamp in ms, Europe/Berlin",
+        "lasted duration in s",
+        "bytes binary",
+    ];
+    let others = "--drop pair,ragged,nothing,r* --missing keep -q";
+    ok(at, &format!("convert a.arrow -o b.parquet {others}"));
+    ok(at, "convert b.parquet -o c.arrow --missing keep -q");
+    ok(at, "convert c.arrow -o d.parquet --missing keep -q");
+    for file in ["b.parquet", "c.arrow", "d.parquet"] {
+        assert_eq!(types(at, file), kinds, "{file}");
+    }
+    fails(at, &format!("convert a.arrow -o b.csv {others}"), "\"bytes\" (binary); leave them out with --drop bytes");
+    ok(at, "convert d.parquet -o e.csv --drop bytes --missing keep -q");
+    let csv = "x,day,ms,clock,naive,zoned,lasted\n\
+        0.5,2024-02-29,2024-02-29,23:59:59.999,1970-01-01T00:00:00.000000001,1970-01-01T00:00:00.000Z,PT90S\n\
+        1.5,,1970-01-01,00:00:00.000,1969-12-31T23:59:59.999999999,1970-01-01T00:00:01.500Z,-PT90S\n";
+    assert_eq!(std::fs::read_to_string(at.join("e.csv")).unwrap(), csv);
+    fails(at, "convert d.parquet -o e.npy --missing keep", "leave them out with --drop day,ms,clock,naive,zoned,lasted,bytes");
+    ok(at, "convert d.parquet -o e.npy --drop bytes,lasted,naive,zoned,clock,day,ms -q");
+    ok(at, "convert d.parquet -o f.npy --features ms,lasted -q");
+    assert_eq!(types(at, "f.npy"), ["x0 int64", "x1 int64"]);
+    fails(at, "convert d.parquet -o g.csv --drop byte", "did you mean \"bytes\"?");
+    // bytes and times arrive as they left
+    ok(at, "fit ridge d.parquet --target x --features lasted --rank 2 --lambda 1e-3 -o m -q");
+    ok(at, "predict m d.parquet --keep zoned,bytes,day -o p.arrow -q");
+    assert_eq!(types(at, "p.arrow")[..3], ["zoned timestamp in ms, Europe/Berlin", "bytes binary", "day date in days"]);
+    fails(at, "predict m d.parquet --keep bytes -o p.csv", "column \"bytes\" of p.csv holds binary");
+}
+
+#[test]
+fn the_index_of_a_pandas_table_is_told_and_left_out() {
+    use arrow::array::{ArrayRef, Float64Array, RecordBatch};
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let column = |k: f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..40).map(|i| (k * f64::from(i)).sin()))) };
+    let columns = [("x", column(1.0)), ("y", column(2.0)), ("__index_level_0__", column(3.0))];
+    let table = RecordBatch::try_from_iter(columns).unwrap();
+    let pandas = std::collections::HashMap::from([("pandas".to_string(), r#"{"index_columns": ["__index_level_0__"]}"#.to_string())]);
+    let schema = Arc::new(table.schema().as_ref().clone().with_metadata(pandas));
+    let table = table.with_schema(Arc::clone(&schema)).unwrap();
+    let file = std::fs::File::create(at.join("a.arrow")).unwrap();
+    let mut writer = arrow::ipc::writer::FileWriter::try_new(file, &schema).unwrap();
+    writer.write(&table).unwrap();
+    writer.finish().unwrap();
+    let line = "fit ridge a.arrow --target y --rank 5 --lambda 1e-3 -o m";
+    let (_, _, stderr) = ran(at, line);
+    let note = "note: column __index_level_0__ is the index of a pandas table and is no feature (--features names it to use it)";
+    assert!(stderr.contains(note), "{stderr}");
+    let features = |line: &str| serde_json::from_str::<serde_json::Value>(&ok(at, line)).unwrap()["features"].clone();
+    assert_eq!(features(&format!("{line} --json -q")), 1);
+    assert_eq!(features(&format!("{line} --features x,__index_level_0__ --json -q")), 2);
+    assert_eq!(types(at, "a.arrow").len(), 3);
+}
+
+#[test]
+fn bad_data_beside_features_that_are_read_in_place_is_told() {
+    use arrow::array::{ArrayRef, Float64Array, RecordBatch};
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for (bad, said) in [(None, "missing"), (Some(f64::NAN), "NaN"), (Some(f64::INFINITY), "infinite")] {
+        let x: ArrayRef = Arc::new(Float64Array::from_iter_values((0..40).map(|i| f64::from(i).sin())));
+        let w: ArrayRef = Arc::new((0..40).map(|i| if i == 7 { bad } else { Some(1.0) }).collect::<Float64Array>());
+        let table = RecordBatch::try_from_iter_with_nullable([("x", x.clone(), true), ("y", x, true), ("w", w, true)]).unwrap();
+        let file = std::fs::File::create(at.join("a.arrow")).unwrap();
+        let mut writer = arrow::ipc::writer::FileWriter::try_new(file, &table.schema()).unwrap();
+        writer.write(&table).unwrap();
+        writer.finish().unwrap();
+        for options in ["--weights w", "--folds column:w"] {
+            let line = format!("fit ridge a.arrow --target y --features x --scale none --precision f64 --rank 5 -o m {options}");
+            fails(at, &line, &format!("a.arrow: row 7 (counted from 0), column \"w\" is {said}"));
+        }
     }
 }

@@ -48,6 +48,7 @@ impl Survey {
             scaler: Some(self.scaler.clone()),
             classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
             groups: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
+            ..Reading::default()
         }
     }
 }

@@ -111,7 +111,7 @@ pub fn bytes(n: usize) -> String {
 }
 
 /// The next whole MiB, as the option takes it.
-fn bytes_up(n: usize) -> String {
+pub(crate) fn bytes_up(n: usize) -> String {
     format!("{}MiB", n.div_ceil(1 << 20))
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Numbers are written in as few digits as read back to the same float64, whatever reader rounds correctly; a float32
 //! therefore in those of the float64 it equals. Fractions keep a point or an exponent, so that they stay fractions.
-//! Missing values are empty fields. Text is quoted where it must be, and where it is empty.
+//! Dates and times are those of ISO 8601. Missing values are empty fields. Text is quoted where it must be, and where it is empty.
 
-use super::{Output, OutputColumn, Sink};
+use super::{Output, OutputColumn, Sink, iso};
+use ::arrow::datatypes::DataType;
 use crate::atomic::AtomicFile;
 use crate::{Error, Result};
 use std::io::Write;
@@ -54,7 +55,10 @@ impl Sink for CsvSink {
             let start = self.bytes.len();
             for (place, column) in batch.iter().enumerate() {
                 self.separate(place);
-                field(column, row, self.delimiter, &mut self.bytes);
+                match &self.columns[place].time {
+                    Some(time) => moment(column, row, time, &mut self.bytes),
+                    None => field(column, row, self.delimiter, &mut self.bytes),
+                }
             }
             if self.bytes.len() == start {
                 // an empty line would be no row
@@ -89,9 +93,20 @@ fn field(column: &Output<'_>, row: usize, delimiter: u8, out: &mut Vec<u8>) {
         Output::F64(v) => float(v[row], out),
         Output::I64(v) => formatted(format_args!("{}", v[row]), out),
         Output::Bool(v) => formatted(format_args!("{}", v[row]), out),
-        Output::Text(v) => text(&v[row], delimiter, out),
+        Output::Text(v) => text(v.text(row), delimiter, out),
+        // the registry says that this format holds none
+        Output::Binary(_) => {}
         Output::Kept(column) if column.is_null(row) => {}
         Output::Kept(column) => field(&column.values().as_output(), row, delimiter, out),
+    }
+}
+
+/// A date or time as ISO 8601 writes it.
+fn moment(column: &Output<'_>, row: usize, time: &DataType, out: &mut Vec<u8>) {
+    match column {
+        Output::I64(v) => out.extend(iso::text(v[row], time).bytes()),
+        Output::Kept(column) if !column.is_null(row) => moment(&column.values().as_output(), row, time, out),
+        _ => {}
     }
 }
 

@@ -79,8 +79,7 @@ impl Sink for IpcSink {
         while start < rows {
             let room = most - self.gathered.rows.min(most - 1);
             let end = rows.min(start + room.min(SLICE_ROWS));
-            let arrays = batch.iter().map(|column| arrow::array(column, start, end)).collect();
-            let part = RecordBatch::try_new(Arc::clone(&self.schema), arrays);
+            let part = arrow::batch(&self.schema, batch, start, end);
             let part = part.map_err(|error| failed(&self.path, error))?;
             self.gathered.bytes += part.get_array_memory_size();
             self.gathered.rows += end - start;
@@ -122,7 +121,7 @@ fn width(kind: OutputKind) -> usize {
         OutputKind::Bool => 1,
         OutputKind::F32 => 4,
         OutputKind::F64 | OutputKind::I64 => 8,
-        OutputKind::Text => 16,
+        OutputKind::Text | OutputKind::Binary => 16,
     }
 }
 

@@ -5,12 +5,13 @@
 mod arrow;
 mod csv;
 mod ipc;
+mod iso;
 mod npy;
 mod parquet;
 
-use crate::{Error, KeptColumn, Result};
+use crate::{Error, KeptColumn, Result, Strings};
+use ::arrow::datatypes::DataType;
 use std::path::Path;
-use std::sync::Arc;
 
 /// What a written column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,7 @@ pub enum OutputKind {
     I64,
     Bool,
     Text,
+    Binary,
 }
 
 /// A column to be written.
@@ -32,12 +34,32 @@ pub struct OutputColumn {
     pub kind: OutputKind,
     /// Whether values may be missing.
     pub nullable: bool,
+    /// What whole numbers stand for that are dates or times, as Arrow calls it.
+    pub time: Option<DataType>,
 }
 
 impl OutputColumn {
     /// A column.
     pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
-        Self { name: name.into(), kind, nullable: false }
+        Self { name: name.into(), kind, nullable: false, time: None }
+    }
+
+    /// What a kept column of this kind is written as: integers of every size become int64.
+    pub fn of(name: &str, kind: &crate::Kind) -> Self {
+        crate::keep::output_column(name, kind)
+    }
+
+    /// What it holds, in words.
+    pub fn holds(&self) -> String {
+        match (&self.time, self.kind) {
+            (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
+            (None, OutputKind::F32) => "float32".to_string(),
+            (None, OutputKind::F64) => "float64".to_string(),
+            (None, OutputKind::I64) => "int64".to_string(),
+            (None, OutputKind::Bool) => "bool".to_string(),
+            (None, OutputKind::Text) => "text".to_string(),
+            (None, OutputKind::Binary) => "binary".to_string(),
+        }
     }
 
     /// The same column, where values may be missing.
@@ -54,7 +76,8 @@ pub enum Output<'a> {
     F64(&'a [f64]),
     I64(&'a [i64]),
     Bool(&'a [bool]),
-    Text(&'a [Arc<str>]),
+    Text(&'a Strings),
+    Binary(&'a Strings),
     /// Values some of which may be missing.
     Kept(&'a KeptColumn),
 }
@@ -67,7 +90,7 @@ impl Output<'_> {
             Self::F64(v) => v.len(),
             Self::I64(v) => v.len(),
             Self::Bool(v) => v.len(),
-            Self::Text(v) => v.len(),
+            Self::Text(v) | Self::Binary(v) => v.len(),
             Self::Kept(column) => column.len(),
         }
     }
@@ -85,6 +108,7 @@ impl Output<'_> {
             Self::I64(_) => OutputKind::I64,
             Self::Bool(_) => OutputKind::Bool,
             Self::Text(_) => OutputKind::Text,
+            Self::Binary(_) => OutputKind::Binary,
             Self::Kept(column) => column.kind(),
         }
     }
@@ -111,6 +135,8 @@ pub type Create = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
 pub struct SinkFormat {
     /// Extensions without the dot, in lower case.
     pub extensions: &'static [&'static str],
+    /// Whether a column can be held.
+    pub holds: fn(&OutputColumn) -> bool,
     /// Starts a file.
     pub create: Create,
 }
@@ -119,18 +145,43 @@ pub struct SinkFormat {
 pub const FORMATS: &[SinkFormat] = &[
     SinkFormat {
         extensions: &["parquet", "pq"],
+        holds: |_| true,
         create: |path, columns| Ok(Box::new(parquet::ParquetSink::create(path, columns)?)),
     },
     SinkFormat {
         extensions: &["arrow", "ipc", "feather"],
+        holds: |_| true,
         create: |path, columns| Ok(Box::new(ipc::IpcSink::create(path, columns)?)),
     },
     SinkFormat {
         extensions: &["csv", "tsv"],
+        holds: |column| column.kind != OutputKind::Binary,
         create: |path, columns| Ok(Box::new(csv::CsvSink::create(path, columns)?)),
     },
-    SinkFormat { extensions: &["npy"], create: |path, columns| Ok(Box::new(npy::NpySink::create(path, columns)?)) },
+    SinkFormat {
+        extensions: &["npy"],
+        holds: |column| column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary),
+        create: |path, columns| Ok(Box::new(npy::NpySink::create(path, columns)?)),
+    },
 ];
+
+/// The format that a path's extension names.
+fn by_extension(path: &Path) -> Result<&'static SinkFormat> {
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let format = FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str()));
+    format.ok_or_else(|| Error::UnknownFormat {
+        path: path.to_path_buf(),
+        known: "and writes .parquet, .pq, .arrow, .ipc, .feather, .npy, .csv and .tsv",
+    })
+}
+
+/// Whether a file of this name can hold a column.
+///
+/// # Errors
+/// An extension that is not known.
+pub fn holds(path: &Path, column: &OutputColumn) -> Result<bool> {
+    Ok((by_extension(path)?.holds)(column))
+}
 
 /// Starts a table in the format that the path's extension names.
 ///
@@ -146,12 +197,14 @@ pub const FORMATS: &[SinkFormat] = &[
 /// # Ok::<(), kstore::Error>(())
 /// ```
 pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-    match FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str())) {
-        Some(format) => (format.create)(path, columns),
-        None => Err(Error::UnknownFormat {
+    let format = by_extension(path)?;
+    match columns.iter().find(|column| !(format.holds)(column)) {
+        None => (format.create)(path, columns),
+        Some(column) => Err(Error::WrongType {
             path: path.to_path_buf(),
-            known: "and writes .parquet, .pq, .arrow, .ipc, .feather, .npy, .csv and .tsv",
+            column: column.name.clone(),
+            got: column.holds(),
+            expected: format!(".{} cannot; write .parquet instead, or leave the column out", format.extensions[0]),
         }),
     }
 }

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// Length of the header, padding included: a multiple of 64 as the format demands, with room for every row count.
 const HEADER_BYTES: usize = 128;
 
+/// Bytes gathered before they are handed on.
+const GATHERED_BYTES: usize = 64 << 10;
+
 /// The largest integer up to which float64 holds all of them.
 const LARGEST_WHOLE: u64 = 1 << 53;
 
@@ -45,14 +48,6 @@ pub(super) struct NpySink {
 
 impl NpySink {
     pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
-        if let Some(text) = columns.iter().find(|column| column.kind == OutputKind::Text) {
-            return Err(Error::WrongType {
-                path: path.to_path_buf(),
-                column: text.name.clone(),
-                got: "text".to_string(),
-                expected: ".npy holds one matrix of numbers; write .parquet instead".to_string(),
-            });
-        }
         let element = Element::of(columns);
         let mut file = AtomicFile::create(path)?;
         file.write_all(&header(element, 0, columns.len())).map_err(Error::io("write", path))?;
@@ -63,15 +58,17 @@ impl NpySink {
 impl Sink for NpySink {
     fn write(&mut self, batch: &[Output<'_>]) -> Result<()> {
         let rows = super::batch_rows(&self.columns, batch);
-        self.bytes.clear();
         for row in 0..rows {
             for (place, column) in batch.iter().enumerate() {
                 let pushed = self.element.push(column, row, &mut self.bytes);
                 pushed.map_err(|value| self.refused(place, self.rows + row as u64, &value))?;
             }
+            if self.bytes.len() >= GATHERED_BYTES {
+                self.hand_on()?;
+            }
         }
         self.rows += rows as u64;
-        self.file.write_all(&self.bytes).map_err(Error::io("write", &self.path))
+        self.hand_on()
     }
 
     fn settle(&mut self) -> Result<()> {
@@ -87,11 +84,17 @@ impl Sink for NpySink {
     }
 
     fn footprint(&self) -> usize {
-        self.bytes.capacity()
+        2 * (GATHERED_BYTES + self.columns.len() * size_of::<f64>())
     }
 }
 
 impl NpySink {
+    fn hand_on(&mut self) -> Result<()> {
+        self.file.write_all(&self.bytes).map_err(Error::io("write", &self.path))?;
+        self.bytes.clear();
+        Ok(())
+    }
+
     #[cold]
     fn refused(&self, place: usize, row: u64, value: &str) -> Error {
         Error::WrongType {
@@ -121,7 +124,7 @@ impl Element {
             Output::I64(v) if v[row].unsigned_abs() <= LARGEST_WHOLE => v[row] as f64,
             Output::I64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
             Output::Bool(v) => f64::from(u8::from(v[row])),
-            Output::Text(v) => return Err(format!("the text {:?}", v[row])),
+            Output::Text(_) | Output::Binary(_) => return Err("text".to_string()),
         };
         match self {
             // only where all columns are float32: exact

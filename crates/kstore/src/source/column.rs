@@ -2,7 +2,7 @@
 //!
 //! | Arrow | table |
 //! |---|---|
-//! | floats of 16, 32, 64 bits, integers, truth values, text of every layout | as they are |
+//! | floats of 16, 32, 64 bits, integers, truth values, text and bytes of every layout | as they are |
 //! | decimals | the nearest float64 |
 //! | dates, times, timestamps, durations | integers in the unit of the file; features only where they are named |
 //! | dictionaries | what they stand for |
@@ -13,10 +13,11 @@ use super::{Element, Strided, Values, View};
 use crate::Error;
 use crate::schema::{Column, Kind, Schema};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, PrimitiveArray};
-use arrow::buffer::{Buffer, NullBuffer};
+use arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
 use arrow::compute::{TakeOptions, cast, take};
-use arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType, Fields, TimeUnit};
+use arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType, Fields};
 use arrow::error::ArrowError;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,6 +26,15 @@ use std::sync::Arc;
 pub(super) struct Place {
     pub(super) root: usize,
     pub(super) item: usize,
+}
+
+/// Name of the metadata that pandas adds to a file.
+pub(super) const PANDAS: &str = "pandas";
+
+/// The part of them that is read.
+#[derive(serde::Deserialize)]
+struct Pandas {
+    index_columns: Vec<serde_json::Value>,
 }
 
 /// Longest lists that become columns. A damaged length must not become a list of a thousand million names.
@@ -56,6 +66,16 @@ impl Layout {
             layout.widths.push(width);
         }
         layout
+    }
+
+    /// Notes which columns are the index of a pandas table, as its metadata say.
+    pub(super) fn with_pandas(mut self, metadata: Option<&str>) -> Self {
+        let metadata: Option<Pandas> = metadata.and_then(|text| serde_json::from_str(text).ok());
+        let names = metadata.into_iter().flat_map(|pandas| pandas.index_columns);
+        // an index that only counts the rows is no column but a description
+        let places = names.filter_map(|name| self.schema.position(name.as_str()?));
+        self.schema.row_labels = places.collect();
+        self
     }
 
     fn push(&mut self, root: usize, name: &str, data_type: &DataType, width: Option<usize>) {
@@ -155,24 +175,33 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
         DataType::UInt64 => int(64, false),
         DataType::Boolean => Kind::Bool,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
-        DataType::Date32 => Kind::Time("date in days".to_string()),
-        DataType::Date64 => Kind::Time("date in ms".to_string()),
-        DataType::Time32(unit) | DataType::Time64(unit) => Kind::Time(format!("time of day in {}", symbol(*unit))),
-        DataType::Duration(unit) => Kind::Time(format!("duration in {}", symbol(*unit))),
-        DataType::Timestamp(unit, None) => Kind::Time(format!("timestamp in {}", symbol(*unit))),
-        DataType::Timestamp(unit, Some(zone)) => Kind::Time(format!("timestamp in {}, {zone}", symbol(*unit))),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
+        DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Duration(_)
+        | DataType::Timestamp(..) => Kind::Time(data_type.clone()),
         DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
-        other => Kind::Other(other.to_string()),
+        other => Kind::Other(other_name(other)),
     }
 }
 
-fn symbol(unit: TimeUnit) -> &'static str {
-    match unit {
-        TimeUnit::Second => "s",
-        TimeUnit::Millisecond => "ms",
-        TimeUnit::Microsecond => "us",
-        TimeUnit::Nanosecond => "ns",
-    }
+/// What a person calls a type that is not read.
+fn other_name(data_type: &DataType) -> String {
+    let name = match data_type {
+        DataType::Struct(_) => "struct",
+        DataType::Map(..) => "map",
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => "list",
+        DataType::ListView(_) | DataType::LargeListView(_) => "list view",
+        DataType::Union(..) => "union",
+        DataType::Null => "null",
+        DataType::RunEndEncoded(..) => "run-end encoded",
+        DataType::Interval(_) => "interval",
+        DataType::Dictionary(..) => "dictionary of dictionaries",
+        other => return other.to_string(),
+    };
+    name.to_string()
 }
 
 /// A list that is not as long as the others.
@@ -180,8 +209,8 @@ fn symbol(unit: TimeUnit) -> &'static str {
 pub(super) struct OddLength {
     /// Row of the chunk.
     pub(super) row: usize,
-    /// Its length; `None` for no list at all.
-    pub(super) got: Option<usize>,
+    /// Its length.
+    pub(super) got: usize,
 }
 
 /// Why a column of a chunk could not be prepared.
@@ -198,7 +227,7 @@ pub(super) fn odd_length(odd: OddLength, path: &Path, first: u64, name: &str, ex
         row: first + odd.row as u64,
         column: name.to_string(),
         expected,
-        got: odd.got.map_or("no list".to_string(), |length| length.to_string()),
+        got: odd.got,
         remedy: "lists become columns only where all have one length; mend the data or leave the column out with \
                  --features",
     }
@@ -241,30 +270,56 @@ impl Loaded {
     }
 }
 
-/// Lists as one block of numbers, where all have `width`.
+/// Lists as one block of numbers, where all have `width`; those that are missing have that many missing numbers.
 fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, OddLength> {
-    let rows = array.len();
-    if let Some(row) = array.nulls().and_then(|nulls| (0..rows).find(|row| nulls.is_null(*row))) {
-        return Err(OddLength { row, got: None });
-    }
-    let (items, start) = match array.data_type() {
+    let (items, starts): (_, Vec<usize>) = match array.data_type() {
         DataType::List(_) => {
             let list = array.as_list::<i32>();
-            check_lengths(list.offsets().lengths(), width)?;
-            (list.values(), list.value_offsets()[0] as usize)
+            (list.values(), list.value_offsets().iter().map(|offset| *offset as usize).collect())
         }
         DataType::LargeList(_) => {
             let list = array.as_list::<i64>();
-            check_lengths(list.offsets().lengths(), width)?;
-            (list.values(), list.value_offsets()[0] as usize)
+            (list.values(), list.value_offsets().iter().map(|offset| *offset as usize).collect())
         }
-        _ => (array.as_fixed_size_list().values(), 0),
+        _ => (array.as_fixed_size_list().values(), (0..=array.len()).map(|row| row * width).collect()),
     };
-    let items = items.slice(start, rows * width);
-    let data = items.to_data();
-    let size = element.size();
-    let bytes = data.buffers()[0].slice_with_length(data.offset() * size, rows * width * size);
-    Ok(Loaded::Block { element, width, bytes, nulls: item_nulls(items.nulls(), width) })
+    let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    check_lengths(&starts, lists, width)?;
+    let (data, size) = (items.to_data(), element.size());
+    let stored = |items: Range<usize>| {
+        data.buffers()[0].slice_with_length((data.offset() + items.start) * size, items.len() * size)
+    };
+    let runs = runs(array.len(), lists);
+    let bytes = match &runs[..] {
+        [(rows, true)] => stored(starts[rows.start]..starts[rows.end]),
+        runs => {
+            let mut bytes = MutableBuffer::new(array.len() * width * size);
+            for (rows, there) in runs {
+                match there {
+                    true => bytes.extend_from_slice(&stored(starts[rows.start]..starts[rows.end])),
+                    false => bytes.resize(bytes.len() + rows.len() * width * size, 0),
+                }
+            }
+            bytes.into()
+        }
+    };
+    let nulls = items.nulls().filter(|nulls| nulls.null_count() > 0 || lists.is_some());
+    let valid = |row: usize, item: usize| nulls.is_none_or(|nulls| nulls.is_valid(starts[row] + item));
+    Ok(Loaded::Block { element, width, bytes, nulls: item_nulls(array.len(), width, nulls.is_some(), lists, valid) })
+}
+
+/// Runs of rows that have a list, and of rows that have none.
+pub(super) fn runs(rows: usize, lists: Option<&NullBuffer>) -> Vec<(Range<usize>, bool)> {
+    let Some(lists) = lists else { return vec![(0..rows, true)] };
+    let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
+    for row in 0..rows {
+        let there = lists.is_valid(row);
+        match runs.last_mut().filter(|(_, last)| *last == there) {
+            Some((run, _)) => run.end = row + 1,
+            None => runs.push((row..row + 1, there)),
+        }
+    }
+    runs
 }
 
 /// Length of the list in a row; `None` where there is none, or the column holds no lists.
@@ -279,18 +334,30 @@ pub(super) fn length(array: &dyn Array, row: usize) -> Option<usize> {
     }
 }
 
-pub(super) fn check_lengths(lengths: impl Iterator<Item = usize>, width: usize) -> Result<(), OddLength> {
-    match lengths.enumerate().find(|(_, length)| *length != width) {
-        Some((row, length)) => Err(OddLength { row, got: Some(length) }),
+/// Finds a list that has another length than `width`, by where each begins and the last ends.
+pub(super) fn check_lengths(starts: &[usize], lists: Option<&NullBuffer>, width: usize) -> Result<(), OddLength> {
+    let lengths = starts.windows(2).map(|pair| pair[1] - pair[0]).enumerate();
+    let mut there = lengths.filter(|(row, _)| lists.is_none_or(|lists| lists.is_valid(*row)));
+    match there.find(|(_, length)| *length != width) {
+        Some((row, got)) => Err(OddLength { row, got }),
         None => Ok(()),
     }
 }
 
-/// For each place of the lists, which rows have a number there; empty where all have.
-pub(super) fn item_nulls(items: Option<&NullBuffer>, width: usize) -> Vec<Option<NullBuffer>> {
-    let Some(items) = items.filter(|items| items.null_count() > 0) else { return Vec::new() };
-    let rows = items.len() / width.max(1);
-    (0..width).map(|item| Some((0..rows).map(|row| items.is_valid(row * width + item)).collect())).collect()
+/// For each place of the lists, which rows have a number there; empty where all have. `valid` tells of a row that has a
+/// list whether it has a number at a place, if any may be missing.
+pub(super) fn item_nulls(
+    rows: usize,
+    width: usize,
+    missing: bool,
+    lists: Option<&NullBuffer>,
+    valid: impl Fn(usize, usize) -> bool,
+) -> Vec<Option<NullBuffer>> {
+    if !missing && lists.is_none() {
+        return Vec::new();
+    }
+    let there = |row: usize, item: usize| lists.is_none_or(|lists| lists.is_valid(row)) && valid(row, item);
+    (0..width).map(|item| Some((0..rows).map(|row| there(row, item)).collect())).collect()
 }
 
 /// The same values in a type that [`view`] knows, where there is one.
@@ -300,9 +367,11 @@ pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
             let dictionary = array.as_any_dictionary();
             // a key beyond the dictionary is damage, not a panic
             let checked = TakeOptions { check_bounds: true };
-            plain(&take(dictionary.values().as_ref(), dictionary.keys(), Some(checked))?)?
+            // texts of a dictionary stay where they are: each row is a view of one
+            take(plain(dictionary.values())?.as_ref(), dictionary.keys(), Some(checked))?
         }
-        DataType::Utf8View => cast(array, &DataType::Utf8)?,
+        DataType::Utf8 | DataType::LargeUtf8 => cast(array, &DataType::Utf8View)?,
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => cast(array, &DataType::BinaryView)?,
         DataType::Decimal32(_, scale) => decimals(array.as_primitive::<types::Decimal32Type>(), *scale),
         DataType::Decimal64(_, scale) => decimals(array.as_primitive::<types::Decimal64Type>(), *scale),
         DataType::Decimal128(_, scale) => decimals(array.as_primitive::<types::Decimal128Type>(), *scale),
@@ -356,8 +425,8 @@ pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
         DataType::UInt32 => Values::U32(array.as_primitive::<types::UInt32Type>().values()),
         DataType::UInt64 => Values::U64(array.as_primitive::<types::UInt64Type>().values()),
         DataType::Boolean => Values::Bool(array.as_boolean()),
-        DataType::Utf8 => Values::Text(array.as_string()),
-        DataType::LargeUtf8 => Values::LargeText(array.as_string()),
+        DataType::Utf8View => Values::Text(array.as_string_view()),
+        DataType::BinaryView => Values::Binary(array.as_binary_view()),
         _ => return None,
     };
     Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })

@@ -16,6 +16,7 @@ pub mod ipc;
 mod joined;
 pub mod memory;
 pub mod npy;
+mod page_header;
 mod pages;
 pub mod parquet;
 mod positioned;

@@ -1,17 +1,19 @@
 //! Apache Parquet, through the Arrow project's reader.
 //!
 //! The footer is parsed once; a cursor then reads only the row groups that overlap its rows and, inside them, only the
-//! pages of its columns. The Arrow schema that some writers embed is ignored: dictionaries, views and large strings
-//! then arrive as what Parquet stores, plain numbers and plain text.
+//! pages of its columns. Of the Arrow schema that some writers embed only dates and times are taken, which Parquet has not
+//! all of; dictionaries and large strings arrive as what Parquet stores. Texts are read as views of the pages and
+//! dictionaries they lie in, so that a text that comes in every row is held once.
 
 use super::column::{self, Fault, Layout, Loaded, Place};
 use super::guard::guarded;
 use super::positioned::Positioned;
-use super::{FileCursor, TableFile, View, pruning};
+use super::{FileCursor, TableFile, View, pages, pruning};
 use crate::condition::Bound;
-use crate::schema::Schema;
+use crate::schema::{Kind, Schema};
 use crate::{Error, Result};
 use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Schema as ArrowSchema};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -90,7 +92,7 @@ pub struct ParquetFile {
     layout: Layout,
     rows: u64,
     /// Decoder footprints that were asked for, by leaf column.
-    footprints: Mutex<HashMap<usize, usize>>,
+    footprints: Mutex<HashMap<usize, pages::Footprint>>,
 }
 
 impl ParquetFile {
@@ -98,8 +100,7 @@ impl ParquetFile {
     pub fn open(path: &Path) -> Result<Self> {
         let file = Positioned::open(path).map_err(Error::io("read", path))?;
         check_ends(path, &file)?;
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(|panic| damaged(path, &panic))?;
+        let metadata = guarded(|| metadata(&file)).map_err(|panic| damaged(path, &panic))?;
         let metadata = metadata.map_err(|error| malformed(path, error))?;
         let mut rows = 0u64;
         for group in metadata.metadata().row_groups() {
@@ -107,12 +108,15 @@ impl ParquetFile {
             rows = more.ok_or_else(|| damaged(path, "a row group with an impossible number of rows"))?;
         }
         let mut failed = None;
+        let pairs = metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+        let pandas = pairs.filter(|pair| pair.key == column::PANDAS).find_map(|pair| pair.value.as_deref());
         let layout = Layout::new(metadata.schema().fields(), |root| {
             first_length(path, &file, &metadata, root).unwrap_or_else(|error| {
                 failed = Some(error);
                 None
             })
-        });
+        })
+        .with_pandas(pandas);
         match failed {
             Some(error) => Err(error),
             None => Ok(Self { path: path.to_path_buf(), layout, file, metadata, rows, footprints: Mutex::default() }),
@@ -124,18 +128,48 @@ impl ParquetFile {
         ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied())
     }
 
-    /// Bytes the decoder of a leaf column holds in the row group where its chunk is largest. Row groups of a file come
-    /// from one writer, which cuts pages alike.
-    fn leaf_footprint(&self, leaf: usize) -> usize {
+    /// What the decoder of a leaf column holds in any row group.
+    fn leaf_footprint(&self, leaf: usize) -> pages::Footprint {
         let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
         *known.entry(leaf).or_insert_with(|| {
-            let groups = self.metadata.metadata().row_groups().iter();
-            let largest = groups.max_by_key(|group| group.column(leaf).uncompressed_size());
-            let walk = |group| guarded(|| super::pages::footprint(&self.file, group, leaf));
+            let groups = self.metadata.metadata().row_groups();
             // damage is told when the rows are read
-            largest.map_or(0, |group| walk(group).unwrap_or(0))
+            guarded(|| pages::footprint(&self.file, groups, leaf)).unwrap_or_default()
         })
     }
+
+    /// Rows of a batch of these columns, and what their decoders hold.
+    fn batch(&self, columns: &[usize]) -> (usize, usize) {
+        let mask = self.mask(&self.layout.roots(columns));
+        let leaves = 0..self.metadata.parquet_schema().num_columns();
+        let leaves = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_footprint(leaf));
+        let (fixed, per_row) = leaves.fold((0usize, 0usize), |(fixed, per_row), leaf| {
+            (fixed.saturating_add(leaf.fixed), per_row.saturating_add(leaf.per_row))
+        });
+        let numbers = batch_rows(columns.len());
+        let rows = numbers.min(BATCH_BYTES / per_row.max(1)).max(1);
+        (rows, fixed.saturating_add(rows.saturating_mul(per_row)).saturating_add(2 * rows * columns.len() * 8))
+    }
+}
+
+/// The footer, with the types that columns are read as.
+fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
+    let stored = ArrowReaderMetadata::load(file, ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
+    let footer = || Arc::clone(stored.metadata());
+    // what the writer says about types may be damaged or another than what is stored: then it does not count
+    let meant = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
+    let fields = stored.schema().fields().iter().enumerate().map(|(i, field)| {
+        let meant = meant.as_ref().and_then(|meant| meant.schema().fields().get(i)).map(|field| field.data_type());
+        let read_as = match (field.data_type(), meant) {
+            (DataType::Utf8, _) => DataType::Utf8View,
+            (DataType::Binary, _) => DataType::BinaryView,
+            (_, Some(time)) if matches!(column::kind(time), Kind::Time(_)) => time.clone(),
+            (stored, _) => stored.clone(),
+        };
+        field.as_ref().clone().with_data_type(read_as)
+    });
+    let schema = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
+    ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new().with_schema(schema))
 }
 
 /// Length of the list in the first row, which is all that tells how many columns a list of numbers stands for: Parquet
@@ -211,13 +245,9 @@ impl TableFile for ParquetFile {
     }
 
     /// The decoder holds, for each column, a page, the dictionary, and the batch (with its successor while one is
-    /// replaced by the next); all columns are open at the same time.
+    /// replaced by the next; of texts the pages they lie in); all columns are open at the same time.
     fn footprint(&self, columns: &[usize]) -> usize {
-        let mask = self.mask(&self.layout.roots(columns));
-        let leaves = 0..self.metadata.parquet_schema().num_columns();
-        let pages = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_footprint(leaf));
-        let batch = batch_rows(columns.len()) * columns.len() * 8;
-        pages.fold(2 * batch, usize::saturating_add)
+        self.batch(columns).1
     }
 
     /// Leaves out the row groups whose statistics exclude the condition.
@@ -241,7 +271,7 @@ impl TableFile for ParquetFile {
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
         let file = self.file.counting(read);
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-            .with_batch_size(batch_rows(columns.len()))
+            .with_batch_size(self.batch(columns).0)
             .with_row_groups(groups)
             .with_projection(mask);
         if let Some(selection) = selection {

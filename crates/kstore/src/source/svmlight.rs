@@ -138,7 +138,7 @@ impl SvmlightFile {
         let column = |name| Column { name, kind: Kind::Float { bits: 64 } };
         let features = (0..options.width.unwrap_or(widest)).map(|i| column(format!("x{i}")));
         let columns = features.chain([column(super::TARGET.to_string())]);
-        svmlight.schema = Schema { columns: columns.collect() };
+        svmlight.schema = Schema { columns: columns.collect(), ..Schema::default() };
         Ok(svmlight)
     }
 

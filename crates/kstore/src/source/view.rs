@@ -1,6 +1,6 @@
 //! Columns of a chunk as typed values, whatever the format they came from.
 
-use arrow::array::{BooleanArray, Float16Array, LargeStringArray, StringArray};
+use arrow::array::{BinaryViewArray, BooleanArray, Float16Array, StringViewArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 
@@ -94,8 +94,8 @@ pub enum Values<'a> {
     U32(&'a [u32]),
     U64(&'a [u64]),
     Bool(&'a BooleanArray),
-    Text(&'a StringArray),
-    LargeText(&'a LargeStringArray),
+    Text(&'a StringViewArray),
+    Binary(&'a BinaryViewArray),
     Strided(Strided<'a>),
 }
 
@@ -114,7 +114,7 @@ impl<'a> View<'a> {
         self.nulls.is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Reads the rows `at` as numbers: null becomes NaN, true 1, text NaN.
+    /// Reads the rows `at` as numbers: null becomes NaN, true 1, text and bytes NaN.
     #[inline]
     pub fn load(&self, at: Positions<'_>, out: &mut [f64]) {
         match self.values {
@@ -130,7 +130,7 @@ impl<'a> View<'a> {
             Values::U64(v) => each(v, at, out, |v| v as f64),
             Values::F16(v) => pick(at, out, |row| v.value(row).to_f64()),
             Values::Bool(v) => pick(at, out, |row| f64::from(u8::from(v.value(row)))),
-            Values::Text(_) | Values::LargeText(_) => out.fill(f64::NAN),
+            Values::Text(_) | Values::Binary(_) => out.fill(f64::NAN),
             Values::Strided(v) => v.load(at, out),
         }
         if let Some(nulls) = self.nulls {
@@ -163,7 +163,15 @@ impl<'a> View<'a> {
     pub fn text(&self, row: usize) -> Option<&'a str> {
         match self.values {
             Values::Text(v) => Some(v.value(row)),
-            Values::LargeText(v) => Some(v.value(row)),
+            _ => None,
+        }
+    }
+
+    /// The bytes in `row` of a column of texts or of strings of bytes.
+    pub fn bytes(&self, row: usize) -> Option<&'a [u8]> {
+        match self.values {
+            Values::Text(v) => Some(v.value(row).as_bytes()),
+            Values::Binary(v) => Some(v.value(row)),
             _ => None,
         }
     }

@@ -312,10 +312,10 @@ fn written_files_read_back_and_batches_are_bounded() {
         columns.push(OutputColumn::new("t", OutputKind::Text));
         let mut out = sink::create(&path, &columns).unwrap();
         let values: Vec<f64> = (0..n).map(f64::from).collect();
-        let texts: Vec<Arc<str>> = (0..n).map(|i| ["Ulm", "Bonn"][i as usize % 2].into()).collect();
         for rows in [0..10, 10..99_999, 99_999..100_000] {
             let mut batch: Vec<_> = (0..30).map(|_| Output::F64(&values[rows.clone()])).collect();
-            batch.push(Output::Text(&texts[rows]));
+            let texts: kstore::Strings = rows.map(|i| ["Ulm", "Bonn"][i % 2]).collect();
+            batch.push(Output::Text(&texts));
             out.write(&batch).unwrap();
         }
         assert!(!path.exists());

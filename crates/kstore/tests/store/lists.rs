@@ -53,23 +53,15 @@ fn a_list_of_another_length_is_named() {
     let folder = folder();
     let mut lengths = vec![3; 100];
     lengths[77] = 4;
-    let missing = {
-        let field = Arc::new(Field::new("item", DataType::Float32, true));
-        let valid: NullBuffer = (0..100).map(|row| row != 77).collect();
-        let values: ArrayRef = Arc::new(Float32Array::from(vec![0.5; 300]));
-        FixedSizeListArray::new(field, 3, values, Some(valid))
-    };
-    for (list, got) in
-        [(list(&lengths, false), "4"), (list(&lengths, true), "4"), (Arc::new(missing) as ArrayRef, "no list")]
-    {
+    for list in [list(&lengths, false), list(&lengths, true)] {
         let table = batch(&[("v", list)]);
         let (parquet, ipc) = (folder.path().join("a.parquet"), folder.path().join("a.arrow"));
         write(&parquet, &table, groups_of(30));
         write_ipc(&ipc, &[table.slice(0, 40), table.slice(40, 60)], None);
         for path in [parquet, ipc] {
             let error = all(&path, &Selection::default()).unwrap_err();
-            let Error::ListLength { row: 77, column, expected: 3, got: found, .. } = &error else { panic!("{error}") };
-            assert_eq!((column.as_str(), found.as_str()), ("v", got));
+            let Error::ListLength { row: 77, column, expected: 3, got: 4, .. } = &error else { panic!("{error}") };
+            assert_eq!(column, "v");
             let text = error.to_string();
             let name = path.file_name().unwrap().to_str().unwrap();
             assert!(text.contains(name) && text.contains("row 77"), "{text}");
@@ -96,5 +88,42 @@ fn a_missing_number_in_a_list_is_a_missing_value() {
         let drop = Selection { missing: kstore::Missing::Drop, ..Selection::default() };
         let kept = all(&path, &drop).unwrap();
         assert_eq!((kept.rows.len(), kept.rows[32], kept.rows[33]), (49, 32, 34));
+    }
+}
+
+#[test]
+fn a_missing_list_is_a_missing_value_in_each_of_its_columns() {
+    let folder = folder();
+    let item = Arc::new(Field::new("item", DataType::Float32, true));
+    let valid: NullBuffer = (0..100).map(|row| !matches!(row, 30 | 77 | 78 | 99)).collect();
+    let values: ArrayRef = Arc::new(Float32Array::from_iter((0..300).map(|i| (i != 151).then_some(i as f32))));
+    let fixed = FixedSizeListArray::new(Arc::clone(&item), 3, Arc::clone(&values), Some(valid.clone()));
+    let lengths = OffsetBuffer::from_lengths(valid.iter().map(|there| if there { 3 } else { 0 }));
+    let there: UInt32Array = (0..300).filter(|i| valid.is_valid(*i as usize / 3)).collect();
+    let packed = arrow::compute::take(&values, &there, None).unwrap();
+    let ragged = ListArray::new(Arc::clone(&item), lengths, packed, Some(valid.clone()));
+    let x: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
+    for (k, list) in [Arc::new(fixed) as ArrayRef, Arc::new(ragged)].into_iter().enumerate() {
+        let table = batch(&[("v", list), ("x", Arc::clone(&x))]);
+        let mut paths = vec![folder.path().join(format!("{k}.parquet"))];
+        write(&paths[0], &table, groups_of(30));
+        for (i, compression) in COMPRESSIONS.into_iter().enumerate() {
+            paths.push(folder.path().join(format!("{k}{i}.arrow")));
+            write_ipc(&paths[i + 1], &[table.slice(0, 40), table.slice(40, 60)], compression);
+        }
+        for path in paths {
+            // who does not select the column never hears of it
+            assert_eq!(all(&path, &only(&["x"])).unwrap().x.len(), 100);
+            let error = all(&path, &only(&["v"])).unwrap_err();
+            let named = matches!(&error, Error::BadValue { row: 30, column, value, .. } if column == "v[0]" && value == "missing");
+            assert!(named, "{}: {error}", path.display());
+            let dropped = all(&path, &Selection { missing: kstore::Missing::Drop, ..only(&["v", "x"]) }).unwrap();
+            let rows: Vec<u64> = (0..100).filter(|row| valid.is_valid(*row as usize) && *row != 50).collect();
+            assert_eq!(dropped.rows, rows, "{}", path.display());
+            for (x, row) in dropped.x.chunks(4).zip(rows) {
+                let row = row as f64;
+                assert_eq!(x, [3.0 * row, 3.0 * row + 1.0, 3.0 * row + 2.0, row]);
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 mod changing;
 mod checkpoints;
 mod csv_files;
+mod faults;
 mod files;
 mod ipc;
 mod lists;

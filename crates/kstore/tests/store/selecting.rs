@@ -7,6 +7,7 @@ use kstore::{
     Coded, Condition, Error, KeptValues, Label, Missing, OutputColumn, OutputKind, Reading, RowBuf, RowSource, Scaler,
     Selection, Table,
 };
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -217,7 +218,7 @@ fn kept_columns_ride_along_with_the_selected_rows() {
         let mut seen = 0;
         while cursor.next(&mut buf).unwrap() {
             let expect = || buf.rows.iter().map(|i| row(*i));
-            assert_eq!(*buf.kept[0].values(), KeptValues::Text(expect().map(|r| r.4.into()).collect()));
+            assert_eq!(*buf.kept[0].values(), KeptValues::Text(expect().map(|r| r.4).collect()));
             assert_eq!(*buf.kept[1].values(), KeptValues::I64(expect().map(|r| r.3.into()).collect()));
             assert_eq!(*buf.kept[2].values(), KeptValues::F32(expect().map(|r| r.0).collect()));
             assert_eq!(*buf.kept[3].values(), KeptValues::F64(expect().map(|r| r.2).collect()));
@@ -252,4 +253,27 @@ fn kept_columns_may_have_missing_values() {
         error.contains("row 2 (counted from 0), column \"u\" is 18446744073709551615, too large for int64"),
         "{error}"
     );
+}
+
+#[test]
+fn the_index_of_a_pandas_table_is_a_feature_only_where_it_is_named() {
+    let folder = folder();
+    let column = |scale: f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..9).map(|i| scale * f64::from(i)))) };
+    let table = batch(&[("x", column(1.0)), ("y", column(2.0)), ("__index_level_0__", column(3.0)), ("z", column(4.0))]);
+    let pandas = r#"{"index_columns": ["__index_level_0__", {"kind": "range"}], "columns": []}"#;
+    let schema = table.schema().as_ref().clone().with_metadata(std::collections::HashMap::from([("pandas".to_string(), pandas.to_string())]));
+    let table = table.with_schema(Arc::new(schema)).unwrap();
+    let paths = [folder.path().join("a.parquet"), folder.path().join("a.arrow")];
+    let pair = KeyValue::new("pandas".to_string(), pandas.to_string());
+    write(&paths[0], &table, WriterProperties::builder().set_key_value_metadata(Some(vec![pair])).build());
+    write_ipc(&paths[1], &[table], None);
+    for path in paths {
+        let table = Table::open(&[path]).unwrap();
+        let features = |features: &[&str]| {
+            let selection = Selection { targets: names(&["y"]), ..only(features) };
+            table.select(&selection).unwrap().feature_names()
+        };
+        assert_eq!(features(&[]), ["x", "z"]);
+        assert_eq!(features(&["x", "__index_level_0__"]), ["x", "__index_level_0__"]);
+    }
 }

@@ -3,7 +3,6 @@
 use kstore::sink::{self, Output, OutputColumn};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 /// What a run left: exit code, stdout, stderr.
 pub(crate) struct Ran {
@@ -97,8 +96,8 @@ pub(crate) fn tables(at: &Path) {
     table("large.parquet", &times(&x0, 1e30), &x1, &times(&y, 1e30));
     table("huge.parquet", &times(&x0, 1e300), &x1, &y);
     let numbers = |f: &dyn Fn(usize) -> i64| (0..N).map(f).collect::<Vec<_>>();
-    let text: Vec<Arc<str>> =
-        (0..N).map(|i| ["ä ß", "日本", "c"][usize::from(x0[i] > 0.3) + usize::from(x0[i] > -0.3)].into()).collect();
+    let text: kstore::Strings =
+        (0..N).map(|i| ["ä ß", "日本", "c"][usize::from(x0[i] > 0.3) + usize::from(x0[i] > -0.3)]).collect();
     let bools: Vec<bool> = y.iter().map(|y| *y > 0.0).collect();
     write(
         &at.join("labels.parquet"),

@@ -2,7 +2,7 @@
 
 use super::infer::{MISSING, number, truth};
 use crate::schema::Kind;
-use arrow::array::{ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder};
+use arrow::array::{ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringViewArray, UInt64Builder};
 use std::sync::Arc;
 
 /// A column of the chunk that is being read.
@@ -23,7 +23,7 @@ impl Builder {
             Kind::Int { signed: false, .. } => Self::Large(UInt64Builder::new()),
             Kind::Bool => Self::Bool(BooleanBuilder::new()),
             // kinds that no inference gives
-            Kind::Text | Kind::Time(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
+            Kind::Text | Kind::Binary | Kind::Time(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
         }
     }
 
@@ -62,7 +62,7 @@ impl Builder {
             Self::Int(values) => Arc::new(values.finish()),
             Self::Large(values) => Arc::new(values.finish()),
             Self::Bool(values) => Arc::new(values.finish()),
-            Self::Text(values) => Arc::new(values.finish()),
+            Self::Text(values) => Arc::new(StringViewArray::from(&values.finish())),
         }
     }
 }

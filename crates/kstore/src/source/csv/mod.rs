@@ -102,7 +102,7 @@ impl CsvFile {
         }
         let Some(names) = names else { return Err(malformed(&self.path, "it is empty")) };
         let columns = names.into_iter().zip(guesses).map(|(name, guess)| Column { name, kind: guess.kind() });
-        self.schema = Schema { columns: columns.collect() };
+        self.schema = Schema { columns: columns.collect(), ..Schema::default() };
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::message::{Batch, Form, Trouble};
 use super::reader::{ColumnReader, Problem};
-use super::{IpcFile, damaged, told};
+use super::{IpcFile, TEXT_CHUNK, damaged, told};
 use crate::Result;
 use crate::source::column::{self, Place};
 use crate::source::guard::guarded;
@@ -63,7 +63,7 @@ impl<'a> IpcCursor<'a> {
     /// Reads the next rows of every column, at most `most`.
     fn load(&mut self, most: usize) -> Result<usize> {
         self.reach()?;
-        let rows = self.next_rows(most);
+        let rows = self.by_text(self.next_rows(most))?;
         self.load_columns(rows.clone(), None)?;
         Ok(self.pass(rows))
     }
@@ -71,7 +71,7 @@ impl<'a> IpcCursor<'a> {
     /// Reads the next rows of column `block` into `x` and of the others as [`IpcCursor::load`] does.
     fn load_block(&mut self, block: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
         self.reach()?;
-        let rows = self.next_rows(x.len() / stride);
+        let rows = self.by_text(self.next_rows(x.len() / stride))?;
         let column = &self.columns[block];
         // lists that may be missing, or hold missing numbers, need a look at each
         let (Form::Numbers { .. }, Some(values)) = (&column.root.form, column.stored.last()) else { return Ok(None) };
@@ -97,6 +97,16 @@ impl<'a> IpcCursor<'a> {
         let first = self.left.start;
         let end = self.left.end.min(self.batch.end).min(first + most as u64);
         first - self.batch.start..end - self.batch.start
+    }
+
+    /// The first of these rows, as many as have texts of [`TEXT_CHUNK`] bytes in each column.
+    fn by_text(&self, rows: Range<u64>) -> Result<Range<u64>> {
+        let mut end = rows.end;
+        for column in &self.columns {
+            let fits = column.rows_of_text(&self.file, rows.start..end, TEXT_CHUNK);
+            end = rows.start + fits.map_err(|trouble| told(&self.ipc.path, trouble))?;
+        }
+        Ok(rows.start..end)
     }
 
     /// Goes behind some rows and tells how many they are.

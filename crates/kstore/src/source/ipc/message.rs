@@ -233,6 +233,10 @@ fn form(data_type: &DataType, dictionary: Option<i64>) -> Form {
             | DataType::Utf8
             | DataType::LargeUtf8
             | DataType::Utf8View
+            | DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_)
             | DataType::Decimal32(..)
             | DataType::Decimal64(..)
             | DataType::Decimal128(..)

@@ -45,8 +45,19 @@ const CHUNK_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 16 << 10;
 /// Most bytes of a chunk, which makes chunks of wide tables shorter.
 const CHUNK_LIMIT: usize = 4 << 20;
-/// What a value of text is reckoned to take.
+/// What a value of text is reckoned to take: the view of it, and its offset.
 const TEXT_BYTES: usize = 32;
+/// Most bytes of a column's texts in a chunk of several rows.
+const TEXT_CHUNK: u64 = 512 << 10;
+
+/// Bytes of a column beside the numbers or views of a chunk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    /// As long as a batch is read.
+    bytes: u64,
+    /// While the batch is entered.
+    passing: u64,
+}
 
 /// An open Arrow IPC file.
 #[derive(Debug)]
@@ -61,6 +72,8 @@ pub struct IpcFile {
     dictionaries: Vec<Block>,
     /// Dictionaries that were asked for, by number.
     known: Mutex<HashMap<i64, ArrayRef>>,
+    /// What the columns of the file hold beside their chunks, as far as that was asked for.
+    measured: Mutex<HashMap<usize, Held>>,
 }
 
 impl IpcFile {
@@ -100,7 +113,8 @@ impl IpcFile {
                 }
             });
             width
-        });
+        })
+        .with_pandas(schema.metadata().get(column::PANDAS).map(String::as_str));
         if let Some(trouble) = trouble {
             return Err(trouble);
         }
@@ -114,6 +128,7 @@ impl IpcFile {
             starts,
             dictionaries,
             known: Mutex::default(),
+            measured: Mutex::default(),
         })
     }
 
@@ -138,11 +153,14 @@ impl IpcFile {
                 parts.push(reader::whole(&self.file, &Root::alone("dictionary", data_type), &batch)?);
             }
         }
-        let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
-        if parts.is_empty() {
-            return Err(format!("dictionary {id} is missing").into());
-        }
-        let values = arrow::compute::concat(&parts).map_err(|error| error.to_string())?;
+        let values = match &parts[..] {
+            [] => return Err(format!("dictionary {id} is missing").into()),
+            [whole] => Arc::clone(whole),
+            parts => {
+                let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
+                arrow::compute::concat(&parts).map_err(|error| error.to_string())?
+            }
+        };
         let values = column::plain(&values).map_err(|error| error.to_string())?;
         known.insert(id, Arc::clone(&values));
         Ok(values)
@@ -156,18 +174,66 @@ impl IpcFile {
         (bytes / row.max(1)).next_multiple_of(8)
     }
 
-    /// Bytes that the columns of a compressed batch take once unpacked, and the most that unpacking one of them takes.
-    fn unpacked(&self, block: &Block, roots: &[usize]) -> Result<usize, Trouble> {
-        let batch = Batch::read(&self.file, block)?;
-        let (mut bytes, mut passing) = (0u64, 0);
-        for root in roots {
-            for span in reader::spans(&self.roots[*root], &batch)? {
-                let cost = cost(&self.file, span, batch.codec)?;
-                bytes = bytes.saturating_add(cost.unpacked);
-                passing = passing.max(cost.passing);
+    /// Bytes that some columns take beside the numbers or views of a chunk: dictionaries, texts, and where batches are
+    /// compressed the unpacked columns of the largest.
+    fn measured(&self, roots: &[usize]) -> usize {
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown: Vec<usize> = roots.iter().copied().filter(|root| !measured.contains_key(root)).collect();
+        // damage is told when the rows are read
+        let found = guarded(|| self.measure(&unknown)).ok().and_then(Result::ok);
+        let found = found.unwrap_or_else(|| vec![Held::default(); unknown.len()]);
+        measured.extend(unknown.into_iter().zip(found));
+        let held = roots.iter().map(|root| measured[root]);
+        // columns are unpacked one after the other
+        let passing = held.clone().map(|held| held.passing).max().unwrap_or(0);
+        let bytes = held.fold(passing, |bytes, held| bytes.saturating_add(held.bytes));
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    fn measure(&self, roots: &[usize]) -> Result<Vec<Held>, Trouble> {
+        let mut found = vec![(Held::default(), 0); roots.len()];
+        for block in if roots.is_empty() { &[] } else { &self.batches[..] } {
+            let batch = Batch::read(&self.file, block)?;
+            for (root, (held, longest)) in roots.iter().zip(&mut found) {
+                let here = self.unpacked(&self.roots[*root], &batch)?;
+                *held = Held { bytes: held.bytes.max(here.bytes), passing: held.passing.max(here.passing) };
+                *longest = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
             }
         }
-        Ok(usize::try_from(bytes.saturating_add(passing)).unwrap_or(usize::MAX))
+        let beside = roots.iter().zip(found).map(|(root, (held, longest))| {
+            let dictionary = match &self.roots[*root].form {
+                Form::Dictionary { id, .. } => self.dictionary_bytes(*id)?,
+                _ => 0,
+            };
+            // a chunk's texts as they are read, and once more while they are made an array
+            let texts = if longest > 0 { 2 * longest.saturating_add(TEXT_CHUNK) } else { 0 };
+            Ok(Held { bytes: held.bytes.saturating_add(texts).saturating_add(dictionary), ..held })
+        });
+        beside.collect()
+    }
+
+    /// Bytes that a column of a batch takes once it is unpacked, and while it is.
+    fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Held, Trouble> {
+        let mut held = Held::default();
+        for span in if batch.codec.is_some() { reader::spans(root, batch)? } else { Vec::new() } {
+            let cost = cost(&self.file, span, batch.codec)?;
+            held.bytes = held.bytes.saturating_add(cost.unpacked);
+            held.passing = held.passing.max(cost.passing);
+        }
+        Ok(held)
+    }
+
+    /// Bytes of a dictionary while it is read: its parts as they are stored and unpacked, and joined.
+    fn dictionary_bytes(&self, id: i64) -> Result<u64, Trouble> {
+        let mut bytes = 0u64;
+        for block in &self.dictionaries {
+            let (number, _, batch) = Batch::dictionary(&self.file, block)?;
+            for span in batch.buffers.iter().filter(|_| number == id) {
+                let cost = cost(&self.file, *span, batch.codec)?;
+                bytes = bytes.saturating_add(cost.unpacked + cost.passing).saturating_add(3 * span.length.max(cost.unpacked));
+            }
+        }
+        Ok(bytes)
     }
 }
 
@@ -197,22 +263,12 @@ impl TableFile for IpcFile {
         self.file.length()
     }
 
-    /// A chunk, twice for columns that are not used as they are stored; the dictionaries; and, where batches are
-    /// compressed, the unpacked columns of the largest.
+    /// A chunk, twice for columns that are not used as they are stored; texts, dictionaries and unpacked columns.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
         let chunk = 2 * row * self.chunk_rows(&roots);
-        let dictionaries =
-            roots.iter().filter_map(|root| match (&self.roots[*root].form, &self.roots[*root].data_type) {
-                // damage is told when the rows are read
-                (Form::Dictionary { id, .. }, DataType::Dictionary(_, values)) => self.dictionary(*id, values).ok(),
-                _ => None,
-            });
-        let dictionaries: usize = dictionaries.map(|values| values.get_array_memory_size()).sum();
-        let largest = self.batches.iter().max_by_key(|block| block.body);
-        let unpacked = largest.and_then(|block| self.unpacked(block, &roots).ok()).unwrap_or(0);
-        chunk.saturating_add(dictionaries).saturating_add(unpacked)
+        chunk.saturating_add(self.measured(&roots))
     }
 
     fn open<'a>(

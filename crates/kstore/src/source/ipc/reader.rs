@@ -7,8 +7,8 @@ use crate::source::aligned::Aligned;
 use crate::source::column::{self, OddLength};
 use crate::source::positioned::Positioned;
 use crate::source::{Element, Strided, Values, View};
-use arrow::array::{ArrayData, ArrayRef, make_array};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::array::{ArrayData, ArrayRef, ByteView, make_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::compute::{TakeOptions, take};
 use arrow::datatypes::DataType;
 use std::ops::Range;
@@ -31,8 +31,8 @@ pub(super) fn spans(root: &Root, batch: &Batch) -> Result<Vec<Span>, Trouble> {
         (Form::Numbers { width: None, .. } | Form::Dictionary { .. }, _) => 2,
         (Form::Numbers { width: Some(_), .. }, _) => 3,
         (Form::Lists { .. }, _) => 4,
-        (Form::Values, DataType::Utf8 | DataType::LargeUtf8) => 3,
-        (Form::Values, DataType::Utf8View) => 2 + batch.variadic.get(root.variadic).copied().unwrap_or(0),
+        (Form::Values, texts) if offset_bytes(texts).is_some() => 3,
+        (Form::Values, DataType::Utf8View | DataType::BinaryView) => 2 + batch.variadic.get(root.variadic).copied().unwrap_or(0),
         _ => 2,
     };
     // the data buffers of the view columns before this one
@@ -60,10 +60,34 @@ fn needs(root: &Root, batch: &Batch, nodes: [Node; 2]) -> Vec<Need> {
         }
         (Form::Dictionary { keys, .. }, _) => vec![validity, bytes(rows, keys.primitive_width().unwrap_or(4))],
         (_, DataType::Boolean) => vec![validity, bits(rows)],
-        (_, DataType::Utf8) => vec![validity, bytes(rows.saturating_add(1), 4), Need::All],
-        (_, DataType::LargeUtf8) => vec![validity, bytes(rows.saturating_add(1), 8), Need::All],
-        (_, DataType::Utf8View) => vec![validity, bytes(rows, 16)],
-        (_, other) => vec![validity, bytes(rows, other.primitive_width().unwrap_or(0))],
+        (_, DataType::Utf8View | DataType::BinaryView) => vec![validity, bytes(rows, VIEW)],
+        (_, texts) => match offset_bytes(texts) {
+            Some(size) => vec![validity, bytes(rows.saturating_add(1), size as usize), Need::All],
+            None => vec![validity, bytes(rows, value_bytes(texts))],
+        },
+    }
+}
+
+/// Bytes of a view of a text.
+const VIEW: usize = 16;
+/// Longest text that stands in the view itself.
+const INLINE: u32 = 12;
+
+/// Bytes of an offset into texts that lie one after the other.
+fn offset_bytes(data_type: &DataType) -> Option<u64> {
+    match data_type {
+        DataType::Utf8 | DataType::Binary => Some(4),
+        DataType::LargeUtf8 | DataType::LargeBinary => Some(8),
+        _ => None,
+    }
+}
+
+/// Bytes of a value that needs no offset; 0 for types that are not read.
+fn value_bytes(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Utf8View | DataType::BinaryView => VIEW,
+        DataType::FixedSizeBinary(size) => usize::try_from(*size).unwrap_or(0),
+        other => other.primitive_width().unwrap_or(0),
     }
 }
 
@@ -117,18 +141,12 @@ impl<'a> ColumnReader<'a> {
                 self.numbers(file, 1, *element, rows)?;
             }
             (Form::Numbers { element, width: Some(width) }, _) => {
-                self.no_missing_list(file, rows.clone())?;
-                let items = rows.start * *width as u64..rows.end * *width as u64;
-                let nulls = self.validity(file, 1, self.nulls[1], items.clone())?;
-                self.chunk.nulls = column::item_nulls(nulls.as_ref(), *width);
-                self.numbers(file, 2, *element, items)?;
+                let starts: Vec<u64> = (rows.start..=rows.end).map(|row| row * *width as u64).collect();
+                self.lists(file, [1, 2], (*element, *width), rows, &starts)?;
             }
             (Form::Lists { element, large }, Some(width)) => {
-                self.no_missing_list(file, rows.clone())?;
-                let items = self.items(file, *large, width, rows)?;
-                let nulls = self.validity(file, 2, self.nulls[1], items.clone())?;
-                self.chunk.nulls = column::item_nulls(nulls.as_ref(), width);
-                self.numbers(file, 3, *element, items)?;
+                let starts = offsets(&self.stored[1], file, *large, rows.clone())?;
+                self.lists(file, [2, 3], (*element, width), rows, &starts)?;
             }
             (Form::Dictionary { id, keys }, _) => {
                 let DataType::Dictionary(_, values) = &self.root.data_type else { return Ok(()) };
@@ -155,6 +173,36 @@ impl<'a> ColumnReader<'a> {
         self.stored[slot].copy(file, items.start * size, self.chunk.bytes.room(count))
     }
 
+    /// Reads lists that begin at `starts`, all of one length, row after row; of a missing list the numbers are missing. The
+    /// slots are those of the validity of the numbers, and of the numbers.
+    fn lists(
+        &mut self,
+        file: &Positioned,
+        [validity, values]: [usize; 2],
+        (element, width): (Element, usize),
+        rows: Range<u64>,
+        starts: &[u64],
+    ) -> Result<(), Problem> {
+        let lists = self.validity(file, 0, self.nulls[0], rows)?;
+        let (rows, first) = (starts.len() - 1, starts[0]);
+        let places: Vec<usize> = starts.iter().map(|start| (start - first) as usize).collect();
+        column::check_lengths(&places, lists.as_ref(), width).map_err(Problem::Odd)?;
+        let items = first..starts[rows];
+        let nulls = self.validity(file, validity, self.nulls[1], items)?;
+        let valid = |row: usize, item: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(places[row] + item));
+        self.chunk.nulls = column::item_nulls(rows, width, nulls.is_some(), lists.as_ref(), valid);
+        let row_bytes = width * element.size();
+        let bytes = self.chunk.bytes.room(rows.checked_mul(row_bytes).ok_or_else(|| "a row too long".to_string())?);
+        for (run, there) in column::runs(rows, lists.as_ref()) {
+            let to = &mut bytes[run.start * row_bytes..run.end * row_bytes];
+            match there {
+                true => self.stored[values].copy(file, starts[run.start] * element.size() as u64, to)?,
+                false => to.fill(0),
+            }
+        }
+        Ok(())
+    }
+
     /// Which of these rows or list items have a value; `None` where all have.
     fn validity(
         &self,
@@ -170,21 +218,52 @@ impl<'a> ColumnReader<'a> {
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
 
-    fn no_missing_list(&self, file: &Positioned, rows: Range<u64>) -> Result<(), Problem> {
-        let nulls = self.validity(file, 0, self.nulls[0], rows)?;
-        match nulls.and_then(|nulls| (0..nulls.len()).find(|row| nulls.is_null(*row))) {
-            Some(row) => Err(Problem::Odd(OddLength { row, got: None })),
-            None => Ok(()),
+    /// The views of some rows, and the texts that they are too short for, in one buffer in the order of the rows: the
+    /// buffers of the batch may be of any size, and only these rows are at hand.
+    fn views(&self, file: &Positioned, rows: Range<u64>) -> Result<(Buffer, Buffer), Trouble> {
+        let size = VIEW as u64;
+        let stored = self.stored[1].buffer(file, rows.start * size, (rows.end - rows.start) * size)?;
+        let mut views = stored.typed_data::<u128>().to_vec();
+        let mut texts = Vec::new();
+        for view in views.iter_mut().filter(|view| **view as u32 > INLINE) {
+            let ByteView { length, buffer_index, offset, .. } = ByteView::from(*view);
+            let from = self.stored.get(2 + buffer_index as usize);
+            let from = from.ok_or_else(|| format!("a text in buffer {buffer_index}, which is not there"))?;
+            let place = u32::try_from(texts.len()).map_err(|_| "texts of more than 4 GiB".to_string())?;
+            from.append(file, offset.into(), length as usize, &mut texts)?;
+            *view = ByteView { length, buffer_index: 0, offset: place, ..ByteView::from(*view) }.into();
         }
+        Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
     }
 
-    /// The numbers that the lists of some rows hold, where all have the same length.
-    fn items(&self, file: &Positioned, large: bool, width: usize, rows: Range<u64>) -> Result<Range<u64>, Problem> {
-        let offsets = offsets(&self.stored[1], file, large, rows)?;
-        let lengths = offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize);
-        column::check_lengths(lengths, width).map_err(Problem::Odd)?;
-        let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return Ok(0..0) };
-        Ok(*first..*last)
+    /// Rows of the range whose texts have `most` bytes together, one at least.
+    pub(super) fn rows_of_text(&self, file: &Positioned, rows: Range<u64>, most: u64) -> Result<u64, Trouble> {
+        let mut held = 0u64;
+        let mut lengths = self.text_lengths(file, rows.clone())?.into_iter();
+        let fits = lengths.position(|length| {
+            held = held.saturating_add(length);
+            held > most
+        });
+        Ok(fits.map_or(rows.end - rows.start, |row| (row as u64).max(1)))
+    }
+
+    /// Bytes of the texts of some rows; nothing where they are of one length, or lie in a dictionary.
+    pub(super) fn text_lengths(&self, file: &Positioned, rows: Range<u64>) -> Result<Vec<u64>, Trouble> {
+        match (&self.root.form, &self.root.data_type) {
+            (Form::Values, DataType::Utf8View | DataType::BinaryView) => {
+                let size = VIEW as u64;
+                let views = self.stored[1].buffer(file, rows.start * size, (rows.end - rows.start) * size)?;
+                Ok(views.typed_data::<u128>().iter().map(|view| u64::from(*view as u32)).collect())
+            }
+            (Form::Values, texts) => match offset_bytes(texts) {
+                Some(size) => {
+                    let offsets = offsets(&self.stored[1], file, size == 8, rows)?;
+                    Ok(offsets.windows(2).map(|pair| pair[1] - pair[0]).collect())
+                }
+                None => Ok(Vec::new()),
+            },
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Some rows as an Arrow array, checked by the Arrow project's crate.
@@ -197,26 +276,28 @@ impl<'a> ColumnReader<'a> {
                 let bits = bits(&self.stored[1], file, rows)?;
                 data = data.add_buffer(bits.sliced());
             }
-            DataType::Utf8 | DataType::LargeUtf8 => {
-                let large = *data_type == DataType::LargeUtf8;
-                let mut offsets = offsets(&self.stored[1], file, large, rows)?;
-                let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
-                let text = self.stored[2].buffer(file, first, last - first)?;
-                offsets.iter_mut().for_each(|offset| *offset -= first);
-                // they are ascending and were read from an integer of this width
-                let offsets = match large {
-                    true => offsets.iter().map(|offset| *offset as i64).collect(),
-                    false => offsets.iter().map(|offset| *offset as i32).collect(),
-                };
-                data = data.add_buffer(offsets).add_buffer(text);
+            DataType::Utf8View | DataType::BinaryView => {
+                let (views, texts) = self.views(file, rows)?;
+                data = data.add_buffer(views).add_buffer(texts);
             }
-            other => {
-                let size = if *other == DataType::Utf8View { 16 } else { other.primitive_width().unwrap_or(0) } as u64;
-                data = data.add_buffer(self.stored[1].buffer(file, rows.start * size, count * size)?);
-                for stored in &self.stored[2..] {
-                    data = data.add_buffer(stored.whole(file)?);
+            texts => match offset_bytes(texts) {
+                Some(size) => {
+                    let mut offsets = offsets(&self.stored[1], file, size == 8, rows)?;
+                    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+                    let text = self.stored[2].buffer(file, first, last - first)?;
+                    offsets.iter_mut().for_each(|offset| *offset -= first);
+                    // they are ascending and were read from an integer of this width
+                    let offsets = match size {
+                        8 => offsets.iter().map(|offset| *offset as i64).collect(),
+                        _ => offsets.iter().map(|offset| *offset as i32).collect(),
+                    };
+                    data = data.add_buffer(offsets).add_buffer(text);
                 }
-            }
+                None => {
+                    let size = value_bytes(texts) as u64;
+                    data = data.add_buffer(self.stored[1].buffer(file, rows.start * size, count * size)?);
+                }
+            },
         }
         Ok(make_array(data.build().map_err(|error| error.to_string())?))
     }
@@ -286,6 +367,38 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
     }
     column.enter(file, batch)?;
     column.array(file, &root.data_type, 0..batch.rows)
+}
+
+/// Texts of a batch up to this many bytes are not looked at one by one: they may as well be one.
+const SMALL: u64 = 64 << 10;
+/// Rows whose offsets are looked at together.
+const LOOK_ROWS: u64 = 64 << 10;
+
+/// Bytes of the longest text of a column in a batch, or more; 0 for other columns. Offsets tell it, which are a few bytes
+/// for each row.
+pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Result<u64, Trouble> {
+    if !matches!(root.form, Form::Values) || value_bytes(&root.data_type) != VIEW && offset_bytes(&root.data_type).is_none() {
+        return Ok(0);
+    }
+    let spans = spans(root, batch)?;
+    let texts: u64 = spans.iter().skip(2).map(|span| span.length).sum();
+    if texts <= SMALL && batch.codec.is_none() {
+        return Ok(texts.max(1));
+    }
+    let missing = || format!("a batch without column {:?}", root.name);
+    let own = *batch.nodes.get(root.node).ok_or_else(missing)?;
+    let mut column = ColumnReader::new(root, None);
+    for (span, need) in spans.into_iter().zip(needs(root, batch, [own; 2])).take(2) {
+        column.stored.push(Stored::prepare(file, span, batch.codec, need)?);
+    }
+    let (mut longest, mut start) = (1, 0);
+    while start < batch.rows {
+        let end = batch.rows.min(start + LOOK_ROWS);
+        let lengths = column.text_lengths(file, start..end)?;
+        longest = lengths.into_iter().fold(longest, u64::max);
+        start = end;
+    }
+    Ok(longest)
 }
 
 /// Length of the list in the first row of a batch; `None` where there is no list or an empty one.

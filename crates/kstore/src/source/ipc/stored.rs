@@ -64,9 +64,21 @@ impl Stored {
         Ok(bytes.into())
     }
 
-    /// The whole buffer.
-    pub(super) fn whole(&self, file: &Positioned) -> Result<Buffer, Trouble> {
-        self.buffer(file, 0, self.length())
+    /// Appends bytes from `start` on.
+    pub(super) fn append(
+        &self,
+        file: &Positioned,
+        start: u64,
+        length: usize,
+        to: &mut Vec<u8>,
+    ) -> Result<(), Trouble> {
+        // a damaged length must not become an allocation
+        if start.checked_add(length as u64).is_none_or(|end| end > self.length()) {
+            return Err(too_short(start.saturating_add(length as u64), self.length()));
+        }
+        let have = to.len();
+        to.resize(have + length, 0);
+        self.copy(file, start, &mut to[have..])
     }
 }
 

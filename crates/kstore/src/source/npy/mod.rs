@@ -50,7 +50,7 @@ impl NpyFile {
         }
         let kind = kind(header.element);
         let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
-        let schema = Schema { columns: columns.collect() };
+        let schema = Schema { columns: columns.collect(), ..Schema::default() };
         Ok(Self { path: path.to_path_buf(), file, header, schema })
     }
 

@@ -1,0 +1,92 @@
+//! Kept columns beside predictions: read apart from the features, a tile at a time.
+//!
+//! A segment's scores wait for their turn; texts that waited with them could not be counted in rows. So the columns that
+//! are only carried along are read when the scores are written, by a cursor of their own.
+
+use crate::{Error, Result};
+use kstore::{KeptColumn, RowBuf, RowCursor, RowSource, TableRows, TextLimit};
+use kstore::{Reading, Selected};
+
+/// Rows that are read at once.
+pub(crate) const TILE: usize = 1024;
+
+/// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
+/// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
+pub(crate) const COPIES: usize = 6;
+
+/// The kept columns of some rows of a table.
+pub(crate) struct Carried<'a> {
+    source: &'a TableRows<f64>,
+    cursor: Box<dyn RowCursor<f64> + Send + 'a>,
+    buf: RowBuf<f64>,
+    /// Rows of the tile that are behind.
+    place: usize,
+    columns: Vec<KeptColumn>,
+}
+
+/// The source that [`Carried`] reads.
+pub(crate) fn source(kept: &Selected, texts: TextLimit) -> Result<TableRows<f64>> {
+    Ok(kept.rows::<f64>(Reading { texts, ..Reading::default() })?)
+}
+
+impl<'a> Carried<'a> {
+    pub(crate) fn new(source: &'a TableRows<f64>) -> Result<Self> {
+        let cursor = source.open(source.range())?;
+        Ok(Self { source, cursor, buf: RowBuf::new(TILE), place: 0, columns: Vec::new() })
+    }
+
+    /// The kept columns of the first of these rows, as many as are at hand together, and how many they are. Rows ascend from
+    /// call to call.
+    ///
+    /// # Errors
+    /// Those of reading, and a row that is there no more.
+    pub(crate) fn next(&mut self, rows: &[u64]) -> Result<(usize, &[KeptColumn])> {
+        self.columns.iter_mut().for_each(KeptColumn::clear);
+        let mut found = 0;
+        while found == 0 {
+            if self.place == self.buf.rows.len() {
+                self.place = 0;
+                if !self.cursor.next(&mut self.buf)? {
+                    return Err(self.gone(rows));
+                }
+                if self.columns.is_empty() {
+                    self.columns = self.buf.kept.iter().map(|column| KeptColumn::new(column.kind())).collect();
+                }
+            }
+            found = self.take(rows);
+            if self.buf.rows.get(self.place).is_some_and(|have| rows.get(found).is_some_and(|want| want < have)) {
+                return Err(self.gone(rows));
+            }
+        }
+        Ok((found, &self.columns))
+    }
+
+    /// Appends the rows of the tile that are the first of these, and tells how many they are.
+    fn take(&mut self, rows: &[u64]) -> usize {
+        let mut found = 0;
+        while let (Some(have), Some(want)) = (self.buf.rows.get(self.place), rows.get(found)) {
+            if have < want {
+                // a row that was left out for a missing feature
+                self.place += 1;
+                continue;
+            }
+            let pairs = self.buf.rows[self.place..].iter().zip(&rows[found..]);
+            let run = pairs.take_while(|(have, want)| have == want).count();
+            if run == 0 {
+                break;
+            }
+            let range = self.place..self.place + run;
+            self.columns.iter_mut().zip(&self.buf.kept).for_each(|(to, from)| to.append(from, range.clone()));
+            (self.place, found) = (self.place + run, found + run);
+        }
+        found
+    }
+
+    #[cold]
+    fn gone(&self, rows: &[u64]) -> Error {
+        let table = self.source.selected().table();
+        let located = rows.first().and_then(|row| table.locate(*row));
+        let (path, row) = located.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
+        kstore::Error::Changed { path, change: format!("row {row} (counted from 0) is there no more") }.into()
+    }
+}

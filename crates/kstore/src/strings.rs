@@ -1,0 +1,90 @@
+//! Many texts, or many strings of bytes, in one piece of memory.
+
+use std::ops::Range;
+
+/// Strings of bytes one after the other, and where each ends: 8 bytes each beside what they hold.
+///
+/// ```
+/// let cities: kstore::Strings = ["Ulm", "", "Bonn"].into_iter().collect();
+/// assert_eq!((cities.len(), cities.text(2), cities.bytes(0)), (3, "Bonn", &b"Ulm"[..]));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Strings {
+    /// Appends one.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Appends some of another's.
+    pub fn extend_from(&mut self, other: &Self, rows: Range<usize>) {
+        let (first, before) = (other.start(rows.start), self.bytes.len());
+        self.bytes.extend_from_slice(&other.bytes[first..other.start(rows.end)]);
+        self.ends.extend(other.ends[rows].iter().map(|end| end - first + before));
+    }
+
+    /// Makes room for so many bytes more, exactly: what is kept is counted.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
+    }
+
+    /// The bytes of one.
+    pub fn bytes(&self, row: usize) -> &[u8] {
+        &self.bytes[self.start(row)..self.ends[row]]
+    }
+
+    /// One that holds text; empty where its bytes are none.
+    pub fn text(&self, row: usize) -> &str {
+        std::str::from_utf8(self.bytes(row)).unwrap_or_default()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True without any.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Forgets them and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn start(&self, row: usize) -> usize {
+        if row == 0 { 0 } else { self.ends[row - 1] }
+    }
+}
+
+impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
+    fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
+        let mut all = Self::default();
+        strings.into_iter().for_each(|string| all.push(string.as_ref()));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_appended_in_place() {
+        let all: Strings = ["a", "", "bcd", "e"].into_iter().collect();
+        let mut some = Strings::default();
+        some.extend_from(&all, 1..3);
+        some.extend_from(&all, 3..3);
+        some.extend_from(&all, 0..1);
+        assert_eq!(some, ["", "bcd", "a"].into_iter().collect());
+        some.clear();
+        assert!(some.is_empty() && all.len() == 4);
+    }
+}
