@@ -12,6 +12,7 @@ use kapprox::Spec;
 use kapprox::map::MapSpec;
 use ksolve::{FoldSpec, Task};
 use kstore::condition::Condition;
+use kstore::shown::number;
 use kstore::{Selection, TextOptions};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -231,11 +232,11 @@ fn ranks(learn: &LearnArgs, text: &TextOptions) -> Result<(usize, Vec<usize>)> {
     if let Some(tolerance) = learn.tolerance {
         if !(tolerance > 0.0 && tolerance < 1.0) {
             let why = "a relative trace error lies between 0 and 1";
-            return Err(Error::option("--tolerance", tolerance, why, "give a number such as 1e-3"));
+            return Err(Error::option("--tolerance", number(tolerance), why, "give a number such as 1e-3"));
         }
         if learn.ranks.is_some() {
             let why = "the tolerance chooses the rank itself";
-            return Err(Error::option("--tolerance", tolerance, why, "leave --ranks out, or --tolerance"));
+            return Err(Error::option("--tolerance", number(tolerance), why, "leave --ranks out, or --tolerance"));
         }
         let cap = learn.rank.unwrap_or(TOLERANCE_CAP);
         return Ok((cap, vec![cap]));
@@ -269,7 +270,7 @@ fn ranks(learn: &LearnArgs, text: &TextOptions) -> Result<(usize, Vec<usize>)> {
 /// Whatever stops the fit; then nothing is written.
 pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
-    output::check(&args.output)?;
+    output::check_model(&args.output)?;
     if let Some(page) = &args.report {
         output::check_page(page, &args.output)?;
     }

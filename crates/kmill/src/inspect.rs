@@ -23,6 +23,7 @@ pub struct TableReport {
     /// Name of the format.
     pub format: &'static str,
     /// The files, in the order they are read.
+    #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
     /// Their size.
     pub bytes: u64,
@@ -188,6 +189,7 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ModelReport {
     /// The file.
+    #[serde(serialize_with = "kstore::lossy::path")]
     pub model: PathBuf,
     /// Its size.
     pub bytes: u64,

@@ -4,7 +4,7 @@ use crate::args::PredictArgs;
 use crate::args::run::Run;
 use crate::predictor::{Predictor, Scores, Truth};
 use crate::table::count;
-use crate::{Error, Result, output, predictor};
+use crate::{Error, Result, output, predictor, writer};
 use ksolve::{AnyModel, Classes, Link, Model, Task};
 use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
 use kstore::{KeptValues, Label};
@@ -272,7 +272,7 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let context = args.run.resolve();
     let rows = run(args, &context)?;
     if context.json {
-        return output::json(&serde_json::json!({"rows": rows, "files": [&args.output]}));
+        return output::json(&writer::Written { rows, files: std::slice::from_ref(&args.output) });
     }
     context.progress.note(&format!("{} predictions in {}", count(rows), args.output.display()));
     Ok(())

@@ -86,6 +86,7 @@ pub struct FitReport {
     /// What the user should know: rank reduced, constant feature, tolerance not reached, …
     pub warnings: Vec<String>,
     /// The model file.
+    #[serde(serialize_with = "kstore::lossy::path")]
     pub model: PathBuf,
     /// Its size.
     pub model_bytes: u64,

@@ -1,6 +1,7 @@
 //! The grid of the surface: lists of lambdas and ranks as the command line gives them.
 
 use crate::{Error, Result};
+use kstore::shown::number;
 
 const LAMBDA_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const COST_HELP: &str = "a positive number (1), a list (0.1,1,10), or a range (0.01..100) with two per decade";
@@ -42,7 +43,7 @@ pub fn lambdas(text: &str) -> Result<Vec<f64>> {
 pub fn costs(text: &str) -> Result<Vec<f64>> {
     numbers("--C", COST_HELP, text, |c| match c.is_finite() && c > 0.0 {
         true => Ok(c),
-        false => Err(Error::option("--C", c, format!("C must be positive and finite; give {COST_HELP}"))),
+        false => Err(Error::option("--C", number(c), format!("C must be positive and finite; give {COST_HELP}"))),
     })
 }
 
@@ -69,7 +70,7 @@ pub fn check_lambda(lambda: f64) -> Result<f64> {
         return Ok(lambda);
     }
     let why = "lambda must be positive and finite: the problem is (1/n)Σ(y−f)² + lambda‖w‖²";
-    Err(Error::option("--lambda", lambda, format!("{why}; give {LAMBDA_HELP}")))
+    Err(Error::option("--lambda", number(lambda), format!("{why}; give {LAMBDA_HELP}")))
 }
 
 fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>> {

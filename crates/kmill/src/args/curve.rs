@@ -82,7 +82,7 @@ pub struct CurveArgs {
     )]
     pub intercept: Intercept,
     /// First seed
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Comparison")]
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Comparison")]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(

@@ -185,7 +185,7 @@ pub struct LearnArgs {
     #[arg(long, value_name = "K", value_parser = parse::rank)]
     pub clusters: Option<usize>,
     /// Starts of kmeans and spectral, on a sample; the best goes on [default: 10]
-    #[arg(long, value_name = "N", value_parser = parse::rank)]
+    #[arg(long, value_name = "N", value_parser = parse::starts)]
     pub starts: Option<usize>,
     /// The last coefficients of perceptron, not their average over the rows seen
     #[arg(long)]
@@ -209,7 +209,7 @@ pub struct LearnArgs {
     #[arg(long, value_name = "M", value_parser = parse::rank)]
     pub rank: Option<usize>,
     /// Take the smallest rank, up to --rank (then 4000 by default), with a relative trace error below this
-    #[arg(long, value_name = "ERROR", allow_negative_numbers = true)]
+    #[arg(long, value_name = "ERROR", value_parser = parse::number, allow_negative_numbers = true)]
     pub tolerance: Option<f64>,
     /// Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: --rank alone]
     #[arg(long, value_name = "LIST", value_parser = parse::ranks)]
@@ -274,7 +274,7 @@ pub struct LearnArgs {
     #[arg(long)]
     pub loo: bool,
     /// Column of the rows' weights, 0 or more: minimises (sum of w loss)/(sum of w) + lambda |w|^2 (ridge, direct)
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN", value_parser = parse::name)]
     pub weights: Option<String>,
     /// Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (ridge, direct, numeric target)
     #[arg(long)]
@@ -283,7 +283,7 @@ pub struct LearnArgs {
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "mse|error")]
     pub select: Select,
     /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "TYPE")]

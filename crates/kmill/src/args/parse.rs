@@ -15,6 +15,19 @@ use std::time::Duration;
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
 const MOST_THREADS: usize = 1024;
 
+/// Most starts of a clustering. Each is a k-means of its own on a sample of 2,000 rows or more: a thousand take minutes, and
+/// what they have not found a larger sample or other clusters will.
+const MOST_STARTS: u64 = 1_000;
+
+/// Most repeats of a comparison: each is a run of every method, and the quartiles of a thousand are known to a hundredth.
+const MOST_REPEATS: u64 = 1_000;
+
+/// Most random labels: they resolve p-values of one in a million.
+const MOST_PERMUTATIONS: u64 = 1_000_000;
+
+/// Most features of a generated table: as many columns as are read from text.
+const MOST_FEATURES: u64 = 100_000;
+
 /// How many rows landmarks are chosen among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -138,7 +151,35 @@ pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
 
 /// `--repeats`.
 pub fn repeats(text: &str) -> Result<u64, String> {
-    at_least(text, 1).map(|n| n as u64)
+    between(text, 1, MOST_REPEATS)
+}
+
+/// `--starts`.
+pub fn starts(text: &str) -> Result<usize, String> {
+    between(text, 1, MOST_STARTS).map(|n| n as usize)
+}
+
+/// `--permutations`.
+pub fn permutations(text: &str) -> Result<u64, String> {
+    between(text, 0, MOST_PERMUTATIONS)
+}
+
+/// `--features` of a generator.
+pub fn features(text: &str) -> Result<usize, String> {
+    between(text, 1, MOST_FEATURES).map(|n| n as usize)
+}
+
+/// The name of a column, or a pattern for several.
+pub fn name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("expected the name of a column, such as y; kmill inspect DATA lists them".to_string()),
+        _ => Ok(text.to_string()),
+    }
+}
+
+/// Any number; what it means is checked by the option that takes it.
+pub fn number(text: &str) -> Result<f64, String> {
+    text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
 }
 
 /// `--map`.
@@ -162,8 +203,16 @@ pub fn whole(text: &str) -> Result<u64, String> {
 /// A whole number that is at least `fewest`.
 fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
     match whole(text)? {
-        n if n >= fewest => usize::try_from(n).map_err(|_| "too large".to_string()),
+        n if n >= fewest => usize::try_from(n).map_err(|_| "expected a smaller number".to_string()),
         _ => Err(format!("expected at least {fewest}")),
+    }
+}
+
+/// A whole number in a range.
+fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
+    match whole(text)? {
+        n if (fewest..=most).contains(&n) => Ok(n),
+        _ => Err(format!("expected a whole number from {fewest} to {most}")),
     }
 }
 

@@ -46,6 +46,7 @@ pub struct PlotReport {
     /// Smallest and largest score on the grid, for each output.
     pub scores: Vec<(f64, f64)>,
     /// The file.
+    #[serde(serialize_with = "kstore::lossy::path")]
     pub output: std::path::PathBuf,
 }
 
@@ -85,8 +86,7 @@ enum Kind {
 }
 
 fn kind(path: &Path) -> Result<Kind> {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    match extension.as_deref() {
+    match output::extension(path).as_deref() {
         Some("png") => Ok(Kind::Png),
         Some("svg") => Ok(Kind::Svg),
         Some("html" | "htm") => Ok(Kind::Page),

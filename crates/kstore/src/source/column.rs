@@ -9,6 +9,7 @@
 //! | lists of numbers, all of one length w | w columns called `name[0]` … `name[w-1]` |
 //! | anything else | a column that cannot be read |
 
+use super::type_name::type_name;
 use super::{Element, Strided, Values, View};
 use crate::Error;
 use crate::schema::{Column, Kind, Schema};
@@ -162,7 +163,7 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
         DataType::Timestamp(unit, None) => Kind::Time(format!("timestamp in {}", symbol(*unit))),
         DataType::Timestamp(unit, Some(zone)) => Kind::Time(format!("timestamp in {}, {zone}", symbol(*unit))),
         DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
-        other => Kind::Other(other.to_string()),
+        other => Kind::Other(type_name(other)),
     }
 }
 

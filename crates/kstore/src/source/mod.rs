@@ -20,6 +20,7 @@ mod positioned;
 mod pruning;
 pub mod svmlight;
 mod text;
+mod type_name;
 mod view;
 
 pub use chained::Chained;
