@@ -84,7 +84,8 @@ impl FromStr for MapSpec {
             spec.values[index] = match value.parse::<f64>() {
                 Ok(value) if parameter.range.contains(value) => value,
                 _ => {
-                    let why = format!("{key} is {:?}, it must be {}: {}", short(value), parameter.range, parameter.reason);
+                    let why =
+                        format!("{key} is {:?}, it must be {}: {}", short(value), parameter.range, parameter.reason);
                     return Err(refuse(at, why));
                 }
             };

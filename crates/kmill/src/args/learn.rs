@@ -215,7 +215,7 @@ pub struct LearnArgs {
     #[arg(long, value_name = "LIST", value_parser = parse::ranks)]
     pub ranks: Option<String>,
     /// How landmarks are chosen.
-    #[arg(long, help = landmarks_help(), value_parser = parse::landmarks, default_value = "rpcholesky",
+    #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, default_value = "rpcholesky",
         value_name = "SCHEME|FILE")]
     pub landmarks: Landmarks,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]

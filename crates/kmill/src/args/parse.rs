@@ -1,5 +1,6 @@
 //! From the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
+use clap::builder::TypedValueParser;
 use kapprox::Spec;
 use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
@@ -7,6 +8,7 @@ use ksolve::FoldSpec;
 use ksolve::curve::Method;
 use kstore::condition::Condition;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -89,6 +91,26 @@ pub fn landmarks(text: &str) -> Result<Landmarks, String> {
 /// Landmark schemes and maps to compare, each once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Methods(pub Vec<Method>);
+
+/// [`landmarks`] of an argument, which may be a file whose name is no UTF-8.
+#[derive(Clone, Copy, Debug)]
+pub struct LandmarksParser;
+
+impl TypedValueParser for LandmarksParser {
+    type Value = Landmarks;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Landmarks, clap::Error> {
+        match value.to_str() {
+            Some(_) => landmarks.parse_ref(command, arg, value),
+            None => Ok(Landmarks::File(value.into())),
+        }
+    }
+}
 
 /// `--methods`: names, maps with their parameters in parentheses.
 pub fn methods(text: &str) -> Result<Methods, String> {

@@ -59,7 +59,7 @@ pub struct TestArgs {
     #[arg(long, value_name = "M", value_parser = parse::rank, help_heading = "Test")]
     pub rank: Option<usize>,
     /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd)
-    #[arg(long, value_parser = parse::landmarks, default_value = "rpcholesky", value_name = "SCHEME|FILE",
+    #[arg(long, value_parser = parse::LandmarksParser, default_value = "rpcholesky", value_name = "SCHEME|FILE",
         help_heading = "Test")]
     pub landmarks: Landmarks,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]

@@ -271,6 +271,8 @@ fn an_option_without_its_value_says_what_it_takes() {
             check(&format!("{verb} {option} {value:?}"), ran.status.code().unwrap(), &stderr);
             assert!(stderr.contains("expected") && stderr.contains(option.as_str()), "{verb} {option}: {stderr}");
         }
+        let ran = command(at, &format!("{verb} {option}=x\u{1b}\u{7}y")).output().unwrap();
+        check(&format!("{verb} {option}"), ran.status.code().unwrap(), &String::from_utf8_lossy(&ran.stderr));
     }
 }
 

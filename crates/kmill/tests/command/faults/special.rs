@@ -110,6 +110,11 @@ fn names_that_are_no_utf8_serve_as_any_other() {
         }
         std::fs::remove_file(at.join(&out)).unwrap();
     }
+    let file = name("landmarks");
+    std::fs::copy(at.join("t.parquet"), at.join(&file)).unwrap();
+    let line = "fit ridge t.parquet --target y --rank 20 --lambda 1e-6 -o OUT --landmarks model --json";
+    let out = std::ffi::OsString::from("landmarks");
+    assert_eq!(answer(at, line, &out, &data, &file).status.code(), Some(0));
     for line in ["inspect t.parquet --json", "inspect model --json", "evaluate model t.parquet --json"] {
         assert_eq!(answer(at, line, &data, &data, &model).status.code(), Some(0), "{line}");
     }
