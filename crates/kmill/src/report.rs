@@ -4,6 +4,7 @@ use crate::surface::{Cell, short};
 use crate::table::{Table, count, duration, number, percent};
 use kstore::Label;
 use kstore::budget::bytes;
+use kstore::shown;
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
 use std::io::IsTerminal;
@@ -147,7 +148,7 @@ impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = match &self.target_names[..] {
             [] => String::new(),
-            names => format!(", target {}", names.join(", ")),
+            names => format!(", target {}", shown::line(&names.join(", "))),
         };
         let classes = self.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
         writeln!(
@@ -197,9 +198,9 @@ impl fmt::Display for FitReport {
         // on one terminal with stderr they were read a moment ago
         let read = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         for warning in self.warnings.iter().filter(|_| !read) {
-            writeln!(f, "\nwarning: {warning}")?;
+            writeln!(f, "\nwarning: {}", shown::line(warning))?;
         }
-        writeln!(f, "\n{LAMBDA}\nmodel: {} ({})", self.model.display(), bytes(self.model_bytes as usize))
+        writeln!(f, "\n{LAMBDA}\nmodel: {} ({})", shown::path(&self.model), bytes(self.model_bytes as usize))
     }
 }
 

@@ -11,7 +11,10 @@ use std::process::ExitCode;
 /// Says it, and gives the exit code: 0 for help that was asked for, 2 for wrong usage.
 pub(crate) fn answer(answer: &clap::Error) -> ExitCode {
     if answer.use_stderr() {
-        let _ = write!(std::io::stderr(), "{}", shown::lines(&complaint(answer, &Cli::command())));
+        let mut command = Cli::command();
+        // names of arguments are shown as they are in the sentence only then
+        command.build();
+        let _ = write!(std::io::stderr(), "{}", shown::lines(&complaint(answer, &command)));
         return ExitCode::from(2);
     }
     match answer.print().and_then(|()| std::io::stdout().flush()).map_err(output::closed) {
@@ -29,8 +32,12 @@ fn complaint(error: &clap::Error, command: &Command) -> String {
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
         text = text.replace(value.as_str(), &shown::short(value));
     }
+    let empty = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
+    let listed =
+        matches!(error.get(ContextKind::ValidValue), Some(ContextValue::Strings(values)) if !values.is_empty());
     let unsaid = match error.kind() {
-        ErrorKind::InvalidValue => error.get(ContextKind::ValidValue).is_none(),
+        ErrorKind::InvalidValue => empty || !listed,
+        ErrorKind::ValueValidation => empty,
         ErrorKind::NoEquals | ErrorKind::WrongNumberOfValues => true,
         ErrorKind::InvalidUtf8 => {
             return text.replacen('\n', "; name files so that all of their letters can be typed\n", 1);

@@ -54,7 +54,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// No reader or writer for this kind of file.
-    #[error("{path}: unknown kind of file; kmill reads {known}", path = path.display())]
+    #[error("{path}: unknown kind of file; kmill reads {known}: name one of these", path = path.display())]
     UnknownFormat {
         /// The file.
         path: PathBuf,

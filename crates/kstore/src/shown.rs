@@ -1,6 +1,7 @@
 //! How names and numbers stand in messages and tables.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// Digits of a number that are shown before a power of ten is shorter and says more.
 const DIGITS: usize = 20;
@@ -13,6 +14,11 @@ const DIGITS: usize = 20;
 /// ```
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
+}
+
+/// A path in a line.
+pub fn path(path: &Path) -> String {
+    line(&path.to_string_lossy()).into_owned()
 }
 
 /// Several lines: as [`line()`], but lines end where they end.

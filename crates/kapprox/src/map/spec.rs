@@ -62,7 +62,7 @@ impl FromStr for MapSpec {
         let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
             let known: Vec<&str> = registry().iter().map(|family| family.name).collect();
-            return Err(refuse(0, format!("no map is called {:?}; there are {}", name.trim(), known.join(", "))));
+            return Err(refuse(0, format!("no map is called {:?}; name one of {}", name.trim(), known.join(", "))));
         };
         let mut spec = Self::of(family);
         if rest.is_empty() {

@@ -21,7 +21,7 @@ use contour::Grid;
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use ksolve::{AnyModel, Card, Classes, Model};
-use kstore::{AtomicFile, Scaler, Workers};
+use kstore::{AtomicFile, Scaler, Workers, shown};
 use picture::{Picture, SIZE};
 use pixels::Pixels;
 use points::Points;
@@ -53,7 +53,8 @@ pub struct PlotReport {
 impl std::fmt::Display for PlotReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { x, y, output, .. } = self;
-        writeln!(f, "{}: {y} against {x}, {} of {} rows", output.display(), self.drawn, crate::table::count(self.rows))
+        let (output, x, y) = (shown::path(output), shown::line(x), shown::line(y));
+        writeln!(f, "{output}: {y} against {x}, {} of {} rows", self.drawn, crate::table::count(self.rows))
     }
 }
 
