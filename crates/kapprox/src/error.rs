@@ -1,5 +1,7 @@
 //! What can go wrong between rows and features.
 
+use kstore::shown;
+
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -11,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] kstore::Error),
     /// A kernel expression that cannot be understood.
-    #[error("{message}\n  {text}\n  {caret:>width$}", caret = "^", width = at + 1)]
+    #[error("{message}\n{}", drawing(text, *at))]
     Spec {
         /// The expression.
         text: String,
@@ -42,7 +44,8 @@ pub enum Error {
     },
     /// A value that a kernel is not defined for.
     #[error(
-        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {value}; use --scale none if the column is right as stored, or another kernel"
+        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {}; use --scale none if the column is right as stored, or another kernel",
+        shown::number(*value)
     )]
     Domain {
         /// The kernel's name.
@@ -116,4 +119,39 @@ pub enum Error {
         /// What to do.
         remedy: String,
     },
+}
+
+/// Letters of an expression on either side of the one that is pointed at.
+const AROUND: usize = 30;
+
+/// The expression, or the part of a long one, and a mark under character `at`.
+fn drawing(text: &str, at: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    let at = at.min(letters.len());
+    let (start, end) = match letters.len() <= 3 * AROUND {
+        true => (0, letters.len()),
+        false => (at.saturating_sub(AROUND), letters.len().min(at + AROUND)),
+    };
+    let part = |range: std::ops::Range<usize>| shown::line(&String::from_iter(&letters[range])).into_owned();
+    let (before, after) = (part(start..at), part(at..end));
+    let left = if start > 0 { "…" } else { "" };
+    let right = if end < letters.len() { "…" } else { "" };
+    let width = (left.len().min(1) + before.chars().count()) + 1;
+    format!("  {left}{before}{after}{right}\n  {:>width$}", "^")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_stands_under_its_letter() {
+        assert_eq!(drawing("linear(", 7), "  linear(\n         ^");
+        assert_eq!(drawing("a\u{7}b", 2), "  a\\u{7}b\n        ^");
+        let long = format!("{}!{}", "9".repeat(300), "0".repeat(300));
+        let drawn = drawing(&long, 300);
+        let (text, mark) = drawn.split_once('\n').unwrap();
+        assert_eq!(text.chars().nth(mark.chars().count() - 1), Some('!'), "{drawn}");
+        assert!(text.chars().count() < 70);
+    }
 }

@@ -1,4 +1,4 @@
-//! glibc's allocator, told to give freed memory back.
+//! glibc's allocator, told to give freed memory back; and the one signal that is asked of C to be left alone.
 //!
 //! By default every thread may open an arena of its own, and the size from which a buffer gets pages of its own grows
 //! to 32 MiB as such buffers are freed; from then on a freed buffer stays resident in some arena. A budget cannot
@@ -38,3 +38,17 @@ pub fn configure() {
 /// Nothing to set: other allocators return freed pages by themselves or cannot be told to.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn configure() {}
+
+/// A file that reaches the limit of its size (`ulimit -f`) makes a write fail, as a full disk does, instead of ending the
+/// process where it stands with its temporary files left behind.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "signal is a C function; this is the one file of the crate that may")]
+pub fn outlive_long_files() {
+    // SAFETY: SIG_IGN installs no handler, so no code of ours runs inside a signal; the call changes this process's
+    // disposition of one signal and fails, harmlessly, only for signals that cannot be ignored.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Left as it is where it is not known.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn outlive_long_files() {}

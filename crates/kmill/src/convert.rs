@@ -256,7 +256,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let columns = Columns::new(&selected, features, &args.output, args.precision);
     let (rows, files) = rewrite(&selected, &columns, &args.output, &run)?;
     if run.json {
-        return output::json(&serde_json::json!({"rows": rows, "files": files}));
+        return output::json(&writer::Written { rows, files: &files });
     }
     run.progress.note(&format!("{} rows in {}", count(rows), writer::named(&files)));
     Ok(())

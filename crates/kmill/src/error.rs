@@ -17,7 +17,7 @@ pub enum Error {
     #[error("{}", in_flags(.0))]
     Solve(#[from] ksolve::Error),
     /// Two options, or an option and the data, that cannot go together.
-    #[error("{option} {given}: {why}; {remedy}")]
+    #[error("{option}{}{given}: {why}; {remedy}", if given.is_empty() { "" } else { " " })]
     Option {
         /// The option, such as "--lambda".
         option: &'static str,
@@ -44,9 +44,9 @@ pub enum Error {
         /// The folder, or the file.
         checkpoint: std::path::PathBuf,
     },
-    /// Standard output cannot be written to.
-    #[error("cannot write to standard output: {0}")]
-    Stdout(std::io::Error),
+    /// A report that JSON cannot say.
+    #[error("the report cannot be written as JSON ({0}); this is a bug in kmill, please report it")]
+    Json(#[from] serde_json::Error),
     /// Whoever reads standard output has closed it: no failure.
     #[error("standard output was closed")]
     BrokenPipe,
@@ -74,7 +74,8 @@ impl Error {
 fn in_flags(error: &ksolve::Error) -> String {
     match error {
         ksolve::Error::Option { option, given, expected } if !option.starts_with('-') => {
-            flags(&format!("{} {given}: {expected}", option_of(option)))
+            let space = if given.is_empty() { "" } else { " " };
+            flags(&format!("{}{space}{given}: {expected}", option_of(option)))
         }
         error => flags(&error.to_string()),
     }

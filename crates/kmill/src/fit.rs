@@ -95,7 +95,7 @@ fn rows_text(rows: &Range<u64>) -> String {
 /// Whatever stops the fit; then nothing is written.
 pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
-    output::check(&args.output)?;
+    output::check_model(&args.output)?;
     if let Some(page) = &args.report {
         output::check_page(page, &args.output)?;
     }

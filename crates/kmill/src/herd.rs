@@ -33,6 +33,7 @@ pub struct HerdReport {
     /// What the user should know.
     pub warnings: Vec<String>,
     /// Where the rows are.
+    #[serde(serialize_with = "kstore::lossy::path")]
     pub output: PathBuf,
 }
 

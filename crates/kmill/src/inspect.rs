@@ -7,6 +7,7 @@ use crate::table::{Align, Table as Listing, count, exact, number};
 use crate::{Result, output};
 use ksolve::{AnyModel, Card};
 use kstore::budget::bytes;
+use kstore::shown;
 use kstore::statistics::Moments;
 use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
 use std::fmt;
@@ -23,6 +24,7 @@ pub struct TableReport {
     /// Name of the format.
     pub format: &'static str,
     /// The files, in the order they are read.
+    #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
     /// Their size.
     pub bytes: u64,
@@ -77,7 +79,7 @@ impl fmt::Display for TableReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         let files = match &self.files[..] {
-            [file] => file.display().to_string(),
+            [file] => shown::path(file),
             files => format!("{} files", files.len()),
         };
         let columns = self.columns.len() as u64;
@@ -183,6 +185,7 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ModelReport {
     /// The file.
+    #[serde(serialize_with = "kstore::lossy::path")]
     pub model: PathBuf,
     /// Its size.
     pub bytes: u64,
@@ -197,7 +200,7 @@ impl fmt::Display for ModelReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let card = &self.card;
         let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        writeln!(f, "{}: {} model for {}, {size}\n", self.model.display(), card.solver, card.task)?;
+        writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), card.solver, card.task)?;
         let mut facts = Listing::facts();
         facts.fact("kernel", card.kernel.as_str());
         facts.fact("map", format!("{}, {} features", card.map, count(card.rank as u64)));

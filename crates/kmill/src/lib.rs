@@ -35,19 +35,24 @@ pub mod surface;
 pub mod table;
 pub mod test;
 pub mod tune;
+mod usage;
 pub mod writer;
 
 pub use error::{Error, Result};
 
 use args::{Cli, Command};
 use clap::Parser;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Reads the command line, runs the verb, and gives the exit code.
 pub fn run() -> ExitCode {
     allocator::configure();
-    let cli = Cli::parse(); // wrong usage ends here, with exit code 2
+    allocator::outlive_long_files();
+    silence_decoders();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return usage::answer(&answer),
+    };
     interrupt::install();
     let outcome = match &cli.command {
         Command::Fit(args) => fit::main(args),
@@ -69,9 +74,18 @@ pub fn run() -> ExitCode {
         // whoever reads our output has seen enough: `kmill inspect … | head`
         Err(Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
-            // a closed stderr leaves nobody to tell
-            let _ = writeln!(std::io::stderr(), "error: {error}");
+            progress::say(&format!("error: {error}"));
             if matches!(error, Error::Missing { .. }) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Some decoders panic on damaged files; the error that follows says what is wrong.
+fn silence_decoders() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !kstore::source::is_decoding() {
+            usual(panic);
+        }
+    }));
 }

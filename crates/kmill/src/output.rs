@@ -1,7 +1,7 @@
 //! Standard output: results for people, or one JSON object for programs.
 
 use crate::{Error, Result};
-use kstore::AtomicFile;
+use kstore::{AtomicFile, shown};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -12,11 +12,17 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// [`Error::BrokenPipe`] when the reader has gone, which ends the run quietly.
 pub fn text(text: impl Display) -> Result<()> {
+    let text = text.to_string();
     let mut out = std::io::stdout().lock();
-    write!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
+    write!(out, "{}", shown::lines(&text)).and_then(|()| out.flush()).map_err(closed)
+}
+
+/// Why standard output takes no more.
+pub(crate) fn closed(error: std::io::Error) -> Error {
+    match error.kind() {
         ErrorKind::BrokenPipe => Error::BrokenPipe,
-        _ => Error::Stdout(error),
-    })
+        _ => kstore::Error::io("write to", "standard output")(error).into(),
+    }
 }
 
 /// Writes `value` as one JSON object. Numbers that are not finite become null.
@@ -24,7 +30,7 @@ pub fn text(text: impl Display) -> Result<()> {
 /// # Errors
 /// As [`text()`].
 pub fn json(value: &impl Serialize) -> Result<()> {
-    let object = serde_json::to_string(value).map_err(|error| Error::Stdout(error.into()))?;
+    let object = serde_json::to_string(value)?;
     text(format_args!("{object}\n"))
 }
 
@@ -57,7 +63,7 @@ pub fn spare(path: &Path, table: &kstore::Table, model: Option<&Path>) -> Result
 pub fn kinds<K>(paths: &[PathBuf], kind: impl Fn(&Path) -> Result<K>) -> Result<Vec<(PathBuf, K)>> {
     let each = |(i, path): (usize, &PathBuf)| {
         check(path)?;
-        if paths[..i].contains(path) {
+        if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
             return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
         }
         Ok((path.clone(), kind(path)?))
@@ -70,7 +76,7 @@ pub fn kinds<K>(paths: &[PathBuf], kind: impl Fn(&Path) -> Result<K>) -> Result<
 /// # Errors
 /// Those of the file system.
 pub fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
-    let object = serde_json::to_string(value).map_err(|error| Error::Stdout(error.into()))?;
+    let object = serde_json::to_string(value)?;
     let mut file = AtomicFile::create(path)?;
     writeln!(file, "{object}").map_err(kstore::Error::io("write", path))?;
     Ok(file.commit()?)
@@ -81,14 +87,9 @@ pub fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
 /// # Errors
 /// As [`check`], and [`Error::Option`] for another extension.
 pub fn check_page(path: &Path, other: &Path) -> Result<()> {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    if path == other || !matches!(extension.as_deref(), Some("html" | "htm")) {
-        return Err(Error::option(
-            "--report",
-            path.display(),
-            "a report is a page",
-            "give a name that ends with .html",
-        ));
+    if is_same(path, other) || !matches!(extension(path).as_deref(), Some("html" | "htm")) {
+        let remedy = "give a name that ends with .html";
+        return Err(Error::option("--report", path.display(), "a report is a page", remedy));
     }
     check(path)
 }
@@ -96,17 +97,38 @@ pub fn check_page(path: &Path, other: &Path) -> Result<()> {
 /// Checks before the work that a file can be put at `path` after it.
 ///
 /// # Errors
-/// [`kstore::Error::NotFound`] for a folder that does not exist, [`Error::Option`] for a folder as the file.
+/// As [`AtomicFile::destination`].
 pub fn check(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Err(Error::option("-o", path.display(), "this is a folder", "name a file in it"));
+    AtomicFile::destination(path)?;
+    Ok(())
+}
+
+/// Checks before the work that a model can be put at `path` after it. The name says what it is, or nothing.
+///
+/// # Errors
+/// As [`check`], and [`Error::Option`] for another extension.
+pub fn check_model(path: &Path) -> Result<()> {
+    if is_model(path) {
+        return check(path);
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match parent {
-        Some(parent) if !parent.is_dir() => {
-            let why = format!("there is no folder {}", parent.display());
-            Err(Error::option("-o", path.display(), why, "create it first"))
-        }
-        _ => Ok(()),
+    let remedy = "end it with .safetensors, or leave the extension out";
+    Err(Error::option("-o", path.display(), "a model is a safetensors file", remedy))
+}
+
+/// True where the name of a file is right for a model.
+pub(crate) fn is_model(path: &Path) -> bool {
+    extension(path).is_none_or(|extension| extension == "safetensors")
+}
+
+/// The extension without its dot, in lower case.
+pub(crate) fn extension(path: &Path) -> Option<String> {
+    path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase())
+}
+
+/// True where both names lead to one file, which need not be there yet.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (AtomicFile::destination(one), AtomicFile::destination(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
     }
 }

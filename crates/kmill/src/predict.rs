@@ -5,7 +5,7 @@ use crate::args::run::Run;
 use crate::predictor::{Predictor, Scores, Truth};
 use crate::table::count;
 use crate::carried::{self, Carried};
-use crate::{Error, Result, output, passes, predictor};
+use crate::{Error, Result, output, passes, predictor, writer};
 use ksolve::{AnyModel, Classes, Link, Model, Task};
 use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
 use kstore::budget::Term;
@@ -315,7 +315,7 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let context = args.run.resolve();
     let rows = run(args, &context)?;
     if context.json {
-        return output::json(&serde_json::json!({"rows": rows, "files": [&args.output]}));
+        return output::json(&writer::Written { rows, files: std::slice::from_ref(&args.output) });
     }
     context.progress.note(&format!("{} predictions in {}", count(rows), args.output.display()));
     Ok(())

@@ -186,7 +186,7 @@ impl<T: Real> Predictor<T> {
         let report = pass.segments(&source, self, |_: Range<u64>, scores: Scores| deliver(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
-            let why = "no row is left after --rows, --where and --missing".to_string();
+            let why = "no row is left after --rows, --where and --missing; ask for more rows".to_string();
             return Err(kstore::Error::Empty { what, why }.into());
         }
         stage.finish();

@@ -4,6 +4,7 @@ use crate::interrupt;
 use crate::table::{count, duration};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kstore::pass::Observer;
+use kstore::shown;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -72,7 +73,7 @@ impl Progress {
         let bar = (self.voice == Voice::Bars).then(|| {
             let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
             bar.set_style(style("{prefix} {bar:24} {pos}/{len} runs  {msg}"));
-            bar.set_prefix(name.to_string());
+            bar.set_prefix(shown::line(name).into_owned());
             bar.enable_steady_tick(Duration::from_millis(250));
             bar
         });
@@ -215,6 +216,7 @@ impl Work<'_> {
     /// A run begins.
     pub fn begin(&self, what: &str, left: Option<Duration>) {
         if let Some(bar) = &self.bar {
+            let what = shown::line(what);
             bar.set_message(left.map_or(what.to_string(), |left| format!("{} left  {what}", duration(left))));
         }
     }
@@ -293,14 +295,14 @@ fn plain_line(name: &str, rows: u64, expected: Option<u64>, elapsed: Duration) -
 fn pass_bar(name: &str, rows: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
     bar.set_style(style("{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left  {msg}"));
-    bar.set_prefix(name.to_string());
+    bar.set_prefix(shown::line(name).into_owned());
     bar
 }
 
 fn spinner(name: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(style("{prefix:<24} {spinner} {elapsed}  {msg}"));
-    bar.set_prefix(name.to_string());
+    bar.set_prefix(shown::line(name).into_owned());
     bar.enable_steady_tick(Duration::from_millis(120));
     bar
 }
@@ -311,8 +313,8 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 /// A line on stderr; if that is closed there is nobody to tell.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", shown::line(text));
 }
 
 #[cfg(test)]

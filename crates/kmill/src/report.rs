@@ -6,6 +6,7 @@ use crate::table::{Table, count, duration, number, percent};
 use ksolve::Certificate;
 use ksolve::job::{self, LAMBDA};
 use kstore::budget::bytes;
+use kstore::shown;
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
 use std::io::IsTerminal;
@@ -35,6 +36,7 @@ pub struct FitReport {
     /// What the user should know: rank reduced, constant feature, tolerance not reached, …
     pub warnings: Vec<String>,
     /// The model file.
+    #[serde(serialize_with = "kstore::lossy::path")]
     pub model: PathBuf,
     /// Its size.
     pub model_bytes: u64,
@@ -77,7 +79,7 @@ impl fmt::Display for FitReport {
         let fit = &self.fit;
         let names = match &fit.target_names[..] {
             [] => String::new(),
-            names => format!(", target {}", names.join(", ")),
+            names => format!(", target {}", shown::line(&names.join(", "))),
         };
         let classes = fit.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
         writeln!(
@@ -127,9 +129,9 @@ impl fmt::Display for FitReport {
         // on one terminal with stderr they were read a moment ago
         let read = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         for warning in self.warnings.iter().filter(|_| !read) {
-            writeln!(f, "\nwarning: {warning}")?;
+            writeln!(f, "\nwarning: {}", shown::line(warning))?;
         }
-        writeln!(f, "\n{LAMBDA}\nmodel: {} ({})", self.model.display(), bytes(self.model_bytes as usize))
+        writeln!(f, "\n{LAMBDA}\nmodel: {} ({})", shown::path(&self.model), bytes(self.model_bytes as usize))
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Table {
 impl Table {
     /// A table with these headings; no heading line if all are empty.
     pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
-        let (head, align) = columns.into_iter().map(|(name, align)| (name.into(), align)).unzip();
+        let (head, align) = columns.into_iter().map(|(name, align)| (shown(name), align)).unzip();
         Self { head, align, rows: Vec::new() }
     }
 
@@ -42,7 +42,7 @@ impl Table {
 
     /// Adds a row. Missing cells stay empty, surplus cells are dropped.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        let mut cells: Vec<String> = cells.into_iter().map(shown).collect();
         cells.resize(self.align.len(), String::new());
         self.rows.push(cells);
     }
@@ -51,6 +51,12 @@ impl Table {
     pub fn fact(&mut self, name: &str, value: impl Into<String>) {
         self.row([name.to_string(), value.into()]);
     }
+}
+
+/// A cell as it may stand in a line.
+fn shown(cell: impl Into<String>) -> String {
+    let cell = cell.into();
+    kstore::shown::line(&cell).into_owned()
 }
 
 impl fmt::Display for Table {
@@ -178,6 +184,13 @@ pub fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_hold_no_control_characters() {
+        let mut table = Table::new([("a\n", Align::Left), ("b", Align::Left)]);
+        table.row(["\u{1b}[2J", "größe\t"]);
+        assert_eq!(table.to_string(), "  a\\n        b\n  \\u{1b}[2J  größe\\t\n");
+    }
 
     #[test]
     fn numbers_keep_their_digits() {

@@ -90,6 +90,16 @@ impl TableWriter {
     }
 }
 
+/// What was written, as an object of JSON.
+#[derive(Debug, serde::Serialize)]
+pub struct Written<'a> {
+    /// Rows.
+    pub rows: u64,
+    /// Where they are.
+    #[serde(serialize_with = "kstore::lossy::paths")]
+    pub files: &'a [PathBuf],
+}
+
 /// `a.npy (targets in a.y.npy)`, for the line at the end.
 pub fn named(files: &[PathBuf]) -> String {
     match files {

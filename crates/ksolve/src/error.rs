@@ -40,13 +40,17 @@ pub enum Error {
         why: String,
     },
     /// A row whose fold column holds a label that was not there when folds were made.
-    #[error("row {row} has a label in the fold column that was not there before; the file changed while it was read")]
+    #[error(
+        "row {row} has a label in the fold column that was not there before: the file changed while it was read; run again when nobody writes to it"
+    )]
     UnknownGroup {
         /// Stored row number.
         row: u64,
     },
     /// A row whose class is not in the list of classes.
-    #[error("row {row} has a class that is not among those of the training rows; the file changed while it was read")]
+    #[error(
+        "row {row} has a class that is not among those of the training rows: the file changed while it was read; run again when nobody writes to it"
+    )]
     UnknownClass {
         /// Stored row number.
         row: u64,
@@ -113,7 +117,8 @@ pub enum Error {
     },
     /// A weight below 0.
     #[error(
-        "row {row} (counted from 0) has the weight {weight}; expected 0 or more: clean the column, or leave --weights out"
+        "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave --weights out",
+        kstore::shown::number(*weight)
     )]
     Weight {
         /// The stored row.
@@ -165,7 +170,7 @@ pub enum Error {
         got: usize,
     },
     /// A file that is no safetensors file.
-    #[error("{path} is not a kmill model: not a safetensors file ({detail})", path = path.display())]
+    #[error("{path} is not a kmill model: not a safetensors file ({detail}); name a file that kmill fit has written", path = path.display())]
     NotSafetensors {
         /// The file.
         path: PathBuf,
@@ -173,7 +178,7 @@ pub enum Error {
         detail: String,
     },
     /// A safetensors file of another program.
-    #[error("{path} is a safetensors file, but not one that kmill wrote (no `kmill` entry in its metadata)", path = path.display())]
+    #[error("{path} is a safetensors file, but not one that kmill wrote (no `kmill` entry in its metadata); name a file that kmill fit has written", path = path.display())]
     Foreign {
         /// The file.
         path: PathBuf,

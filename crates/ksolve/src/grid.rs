@@ -1,6 +1,7 @@
 //! The grid of the surface: lists of lambdas and ranks as the command line gives them.
 
 use crate::{Error, Result};
+use kstore::shown::number;
 
 const PENALTY_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
@@ -47,7 +48,7 @@ fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> 
 fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
     match value.is_finite() && value > 0.0 {
         true => Ok(value),
-        false => Err(Error::option(name, value, format!("it must be positive and finite; give {PENALTY_HELP}"))),
+        false => Err(Error::option(name, number(value), format!("it must be positive and finite; give {PENALTY_HELP}"))),
     }
 }
 

@@ -52,19 +52,33 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Starts a file that will be `path`. What is there now stays until [`AtomicFile::commit`].
+    /// Where a file that is called `path` will be: symbolic links are followed, also one whose file is not there yet.
+    ///
+    /// # Errors
+    /// [`Error::Output`] for what no file may replace (a folder, a device, a pipe, a socket) and where there is no
+    /// folder; [`Error::Io`] for a folder that nothing can be written to.
+    pub fn destination(path: &Path) -> Result<PathBuf> {
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if is_absent(&error) => return absent(path),
+            Err(error) => return Err(Error::io("write", path)(error)),
+        };
+        if !metadata.is_file() {
+            return Err(refusal(path, format!("this is {}", kind(&metadata)), "name a regular file"));
+        }
+        let file = std::fs::canonicalize(path).map_err(Error::io("write", path))?;
+        writable(folder(&file), path)?;
+        Ok(file)
+    }
+
+    /// Starts a file that will be `path`, or the file behind it where that is a symbolic link. What is there now stays
+    /// until [`AtomicFile::commit`].
+    ///
+    /// # Errors
+    /// As [`AtomicFile::destination`].
     pub fn create(path: &Path) -> Result<Self> {
-        let refuse = |kind, text: String| Error::io("write", path)(io::Error::new(kind, text));
-        if path.is_dir() {
-            return Err(refuse(io::ErrorKind::IsADirectory, "it is a folder; give a file name".to_string()));
-        }
-        // the file behind a symbolic link is replaced, not the link
-        let destination = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let folder = destination.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !folder.is_dir() {
-            let text = format!("there is no folder {}; create it first", folder.display());
-            return Err(refuse(io::ErrorKind::NotFound, text));
-        }
+        let destination = Self::destination(path)?;
+        let folder = folder(&destination);
         // registered under the same lock, so that remove_temporaries misses none
         let file = live(|paths| {
             let file = builder().tempfile_in(folder)?;
@@ -139,6 +153,65 @@ impl Seek for AtomicFile {
     }
 }
 
+/// The folder of a file.
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn refusal(path: &Path, why: String, remedy: &'static str) -> Error {
+    Error::Output { path: path.to_path_buf(), why, remedy }
+}
+
+/// True where nothing has the name, or what should be its folder is none.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Where a file goes that is not there yet; a link is followed to where it points.
+fn absent(path: &Path) -> Result<PathBuf> {
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.file_name().is_none() {
+        return Err(refusal(path, "this is a folder".to_string(), "name a file in it"));
+    }
+    let mut file = path.to_path_buf();
+    // the links end: the operating system has followed them to a name that is not there
+    while let Ok(target) = std::fs::read_link(&file) {
+        file = folder(&file).join(target);
+    }
+    if !folder(&file).is_dir() {
+        let why = format!("there is no folder {}", folder(&file).display());
+        return Err(refusal(path, why, "create it first"));
+    }
+    writable(folder(&file), path)?;
+    Ok(file)
+}
+
+/// What stands in the way of a file.
+fn kind(metadata: &std::fs::Metadata) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = metadata.file_type();
+        if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        }
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    if metadata.is_dir() { "a folder" } else { "no regular file" }
+}
+
+/// Asks before the work whether the folder takes new files; the file that replaces another is new, too.
+fn writable(folder: &Path, path: &Path) -> Result<()> {
+    #[cfg(unix)]
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        .map_err(|error| Error::io("write", path)(error.into()))?;
+    Ok(())
+}
+
 fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);
@@ -150,9 +223,8 @@ fn builder() -> tempfile::Builder<'static, 'static> {
 
 /// Makes the new name survive a power cut, where folders can be synchronised.
 fn sync_folder(file: &Path) {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // not every file system can; the file itself is safe either way
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    let _ = File::open(folder(file)).and_then(|folder| folder.sync_all());
 }
 
 #[cfg(test)]
@@ -197,9 +269,53 @@ mod tests {
     fn folders_and_missing_parents_are_told() {
         let folder = tempfile::tempdir().unwrap();
         let error = AtomicFile::create(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("it is a folder"), "{error}");
+        assert!(error.contains("this is a folder"), "{error}");
+        let error = AtomicFile::create(&folder.path().join("new/")).unwrap_err().to_string();
+        assert!(error.contains("name a file in it"), "{error}");
         let error = AtomicFile::create(&folder.path().join("no/where")).unwrap_err().to_string();
         assert!(error.contains("create it first"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_whether_their_file_is_there_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        let (link, second, file) = (folder.path().join("link"), folder.path().join("sub/l"), folder.path().join("f"));
+        std::os::unix::fs::symlink("sub/l", &link).unwrap();
+        std::os::unix::fs::symlink("../f", &second).unwrap();
+        for text in ["dangling", "live"] {
+            let mut out = AtomicFile::create(&link).unwrap();
+            out.write_all(text.as_bytes()).unwrap();
+            out.commit().unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), text.as_bytes());
+            assert!(link.is_symlink() && second.is_symlink() && !file.is_symlink());
+        }
+        assert_eq!(names(&folder.path().join("sub")), ["l"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_refused_and_stays() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, socket, turning) = (folder.path().join("p"), folder.path().join("s"), folder.path().join("t"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::os::unix::fs::symlink("t", &turning).unwrap();
+        for (path, part) in [
+            (Path::new("/dev/null"), "this is a device"),
+            (&pipe, "this is a pipe"),
+            (&socket, "this is a socket"),
+            (&turning, "a link that leads back to itself"),
+        ] {
+            let error = AtomicFile::create(path).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("os error"), "{error}");
+        }
+        let kind = std::fs::metadata("/dev/null").unwrap().file_type();
+        assert!(kind.is_char_device() && std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+        assert_eq!(names(folder.path()), ["p", "s", "t"]);
     }
 
     #[cfg(unix)]

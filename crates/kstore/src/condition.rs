@@ -1,6 +1,7 @@
 //! `--where` and `--rows`: which rows take part.
 
 use crate::schema::{Column, Kind};
+use crate::shown;
 use crate::source::{Positions, Values, View};
 use crate::{Error, Result};
 use std::cmp::Ordering;
@@ -241,7 +242,7 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     let (start, end) = text.split_once("..").ok_or_else(|| syntax("there is no .."))?;
     let side = |side: &str, without: u64| match side.trim().replace('_', "").as_str() {
         "" => Ok(without),
-        digits => digits.parse().map_err(|_| syntax(&format!("{digits:?} is not a row number"))),
+        digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", shown::short(digits)))),
     };
     let rows = side(start, 0)?..side(end, u64::MAX)?;
     if rows.is_empty() {

@@ -63,7 +63,10 @@ impl Scratch {
     /// [`Error::NotFound`] where there is no such folder.
     pub fn open(folder: &Path, limit: u64) -> Result<Self> {
         if !folder.is_dir() {
-            return Err(Error::NotFound { path: folder.to_path_buf(), hint: "; scratch needs a folder".to_string() });
+            return Err(Error::NotFound {
+                path: folder.to_path_buf(),
+                hint: "; scratch needs a folder: name one that is there".to_string(),
+            });
         }
         Ok(Self { folder: folder.to_path_buf(), limit, used: Arc::default() })
     }

@@ -283,9 +283,9 @@ impl Table {
         let why = match rows {
             Some(rows) if stored > 0 => {
                 let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
-                format!("--rows {}..{end} selects none of its {stored} rows", rows.start)
+                format!("--rows {}..{end} selects none of its {stored} rows; ask for rows below {stored}", rows.start)
             }
-            _ => "it has no rows".to_string(),
+            _ => "it has no rows; name a table that has some".to_string(),
         };
         Err(Error::Empty { what: self.first_path().display().to_string(), why })
     }

@@ -1,5 +1,6 @@
 //! Files that are read as one table.
 
+use crate::pattern;
 use crate::schema::{Schema, nearest};
 use crate::source::{self, ArrayTable, BatchTable, Identity, Joined, TableFile, TextOptions};
 use crate::{Error, Real, Result};
@@ -239,15 +240,19 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>> {
     if path.is_dir() {
         return in_folder(path);
     }
-    match path.to_str() {
-        Some(pattern) if !path.exists() && pattern.contains(['*', '?', '[']) => matching(path, pattern),
-        _ => Ok(vec![expand_one(path)?]),
+    if pattern::is_pattern(&path.to_string_lossy()) && !path.exists() {
+        return matching(path);
     }
+    Ok(vec![expand_one(path)?])
 }
 
 /// A path that exists, or an error that suggests another.
 fn expand_one(path: &Path) -> Result<PathBuf> {
-    if path.exists() { Ok(path.to_path_buf()) } else { Err(not_found(path)) }
+    match path.try_exists() {
+        Ok(true) => Ok(path.to_path_buf()),
+        Ok(false) => Err(not_found(path)),
+        Err(error) => Err(Error::io("read", path)(error)),
+    }
 }
 
 fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -261,36 +266,33 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        let why = format!("the folder holds no {} file", source::KNOWN.replace(" and ", " or "));
+        let why = format!(
+            "the folder holds no {} file; name another folder, or files",
+            source::KNOWN.replace(" and ", " or ")
+        );
         return Err(Error::Empty { what: folder.display().to_string(), why });
     }
     Ok(files)
 }
 
-fn matching(path: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
-    let paths = glob::glob(pattern).map_err(|error| Error::Syntax {
-        what: "pattern",
-        text: pattern.to_string(),
-        expected: error.msg.to_string(),
-    })?;
-    let mut files = Vec::new();
-    for found in paths {
-        let found = found.map_err(|error| Error::io("read", error.path().to_path_buf())(error.into()))?;
-        if found.is_file() {
-            files.push(found);
-        }
-    }
+fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+    let files = pattern::files(pattern)?;
     if files.is_empty() {
-        return Err(Error::NotFound { path: path.to_path_buf(), hint: "; the pattern matches no file".to_string() });
+        let hint = "; the pattern matches no file: check it, and the folder it begins in".to_string();
+        return Err(Error::NotFound { path: pattern.to_path_buf(), hint });
     }
     Ok(files)
 }
 
 /// "No such file", with the name in the same folder that comes nearest.
 fn not_found(path: &Path) -> Error {
+    if let Ok(target) = path.read_link() {
+        let hint = format!("; the link leads to {}, which is not there: name another file", target.display());
+        return Error::NotFound { path: path.to_path_buf(), hint };
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let hint = match std::fs::read_dir(folder) {
-        Err(_) => format!("; there is no folder {}", folder.display()),
+        Err(_) => format!("; there is no folder {}: check the path", folder.display()),
         Ok(entries) => {
             let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::columns::is_bare;
 use crate::{Error, Result};
+use kstore::shown;
 
 /// What stands between the first and the last column of a range.
 pub(super) const RANGE: [char; 2] = ['.', '.'];
@@ -65,7 +66,7 @@ impl<'a> Parser<'a> {
         let text: String = self.characters[start..self.at].iter().collect();
         match text.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
-            Ok(_) => self.fail_at(start, format!("{text} is too large a number")),
+            Ok(_) => self.fail_at(start, "this number is too large"),
             Err(_) => {
                 self.at = start;
                 self.fail(format!("expected a number, got {}", self.here()))
@@ -125,7 +126,8 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn fail_at<R>(&self, at: usize, message: impl Into<String>) -> Result<R> {
-        Err(Error::Spec { text: self.text.into(), at, message: message.into() })
+        let message = shown::line(&message.into()).into_owned();
+        Err(Error::Spec { text: self.text.into(), at, message })
     }
 }
 

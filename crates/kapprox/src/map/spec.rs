@@ -2,6 +2,7 @@
 
 use super::registry::{Family, by_name, registry};
 use crate::{Error, Result};
+use kstore::shown::{number, short};
 use std::fmt;
 use std::str::FromStr;
 
@@ -61,7 +62,7 @@ impl FromStr for MapSpec {
         let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
             let known: Vec<&str> = registry().iter().map(|family| family.name).collect();
-            return Err(refuse(0, format!("no map is called {:?}; there are {}", name.trim(), known.join(", "))));
+            return Err(refuse(0, format!("no map is called {:?}; name one of {}", name.trim(), known.join(", "))));
         };
         let mut spec = Self::of(family);
         if rest.is_empty() {
@@ -77,13 +78,14 @@ impl FromStr for MapSpec {
             let Some(index) = family.parameters.iter().position(|parameter| parameter.name == key) else {
                 let known: Vec<&str> = family.parameters.iter().map(|parameter| parameter.name).collect();
                 let takes = if known.is_empty() { "no parameters".to_string() } else { known.join(", ") };
-                return Err(refuse(at, format!("{name} has no parameter {key:?}; it takes {takes}")));
+                return Err(refuse(at, format!("{} has no parameter {key:?}; it takes {takes}", family.name)));
             };
             let parameter = &family.parameters[index];
             spec.values[index] = match value.parse::<f64>() {
                 Ok(value) if parameter.range.contains(value) => value,
                 _ => {
-                    let why = format!("{key} is {value:?}, it must be {}: {}", parameter.range, parameter.reason);
+                    let why =
+                        format!("{key} is {:?}, it must be {}: {}", short(value), parameter.range, parameter.reason);
                     return Err(refuse(at, why));
                 }
             };
@@ -96,7 +98,7 @@ impl fmt::Display for MapSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.family.name)?;
         for (i, (parameter, value)) in self.family.parameters.iter().zip(&self.values).enumerate() {
-            write!(f, "{}{}={value}", if i > 0 { ", " } else { "(" }, parameter.name)?;
+            write!(f, "{}{}={}", if i > 0 { ", " } else { "(" }, parameter.name, number(*value))?;
         }
         f.write_str(if self.values.is_empty() { "" } else { ")" })
     }

@@ -63,7 +63,7 @@ pub struct CurveArgs {
     #[arg(long, requires = "test_where", value_parser = parse::word::<Intercept>, default_value_t, value_name = "INTERCEPT", help_heading = "Comparison")]
     pub intercept: Intercept,
     /// First seed
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Comparison")]
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Comparison")]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]

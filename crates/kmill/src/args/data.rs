@@ -110,10 +110,10 @@ pub struct DataArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Target columns, comma-separated; FILE.npy for .npy tables. None for solvers that learn without
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub target: Vec<String>,
     /// Feature columns as names or globs, comma-separated [default: every numeric column but the target]
-    #[arg(long, value_name = "GLOBS", value_delimiter = ',')]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub features: Vec<String>,
 }
 
@@ -125,10 +125,10 @@ pub struct ConvertDataArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub target: Vec<String>,
     /// Other columns as names or globs, comma-separated [default: all]
-    #[arg(long, value_name = "GLOBS", value_delimiter = ',')]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub features: Vec<String>,
     /// Columns to leave out, as names or globs, comma-separated: also those that the other format has no place for
     #[arg(long, value_name = "GLOBS", value_delimiter = ',')]

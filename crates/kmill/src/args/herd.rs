@@ -23,7 +23,7 @@ pub struct HerdArgs {
     #[command(flatten)]
     pub data: SelectArgs,
     /// Feature columns as names or globs, comma-separated [default: every numeric column]
-    #[arg(long, value_name = "GLOBS", value_delimiter = ',', help_heading = "Table")]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub features: Vec<String>,
     /// Rows to pick
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
@@ -39,7 +39,7 @@ pub struct HerdArgs {
     #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "300", help_heading = "Herding")]
     pub rank: usize,
     /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Herding")]
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Herding")]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Herding")]

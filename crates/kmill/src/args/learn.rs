@@ -49,14 +49,14 @@ pub struct LearnArgs {
     #[arg(long, value_name = "M", value_parser = parse::rank)]
     pub rank: Option<usize>,
     /// How landmarks are chosen.
-    #[arg(long, help = landmarks_help(), value_parser = parse::landmarks, default_value = "rpcholesky",
+    #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, default_value = "rpcholesky",
         value_name = "SCHEME|FILE")]
     pub landmarks: Landmarks,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
     pub candidates: Option<Candidates>,
     /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]

@@ -98,7 +98,7 @@ pub struct FitArgs {
     /// What to learn.
     #[command(flatten)]
     pub learn: LearnArgs,
-    /// Where the model goes (safetensors)
+    /// Where the model goes: a name that ends with .safetensors, or one without an extension
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub output: PathBuf,
     /// Also write a page: surface, certificate, scaling, times
@@ -161,7 +161,7 @@ pub struct PredictArgs {
     #[arg(long, help_heading = "Run")]
     pub preimage: bool,
     /// Columns to carry along, before the predictions, comma-separated
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Table")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub keep: Vec<String>,
     /// Where the predictions go: .parquet, .csv, .tsv (column `prediction`) or .npy
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
@@ -184,7 +184,7 @@ pub struct EvaluateArgs {
     #[command(flatten)]
     pub data: data::SelectArgs,
     /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Table")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub target: Vec<String>,
     /// Also write a page: residuals, or confusions and the ROC curve
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
@@ -209,10 +209,10 @@ pub struct PlotArgs {
     #[command(flatten)]
     pub data: data::SelectArgs,
     /// The feature along the horizontal axis [default: the first of two]
-    #[arg(long, value_name = "NAME", help_heading = "Picture")]
+    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub x: Option<String>,
     /// The feature along the vertical axis [default: the second of two]
-    #[arg(long, value_name = "NAME", help_heading = "Picture")]
+    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub y: Option<String>,
     /// Which output to draw, from 1: a target, or a component of kpca [default: 1]
     #[arg(long, value_name = "K", value_parser = parse::rank, help_heading = "Picture")]
@@ -263,13 +263,13 @@ pub struct GenerateArgs {
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
     /// Seed of the random numbers
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
     pub seed: u64,
     /// Number of features, for friedman1 (at least 5) and blobs [default: the generator's own]
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", value_parser = parse::features)]
     pub features: Option<usize>,
     /// Standard deviation of the noise, for friedman1 (1), moons (0.1) and blobs (1)
-    #[arg(long, value_name = "SD", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SD", value_parser = parse::number, allow_negative_numbers = true)]
     pub noise: Option<f64>,
     /// Type of the features: f32 or f64
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]

@@ -1,11 +1,13 @@
 //! From the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
+use clap::builder::TypedValueParser;
 use kapprox::Spec;
 use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
 use ksolve::curve::Method;
 use ksolve::job::Candidates;
 use kstore::condition::Condition;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,6 +15,15 @@ use std::time::Duration;
 
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
 const MOST_THREADS: usize = 1024;
+
+/// Most repeats of a comparison: each is a run of every method, and the quartiles of a thousand are known to a hundredth.
+const MOST_REPEATS: u64 = 1_000;
+
+/// Most random labels: they resolve p-values of one in a million.
+const MOST_PERMUTATIONS: u64 = 1_000_000;
+
+/// Most features of a generated table: as many columns as are read from text.
+const MOST_FEATURES: u64 = 100_000;
 
 /// Where landmarks come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +59,26 @@ pub fn landmarks(text: &str) -> Result<Landmarks, String> {
 /// Landmark schemes and maps to compare, each once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Methods(pub Vec<Method>);
+
+/// [`landmarks`] of an argument, which may be a file whose name is no UTF-8.
+#[derive(Clone, Copy, Debug)]
+pub struct LandmarksParser;
+
+impl TypedValueParser for LandmarksParser {
+    type Value = Landmarks;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Landmarks, clap::Error> {
+        match value.to_str() {
+            Some(_) => landmarks.parse_ref(command, arg, value),
+            None => Ok(Landmarks::File(value.into())),
+        }
+    }
+}
 
 /// `--methods`: names, maps with their parameters in parentheses.
 pub fn methods(text: &str) -> Result<Methods, String> {
@@ -110,7 +141,30 @@ pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
 
 /// `--repeats`.
 pub fn repeats(text: &str) -> Result<u64, String> {
-    at_least(text, 1).map(|n| n as u64)
+    between(text, 1, MOST_REPEATS)
+}
+
+/// `--permutations`.
+pub fn permutations(text: &str) -> Result<u64, String> {
+    between(text, 0, MOST_PERMUTATIONS)
+}
+
+/// `--features` of a generator.
+pub fn features(text: &str) -> Result<usize, String> {
+    between(text, 1, MOST_FEATURES).map(|n| n as usize)
+}
+
+/// The name of a column, or a pattern for several.
+pub fn name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("expected the name of a column, such as y; kmill inspect DATA lists them".to_string()),
+        _ => Ok(text.to_string()),
+    }
+}
+
+/// Any number; what it means is checked by the option that takes it.
+pub fn number(text: &str) -> Result<f64, String> {
+    text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
 }
 
 /// `--map`.
@@ -134,8 +188,16 @@ pub fn whole(text: &str) -> Result<u64, String> {
 /// A whole number that is at least `fewest`.
 fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
     match whole(text)? {
-        n if n >= fewest => usize::try_from(n).map_err(|_| "too large".to_string()),
+        n if n >= fewest => usize::try_from(n).map_err(|_| "expected a smaller number".to_string()),
         _ => Err(format!("expected at least {fewest}")),
+    }
+}
+
+/// A whole number in a range.
+fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
+    match whole(text)? {
+        n if (fewest..=most).contains(&n) => Ok(n),
+        _ => Err(format!("expected a whole number from {fewest} to {most}")),
     }
 }
 

@@ -30,7 +30,7 @@ pub struct TestArgs {
     pub data: SelectArgs,
     /// Columns to compare, as names or globs, comma-separated [default: every numeric column but those of --by and
     /// --with]
-    #[arg(long, value_name = "GLOBS", value_delimiter = ',', help_heading = "Table")]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub features: Vec<String>,
     /// The first sample of mmd: rows with 'column == value' (== != < <= > >=); the second is the others
     #[arg(
@@ -42,7 +42,7 @@ pub struct TestArgs {
     )]
     pub by: Option<Condition>,
     /// The columns that hsic compares --features with, as names or globs, comma-separated
-    #[arg(long, value_name = "GLOBS", value_delimiter = ',', help_heading = "Table")]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub with: Vec<String>,
     /// Scaling learned from all rows of the test: standard, minmax or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
@@ -61,17 +61,17 @@ pub struct TestArgs {
     #[arg(long, value_name = "M", value_parser = parse::rank, help_heading = "Test")]
     pub rank: Option<usize>,
     /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd)
-    #[arg(long, value_parser = parse::landmarks, default_value = "rpcholesky", value_name = "SCHEME|FILE",
+    #[arg(long, value_parser = parse::LandmarksParser, default_value = "rpcholesky", value_name = "SCHEME|FILE",
         help_heading = "Test")]
     pub landmarks: Landmarks,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates, help_heading = "Test")]
     pub candidates: Option<Candidates>,
     /// Random labels; 0 for the limit laws alone
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value = "1000", help_heading = "Test")]
+    #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]
     pub permutations: u64,
     /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Test")]
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Test")]
     pub seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]

@@ -64,8 +64,7 @@ impl Outputs {
 }
 
 fn kind(path: &Path) -> Result<Kind> {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    match extension.as_deref() {
+    match output::extension(path).as_deref() {
         Some("html" | "htm") => Ok(Kind::Page),
         Some("json") => Ok(Kind::Json),
         Some("parquet" | "pq" | "arrow" | "ipc" | "feather" | "csv" | "tsv") => Ok(Kind::Table),

@@ -75,6 +75,7 @@ pub struct CurveReport {
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TableReport {
     /// Files, as they were named.
+    #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
     /// Bytes on disk.
     pub bytes: u64,

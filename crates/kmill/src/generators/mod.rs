@@ -11,6 +11,7 @@ mod smile;
 
 use crate::{Error, Result};
 use kstore::key::{Purpose, Stream};
+use kstore::shown::number;
 use std::fmt::Debug;
 
 /// Every generator, in the order of the help text.
@@ -106,11 +107,11 @@ impl Recipe {
             (Some(noise), Some(_)) if noise >= 0.0 && noise.is_finite() => noise,
             (Some(noise), Some(_)) => {
                 let why = "noise is a standard deviation";
-                return Err(Error::option("--noise", noise, why, "give a number that is zero or positive"));
+                return Err(Error::option("--noise", number(noise), why, "give a number that is zero or positive"));
             }
             (Some(noise), None) => {
                 let why = format!("{name} is exact, without noise");
-                return Err(Error::option("--noise", noise, why, "leave the option out"));
+                return Err(Error::option("--noise", number(noise), why, "leave the option out"));
             }
         };
         Ok(Self { rows, features, seed, noise })

@@ -21,7 +21,7 @@ use contour::Grid;
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use ksolve::{AnyModel, Card, Classes, Model};
-use kstore::{AtomicFile, Scaler, Workers};
+use kstore::{AtomicFile, Scaler, Workers, shown};
 use picture::{Picture, SIZE};
 use pixels::Pixels;
 use points::Points;
@@ -46,13 +46,15 @@ pub struct PlotReport {
     /// Smallest and largest score on the grid, for each output.
     pub scores: Vec<(f64, f64)>,
     /// The file.
+    #[serde(serialize_with = "kstore::lossy::path")]
     pub output: std::path::PathBuf,
 }
 
 impl std::fmt::Display for PlotReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { x, y, output, .. } = self;
-        writeln!(f, "{}: {y} against {x}, {} of {} rows", output.display(), self.drawn, crate::table::count(self.rows))
+        let (output, x, y) = (shown::path(output), shown::line(x), shown::line(y));
+        writeln!(f, "{output}: {y} against {x}, {} of {} rows", self.drawn, crate::table::count(self.rows))
     }
 }
 
@@ -85,8 +87,7 @@ enum Kind {
 }
 
 fn kind(path: &Path) -> Result<Kind> {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    match extension.as_deref() {
+    match output::extension(path).as_deref() {
         Some("png") => Ok(Kind::Png),
         Some("svg") => Ok(Kind::Svg),
         Some("html" | "htm") => Ok(Kind::Page),

@@ -53,7 +53,7 @@ impl Points {
         let points = pass.fold(&source, &Draw(Stream::new(0, Purpose::Quality, 0)))?.0;
         if points.rows == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
-            let why = "no row is left to be drawn".to_string();
+            let why = "no row is left to be drawn; check --rows, --where and --missing".to_string();
             return Err(Error::from(kstore::Error::Empty { what, why }));
         }
         Ok(points)

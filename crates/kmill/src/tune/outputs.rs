@@ -24,7 +24,7 @@ impl Outputs {
     /// # Errors
     /// Folders that are not there, two outputs of one name, two models.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
-        let outputs = output::kinds(paths, |path| Ok(kind(path)))?;
+        let outputs = output::kinds(paths, kind)?;
         if let Some((path, _)) = outputs.iter().filter(|(_, kind)| *kind == Kind::Model).nth(1) {
             let why = "one model was named already, and this names no table either";
             let remedy = "end it with .csv, .tsv, .parquet, .arrow or .json";
@@ -62,12 +62,16 @@ impl Outputs {
     }
 }
 
-fn kind(path: &Path) -> Kind {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    match extension.as_deref() {
-        Some("json") => Kind::Json,
-        Some("parquet" | "pq" | "arrow" | "ipc" | "feather" | "csv" | "tsv") => Kind::Table,
-        _ => Kind::Model,
+fn kind(path: &Path) -> Result<Kind> {
+    match output::extension(path).as_deref() {
+        Some("json") => Ok(Kind::Json),
+        Some("parquet" | "pq" | "arrow" | "ipc" | "feather" | "csv" | "tsv") => Ok(Kind::Table),
+        _ if output::is_model(path) => Ok(Kind::Model),
+        _ => {
+            let why = "its extension names neither a model nor a table";
+            let remedy = "end it with .safetensors for the model, or with .csv, .tsv, .parquet, .arrow or .json";
+            Err(Error::option("-o", path.display(), why, remedy))
+        }
     }
 }
 

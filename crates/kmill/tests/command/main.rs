@@ -15,6 +15,7 @@ mod maps;
 mod memory;
 mod model;
 mod page;
+mod parsers;
 mod plot;
 mod restricted;
 #[cfg(unix)]

@@ -76,7 +76,7 @@ impl FromStr for Method {
         }
         let schemes = landmark::registry().iter().map(|scheme| scheme.name);
         let known: Vec<&str> = schemes.chain(map::registry().iter().map(|family| family.name)).collect();
-        let expected = format!("no landmark scheme and no map has this name; there are {}", known.join(", "));
+        let expected = format!("no landmark scheme and no map has this name; name one of {}", known.join(", "));
         Err(Error::option("--methods", format!("{:?}", text.trim()), expected))
     }
 }

@@ -82,7 +82,8 @@ impl Reader<'_> {
         }
         let mut json = vec![0; size as usize];
         self.input.read_exact(&mut json).map_err(kstore::Error::io("read", self.path))?;
-        let header: Metadata = serde_json::from_slice(&json).map_err(|e| self.foreign_bytes(e))?;
+        let header: Metadata =
+            serde_json::from_slice(&json).map_err(|_| self.foreign_bytes("its header is no list of arrays"))?;
         let expected = 8 + size + header.data_len() as u64;
         match self.length {
             got if got < expected => Err(Error::Truncated { path: self.path.into(), expected, got }),
@@ -95,13 +96,13 @@ impl Reader<'_> {
     fn card(&self, header: &Metadata) -> Result<Card> {
         let foreign = || Error::Foreign { path: self.path.into() };
         let text = header.metadata().as_ref().and_then(|map| map.get(KEY)).ok_or_else(foreign)?;
-        let value: Value = serde_json::from_str(text).map_err(|e| self.damaged(e.to_string()))?;
+        let value: Value = serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is no JSON"))?;
         let version = value["format_version"].as_u64().ok_or_else(|| self.damaged("it has no format_version"))?;
         if version > FORMAT_VERSION {
             let needs = value["needs_kmill"].as_str().unwrap_or("a newer version").to_string();
             return Err(Error::NewerFormat { path: self.path.into(), found: version, known: FORMAT_VERSION, needs });
         }
-        serde_json::from_value(value).map_err(|e| self.damaged(e.to_string()))
+        serde_json::from_value(value).map_err(|_| self.damaged("its kmill entry lacks a part, or has one that is none"))
     }
 
     fn model<T: Real>(&mut self, header: &Metadata, card: Card) -> Result<Model<T>> {

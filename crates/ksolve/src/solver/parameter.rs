@@ -120,7 +120,7 @@ impl Parameter {
     /// # Errors
     /// [`Error::Option`] with what is expected.
     pub fn parse(&self, text: &str) -> Result<Value> {
-        let wrong = |expected: String| Error::option(self.name, text, expected);
+        let wrong = |expected: String| Error::option(self.name, kstore::shown::short(text), expected);
         let number = || text.trim().parse::<f64>().ok();
         match self.kind {
             Kind::Flag => match text.trim() {
@@ -400,7 +400,8 @@ pub const CLUSTERS: Parameter = Parameter {
 /// Starts of a search.
 pub const STARTS: Parameter = Parameter {
     name: "starts",
-    kind: Kind::Count { most: 10_000, reason: "starts on one sample soon find nothing new" },
+    // each is a k-means of its own on a sample of 2,000 rows or more: a thousand take minutes
+    kind: Kind::Count { most: 1000, reason: "what so many starts have not found, a larger sample or other clusters will" },
     default: Some("10"),
     about: "Starts on a sample of the rows; the best goes on",
 };
@@ -441,7 +442,7 @@ mod tests {
         let cases = [
             (&GAP, "0", "above 0"),
             (&NU, "2", "at most 1"),
-            (&STARTS, "1e9", "at most 10000"),
+            (&STARTS, "1e9", "at most 1000"),
             (&STEPS, "0.5", "whole number"),
             (&INTERCEPT, "maybe", "free or penalised or none"),
             (&LAMBDA, "1e-3,1e-4", "give one number"),

@@ -219,7 +219,7 @@ impl<T: Real> Run<'_, T> {
         let found = pass.fold(&source, &Leading { wanted })?.0;
         let (d, count) = (source.shape().features, found.rows.len() as u64);
         if count == 0 {
-            let why = "the table of landmarks has no row".to_string();
+            let why = "the table of landmarks has no row; name another table, or a scheme".to_string();
             return Err(kstore::Error::Empty { what: "--landmarks".to_string(), why }.into());
         }
         let points = MatRef::from_row_major_slice(&found.x, found.rows.len(), d);

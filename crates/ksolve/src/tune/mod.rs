@@ -275,7 +275,11 @@ fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("--tolerance", "a tolerance", "the search chooses among --ranks; leave it out"));
     }
     if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
-        return Err(Error::option("--factors", factor, "a length scale is multiplied by positive numbers only"));
+        return Err(Error::option(
+            "--factors",
+            kstore::shown::number(*factor),
+            "a length scale is multiplied by positive numbers only",
+        ));
     }
     if options.kernels.is_empty() || options.factors.is_empty() {
         return Err(Error::option("--kernels", "", "name a kernel to try, and a factor of its length scale"));

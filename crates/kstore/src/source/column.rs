@@ -9,6 +9,7 @@
 //! | lists of numbers, all of one length w | w columns called `name[0]` … `name[w-1]` |
 //! | anything else | a column that cannot be read |
 
+use super::type_name::type_name;
 use super::{Element, Strided, Values, View};
 use crate::Error;
 use crate::schema::{Column, Kind, Schema};
@@ -183,25 +184,8 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
         | DataType::Duration(_)
         | DataType::Timestamp(..) => Kind::Time(data_type.clone()),
         DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
-        other => Kind::Other(other_name(other)),
+        other => Kind::Other(type_name(other)),
     }
-}
-
-/// What a person calls a type that is not read.
-fn other_name(data_type: &DataType) -> String {
-    let name = match data_type {
-        DataType::Struct(_) => "struct",
-        DataType::Map(..) => "map",
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => "list",
-        DataType::ListView(_) | DataType::LargeListView(_) => "list view",
-        DataType::Union(..) => "union",
-        DataType::Null => "null",
-        DataType::RunEndEncoded(..) => "run-end encoded",
-        DataType::Interval(_) => "interval",
-        DataType::Dictionary(..) => "dictionary of dictionaries",
-        other => return other.to_string(),
-    };
-    name.to_string()
 }
 
 /// A list that is not as long as the others.

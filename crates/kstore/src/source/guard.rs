@@ -13,17 +13,14 @@ pub fn is_decoding() -> bool {
     DECODING.get()
 }
 
-/// What `decode` returns; a panic becomes its message.
+/// What `decode` returns; a panic becomes a sentence about the file.
 ///
 /// The Parquet reader checks most of what it reads and asserts the rest, so that a flipped bit in a page can panic.
 /// Whatever `decode` was working on must not be used again after an error.
 pub(super) fn guarded<R>(decode: impl FnOnce() -> R) -> Result<R, String> {
-    DECODING.set(true);
+    let before = DECODING.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(decode));
-    DECODING.set(false);
-    outcome.map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        format!("the file is damaged ({text})")
-    })
+    DECODING.set(before);
+    // the panic's text names indices of the decoder, which say nothing about the file
+    outcome.map_err(|_| "the file is damaged".to_string())
 }

@@ -22,6 +22,7 @@ const END: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The file, as it was named.
+    #[serde(serialize_with = "crate::lossy::path")]
     pub path: PathBuf,
     /// Bytes.
     pub length: u64,

@@ -23,6 +23,7 @@ mod positioned;
 mod pruning;
 pub mod svmlight;
 mod text;
+mod type_name;
 mod view;
 
 pub(crate) use arrays::ArrayTable;

@@ -371,7 +371,17 @@ impl FileCursor for ParquetCursor<'_> {
 }
 
 fn damaged(path: &Path, detail: &str) -> Error {
-    Error::Malformed { path: path.to_path_buf(), format: "Parquet", detail: detail.to_string() }
+    Error::Malformed { path: path.to_path_buf(), format: "Parquet", detail: without_origin(detail).to_string() }
+}
+
+/// What the decoder says, without the names of the layers it came through.
+fn without_origin(mut detail: &str) -> &str {
+    const LAYERS: [&str; 6] =
+        ["Parquet argument error: ", "Parquet error: ", "External: ", "Arrow: ", "EOF: ", "NYI: "];
+    while let Some(rest) = LAYERS.iter().find_map(|layer| detail.strip_prefix(layer)) {
+        detail = rest;
+    }
+    detail
 }
 
 /// Tells the operating system's errors from damage.

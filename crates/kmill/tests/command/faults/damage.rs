@@ -140,7 +140,7 @@ fn reads_that_fail() {
     let at = folder.path();
     for format in ["parquet", "csv", "npy", "svm"] {
         std::os::unix::fs::symlink(failing, at.join(format!("t.{format}"))).unwrap();
-        fails(at, &fit(&format!("t.{format}"), ""), 1, &format!("cannot read t.{format}: Invalid argument"));
+        fails(at, &fit(&format!("t.{format}"), ""), 1, &format!("cannot read t.{format}: invalid argument"));
     }
 }
 
@@ -177,15 +177,16 @@ fn files_and_folders_without_permission() {
         let name = format!("t.{format}");
         mode(&name, 0o000);
         let (code, text) = line(&format!("inspect {name}"));
-        let expected =
-            format!("error: cannot read {name}: Permission denied (os error 13); check the file's permissions\n");
+        let expected = format!(
+            "error: cannot read {name}: permission denied; check the permissions of the file and of its folder\n"
+        );
         assert_eq!((code, text), (Some(1), expected));
         mode(&name, 0o644);
     }
     mode("closed", 0o555);
     for out in ["closed/out.csv", "closed/out.parquet", "closed/out.npy"] {
         let (code, text) = line(&format!("convert t.parquet -o {out}"));
-        assert!(code == Some(1) && text.contains(&format!("cannot create {out}: Permission denied")), "{text}");
+        assert!(code == Some(1) && text.contains(&format!("cannot write {out}: permission denied")), "{text}");
     }
     mode("closed", 0o755);
     assert_eq!(files(&at.join("closed")), Vec::<String>::new());
@@ -202,4 +203,29 @@ fn pipes_and_empty_folders() {
         assert!(Command::new("mkfifo").arg(at.join(name)).status().unwrap().success());
         fails(at, &format!("convert {name} -o out.csv"), 1, "no regular file");
     }
+}
+
+/// Some decoders assert what a damaged page breaks: nobody shall hear of it but by the sentence.
+#[test]
+fn a_decoder_that_panics_is_not_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    assert_eq!(run(at, "convert labels.parquet --rows ..40 -o small.parquet -q").code, 0);
+    let whole = std::fs::read(at.join("small.parquet")).unwrap();
+    let path = at.join("damaged.parquet");
+    let settings = kmill::args::RunArgs { memory: Some(1 << 30), threads: Some(1), json: false, quiet: true }.resolve();
+    let mut panics = 0;
+    // every byte of the pages and of the footer, until enough assertions were found
+    for place in 4..whole.len() - 8 {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0xff;
+        std::fs::write(&path, damaged).unwrap();
+        let read = kmill::inspect::table(&[&path], &kstore::TextOptions::default(), true, &settings);
+        if panics < 5 && read.is_err_and(|error| error.to_string().contains("the file is damaged;")) {
+            panics += 1;
+            fails(at, "inspect damaged.parquet --stats", 1, "cannot be read as Parquet: the file is damaged; copy it");
+        }
+    }
+    assert!(panics > 0, "no byte of {} makes the decoder panic: take another file", whole.len());
 }

@@ -20,7 +20,7 @@ fn outputs_that_cannot_be_written() {
         ("convert t.parquet -o t.parquet", "this is also an input"),
         ("convert t.npy --target t.y.npy -o t.npy", "this is also an input"),
         ("convert t.npy --target t.y.npy -o t.y.npy", "this is also an input"),
-        ("fit ridge t.parquet --target y -o t.parquet", "this is also an input"),
+        ("fit ridge t.parquet --target y -o t.parquet", "end it with .safetensors"),
         ("fit ridge t.parquet --target y -o no/model", "there is no folder no"),
         ("generate moons --rows 100 -o no/a.parquet", "there is no folder no"),
         ("generate moons --rows 100 -o a", "unknown kind of file"),

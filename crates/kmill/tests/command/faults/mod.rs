@@ -5,4 +5,6 @@ mod data;
 mod disk;
 mod make;
 mod models;
+mod sentences;
+mod special;
 mod usage;

@@ -1,0 +1,129 @@
+//! Files by a pattern: `*`, `?` and `[a-z]` within a name, `**` for any folders between.
+
+use crate::{Error, Result};
+use glob::Pattern;
+use std::path::{Component, Path, PathBuf};
+
+/// True where a name is a pattern.
+pub(crate) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?', '['])
+}
+
+/// A component of a path with patterns.
+enum Step {
+    /// As it stands.
+    Fixed(PathBuf),
+    /// A pattern for one name.
+    Name(Pattern),
+    /// Any number of folders.
+    Folders,
+}
+
+/// The files that match, in no order. Names that are no UTF-8 match as they are shown, so that no row of a table is left
+/// out for the name of its file.
+pub(crate) fn files(pattern: &Path) -> Result<Vec<PathBuf>> {
+    let steps = pattern.components().map(|component| step(component, pattern)).collect::<Result<Vec<_>>>()?;
+    let mut found = Vec::new();
+    walk(PathBuf::new(), &steps, &mut found)?;
+    Ok(found)
+}
+
+fn step(component: Component<'_>, pattern: &Path) -> Result<Step> {
+    let name = component.as_os_str().to_string_lossy();
+    match component {
+        Component::Normal(_) if name == "**" => Ok(Step::Folders),
+        Component::Normal(_) if is_pattern(&name) => Pattern::new(&name).map(Step::Name).map_err(|_| Error::Syntax {
+            what: "pattern",
+            text: pattern.display().to_string(),
+            expected: "write * for any letters, ? for one and [0-9] for one of several, ** alone between two slashes, \
+                       and [[] for a bracket"
+                .to_string(),
+        }),
+        _ => Ok(Step::Fixed(component.as_os_str().into())),
+    }
+}
+
+/// Adds the files below `at` that the steps lead to.
+fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
+    match steps {
+        [] if at.is_file() => found.push(at),
+        [] => {}
+        [Step::Fixed(name), rest @ ..] => walk(at.join(name), rest, found)?,
+        [Step::Name(name), rest @ ..] => {
+            for entry in entries(&at)? {
+                if entry.file_name().is_some_and(|entry| name.matches(&entry.to_string_lossy())) {
+                    walk(entry, rest, found)?;
+                }
+            }
+        }
+        [Step::Folders, rest @ ..] => {
+            walk(at.clone(), rest, found)?;
+            for entry in entries(&at)? {
+                // a link to a folder above would lead round for ever
+                if entry.is_dir() && !entry.is_symlink() {
+                    walk(entry, steps, found)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a folder holds, under the name that led there; nothing where there is none.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if !here.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = std::fs::read_dir(here).map_err(Error::io("read", here))?;
+    entries.map(|entry| entry.map(|entry| folder.join(entry.file_name())).map_err(Error::io("read", here))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_names_and_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        std::fs::create_dir_all(at.join("a/b")).unwrap();
+        for name in ["one.csv", "two.csv", "a/one.csv", "a/b/1.csv", "a/b/x[1].csv"] {
+            std::fs::write(at.join(name), "").unwrap();
+        }
+        for (pattern, expected) in [
+            ("*.csv", vec!["one.csv", "two.csv"]),
+            ("?ne.csv", vec!["one.csv"]),
+            ("**/*.csv", vec!["a/b/1.csv", "a/b/x[1].csv", "a/one.csv", "one.csv", "two.csv"]),
+            ("a/**/[0-9].csv", vec!["a/b/1.csv"]),
+            ("*/b/x[[]1].csv", vec!["a/b/x[1].csv"]),
+            ("nowhere/*.csv", vec![]),
+            ("a/../t*.csv", vec!["a/../two.csv"]),
+        ] {
+            let mut found = files(&at.join(pattern)).unwrap();
+            found.sort();
+            let expected: Vec<_> = expected.into_iter().map(|name| at.join(name)).collect();
+            assert_eq!(found, expected, "{pattern}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn names_that_are_no_text_are_not_left_out() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        let name = std::ffi::OsStr::from_bytes(b"part-\xff.csv");
+        std::fs::write(folder.path().join(name), "").unwrap();
+        std::fs::write(folder.path().join("part-0.csv"), "").unwrap();
+        assert_eq!(files(&folder.path().join("part-*.csv")).unwrap().len(), 2);
+        assert_eq!(files(&folder.path().join("part-?.csv")).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn wrong_patterns_say_what_is_right() {
+        for wrong in ["[", "a[", "a**b", "***"] {
+            let error = files(Path::new(wrong)).unwrap_err().to_string();
+            assert!(error.contains("write * for any letters"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! How names and numbers stand in messages and tables.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+/// Digits of a number that are shown before a power of ten is shorter and says more.
+const DIGITS: usize = 20;
+
+/// One line: control characters, which can move the cursor of a terminal or forge a line, are written as escapes.
+///
+/// ```
+/// assert_eq!(kstore::shown::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+/// assert_eq!(kstore::shown::line("größe"), "größe");
+/// ```
+pub fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// A path in a line.
+pub fn path(path: &Path) -> String {
+    line(&path.to_string_lossy()).into_owned()
+}
+
+/// Several lines: as [`line()`], but lines end where they end.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |letter| letter == '\n')
+}
+
+fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let escapes = |letter: char| is_control(letter) && !keep(letter);
+    if !text.chars().any(escapes) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        if escapes(letter) {
+            out.extend(letter.escape_default());
+        } else {
+            out.push(letter);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The control characters, and the marks that reverse the order of what is shown.
+fn is_control(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Letters of a text that a message repeats.
+const LETTERS: usize = 60;
+
+/// The beginning of a text that may be long.
+///
+/// ```
+/// assert_eq!(kstore::shown::short("ten"), "ten");
+/// assert!(kstore::shown::short(&"9".repeat(300)).ends_with("99…"));
+/// ```
+pub fn short(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(LETTERS) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+    }
+}
+
+/// A number by the shortest digits that read back, as a power of ten where those would be many.
+///
+/// ```
+/// assert_eq!(kstore::shown::number(0.5), "0.5");
+/// assert_eq!(kstore::shown::number(-1e300), "-1e300");
+/// ```
+pub fn number(value: f64) -> String {
+    let plain = value.to_string();
+    if plain.len() <= DIGITS { plain } else { format!("{value:e}") }
+}
