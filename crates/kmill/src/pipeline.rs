@@ -92,6 +92,10 @@ fn fit_in<T: Precise>(options: &FitOptions, run: &Run, path: &Path, args: &DiskA
         None => train::train::<T>(&selected, &training, &resources),
         Some(solver) => train::solve::<T>(&selected, &training, &*solver, &resources),
     };
+    let trained = trained.map_err(|error| match error {
+        ksolve::Error::TooFewRows { rows } => ksolve::Error::TooFewFor { what: options.learner.name(), needed: 2, rows },
+        other => other,
+    });
     let trained = trained.map_err(Error::from);
     let written = trained.and_then(|trained| write(options, run, &selected, trained, path));
     let trained = written.map_err(|error| checkpoint::kept(&journal, error, &run.progress))?;

@@ -6,7 +6,7 @@ use crate::rows::TableShape;
 use crate::schema::Kind;
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
-use crate::{Error, OutputColumn, Real, Result};
+use crate::{Error, OutputColumn, Real, Result, Statistics};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -339,6 +339,17 @@ impl Selected {
     /// Bytes a row of the kept columns takes; of text this is a guess.
     pub fn kept_bytes_per_row(&self) -> usize {
         self.kept_columns().iter().map(|column| keep::bytes_per_value(column.kind)).sum()
+    }
+
+    /// Tells statistics of these rows which columns hold whole numbers.
+    pub fn mark_integers(&self, statistics: &mut Statistics) {
+        let whole = |column: &usize| {
+            matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
+        };
+        let numbers = statistics.features.iter_mut().zip(&self.features);
+        numbers
+            .chain(statistics.targets.iter_mut().zip(&self.targets))
+            .for_each(|(moments, column)| moments.whole = whole(column));
     }
 
     /// The stored rows that can be selected.
