@@ -51,7 +51,9 @@ pub enum Error {
         value: f64,
     },
     /// A score over many rows that overflows.
-    #[error("the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (--where)")]
+    #[error(
+        "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (--where)"
+    )]
     Overflow {
         /// The score.
         what: &'static str,

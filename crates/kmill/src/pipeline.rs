@@ -93,7 +93,9 @@ fn fit_in<T: Precise>(options: &FitOptions, run: &Run, path: &Path, args: &DiskA
         Some(solver) => train::solve::<T>(&selected, &training, &*solver, &resources),
     };
     let trained = trained.map_err(|error| match error {
-        ksolve::Error::TooFewRows { rows } => ksolve::Error::TooFewFor { what: options.learner.name(), needed: 2, rows },
+        ksolve::Error::TooFewRows { rows } => {
+            ksolve::Error::TooFewFor { what: options.learner.name(), needed: 2, rows }
+        }
         other => other,
     });
     let trained = trained.map_err(Error::from);

@@ -86,7 +86,9 @@ pub enum Error {
         precision: &'static str,
     },
     /// An iteration that ended far from the solution.
-    #[error("conjugate gradient found no useful solution: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}")]
+    #[error(
+        "conjugate gradient found no useful solution: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
+    )]
     NoSolution {
         /// Of the best iterate, as a share of the right side.
         residual: f64,

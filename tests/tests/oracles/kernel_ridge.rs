@@ -139,7 +139,10 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
             };
             let error = (0..n).map(|i| off(i).powi(2)).sum::<f64>().sqrt() / length;
             let residual = figure(&trained, "residual")[0];
-            eprintln!("{} lambda {lambda:e}, asked {asked:?}: residual {residual:.1e}, fitted off by {error:.1e}", T::NAME);
+            eprintln!(
+                "{} lambda {lambda:e}, asked {asked:?}: residual {residual:.1e}, fitted off by {error:.1e}",
+                T::NAME
+            );
             assert!(error <= 1.01 * residual + 1e-12, "{} {lambda:e}: {error:e} {residual:e}", T::NAME);
             assert!(residual <= options.system.residual::<T>(), "{} {lambda:e}: {residual:e}", T::NAME);
         }

@@ -16,13 +16,7 @@ fn fit(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &SolverOp
 }
 
 /// A fit with one thread and with three: the same bits.
-fn fit_in<T: Precision>(
-    golden: &Golden,
-    name: &str,
-    x: &[Vec<f64>],
-    y: &[f64],
-    solver: &SolverOptions,
-) -> Trained<T> {
+fn fit_in<T: Precision>(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &SolverOptions) -> Trained<T> {
     let task = ksolve::solver::by_name(name).unwrap().task;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
@@ -164,7 +158,10 @@ fn support_vector_regression_knows_no_offset() {
             assert!(reported <= gap, "{offset:e}: gap {reported:e}");
             // targets beside 1e10 are rounded to 2e-6, and kernel values in f32 to 1e-7
             let rounding = 1e-6 + offset.abs() * 1e-15 + if T::NAME == "f32" { 1e-4 } else { 0.0 };
-            assert!(above <= reported + rounding && above >= -rounding, "{offset:e}: {above:e} above, gap {reported:e}");
+            assert!(
+                above <= reported + rounding && above >= -rounding,
+                "{offset:e}: {above:e} above, gap {reported:e}"
+            );
         }
     }
     check::<f64>(1e-7);
@@ -180,7 +177,8 @@ fn objectives_are_those_of_the_model() {
         let two: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { -1.0 }).collect();
         let values = numbers(&golden.cases["svr_10"]["y"]);
         let n = golden.x.len() as f64;
-        for (name, c) in [("svm", 1.0), ("svm", 1e4), ("svr", 1.0), ("svr", 1e4), ("logistic", 1.0), ("logistic", 1e4)] {
+        for (name, c) in [("svm", 1.0), ("svm", 1e4), ("svr", 1.0), ("svr", 1e4), ("logistic", 1.0), ("logistic", 1e4)]
+        {
             let options = SolverOptions { penalty: Penalty::C(c), ..SolverOptions::default() };
             let y = if name == "svr" { &values } else { &two };
             let trained = fit_in::<T>(&golden, name, &golden.x, y, &options);

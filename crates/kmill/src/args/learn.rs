@@ -244,7 +244,8 @@ pub struct LearnArgs {
     /// Errors below this cost nothing, in the unit of the target (svr) [default: 0.1]
     #[arg(long, value_name = "WIDTH", value_parser = parse::not_negative)]
     pub epsilon: Option<f64>,
-    /// Share of the rows that may lie outside, above 0 and up to 1 (oneclass) [default: 0.5]
+    /// Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose
+    /// score is negative [default: 0.5]
     #[arg(long, value_name = "SHARE", value_parser = parse::share)]
     pub nu: Option<f64>,
     /// Relative duality gap at which svm, svr and oneclass stop [default: 1e-3]

@@ -132,7 +132,12 @@ pub(super) fn train<T: Real>(
     };
     if let Some(found) = &dual.found {
         found.check("raise --lambda, raise --rank, which makes the preconditioner better, or take --method direct")?;
-        pcg::warn_of_residual(found, options.system.residual::<T>(), "raise --rank, which makes the preconditioner better, or --lambda", resources);
+        pcg::warn_of_residual(
+            found,
+            options.system.residual::<T>(),
+            "raise --rank, which makes the preconditioner better, or --lambda",
+            resources,
+        );
     }
     let centre = targets.centre();
     let free = options.intercept == Intercept::Free;

@@ -61,7 +61,9 @@ impl Persist for State {
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        for (name, matrix) in [("x", &mut self.found.x), ("best", &mut self.best), ("r", &mut self.r), ("p", &mut self.p)] {
+        for (name, matrix) in
+            [("x", &mut self.found.x), ("best", &mut self.best), ("r", &mut self.r), ("p", &mut self.p)]
+        {
             for j in 0..matrix.ncols() {
                 from.fill(&format!("{name}{j}"), matrix.col_as_slice_mut(j))?;
             }

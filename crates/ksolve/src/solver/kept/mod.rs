@@ -345,7 +345,9 @@ impl<T: Real> Fold<T> for Gather<'_, T> {
         if let Some(squares) = &mut kept.squares {
             match kept.certificate {
                 Some(_) => squares.extend_from_slice(&buffers.diag[..b]),
-                None => squares.extend(phi.row_iter().map(|row| row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>())),
+                None => {
+                    squares.extend(phi.row_iter().map(|row| row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>()))
+                }
             }
         }
         if let Some((state, scratch)) = &mut kept.moments {

@@ -92,8 +92,8 @@ const MULTIPLIERS: usize = 256 << 20;
 const WIDE: usize = size_of::<f64>();
 const ROW: usize = 3 * WIDE;
 
-/// Steps in f32 that do not lower the gap, before f64 goes on.
-const PATIENCE: usize = 8;
+/// Steps in f32 that do not lower the gap, before f64 goes on. In f64 a gap stands still for up to 40 on hard problems.
+const PATIENCE: usize = 30;
 
 /// Support vector regression.
 #[derive(Clone, Copy, Debug)]
@@ -320,7 +320,14 @@ impl<T: Real> Solver<T> for Svr {
             let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
             let unit = if deviation > 0.0 { deviation } else { 1.0 };
             let loss = Loss::Insensitive { epsilon: self.epsilon };
-            let terms = Terms { loss, intercept: self.intercept, total: 0.0, cost: cost / unit, gap: self.gap, patience: usize::MAX };
+            let terms = Terms {
+                loss,
+                intercept: self.intercept,
+                total: 0.0,
+                cost: cost / unit,
+                gap: self.gap,
+                patience: usize::MAX,
+            };
             let mut solved = solve(&kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, shift, cost }])?;
             solved.best.iter_mut().for_each(|best| best.b += shift);
             Ok(solved)
