@@ -38,6 +38,30 @@ pub enum Error {
         /// What it is for, and how it is given.
         why: &'static str,
     },
+    /// A result that is no number, and therefore was not written.
+    #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (--where), or fit with a kernel that does not grow without bound", path = path.display())]
+    NotFinite {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Row within that file.
+        row: u64,
+        /// What was computed.
+        what: &'static str,
+        /// Infinite, or NaN.
+        value: f64,
+    },
+    /// A score over many rows that overflows.
+    #[error(
+        "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (--where)"
+    )]
+    Overflow {
+        /// The score.
+        what: &'static str,
+        /// Rows that it is of.
+        rows: u64,
+        /// Infinite, or NaN.
+        value: f64,
+    },
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
     Stopped {

@@ -265,10 +265,22 @@ fn regression<T: kapprox::Real>(predictor: &Predictor<T>, run: &Run) -> Result<(
         Ok(())
     })?;
     let report = score.report();
+    let all = std::iter::once(&report.scores).chain(&report.targets);
+    all.into_iter().try_for_each(|scores| finite(scores, report.rows))?;
     let by_target = names.into_iter().zip(report.targets).map(|(target, scores)| TargetReport { target, scores });
     let by_target = by_target.collect();
     let report = RegressionReport { rows: report.rows, scores: report.scores, by_target };
     Ok((EvaluateReport::Regression(report), Details { points: sample.points(), roc: None }))
+}
+
+/// Refuses scores that overflow.
+fn finite(scores: &Regression, rows: u64) -> Result<()> {
+    let Regression { mse, rmse, mae, r2, relative_error } = *scores;
+    let named = [("mse", mse), ("rmse", rmse), ("mae", mae), ("r2", r2), ("relative error", relative_error)];
+    match named.into_iter().find_map(|(what, value)| Some((what, value.filter(|value| !value.is_finite())?))) {
+        Some((what, value)) => Err(Error::Overflow { what, rows, value }),
+        None => Ok(()),
+    }
 }
 
 fn classification<T: kapprox::Real>(

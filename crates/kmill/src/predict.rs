@@ -31,8 +31,9 @@ pub enum Decision {
     },
     /// The position of the largest score.
     Clusters(usize),
-    /// The score itself, negative for novel rows.
-    Novelty,
+    /// The score itself, negative for novel rows; and the squared distance that it falls with, where the score is this threshold
+    /// less that.
+    Novelty(Option<f64>),
     /// The label of the largest score, and the probabilities of all where there is a link.
     Labels(Classes, Option<Link>),
 }
@@ -62,7 +63,7 @@ impl PredictionWriter {
     /// the predictions are.
     pub fn create(path: &Path, kept: &[OutputColumn], targets: &[String], decision: Decision) -> Result<Self> {
         let kind = match &decision {
-            Decision::Numbers | Decision::Deviations(_) | Decision::Components { .. } | Decision::Novelty => {
+            Decision::Numbers | Decision::Deviations(_) | Decision::Components { .. } | Decision::Novelty(_) => {
                 OutputKind::F64
             }
             Decision::Clusters(_) => OutputKind::I64,
@@ -72,7 +73,7 @@ impl PredictionWriter {
             (Decision::Components { count, .. }, _) => {
                 (0..*count).map(|j| OutputColumn::new(format!("component_{j}"), kind)).collect()
             }
-            (Decision::Novelty, _) => vec![OutputColumn::new("score", kind)],
+            (Decision::Novelty(_), _) => vec![OutputColumn::new("score", kind)],
             (Decision::Clusters(_), _) | (_, [_]) => vec![OutputColumn::new("prediction", kind)],
             (_, several) => several.iter().map(|name| OutputColumn::new(format!("prediction_{name}"), kind)).collect(),
         };
@@ -84,6 +85,9 @@ impl PredictionWriter {
         if let Decision::Components { novelty, preimages, .. } = &decision {
             predictions.extend(novelty.then(|| OutputColumn::new("novelty", kind)));
             predictions.extend(preimages.iter().map(|name| OutputColumn::new(format!("preimage_{name}"), kind)));
+        }
+        if let Decision::Novelty(Some(_)) = &decision {
+            predictions.push(OutputColumn::new("squared_distance", kind));
         }
         if let Decision::Deviations(_) = &decision {
             let of = |name: &str| match targets {
@@ -142,7 +146,7 @@ impl PredictionWriter {
                 let rows = wide.chunks_exact(t);
                 vec![KeptValues::I64(rows.map(|row| largest(row) as i64).collect())]
             }
-            Decision::Numbers | Decision::Deviations(_) | Decision::Components { .. } | Decision::Novelty => {
+            Decision::Numbers | Decision::Deviations(_) | Decision::Components { .. } | Decision::Novelty(_) => {
                 let column = |j: usize| wide.iter().skip(j).step_by(t).copied().collect();
                 let mut columns: Vec<KeptValues> = (0..t).map(|j| KeptValues::F64(column(j))).collect();
                 if let Decision::Components { novelty, preimages, .. } = &self.decision {
@@ -153,6 +157,11 @@ impl PredictionWriter {
                     };
                     columns.extend(novelty.then(|| KeptValues::F64(scores.quadratic[rows.clone()].to_vec())));
                     columns.extend((0..d).map(|c| KeptValues::F64(preimage(c))));
+                }
+                if let Decision::Novelty(Some(threshold)) = self.decision {
+                    // rounding may have a row nearer than the mean itself
+                    let distance = |score: &f64| (threshold - score).max(0.0);
+                    columns.push(KeptValues::F64(scores.scores.iter().map(distance).collect()));
                 }
                 if let Decision::Deviations(noise) = &self.decision {
                     // that of an observation has the noise once more
@@ -271,7 +280,7 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
             preimages: if args.preimage { model.card.features.clone() } else { Vec::new() },
         },
         (Task::Clusters, None) => Decision::Clusters(outputs),
-        (Task::Novelty, None) => Decision::Novelty,
+        (Task::Novelty, None) => Decision::Novelty(model.quadratic.as_ref().map(|_| model.intercept[0])),
         (Task::Regression | Task::Classification, None) => noise.map_or(Decision::Numbers, Decision::Deviations),
     };
     let mut out = PredictionWriter::create(&args.output, &kept.kept_columns(), &model.card.targets, decision)?;

@@ -10,6 +10,7 @@ use ksolve::{Card, Classes, Link, Model, PreImages};
 use kstore::budget::Term;
 use kstore::{Coded, Fold, Reading, RowBlock, RowSource, Scaler, Selected, Selection, TableRows, Workers};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A model with the functions of its basis, and the rows it is to be used on.
@@ -193,6 +194,14 @@ impl<T: Real> Predictor<T> {
         Ok(report.rows)
     }
 
+    /// Refuses what is not finite among `values`, some for each of `rows`: nothing else leaves the program.
+    fn check(&self, what: &'static str, values: &[f64], rows: &[u64]) -> Result<()> {
+        let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+        let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
+        let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
+        Err(Error::NotFinite { path: path.to_path_buf(), row, what, value })
+    }
+
     /// How scores become probabilities.
     pub fn link(&self) -> Option<Link> {
         self.model.card.link.clone()
@@ -241,18 +250,22 @@ impl<T: Real> Fold<T> for Predictor<T> {
         let x = faer::MatRef::from_row_major_slice(x, b, block.d);
         let out = MatMut::from_column_major_slice_mut(&mut scores[..b * t], b, t);
         self.model.predict(&*self.functions, x, out, workers)?;
+        let first = state.scores.len();
         state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
+        self.check("the prediction", &state.scores[first..], block.rows)?;
         if let Some(kernel) = &self.quadratic {
             let first = state.quadratic.len();
             state.quadratic.resize(first + b, 0.0);
             let out = &mut state.quadratic[first..];
             self.model.predict_quadratic(&*self.functions, &**kernel, x, out, workers)?;
+            self.check("the variance or distance", out, block.rows)?;
         }
         if let Some(preimages) = &self.preimages {
             let first = state.preimages.len();
             state.preimages.resize(first + b * block.d, 0.0);
             let out = &mut state.preimages[first..];
             state.unsettled += preimages.apply(&self.model, &*self.functions, x, out, workers)? as u64;
+            self.check("the pre-image", out, block.rows)?;
         }
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));

@@ -56,7 +56,7 @@ pub enum Error {
         row: u64,
     },
     /// Too few rows to learn from.
-    #[error("{rows} training row{plural} left; ridge regression needs at least 2", plural = if *rows == 1 { " is" } else { "s are" })]
+    #[error("{rows} training row{plural} left; learning needs at least 2: check --rows, --where and --missing", plural = if *rows == 1 { " is" } else { "s are" })]
     TooFewRows {
         /// Rows there are.
         rows: u64,
@@ -95,6 +95,18 @@ pub enum Error {
         /// Precision of the features.
         precision: &'static str,
     },
+    /// An iteration that ended far from the solution.
+    #[error(
+        "conjugate gradient found no useful solution: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
+    )]
+    NoSolution {
+        /// Of the best iterate, as a share of the right side.
+        residual: f64,
+        /// Iterations.
+        iterations: usize,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// No cell of the surface could be computed.
     #[error("no cell of the rank x lambda surface could be computed in {precision}; raise --lambda{or_f64}", or_f64 = if *precision == "f32" { " or use --precision f64" } else { "" })]
     NoCell {
@@ -129,6 +141,14 @@ pub enum Error {
     /// Weights that are all 0.
     #[error("the weights of the rows to train on add up to 0; check the column of --weights")]
     NoWeight,
+    /// Weights of which none is above 0, and some are below.
+    #[error(
+        "no weight of the rows to train on is above 0, and they reach down to {least}; expected 0 or more: check the column of --weights"
+    )]
+    NegativeWeights {
+        /// The smallest.
+        least: f64,
+    },
     /// Fewer distinct points than clusters.
     #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer --clusters")]
     Clusters {

@@ -126,7 +126,7 @@ impl PreImages {
 /// The distances from the components and F, where a model has them.
 fn projection<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
     let quadratic = model.quadratic.as_ref()?;
-    Some((quadratic, quadratic.features.as_ref()?))
+    Some((quadratic, quadratic.features.as_ref().filter(|features| features.ncols() > 0)?))
 }
 
 /// γ: P(x) = Σ_l γ_l k(z_l, ·) = F P with P = bF − (bV + s).

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! V is m x q. The last term, for projections alone, is what the map leaves out of the kernel: the squared length of what lies
-//! outside the span of the landmarks. *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
+//! outside the span of the landmarks. Where F has no columns it is all of k(x, x), for maps that are no projection ‖φ(x)‖².
+//! *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
 
 use crate::gram;
 use faer::linalg::matmul::matmul;
@@ -35,15 +36,28 @@ pub struct OnFeatures {
     pub residual: f64,
     /// By what the function is multiplied, for each output of the model.
     pub units: Vec<f64>,
+    /// The last term is ρ k(x, x): nothing is taken off.
+    pub whole: bool,
 }
 
 impl OnFeatures {
+    /// k(x, x) + c, on r features.
+    pub(crate) fn square(r: usize, constant: f64) -> Self {
+        Self { factor: Mat::zeros(r, 0), shift: Vec::new(), constant, residual: 1.0, units: vec![1.0], whole: true }
+    }
+
     /// The same function of the basis that predictions are made with; `projection` tells whether the map is one.
     pub(crate) fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Quadratic {
         let of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
             Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
         };
         let r = self.factor.nrows();
+        if self.whole {
+            let m = of(Mat::zeros(r, 1).as_ref()).nrows();
+            let (factor, features) = (Mat::zeros(m, 0), Some(Mat::zeros(m, 0)));
+            let Self { shift, constant, residual, units, .. } = self;
+            return Quadratic { factor, shift, features, constant, residual, units };
+        }
         Quadratic {
             factor: of(self.factor.as_ref()),
             shift: self.shift,
@@ -83,6 +97,12 @@ impl Quadratic {
         Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
     }
 
+    /// Bytes that it holds.
+    pub(crate) fn held(&self) -> usize {
+        let columns = self.factor.ncols() + self.features.as_ref().map_or(0, Mat::ncols);
+        8 * (self.factor.nrows() * (columns + 1) + self.shift.len() + 1)
+    }
+
     /// Bytes of scratch on so many threads.
     pub(crate) fn scratch_bytes(&self, threads: usize) -> usize {
         let outputs = self.factor.ncols().max(self.features.as_ref().map_or(0, Mat::ncols));
@@ -97,7 +117,8 @@ impl Quadratic {
             && self.shift.iter().chain(&self.units).chain([&self.residual, &self.constant]).all(|v| v.is_finite())
     }
 
-    /// `out[i]` = g(x_i) by the values `b` of the basis (at most [`STRIP`] rows x m, column-major) and `diag` = k(x_i, x_i).
+    /// `out[i]` = g(x_i) by the values `b` of the basis (at most [`STRIP`] rows x m, column-major) and `diag` = k(x_i, x_i), or
+    /// ‖φ(x_i)‖² for maps that are no projection.
     pub(crate) fn values<T: Real>(&self, b: MatRef<'_, T>, diag: &[f64], scratch: &mut Scratch, out: &mut [f64]) {
         scratch.product(b, self.factor.as_ref());
         out.fill(self.constant);
@@ -126,6 +147,9 @@ impl Scratch {
         let (rows, m, q) = (b.nrows(), v.nrows(), v.ncols());
         self.outputs.clear();
         self.outputs.resize(STRIP * q, 0.0);
+        if q == 0 {
+            return;
+        }
         self.wide.resize(STRIP * PANEL, 0.0);
         let mut narrow = vec![0.0; rows * PANEL];
         for first in (0..m).step_by(PANEL) {

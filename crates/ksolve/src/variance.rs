@@ -46,5 +46,12 @@ pub(crate) fn of_fit(
         (mse + lambda * (fit.head.weights.col(j).squared_norm_l2() + constant)) * n / freedom
     });
     let units = noise.collect();
-    OnFeatures { factor, shift, constant: if free { 1.0 / n } else { 0.0 }, residual: 1.0 / (lambda * n), units }
+    OnFeatures {
+        factor,
+        shift,
+        constant: if free { 1.0 / n } else { 0.0 },
+        residual: 1.0 / (lambda * n),
+        units,
+        whole: false,
+    }
 }

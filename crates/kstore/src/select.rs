@@ -6,7 +6,7 @@ use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
-use crate::{Error, OutputColumn, OutputKind, Real, Result};
+use crate::{Error, OutputColumn, OutputKind, Real, Result, Statistics};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -343,6 +343,17 @@ impl Selected {
     /// Bytes a row of the kept columns takes, without its texts.
     pub fn kept_bytes_per_row(&self) -> usize {
         self.kept_columns().iter().map(|column| keep::bytes_per_value(column.kind)).sum()
+    }
+
+    /// Tells statistics of these rows which columns hold whole numbers.
+    pub fn mark_integers(&self, statistics: &mut Statistics) {
+        let whole = |column: &usize| {
+            matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
+        };
+        let numbers = statistics.features.iter_mut().zip(&self.features);
+        numbers
+            .chain(statistics.targets.iter_mut().zip(&self.targets))
+            .for_each(|(moments, column)| moments.whole = whole(column));
     }
 
     /// The stored rows that can be selected.

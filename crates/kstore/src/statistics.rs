@@ -28,11 +28,14 @@ pub struct Moments {
     pub min: f64,
     /// Largest value; minus infinite without values.
     pub max: f64,
+    /// The column holds integers: no difference between its values is the rounding of a computation. Set by
+    /// [`Selected::mark_integers`](crate::Selected::mark_integers), which knows the column.
+    pub whole: bool,
 }
 
 impl Default for Moments {
     fn default() -> Self {
-        Self { count: 0, mean: 0.0, m2: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }
+        Self { count: 0, mean: 0.0, m2: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY, whole: false }
     }
 }
 
@@ -42,9 +45,12 @@ impl Moments {
         if self.count == 0 { 0.0 } else { (self.m2 / self.count as f64).sqrt() }
     }
 
-    /// True where the values differ by no more than rounding noise.
+    /// True where the values differ by no more than rounding noise, of which integers have none.
     pub fn is_constant(&self) -> bool {
-        self.count == 0 || is_noise(self.deviation(), self.min.abs().max(self.max.abs()))
+        match self.whole {
+            true => self.min >= self.max,
+            false => self.count == 0 || is_noise(self.deviation(), self.min.abs().max(self.max.abs())),
+        }
     }
 
     fn merge(&mut self, later: &Self) {
@@ -192,7 +198,7 @@ fn load_moments(name: &str, columns: &mut [Moments], from: &mut Stored<'_>) -> R
         from.fill("moments", &mut moments)
     })?;
     for ((column, count), [mean, m2, min, max]) in columns.iter_mut().zip(counts).zip(moments.as_chunks::<4>().0) {
-        *column = Moments { count, mean: *mean, m2: *m2, min: *min, max: *max };
+        *column = Moments { count, mean: *mean, m2: *m2, min: *min, max: *max, ..Moments::default() };
     }
     Ok(())
 }

@@ -117,6 +117,43 @@ fn problem(n: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     (rows, y)
 }
 
+/// The residual that is reported bounds the error of the fitted values as a share of the centred target, in f32 too: it is that of
+/// the kernel in f64.
+#[test]
+fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
+    fn check<T: Precision>(x: &[Vec<f64>], y: &[f64]) {
+        let (n, spec) = (x.len(), "gaussian(sigma=1.5)");
+        let (_folder, selected) = table(x, y, Task::Regression);
+        let mean = y.iter().sum::<f64>() / n as f64;
+        let length = y.iter().map(|y| (y - mean).powi(2)).sum::<f64>().sqrt();
+        let matrix = kernel_matrix(x, &*kernel(spec));
+        for (lambda, asked) in [(1e-6, None), (1e-8, None), (1e-8, Some(1e-3)), (1e-9, None)] {
+            let (alpha, c) = dense(x, y, spec, lambda, Intercept::Free);
+            let mut options = on_all_rows(Task::Regression, spec, n, lambda, Method::Pcg, Intercept::Free);
+            options.system.residual = asked;
+            let trained = fit::<T>(&selected, &options, 2, 1 << 30);
+            let fitted = |a: &dyn Fn(usize) -> f64, i: usize| (0..n).map(|j| matrix[i][j] * a(j)).sum::<f64>();
+            let off = |i: usize| {
+                let found = fitted(&|j| trained.coefficients[(j, 0)], i) + trained.intercept[0];
+                found - fitted(&|j| alpha[j], i) - c
+            };
+            let error = (0..n).map(|i| off(i).powi(2)).sum::<f64>().sqrt() / length;
+            let residual = figure(&trained, "residual")[0];
+            eprintln!(
+                "{} lambda {lambda:e}, asked {asked:?}: residual {residual:.1e}, fitted off by {error:.1e}",
+                T::NAME
+            );
+            assert!(error <= 1.01 * residual + 1e-12, "{} {lambda:e}: {error:e} {residual:e}", T::NAME);
+            assert!(residual <= options.system.residual::<T>(), "{} {lambda:e}: {residual:e}", T::NAME);
+        }
+    }
+    let (x, y) = problem(330);
+    // what f32 holds: both see the same rows
+    let x: Vec<Vec<f64>> = x.iter().map(|row| row.iter().map(|v| f64::from(*v as f32)).collect()).collect();
+    check::<f64>(&x, &y);
+    check::<f32>(&x, &y);
+}
+
 #[test]
 fn the_dual_is_that_of_dense_systems_for_every_intercept_and_its_residual_is_true() {
     let (x, y) = problem(330);

@@ -2,28 +2,34 @@
 //! the exact kernel (`scripts/golden.py solvers`).
 
 use crate::solvers::{Golden, close, golden, numbers, rows};
+use kapprox::Real;
 use kmill_tests::table::{exact, predict, select, solve, write};
-use ksolve::solver::Options;
+use ksolve::solver::{Options, Precision};
 use ksolve::train::{TrainOptions, Trained};
 use ksolve::{Classes, Intercept};
 use kstore::Label;
 use serde_json::Value;
 
-/// A fit in f64, with one thread and with three: the same bits.
+/// A fit in f64.
 fn fit(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<f64> {
+    fit_in(golden, name, x, y, solver)
+}
+
+/// A fit with one thread and with three: the same bits.
+fn fit_in<T: Precision>(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<T> {
     let task = ksolve::solver::by_name(name).unwrap().task;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
     let selected = select(&path, task);
     let options = TrainOptions { rank: x.len(), ..exact(task, &golden.kernel, x.len()) };
-    let trained = solve::<f64>(&selected, &options, name, solver, 1);
-    let again = solve::<f64>(&selected, &options, name, solver, 3);
+    let trained = solve::<T>(&selected, &options, name, solver, 1);
+    let again = solve::<T>(&selected, &options, name, solver, 3);
     assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{name}: other bits");
     trained
 }
 
-fn figure<'a>(trained: &'a Trained<f64>, name: &str) -> &'a [f64] {
+fn figure<'a, T: Real>(trained: &'a Trained<T>, name: &str) -> &'a [f64] {
     &trained.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 
@@ -64,7 +70,7 @@ fn logistic_regression() {
 }
 
 /// The objective in LIBSVM's units, P = ½‖w‖² + C Σ loss, of problem `j`.
-fn libsvm(trained: &Trained<f64>, j: usize) -> f64 {
+fn libsvm<T: Real>(trained: &Trained<T>, j: usize) -> f64 {
     figure(trained, "objective")[j] / (2.0 * trained.lambda.unwrap())
 }
 
@@ -132,6 +138,69 @@ fn support_vector_regression_of_libsvm() {
             close(predict(&trained, &golden.kernel, x)[0], expected, 2e-3, name);
         }
     }
+}
+
+/// A target's offset is the constant's business: the machine, its objective and its certificate are those of the centred target.
+#[test]
+fn support_vector_regression_knows_no_offset() {
+    fn check<T: Precision>(gap: f64) {
+        let golden = golden();
+        let case = &golden.cases["svr_10"];
+        let (y, optimum) = (numbers(&case["y"]), number(&case["objective"]));
+        let options = Options::new().set("C", number(&case["c"])).set("gap", gap);
+        for offset in [0.0, 1e5, -1e6, 1e8, 1e10] {
+            let y: Vec<f64> = y.iter().map(|y| y + offset).collect();
+            let trained = fit_in::<T>(&golden, "svr", &golden.x, &y, &options);
+            let (objective, reported) = (libsvm(&trained, 0), figure(&trained, "duality gap")[0]);
+            let above = (objective - optimum) / objective;
+            let steps = figure(&trained, "steps")[0];
+            eprintln!("{} offset {offset:e}: {above:.1e} above, gap {reported:.1e}, {steps} steps", T::NAME);
+            assert!(reported <= gap, "{offset:e}: gap {reported:e}");
+            // targets beside 1e10 are rounded to 2e-6, and kernel values in f32 to 1e-7
+            let rounding = 1e-6 + offset.abs() * 1e-15 + if T::NAME == "f32" { 1e-4 } else { 0.0 };
+            assert!(
+                above <= reported + rounding && above >= -rounding,
+                "{offset:e}: {above:e} above, gap {reported:e}"
+            );
+        }
+    }
+    check::<f64>(1e-7);
+    check::<f32>(1e-3);
+    check::<f32>(1e-6);
+}
+
+/// What is reported of a machine is what its coefficients and the kernel matrix give in f64.
+#[test]
+fn objectives_are_those_of_the_model() {
+    fn check<T: Precision>(tolerance: f64) {
+        let golden = golden();
+        let two: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { -1.0 }).collect();
+        let values = numbers(&golden.cases["svr_10"]["y"]);
+        let n = golden.x.len() as f64;
+        for (name, c) in [("svm", 1.0), ("svm", 1e4), ("svr", 1.0), ("svr", 1e4), ("logistic", 1.0), ("logistic", 1e4)]
+        {
+            let options = Options::new().set("C", c);
+            let y = if name == "svr" { &values } else { &two };
+            let trained = fit_in::<T>(&golden, name, &golden.x, y, &options);
+            let scores: Vec<f64> = golden.x.iter().map(|x| predict(&trained, &golden.kernel, x)[0]).collect();
+            let loss = |(f, y): (&f64, &f64)| match name {
+                "svm" => (1.0 - y * f).max(0.0),
+                "svr" => ((y - f).abs() - options.epsilon).max(0.0),
+                _ => (-y * f).exp().ln_1p(),
+            };
+            let rows = trained.basis.landmarks().unwrap().1.iter().enumerate();
+            let square: f64 = rows
+                .map(|(j, row)| trained.coefficients[(j, 0)] * (scores[*row as usize] - trained.intercept[0]))
+                .sum();
+            let expected = scores.iter().zip(y).map(loss).sum::<f64>() / n + trained.lambda.unwrap() * square;
+            let reported = figure(&trained, "objective")[0];
+            let off = (reported - expected).abs() / expected;
+            eprintln!("{} {name} C {c}: reported {reported}, by the matrix {expected}, off by {off:.1e}", T::NAME);
+            assert!(off <= tolerance, "{} {name} {c}: {reported} {expected}", T::NAME);
+        }
+    }
+    check::<f64>(1e-8);
+    check::<f32>(1e-4);
 }
 
 #[test]

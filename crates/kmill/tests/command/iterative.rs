@@ -219,3 +219,20 @@ fn weights_count_and_are_no_feature() {
     refused(at, &format!("{fit} --weights w --method pcg -o refused"), "takes no weights");
     refused(at, "fit kpca t.csv --weights w -o refused", "kpca does not read it");
 }
+
+/// Conjugate gradient on a problem that rounding has made hopeless: the iterate never gets worse than none, and what is of no
+/// use is no model.
+#[test]
+fn an_iteration_without_a_useful_end_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 2000 -o t.parquet -q");
+    let features = "--target y --features x0..x4 --lambda 1e-10 --map exact --method pcg --rank 100";
+    for precision in ["f64", "f32"] {
+        let line = format!("fit ridge t.parquet {features} --precision {precision} -o refused --json");
+        let (code, json, stderr) = kmill(at, &line);
+        let said = stderr.contains("no useful solution") && stderr.contains("--lambda");
+        assert!(code == 1 && said && !stderr.contains("use --precision f64"), "{precision}: {json} {stderr}");
+        assert!(!at.join("refused").exists());
+    }
+}

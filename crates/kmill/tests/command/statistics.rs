@@ -107,14 +107,48 @@ fn the_mean_embedding_scores_novelty() {
         let figures = fit["figures"].as_array().unwrap();
         figures.iter().find(|figure| figure["name"] == name).unwrap()["values"][0].as_f64().unwrap()
     };
-    // of a kernel with k(x, x) = 1, but for what the map leaves
+    // of a kernel with k(x, x) = 1
     let unit = figure("squared norm of the mean") + figure("variance");
-    let left = fit["certificate"]["trace_error"].as_f64().unwrap();
-    assert!((unit + left - 1.0).abs() < 1e-6, "{fit}");
+    assert!((unit - 1.0).abs() < 1e-6, "{fit}");
     ok(at, "predict m t.parquet -o scores.csv --json");
-    let scores = std::fs::read_to_string(at.join("scores.csv")).unwrap();
-    let novel = scores.lines().skip(1).filter(|line| line.parse::<f64>().unwrap() < 0.0).count();
+    let text = std::fs::read_to_string(at.join("scores.csv")).unwrap();
+    assert!(text.starts_with("score,squared_distance\n"), "{text:.80}");
+    let rows: Vec<Vec<f64>> =
+        text.lines().skip(1).map(|line| line.split(',').map(|v| v.parse().unwrap()).collect()).collect();
+    let threshold = figure("threshold of the squared distance");
+    assert!(rows.iter().all(|row| (row[0] + row[1] - threshold).abs() < 1e-12), "score and distance add up");
+    let novel = rows.iter().filter(|row| row[0] < 0.0).count();
     // the row at the threshold may fall on either side by rounding
     assert!((399..=401).contains(&novel), "{novel} of 4000 rows");
     refused(at, "fit mean t.parquet --C 1 -o refused", 1, "does not read it");
+}
+
+/// k(x, x) − 2 mean_i k(x, x_i) + mean K, where k(x, x) is not the same for all rows: with landmarks and with features that are
+/// no projection.
+#[test]
+fn the_distance_to_the_mean_is_that_of_the_formula() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let train: Vec<[f64; 2]> = (0..60).map(|i| [20.0 + f64::from(i * 7 % 11), 15.0 + f64::from(i * 5 % 13)]).collect();
+    let new = [[100.0, 100.0], [0.0, 0.0], [25.0, 21.0]];
+    let csv = |rows: &[[f64; 2]]| rows.iter().fold("a,b\n".to_string(), |text, [a, b]| format!("{text}{a},{b}\n"));
+    std::fs::write(at.join("t.csv"), csv(&train)).unwrap();
+    std::fs::write(at.join("new.csv"), csv(&new)).unwrap();
+    let k = |x: &[f64; 2], z: &[f64; 2]| (0.01 * (x[0] * z[0] + x[1] * z[1])).powi(2);
+    let mean = |x: &[f64; 2]| train.iter().map(|z| k(x, z)).sum::<f64>() / 60.0;
+    let all = train.iter().map(mean).sum::<f64>() / 60.0;
+    for (map, loose) in [("nystrom", 1e-7), ("sketch", 0.2)] {
+        let kernel = "polynomial(gamma=0.01,degree=2,c0=0)";
+        let options = format!("--kernel {kernel} --map {map} --scale none --rank 60 --nu 0.1 --precision f64");
+        ok(at, &format!("fit mean t.csv {options} -o m --json"));
+        ok(at, "predict m new.csv -o scores.csv --json");
+        let text = std::fs::read_to_string(at.join("scores.csv")).unwrap();
+        for (line, x) in text.lines().skip(1).zip(&new) {
+            let values: Vec<f64> = line.split(',').map(|value| value.parse().unwrap()).collect();
+            let expected = k(x, x) - 2.0 * mean(x) + all;
+            assert!((values[1] - expected).abs() <= loose * expected.max(1.0), "{map} {x:?}: {values:?}, {expected}");
+        }
+        let signs: Vec<bool> = text.lines().skip(1).map(|line| line.starts_with('-')).collect();
+        assert_eq!(signs, [true, true, false], "{map}: {text}");
+    }
 }

@@ -1,6 +1,7 @@
 //! A trained model: functions, coefficients and everything that defines the result, in one safetensors file.
 //!
-//! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, α (m x t) their coefficients and c the intercepts.
+//! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, α (m x t) their coefficients and c the intercepts. Of
+//! models of novelty that have a [`quadratic`](crate::quadratic) function, f is that less the function.
 //! Maps in the span of landmarks are stored as kernel functions of those: predicting then needs no factor. See [`file`]
 //! for the format.
 
@@ -145,7 +146,7 @@ impl<T: Real> Model<T> {
     /// Bytes the model holds.
     pub fn bytes(&self) -> usize {
         let (m, d, t) = self.dims();
-        let quadratic = self.quadratic.as_ref().map_or(0, |_| Quadratic::bytes(m, m));
+        let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::held);
         size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * d) + quadratic
     }
 
@@ -156,14 +157,14 @@ impl<T: Real> Model<T> {
         STRIP * (size_of::<T>() * m + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
     }
 
-    /// `out` (b x t) = b(x)·α + c for the rows of `x` (b x d row-major, scaled); `basis` is that of [`Model::functions`].
+    /// `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled); `basis` is that of [`Model::functions`].
     ///
     /// The basis is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
     /// large and cancel. Strips of 256 rows go to the workers, so bits do not depend on their number; given a row's
     /// basis values, its prediction does not depend on its neighbours either. *Cost*: the basis, and 2·m·t flops a row.
     ///
     /// # Errors
-    /// [`Error::Shape`] where `x` or `out` do not fit the model.
+    /// [`Error::Shape`] where `x` or `out` do not fit the model; a kernel that this version does not know.
     pub fn predict(
         &self,
         basis: &dyn FeatureMap<T>,
@@ -182,10 +183,17 @@ impl<T: Real> Model<T> {
                 return Err(Error::Shape { what, expected, got });
             }
         }
+        let distance = self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty);
+        let distance = distance.map(|quadratic| self.kernel().map(|kernel| (quadratic, kernel))).transpose()?;
         let strips = row_strips(out, STRIP);
-        self.each_strip(basis, x, strips, workers, |k, _, mut out, buffers| {
+        self.each_strip(basis, x, strips, workers, |k, x, mut out, buffers| {
             let rows = out.nrows();
             self.head(k, &mut buffers.wide, &mut buffers.scores);
+            if let Some((quadratic, kernel)) = &distance {
+                let (squares, mut values) = (self.squares(k, x, &**kernel), vec![0.0; rows]);
+                quadratic.values(k, &squares, &mut buffers.quadratic, &mut values);
+                buffers.scores.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
+            }
             for j in 0..out.ncols() {
                 (0..rows).for_each(|r| out[(r, j)] = buffers.scores[j * rows + r]);
             }
@@ -219,11 +227,21 @@ impl<T: Real> Model<T> {
         }
         let strips = out.chunks_mut(STRIP).enumerate().map(|(i, out)| (i * STRIP, out)).collect();
         self.each_strip(basis, x, strips, workers, |k, x, out: &mut [f64], buffers| {
-            let mut diag = vec![0.0; out.len()];
-            kernel.diag(x, &mut diag);
-            quadratic.values(k, &diag, &mut buffers.quadratic, out);
+            quadratic.values(k, &self.squares(k, x, kernel), &mut buffers.quadratic, out);
         });
         Ok(())
+    }
+
+    /// k(x, x) of some rows, or ‖φ‖² by their basis values `k` where the basis is the features.
+    fn squares(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn Kernel<T>) -> Vec<f64> {
+        let mut squares = vec![0.0; x.nrows()];
+        match self.basis {
+            Basis::Landmarks { .. } => kernel.diag(x, &mut squares),
+            Basis::Features { .. } => k.col_iter().for_each(|column| {
+                squares.iter_mut().zip(column.iter()).for_each(|(square, v)| *square += v.to_f64() * v.to_f64());
+            }),
+        }
+        squares
     }
 
     /// Computes the basis at strips of rows and hands each to `work`, with its rows and the output that begins there.

@@ -19,7 +19,7 @@
 //! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
 //! 2008.
 
-use super::kept::{Kept, Tile};
+use super::kept::{Kept, Tile, Wanted};
 use super::kpca::{distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, UNCENTRED};
 use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
@@ -79,7 +79,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         let (p, q) = (shape.map.p, self.components);
         let plan = plan.term("directions", 8 * 4 * p * (q + 2), "ask for fewer --components").term(
             "scores of a tile",
-            cut.tile * (q + 2) * shape.element,
+            cut.tile * (q + 2) * size_of::<f64>(),
             "ask for fewer --components",
         );
         match self.novelty {
@@ -89,7 +89,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
-        let (kept, gathered) = Kept::gather(data, false)?;
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
         if self.centre {
             search.find_mean()?;
@@ -111,10 +111,10 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
             }
             steps.after(&so_far);
         }
-        let SoFar { dispersions, iterations, .. } = so_far;
         if search.found.is_empty() {
             return Err(Error::NoVariance);
         }
+        let (dispersions, iterations) = (search.dispersions()?, so_far.iterations);
         let Search { found, mean, passes, .. } = search;
         let directions = Mat::from_fn(kept.p, found.len(), |i, j| found[j][i]);
         let signs: Vec<f64> = (0..found.len()).map(|j| sign(directions.as_ref(), j)).collect();
@@ -145,25 +145,22 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
 struct SoFar {
     /// One after the other.
     directions: Vec<f64>,
-    dispersions: Vec<f64>,
     iterations: Vec<f64>,
     /// What the first began with.
     first: Option<f64>,
     passes: u64,
 }
 
-/// A component: its direction, dispersion and iterations, and the squared length of the row it began with.
+/// A component: its direction and iterations, and the squared length of the row it began with.
 struct Component {
     direction: Vec<f64>,
-    dispersion: f64,
     iterations: usize,
     squared: f64,
 }
 
 impl SoFar {
-    fn push(&mut self, Component { direction, dispersion, iterations, squared }: Component, passes: u64) {
+    fn push(&mut self, Component { direction, iterations, squared }: Component, passes: u64) {
         self.directions.extend(direction);
-        self.dispersions.push(dispersion);
         self.iterations.push(iterations as f64);
         self.first = self.first.or(Some(squared));
         self.passes = passes;
@@ -173,7 +170,6 @@ impl SoFar {
 impl Persist for SoFar {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.put("directions", &self.directions);
-        out.put("dispersions", &self.dispersions);
         out.put("iterations", &self.iterations);
         out.own("first", self.first.into_iter().collect::<Vec<f64>>());
         out.one("passes", self.passes);
@@ -181,7 +177,6 @@ impl Persist for SoFar {
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
         self.directions = from.read("directions")?;
-        self.dispersions = from.read("dispersions")?;
         self.iterations = from.read("iterations")?;
         self.first = from.read("first")?.first().copied();
         self.passes = from.one("passes")?;
@@ -216,9 +211,9 @@ impl<T: Real> Search<'_, '_, T> {
     /// The next component; `None` where what is left is rounding.
     fn next(&mut self, first: Option<f64>, steps: usize) -> Result<Option<Component>> {
         let Some(start) = self.farthest(first)? else { return Ok(None) };
-        let (direction, dispersion, iterations) = self.climb(start.row, steps)?;
+        let (direction, iterations) = self.climb(start.row, steps)?;
         self.found.push(direction.clone());
-        Ok(Some(Component { direction, dispersion, iterations, squared: start.squared }))
+        Ok(Some(Component { direction, iterations, squared: start.squared }))
     }
 
     fn find_mean(&mut self) -> Result<()> {
@@ -229,6 +224,26 @@ impl<T: Real> Search<'_, '_, T> {
         })?;
         self.mean = sums.iter().map(|sum| sum / n).collect();
         Ok(())
+    }
+
+    /// The mean of |vᵀ(φ − μ)| for every component, in f64: one pass.
+    fn dispersions(&mut self) -> Result<Vec<f64>> {
+        let (p, q, n) = (self.kept.p, self.found.len(), self.kept.n.max(1) as f64);
+        let middles: Vec<f64> = self.found.iter().map(|v| dot(&self.mean, v.iter())).collect();
+        let weights: Vec<f64> = (0..p * q).map(|i| self.found[i % q][i / q]).collect();
+        let (workers, mut totals, mut scores) = (self.kept.workers(), vec![0.0; q], Vec::new());
+        self.passes += 1;
+        let stage = self.data.resources.stages.stage("distances from the centre", Some(self.data.rows));
+        self.kept.wide().visit(&*stage, |tile| {
+            scores.resize(tile.rows() * q, 0.0);
+            tile.times(&weights, &mut scores, workers);
+            for row in scores.chunks_exact(q) {
+                let parts = totals.iter_mut().zip(row).zip(&middles);
+                parts.for_each(|((total, score), middle)| *total += (score - middle).abs());
+            }
+            Ok(())
+        })?;
+        Ok(totals.iter().map(|total| total / n).collect())
     }
 
     /// Takes the parts along the components off a vector; twice, so that what is left is orthogonal to rounding.
@@ -279,9 +294,9 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(Some(Start { row, squared }))
     }
 
-    /// From a direction to one at which no row changes sides: the direction, the mean of |vᵀ(φ − μ)|, and the iterations.
-    fn climb(&mut self, start: Vec<f64>, steps: usize) -> Result<(Vec<f64>, f64, usize)> {
-        let (workers, n) = (self.kept.workers(), self.kept.n.max(1) as f64);
+    /// From a direction to one at which no row changes sides: the direction, and the iterations.
+    fn climb(&mut self, start: Vec<f64>, steps: usize) -> Result<(Vec<f64>, usize)> {
+        let workers = self.kept.workers();
         let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
         loop {
             step += 1;
@@ -309,14 +324,14 @@ impl<T: Real> Search<'_, '_, T> {
                     let j = self.found.len() + 1;
                     self.data.resources.stages.warn(format!("component {j} still changed after {steps} --steps"));
                 }
-                return Ok((v, total / n, step));
+                return Ok((v, step));
             }
             before = total;
             sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= balance * mean);
             self.deflate(&mut sums);
             let length = dot(&sums, sums.iter()).sqrt();
             if length <= 0.0 || !length.is_finite() {
-                return Ok((v, total / n, step));
+                return Ok((v, step));
             }
             v = sums.iter().map(|sum| sum / length).collect();
         }

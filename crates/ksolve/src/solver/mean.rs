@@ -1,22 +1,25 @@
-//! Kernel mean embedding: how near a row is to all rows of the fit on average, and a score for novelty.
+//! Kernel mean embedding: how far a row is from the mean of all rows of the fit in feature space, and a score for novelty.
 //!
-//! With μ = (1/n) Σ φ_i the mean of the features, the score
+//! With μ = (1/n) Σ φ_i the mean of the features, the squared distance is
 //!
 //! ```text
-//! f(x) = μᵀφ(x) − c = (1/n) Σ k(x, x_i) − c
+//! d²(x) = ‖k(x, ·) − μ‖² = k(x, x) − 2 μᵀφ(x) + ‖μ‖² = k(x, x) − (2/n) Σ k(x, x_i) + (1/n²) Σ k(x_i, x_j)
 //! ```
 //!
-//! is a density estimate up to a factor (Parzen's, for kernels that are densities), and c the value below which the
-//! share nu of the rows of the fit lies: the score is negative for rows unlike them. With `variance`, |μ|² and c, which
-//! are reported, the squared distance to the mean is k(x, x) + |μ|² − 2(f(x) + c); where k(x, x) is the same for all
-//! rows it has the opposite order of the score. The one-class support vector machine at nu = 1 has the same function.
+//! and the score c − d², with c the distance beyond which the share nu of the rows of the fit lies: it is negative for rows unlike
+//! them. Where k(x, x) is the same for all rows the score is twice the mean of the k(x, x_i), a density estimate (Parzen's, for
+//! kernels that are densities), less a constant, and the one-class support vector machine at nu = 1 has the same order. Where
+//! it is not, as with polynomials, a large μᵀφ says that the row is long, not that it is near.
 //!
-//! *Passes*: one for the features, two over the kept features. *Flops*: the map and 4np. *Bytes*: the features, 8n.
+//! k(x, x) is that of the kernel, and ‖φ‖² for maps that are no projection of it.
+//!
+//! *Passes*: one for the features, two over the kept features. *Flops*: the map and 4np. *Bytes*: the features, 16n.
 //!
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
 use super::parameter::NU;
-use super::{Family, Features, Figure, Fitted, Kept, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Kept, Make, Settings, Solver, Wanted};
+use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use faer::Mat;
@@ -26,7 +29,7 @@ use kstore::Plan;
 /// `mean`.
 pub(super) const FAMILY: Family = Family {
     name: "mean",
-    about: "kernel mean embedding: nearness to all rows, negative for the farthest",
+    about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
     task: Task::Novelty,
     parameters: &[NU],
     make: Some(Make(
@@ -55,7 +58,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
 
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        plan.term("scores of the rows", n.saturating_mul(8), "learn from fewer rows (--rows)").term(
+        plan.term("distances of the rows", n.saturating_mul(16), "learn from fewer rows (--rows)").term(
             "mean of the features",
             16 * shape.map.p,
             "lower --rank",
@@ -63,35 +66,43 @@ impl<T: Real> Solver<T> for MeanEmbedding {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
-        let (kept, gathered) = Kept::gather(data, false)?;
+        let (kept, gathered) = Kept::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let (n, rows) = (kept.n as f64, Some(kept.n as u64));
-        let (mut mean, mut squares) = (vec![0.0; kept.p], 0.0);
+        let mut mean = vec![0.0; kept.p];
         let observer = data.resources.stages.stage("mean", rows);
         kept.visit(&*observer, |tile| {
             tile.add_transposed(&vec![T::ONE; tile.rows()], &mut mean, kept.workers());
-            squares += tile.phi.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>();
             Ok(())
         })?;
         drop(observer);
         mean.iter_mut().for_each(|sum| *sum /= n);
-        let mut scores = Vec::with_capacity(kept.n);
-        let observer = data.resources.stages.stage("scores", rows);
+        let norm: f64 = mean.iter().map(|v| v * v).sum();
+        let mut distances = gathered.squares;
+        let observer = data.resources.stages.stage("distances", rows);
         kept.visit(&*observer, |tile| {
-            let score = |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
-            scores.extend((0..tile.rows()).map(score));
+            let along = |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
+            let of_tile = distances[tile.first..].iter_mut().take(tile.rows()).enumerate();
+            of_tile.for_each(|(i, square)| *square += norm - 2.0 * along(i));
             Ok(())
         })?;
-        let below = ((self.nu * n) as usize).min(kept.n - 1);
-        let threshold = *scores.select_nth_unstable_by(below, f64::total_cmp).1;
-        let norm: f64 = mean.iter().map(|v| v * v).sum();
+        let variance = distances.iter().sum::<f64>() / n;
+        let beyond = ((self.nu * n) as usize).min(kept.n - 1);
+        let threshold = *distances.select_nth_unstable_by(kept.n - 1 - beyond, f64::total_cmp).1;
         let figures = vec![
             Figure { name: "squared norm of the mean", values: vec![norm] },
-            Figure { name: "variance", values: vec![(squares / n - norm).max(0.0)] },
-            Figure { name: "threshold", values: vec![threshold] },
+            Figure { name: "variance", values: vec![variance.max(0.0)] },
+            Figure { name: "threshold of the squared distance", values: vec![threshold] },
         ];
-        let weights = Mat::from_fn(kept.p, 1, |i, _| mean[i]);
+        let weights = Mat::from_fn(kept.p, 1, |i, _| 2.0 * mean[i]);
         let passes = if data.keep == super::Place::Recomputed { 3 } else { 1 };
-        let certificate = gathered.certificate;
-        Ok(Fitted { weights, intercept: vec![-threshold], certificate, figures, passes, ..Fitted::default() })
+        Ok(Fitted {
+            weights,
+            intercept: vec![threshold],
+            quadratic: Some(OnFeatures::square(kept.p, norm)),
+            certificate: gathered.certificate,
+            figures,
+            passes,
+            ..Fitted::default()
+        })
     }
 }

@@ -23,7 +23,7 @@ mod svm;
 
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
-pub use kept::{Gathered, Kept, Place, Tile};
+pub use kept::{Gathered, Kept, Place, Tile, Wanted};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
 pub use kpca_l1::KernelPcaL1;

@@ -16,7 +16,7 @@
 //! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron algorithm", Machine
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
-use super::kept::{Kept, Tile};
+use super::kept::{Kept, Tile, Wanted};
 use super::parameter::{Kind, Parameter, STEPS};
 use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
 use crate::train::{Cut, Shape};
@@ -76,7 +76,7 @@ impl<T: Real> Solver<T> for Perceptron {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
-        let (kept, gathered) = Kept::gather(data, false)?;
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let columns = data.targets.count();
         let fresh = || State::new(kept.p, columns);
         let (mut steps, mut state) = Steps::begin(data.resources.journal, "sweeps", fresh);

@@ -18,7 +18,7 @@
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
-use super::kept::Kept;
+use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS};
 use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
@@ -77,7 +77,7 @@ impl<T: Real> Solver<T> for Spectral {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
-        let (kept, gathered) = Kept::gather(data, false)?;
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let (gram, lifted) = normalised(data, &kept)?;
         if lifted > 0 {
             data.resources.stages.warn(format!(

@@ -17,7 +17,7 @@
 //! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
 
 use super::StatisticOptions;
-use crate::solver::{Features, Kept, Place};
+use crate::solver::{Features, Kept, Place, Wanted};
 use crate::train::Resources;
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, Prepared};
@@ -139,7 +139,7 @@ impl<T: Real> Fold<T> for Numbers {
 /// Those of the rows and the map; [`Error::TooFewFor`] where there are fewer rows.
 pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
     super::require("herding", count as u64, data.rows)?;
-    let (kept, _) = Kept::gather(data, false)?;
+    let (kept, _) = Kept::gather(data, Wanted::default())?;
     let (mean, variance) = mean(data, &kept)?;
     let (mut direction, mut sum) = (mean.clone(), vec![0.0; kept.p]);
     let (mut picked, mut herd) = (vec![false; kept.n], Herd { variance, ..Herd::default() });

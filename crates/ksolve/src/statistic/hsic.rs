@@ -29,7 +29,7 @@ use super::null::Mixture;
 use super::relabel::{order, p_value};
 use super::{Compares, Division, Family, Measure, Measured, PValues, require};
 use crate::solver::kpca::covariance;
-use crate::solver::{Features, Kept};
+use crate::solver::{Features, Kept, Wanted};
 use crate::strips::{Pool, for_each_strip};
 use crate::train::{Cut, Shape};
 use crate::{Error, Result};
@@ -70,7 +70,7 @@ fn plan(plan: Plan, shape: &Shape, _: Cut, permutations: usize) -> Plan {
 
 fn measure<T: Real>(data: &Features<'_, T>, p: Division, permutations: usize) -> Result<Measured> {
     require("hsic", 4, data.rows)?;
-    let (kept, gathered) = Kept::gather(data, true)?;
+    let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
     let n = kept.n as f64;
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let fold = &moments.folds()[0];

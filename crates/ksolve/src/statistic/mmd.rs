@@ -24,7 +24,7 @@ use super::relabel::{Choices, p_value};
 use super::{Compares, Division, Family, Measure, Measured, PValues, require};
 use crate::solver::Features;
 use crate::solver::kpca::covariance;
-use crate::solver::{Kept, Tile};
+use crate::solver::{Kept, Tile, Wanted};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result};
@@ -58,7 +58,7 @@ fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize
     let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
     let (m, k) = (first, n - first);
     require("mmd of a sample", 2, m.min(k) as u64)?;
-    let (kept, gathered) = Kept::gather(data, true)?;
+    let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
     let choices = Choices::new(data.seed, permutations, m, n, kept.workers());
     let sums = sums(data, &kept, m, &choices)?;
     drop(kept);

@@ -91,7 +91,7 @@ fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, bud
         .term("features in f64", LowRank::<T>::making_bytes(k, shape.threads), rank);
     let solve = base(plan::ITERATION, shape, budget)
         .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
-        .term("vectors", exact::iterative_bytes::<T>(n, shape.t, shape.threads), ROWS);
+        .term("vectors", exact::iterative_bytes(n, shape.d, shape.t, shape.threads), ROWS);
     [choose, made, solve]
 }
 
@@ -130,12 +130,14 @@ pub(super) fn train<T: Real>(
         Method::Direct => run.direct()?,
         _ => run.iterative()?,
     };
-    if dual.found.as_ref().is_some_and(|found| !found.converged) {
-        let residual = dual.found.iter().flat_map(|found| &found.residuals).fold(0.0f64, |most, r| most.max(*r));
-        resources.stages.warn(format!(
-            "conjugate gradient ended at a relative residual of {residual:.1e}; raise --rank, which makes the \
-             preconditioner better, or --lambda"
-        ));
+    if let Some(found) = &dual.found {
+        found.check("raise --lambda, raise --rank, which makes the preconditioner better, or take --method direct")?;
+        pcg::warn_of_residual(
+            found,
+            options.system.residual::<T>(),
+            "raise --rank, which makes the preconditioner better, or --lambda",
+            resources,
+        );
     }
     let centre = targets.centre();
     let free = options.intercept == Intercept::Free;
@@ -285,10 +287,12 @@ impl<T: Real> Run<'_, T> {
         };
         drop(mapped.map);
         let observer = self.resources.stages.stage(plan::ITERATION, None);
-        let kernel = T::kernel(mapped.kernel.build()?);
+        let any = mapped.kernel.build()?;
+        let (kernel, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
         let until = pcg::until::<T>(self.options, self.resources, &*observer);
         let (x, constant) = (self.x(), self.constant());
-        let dual = exact::iterative(&*kernel, x, self.y, self.mu, constant, &preconditioner, until, workers)?;
+        let kernels = (&*kernel, &*exact);
+        let dual = exact::iterative(kernels, x, self.y, self.mu, constant, &preconditioner, until, workers)?;
         let scheme = match &self.options.landmarks {
             LandmarkSource::Scheme(name) => name.clone(),
             LandmarkSource::Rows(_) => "a table".to_string(),

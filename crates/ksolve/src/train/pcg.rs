@@ -230,12 +230,14 @@ pub(super) fn train<T: Real>(
     let mut normal = Normal { blocks: &mut blocks, k_mm, means, constant, mu, factor, observer: &*observer, passes: 0 };
     let mut found = cg::solve(&mut normal, right.as_ref(), Norm::Preconditioned, until)?;
     let iterated = normal.passes;
-    if !found.converged {
-        let residual = found.residuals.iter().fold(0.0f64, |most, r| most.max(*r));
-        resources.stages.warn(format!(
-            "conjugate gradient ended at a relative residual of {residual:.1e}; use --precision f64, or raise --lambda"
-        ));
-    }
+    let narrow = size_of::<T>() < size_of::<f64>();
+    found.check(if narrow {
+        "use --precision f64, raise --lambda, or take --method direct"
+    } else {
+        "raise --lambda, or take --method direct"
+    })?;
+    let remedy = if narrow { "use --precision f64, or raise --lambda" } else { "raise --lambda" };
+    warn_of_residual(&found, options.system.residual::<T>(), remedy, resources);
     let a = std::mem::replace(&mut found.x, Mat::new());
     let mean = |j: usize| sums.mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
     let intercept: Vec<f64> = (0..a.ncols()).map(|j| constant.gamma * mean(j)).collect();
@@ -269,6 +271,16 @@ pub(super) fn train<T: Real>(
         passes: 2 + u64::from(cache.is_some()) + passes + sketched + iterated + last,
         planned_bytes,
     })
+}
+
+/// Tells of a residual above the one that was asked for.
+pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, resources: &Resources<'_>) {
+    if !found.converged {
+        resources.stages.warn(format!(
+            "conjugate gradient ended at a relative residual of {:.1e}, above the {asked:.1e} asked for; {remedy}",
+            found.residual()
+        ));
+    }
 }
 
 /// How far the iteration goes.

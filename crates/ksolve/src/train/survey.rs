@@ -71,11 +71,12 @@ pub(crate) fn survey(
 
 /// What the statistics of the rows of `selected` say.
 pub(crate) fn of(
-    statistics: Statistics,
+    mut statistics: Statistics,
     selected: &Selected,
     options: &TrainOptions,
     stages: &dyn Stages,
 ) -> Result<Survey> {
+    selected.mark_integers(&mut statistics);
     check(selected, &statistics, options, stages)?;
     let scaler = Arc::new(match options.scaling {
         Scaling::Standard => Scaler::standard(&statistics),
@@ -88,8 +89,12 @@ pub(crate) fn of(
         _ => None,
     };
     let groups = labels(statistics.groups.sorted());
-    if selected.is_weighted() && statistics.targets.last().is_none_or(|weights| weights.max <= 0.0) {
-        return Err(Error::NoWeight);
+    match statistics.targets.last().filter(|_| selected.is_weighted()) {
+        Some(weights) if weights.max <= 0.0 && weights.min < 0.0 => {
+            return Err(Error::NegativeWeights { least: weights.min });
+        }
+        Some(weights) if weights.max <= 0.0 => return Err(Error::NoWeight),
+        _ => {}
     }
     Ok(Survey { statistics, scaler, classes, groups, weighted: selected.is_weighted() })
 }

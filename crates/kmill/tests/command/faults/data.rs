@@ -102,8 +102,8 @@ fn columns_and_values_that_cannot_be() {
         ("infinite.parquet", "", "infinite.parquet: row 17 (counted from 0), column \"x1\" is infinite"),
         ("y_nan.parquet", "", "row 5 (counted from 0), column \"y\" is NaN; clean the data or choose --missing drop"),
         ("y_nan.parquet", "--missing mean", "row 5 (counted from 0), column \"y\" is NaN"),
-        ("one.parquet", "", "1 training row is left"),
-        ("t.parquet", "--rows 299..", "1 training row is left"),
+        ("one.parquet", "", "ridge needs at least 2 rows, and 1 is left"),
+        ("t.parquet", "--rows 299..", "ridge needs at least 2 rows, and 1 is left"),
         ("huge.parquet", "", "column \"x0\" reaches"),
         ("large.parquet", "--scale none --kernel linear()", "is not finite; scale the features"),
         ("large.parquet", "--scale none --kernel polynomial(degree=3)", "is not finite"),
@@ -114,4 +114,95 @@ fn columns_and_values_that_cannot_be() {
     fails(at, "convert nan.parquet -o a.npy --missing mean", 1, "a conversion learns no means");
     fails(at, "convert labels.parquet --target text -o a.npy", 1, "leave them out with --drop text");
     fails(at, "convert empty.parquet -o a.npy", 1, "it has no rows");
+}
+
+/// Whatever is too short for ridge regression is so for every solver, and says for which.
+#[test]
+fn a_single_row_names_the_solver() {
+    let folder = folder();
+    let at = folder.path();
+    for solver in ["ridge", "kpca", "kmeans", "mean", "oneclass", "svr", "svm", "logistic"] {
+        let target = if ["kpca", "kmeans", "mean", "oneclass"].contains(&solver) { "" } else { "--target y" };
+        let line = format!("fit {solver} t.parquet --features x* {target} --rows 299.. -o refused");
+        fails(at, &line, 1, &format!("{solver} needs at least 2 rows"));
+    }
+}
+
+/// Rows so far out that a kernel without bounds overflows: no infinite number is written, whatever is asked of the model.
+#[test]
+fn numbers_that_overflow_are_refused_by_row() {
+    let folder = folder();
+    let at = folder.path();
+    let rows = |scale: f64| {
+        (0..60).fold("x0,y\n".to_string(), |text, i| {
+            let far = if i == 41 { scale } else { 1.0 };
+            format!("{text}{},{}\n", far * f64::from(i % 10) / 10.0, i % 2)
+        })
+    };
+    std::fs::write(at.join("near.csv"), rows(1.0)).unwrap();
+    std::fs::write(at.join("far.csv"), rows(1e6)).unwrap();
+    let part = "row 41 (counted from 0) of far.csv: the prediction is";
+    for (solver, target) in [
+        ("ridge", "--target y"),
+        ("ridge", "--target y --task classification"),
+        ("svr", "--target y"),
+        ("svm", "--target y"),
+        ("logistic", "--target y"),
+        ("fisher", "--target y"),
+        ("perceptron", "--target y"),
+        ("kpca", ""),
+        ("kpca-l1", ""),
+        ("kmeans", "--clusters 2"),
+        ("oneclass", ""),
+        ("mean", ""),
+    ] {
+        let options = "--kernel exp(linear()) --features x0 --scale none --rank 20 --precision f64 -o m -q";
+        assert_eq!(run(at, &format!("fit {solver} near.csv {target} {options}")).code, 0, "{solver}");
+        fails(at, "predict m far.csv -o refused.csv", 1, part);
+        fails(at, "predict m far.csv -o refused.csv --threads 1", 1, part);
+        if target.starts_with("--target") {
+            fails(at, "evaluate m far.csv", 1, part);
+        }
+    }
+    let options = "--kernel linear() --features x0 --scale none --precision f64 --lambda 1e-9 -o m -q";
+    assert_eq!(run(at, &format!("fit ridge near.csv --target y {options}")).code, 0);
+    std::fs::write(at.join("far.csv"), rows(1e200)).unwrap();
+    fails(at, "evaluate m far.csv", 1, "the mse of 60 rows is inf");
+}
+
+/// Integers have no rounding: fifty steps beside 2^53 are a feature.
+#[test]
+fn large_integers_are_no_constants() {
+    let folder = folder();
+    let at = folder.path();
+    for (name, base) in [("below", (1i64 << 53) - 60), ("astride", (1i64 << 53) - 25), ("negative", -(1i64 << 53))] {
+        let rows = (0..400).fold("id,y\n".to_string(), |text, i| {
+            let step = i * 7 % 51;
+            format!("{text}{},{}\n", base + step, (step as f64 / 8.0).sin())
+        });
+        std::fs::write(at.join("t.csv"), rows).unwrap();
+        assert_eq!(run(at, "convert t.csv -o t.parquet -q").code, 0);
+        for (data, scale) in [("t.csv", "standard"), ("t.parquet", "standard"), ("t.parquet", "minmax")] {
+            let fitted = run(at, &format!("fit ridge {data} --target y --scale {scale} --lambda 1e-9 -o m --json"));
+            assert!(fitted.code == 0 && !fitted.stderr.contains("constant"), "{name} {data}: {}", fitted.stderr);
+            let report: serde_json::Value = serde_json::from_str(&fitted.stdout).unwrap();
+            assert!(report["train"]["r2"].as_f64().unwrap() > 0.95, "{name} {data} {scale}: {report}");
+        }
+    }
+    let constant = (0..50).fold("id,y\n".to_string(), |text, i| format!("{text}9007199254740993,{i}\n"));
+    std::fs::write(at.join("t.csv"), constant).unwrap();
+    let fitted = run(at, "fit ridge t.csv --target y --kernel gaussian(sigma=1) -o m --json");
+    assert!(fitted.stderr.contains("feature id is constant"), "{}", fitted.stderr);
+}
+
+/// Weights that are all below 0 are told apart from those that are all 0.
+#[test]
+fn weights_without_a_positive_one_say_why() {
+    let folder = folder();
+    let at = folder.path();
+    for (weight, part) in [("-2", "reach down to -2; expected 0 or more"), ("0", "add up to 0")] {
+        let rows = (0..30).fold("x0,y,w\n".to_string(), |text, i| format!("{text}{},{},{weight}\n", i % 7, i % 3));
+        std::fs::write(at.join("w.csv"), rows).unwrap();
+        fails(at, "fit ridge w.csv --target y --features x0 --weights w -o refused", 1, part);
+    }
 }

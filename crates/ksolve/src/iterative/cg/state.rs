@@ -10,9 +10,11 @@ pub(super) struct Column {
     pub(super) j: usize,
     /// Its right side's norm.
     pub(super) scale: f64,
-    /// rᵀz.
+    /// rᵀz; 0 where the directions begin anew.
     pub(super) rz: f64,
-    /// The smallest true residual so far.
+    /// rᵀz of the recurrence, while the true residual is computed.
+    pub(super) claimed: f64,
+    /// The smallest true residual so far: that of the best x, which begins as 0.
     pub(super) proven: f64,
     /// How often it was not improved upon, in a row.
     pub(super) stalls: usize,
@@ -21,6 +23,8 @@ pub(super) struct Column {
 /// What an iteration leaves to the next one.
 pub(super) struct State {
     pub(super) found: Found,
+    /// The x of the smallest true residual, by right side.
+    pub(super) best: Mat<f64>,
     /// Residuals, by right side.
     pub(super) r: Mat<f64>,
     /// Directions, by right side.
@@ -32,9 +36,10 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(b: MatRef<'_, f64>) -> Self {
         let (n, t) = b.shape();
-        let column = |j| Column { j, scale: 0.0, rz: 0.0, proven: f64::INFINITY, stalls: 0 };
+        let column = |j| Column { j, scale: 0.0, rz: 0.0, claimed: 0.0, proven: 1.0, stalls: 0 };
         Self {
             found: Found { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true },
+            best: Mat::zeros(n, t),
             r: b.to_owned(),
             p: Mat::zeros(n, t),
             columns: (0..t).map(column).collect(),
@@ -44,7 +49,7 @@ impl State {
 
 impl Persist for State {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        for (name, matrix) in [("x", &self.found.x), ("r", &self.r), ("p", &self.p)] {
+        for (name, matrix) in [("x", &self.found.x), ("best", &self.best), ("r", &self.r), ("p", &self.p)] {
             (0..matrix.ncols()).for_each(|j| out.put(&format!("{name}{j}"), matrix.col_as_slice(j)));
         }
         out.own("iterations", self.found.iterations.iter().map(|i| *i as u64).collect());
@@ -56,7 +61,9 @@ impl Persist for State {
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        for (name, matrix) in [("x", &mut self.found.x), ("r", &mut self.r), ("p", &mut self.p)] {
+        for (name, matrix) in
+            [("x", &mut self.found.x), ("best", &mut self.best), ("r", &mut self.r), ("p", &mut self.p)]
+        {
             for j in 0..matrix.ncols() {
                 from.fill(&format!("{name}{j}"), matrix.col_as_slice_mut(j))?;
             }
@@ -74,6 +81,7 @@ impl Persist for State {
                 j: *j as usize,
                 scale: *scale,
                 rz: *rz,
+                claimed: 0.0,
                 proven: *proven,
                 stalls: *stalls as usize,
             })

@@ -11,23 +11,25 @@ mod only;
 mod place;
 mod sample;
 mod tile;
+mod wide;
 
 use only::Only;
 pub(crate) use only::bytes as only_bytes;
 pub use place::Place;
 pub use tile::Tile;
+use wide::Widen;
 
 use super::Features;
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::strips::for_each_strip;
-use crate::train::{Cut, Shape};
+use crate::train::{Cut, Resources, Shape};
 use crate::{Error, Folds, Result, Targets};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter};
-use kstore::{Coded, Fold, Merge, Pass, RowBlock, TableShape, Workers};
+use kstore::{Coded, Fold, Merge, Pass, RowBlock, RowSource, TableShape, Workers};
 use std::sync::{Mutex, PoisonError};
 
 /// Rows that are transposed by one thread at a time.
@@ -38,9 +40,33 @@ enum Phi<'a, T: Real> {
     /// n x p, row-major.
     Memory(Vec<T>),
     Scratch(Cache<T>),
-    Recomputed,
+    Recomputed {
+        source: &'a dyn RowSource<T>,
+        map: &'a dyn FeatureMap<T>,
+    },
     /// Among those of more rows.
     Only(Only<'a, T>),
+    /// Those of another type.
+    Wide(&'a dyn Widen<T>),
+}
+
+/// How the features are visited.
+#[derive(Clone, Copy)]
+struct Ways<'a> {
+    cut: Cut,
+    resources: &'a Resources<'a>,
+    seed: u64,
+    /// Bytes for copies that only save time.
+    spare: usize,
+}
+
+/// What the pass that keeps the features is to learn beside them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Second moments of the features.
+    pub moments: bool,
+    /// The squared length of every row in feature space.
+    pub squares: bool,
 }
 
 /// What the pass that keeps the features learns beside them.
@@ -50,11 +76,13 @@ pub struct Gathered {
     pub certificate: Option<CertificateState>,
     /// Second moments, where they were asked for.
     pub moments: Option<GramState>,
+    /// k(x, x) of every row, or ‖φ‖² for maps that are no projection, where it was asked for.
+    pub squares: Vec<f64>,
 }
 
 /// The features of all rows, and their targets.
 pub struct Kept<'a, T: Real> {
-    data: &'a Features<'a, T>,
+    ways: Ways<'a>,
     phi: Phi<'a, T>,
     /// Rows.
     pub n: usize,
@@ -76,12 +104,13 @@ impl<T: Real> std::fmt::Debug for Kept<'_, T> {
     }
 }
 
-/// Bytes of what every pass over the features holds: decoded rows or stored features, and two tiles of features.
+/// Bytes of what every pass over the features holds: decoded rows or stored features, two tiles of features, and some in f64.
 pub(crate) fn pass_bytes(shape: &Shape, cut: Cut) -> usize {
     let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
     let features = 2 * shape.map.p * shape.element + 8;
     let map = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed;
-    shape.cursor.at(cut.tile) + (cut.prefetch + 2) * cut.tile * row + cut.tile * features + map
+    let wide = wide::bytes(shape.map.p);
+    shape.cursor.at(cut.tile) + (cut.prefetch + 2) * cut.tile * row + cut.tile * features + map + wide
 }
 
 impl<'a, T: Real> Kept<'a, T> {
@@ -89,7 +118,7 @@ impl<'a, T: Real> Kept<'a, T> {
     ///
     /// # Errors
     /// Those of the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
-    pub fn gather(data: &'a Features<'a, T>, moments: bool) -> Result<(Self, Gathered)> {
+    pub fn gather(data: &'a Features<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
         let (d, p) = data.map.dims();
         let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
         let origin = vec![T::default(); d];
@@ -108,7 +137,8 @@ impl<'a, T: Real> Kept<'a, T> {
                 folds: Vec::new(),
                 starts: vec![0],
                 certificate: projects.then(|| CertificateState::new(p)),
-                moments: moments.then(|| (GramState::new(p, 0, 1), GramScratch::default())),
+                moments: wanted.moments.then(|| (GramState::new(p, 0, 1), GramScratch::default())),
+                squares: wanted.squares.then(Vec::new),
             }),
         };
         let name = match data.keep {
@@ -118,18 +148,20 @@ impl<'a, T: Real> Kept<'a, T> {
         };
         let range = data.source.range();
         let observer = data.resources.stages.stage(name, Some(range.end - range.start));
-        pass(data, &*observer).fold(data.source, &gather)?;
-        let Gathering { mut memory, writer, codes, y, folds, starts, certificate, moments } =
+        let ways = Ways { cut: data.cut, resources: data.resources, seed: data.seed, spare: data.spare };
+        ways.pass(&*observer).fold(data.source, &gather)?;
+        let Gathering { mut memory, writer, codes, y, folds, starts, certificate, moments, squares } =
             gather.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
         let n = starts.last().copied().unwrap_or(0);
         memory.truncate(n * p);
         let phi = match (data.keep, writer) {
             (Place::Memory, _) => Phi::Memory(memory),
             (_, Some(writer)) => Phi::Scratch(writer.finish()?),
-            (_, None) => Phi::Recomputed,
+            (_, None) => Phi::Recomputed { source: data.source, map: data.map },
         };
-        let gathered = Gathered { certificate, moments: moments.map(|(state, _)| state) };
-        Ok((Self { data, phi, n, p, codes, y, folds, starts }, gathered))
+        let (moments, squares) = (moments.map(|(state, _)| state), squares.unwrap_or_default());
+        let gathered = Gathered { certificate, moments, squares };
+        Ok((Self { ways, phi, n, p, codes, y, folds, starts }, gathered))
     }
 
     /// Gives every tile of features to `work`, in the order of the rows.
@@ -146,12 +178,13 @@ impl<'a, T: Real> Kept<'a, T> {
             Phi::Only(only) => only.visit(observer, &mut work),
             Phi::Scratch(cache) => {
                 let visit = Visit { map: None, p: self.p, place: Mutex::new((0, work)) };
-                pass(self.data, observer).fold(cache, &visit).map(drop)
+                self.ways.pass(observer).fold(cache, &visit).map(drop)
             }
-            Phi::Recomputed => {
-                let visit = Visit { map: Some(self.data.map), p: self.p, place: Mutex::new((0, work)) };
-                pass(self.data, observer).fold(self.data.source, &visit).map(drop)
+            Phi::Recomputed { source, map } => {
+                let visit = Visit { map: Some(*map), p: self.p, place: Mutex::new((0, work)) };
+                self.ways.pass(observer).fold(*source, &visit).map(drop)
             }
+            Phi::Wide(of) => of.widen(observer, &mut work),
         }
     }
 
@@ -176,24 +209,29 @@ impl<'a, T: Real> Kept<'a, T> {
     pub fn memory(&self) -> Option<&[T]> {
         match &self.phi {
             Phi::Memory(phi) => Some(phi),
-            Phi::Scratch(_) | Phi::Recomputed | Phi::Only(_) => None,
+            Phi::Scratch(_) | Phi::Recomputed { .. } | Phi::Only(_) | Phi::Wide(_) => None,
         }
     }
 
     /// Seed of random choices.
     pub fn seed(&self) -> u64 {
-        self.data.seed
+        self.ways.seed
     }
 
     /// Threads.
     pub fn workers(&self) -> &'a Workers {
-        self.data.resources.workers
+        self.ways.resources.workers
     }
 }
 
-/// Tiles in row order, one after the other, all threads on each: what the solvers do with a tile is no merge.
-fn pass<'p, T: Real>(data: &Features<'p, T>, observer: &'p dyn Observer) -> Pass<'p> {
-    Pass { journal: None, ..data.cut.pass(1, data.resources, observer) }
+impl<'a> Ways<'a> {
+    /// Tiles in row order, one after the other, all threads on each: what the solvers do with a tile is no merge.
+    fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
+    where
+        'a: 'p,
+    {
+        Pass { journal: None, ..self.cut.pass(1, self.resources, observer) }
+    }
 }
 
 /// A cache for the features of all rows, where they go to scratch.
@@ -269,6 +307,7 @@ struct Gathering<T> {
     starts: Vec<usize>,
     certificate: Option<CertificateState>,
     moments: Option<(GramState, GramScratch<T>)>,
+    squares: Option<Vec<f64>>,
 }
 
 impl<T: Real> Fold<T> for Gather<'_, T> {
@@ -302,6 +341,14 @@ impl<T: Real> Fold<T> for Gather<'_, T> {
             buffers.diag.resize(b, 0.0);
             self.map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
             certificate.update(phi, &buffers.diag, &mut buffers.partial, workers);
+        }
+        if let Some(squares) = &mut kept.squares {
+            match kept.certificate {
+                Some(_) => squares.extend_from_slice(&buffers.diag[..b]),
+                None => {
+                    squares.extend(phi.row_iter().map(|row| row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>()))
+                }
+            }
         }
         if let Some((state, scratch)) = &mut kept.moments {
             state.update(0, phi, MatRef::from_column_major_slice(&[], b, 0), scratch, workers)?;

@@ -30,7 +30,7 @@ impl<T: Real> Kept<'_, T> {
         let at: Vec<usize> = (0..self.n).filter(|i| self.codes.get(*i).is_some_and(|code| takes(*code))).collect();
         let (n, t) = (at.len(), self.y.len() / self.n.max(1));
         let mut some = Kept {
-            data: self.data,
+            ways: self.ways,
             n,
             p: self.p,
             codes: at.iter().map(|i| self.codes[*i]).collect(),
@@ -39,7 +39,7 @@ impl<T: Real> Kept<'_, T> {
             starts: (0..n).step_by(TILE).chain([n]).collect(),
             phi: Phi::Only(Only { of: self, at }),
         };
-        if n * self.p * size_of::<T>() <= self.data.spare {
+        if n * self.p * size_of::<T>() <= self.ways.spare {
             let mut copied = Vec::with_capacity(n * self.p);
             some.visit(observer, |tile| {
                 copied.extend_from_slice(tile.phi);

@@ -17,7 +17,7 @@ impl<'a, T: Real> Kept<'a, T> {
     /// # Errors
     /// Those of the rows.
     pub fn sample(&self, m: usize, observer: &dyn Observer) -> Result<(Self, Vec<usize>)> {
-        let keys = Stream::new(self.data.seed, Purpose::Candidates, 1);
+        let keys = Stream::new(self.ways.seed, Purpose::Candidates, 1);
         let (n, m) = (self.n as u128, m.min(self.n));
         let stratum = |i: usize| (i as u128 * n / m as u128) as usize;
         let draw = |i: usize| {
@@ -34,6 +34,6 @@ impl<'a, T: Real> Kept<'a, T> {
         })?;
         let starts = (0..m).step_by(TILE).chain([m]).collect();
         let (codes, y, folds) = (Vec::new(), Vec::new(), Vec::new());
-        Ok((Self { data: self.data, phi: Phi::Memory(phi), n: m, p: self.p, codes, y, folds, starts }, at))
+        Ok((Self { ways: self.ways, phi: Phi::Memory(phi), n: m, p: self.p, codes, y, folds, starts }, at))
     }
 }

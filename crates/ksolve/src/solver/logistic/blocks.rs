@@ -78,14 +78,14 @@ impl<T: Real> Loss<'_, '_, T> {
             rate: ROWS * p as f64 / (n as f64 * point.curvatures[j]).max(f64::MIN_POSITIVE),
         };
         let mut blocks: Vec<Block<T>> = (0..k).map(block).collect();
-        let (kept, weight, probabilities) = (self.kept, &self.weight, &self.probabilities);
+        let (kept, codes, weight, probabilities) = (self.kept, self.codes, self.weight, &self.probabilities);
         let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), kept.workers());
         kept.visit(self.observer, |tile: &Tile<'_, T>| {
             workers.each(blocks.iter_mut().enumerate().collect(), |(j, block)| {
                 for i in 0..tile.rows() {
                     let row = tile.first + i;
                     let probability = probabilities[row * k + j].to_f64();
-                    let heavy = weight[kept.codes[row] as usize] * probability * (1.0 - probability);
+                    let heavy = weight[codes[row] as usize] * probability * (1.0 - probability);
                     let drawn = (block.rate * heavy).min(1.0);
                     if drawn > 0.0 && block.keys.uniform(row as u64) < drawn {
                         block.push(tile.row(i), heavy / drawn, &panels, &sequential);

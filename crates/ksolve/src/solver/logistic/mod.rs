@@ -23,7 +23,7 @@
 mod blocks;
 mod newton;
 
-use super::kept::{Kept, Tile};
+use super::kept::{Kept, Tile, Wanted};
 use super::parameter::{C, CLASS_WEIGHT, INTERCEPT, LAMBDA, STEPS};
 use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
@@ -32,7 +32,7 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 use kstore::pass::Observer;
-use newton::newton;
+use newton::{Found, newton, tolerance};
 
 /// `logistic`.
 pub(super) const FAMILY: Family = Family {
@@ -63,6 +63,20 @@ pub struct Logistic {
 }
 
 impl Logistic {
+    /// Tells of a gradient above what the iteration ends at.
+    fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &Features<'_, T>) {
+        let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
+            _ if gradient <= tolerance::<T>() => return,
+            (false, _) => "raise --steps",
+            (true, true) => "the rounding of f32 hides what is left: use --precision f64, or raise --lambda",
+            (true, false) => "rounding hides what is left: raise --lambda",
+        };
+        data.resources.stages.warn(format!(
+            "logistic regression ended after {} Newton steps at a relative gradient norm of {gradient:.1e}, above {:.0e}; {remedy}",
+            found.steps, tolerance::<T>()
+        ));
+    }
+
     fn new(settings: &Settings) -> Self {
         Self {
             penalty: settings.penalty(),
@@ -91,13 +105,13 @@ impl<T: Real> Solver<T> for Logistic {
                 blocks::bytes(n, p, if k == 2 { 1 } else { k }, shape.element).unwrap_or(0),
                 RANK,
             )
-            .term("scores of a tile", 2 * cut.tile * k * shape.element, "")
+            .term("scores of a tile", 3 * cut.tile * k * size_of::<f64>(), "")
             .term("coefficients and directions", 9 * 8 * (p + 1) * k, RANK)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
-        let (kept, gathered) = Kept::gather(data, true)?;
+        let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
         let stage = data.resources.stages.stage("newton", None);
         let lambda = self.penalty.lambda(data.rows);
         let weight = class_weights(&kept.codes, classes, self.balanced)?;
@@ -106,25 +120,35 @@ impl<T: Real> Solver<T> for Logistic {
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
         let mut loss = Loss {
             kept: &kept,
+            codes: &kept.codes,
             observer: &*stage,
             k: columns,
-            weight,
+            weight: &weight,
             intercept: self.intercept,
             probabilities: vec![T::ZERO; kept.n * columns],
             passes: 0,
         };
         let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal)?;
-        if !found.converged {
-            data.resources.stages.warn(format!(
-                "logistic regression was stopped after {} Newton steps at a relative gradient norm of {:.1e}; raise --steps",
-                found.steps, found.gradient
-            ));
-        }
+        let passes = 2 + loss.passes;
+        drop(loss);
+        // what is reported is computed in f64, from the coefficients that are returned
+        let mut proof = Loss {
+            kept: &kept.wide(),
+            codes: &kept.codes,
+            observer: &*stage,
+            k: columns,
+            weight: &weight,
+            intercept: self.intercept,
+            probabilities: Vec::new(),
+            passes: 0,
+        };
+        let (point, gradient) = found.prove(&mut proof, lambda)?;
+        self.warn_of_gradient::<T>(&found, gradient, data);
         let (p, k) = (kept.p, columns);
         let figures = vec![
-            Figure { name: "log-loss", values: vec![found.point.loss] },
-            Figure { name: "objective", values: vec![found.point.loss + lambda * found.square] },
-            Figure { name: "relative gradient norm", values: vec![found.gradient] },
+            Figure { name: "log-loss", values: vec![point.loss] },
+            Figure { name: "objective", values: vec![point.loss + lambda * found.square] },
+            Figure { name: "relative gradient norm", values: vec![gradient] },
             Figure { name: "newton steps", values: vec![found.steps as f64] },
         ];
         Ok(Fitted {
@@ -134,7 +158,7 @@ impl<T: Real> Solver<T> for Logistic {
             certificate: gathered.certificate,
             lambda: Some(lambda),
             figures,
-            passes: 1 + loss.passes,
+            passes,
             ..Fitted::default()
         })
     }
@@ -159,13 +183,15 @@ pub(super) fn class_weights(codes: &[u32], classes: usize, balanced: bool) -> Re
 /// The mean loss of the rows, without the penalty, by passes over the features.
 struct Loss<'a, 'k, T: Real> {
     kept: &'a Kept<'k, T>,
+    /// Classes of the rows.
+    codes: &'a [u32],
     observer: &'a dyn Observer,
     /// Columns of W.
     k: usize,
     /// Of each class.
-    weight: Vec<f64>,
+    weight: &'a [f64],
     intercept: Intercept,
-    /// n x k row-major, at the last point that was evaluated.
+    /// n x k row-major, at the last point that was evaluated; empty where nobody asks for them.
     probabilities: Vec<T>,
     passes: u64,
 }
@@ -198,8 +224,9 @@ impl<T: Real> Loss<'_, '_, T> {
     fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
         let (n, p, k) = (self.kept.n, self.kept.p, self.k);
         let (weights, constant) = (self.narrow(w), w[p * k..].to_vec());
-        let (kept, weight, probabilities) = (self.kept, &self.weight, &mut self.probabilities);
+        let (kept, classes, weight, all) = (self.kept, self.codes, self.weight, &mut self.probabilities);
         let workers = kept.workers();
+        let mut spare = Vec::new();
         let (mut sums, mut gradient) = (vec![0.0; 2 * k + 1], vec![0.0; (p + 1) * k]);
         let (mut scores, mut residuals) = (Vec::new(), Vec::new());
         kept.visit(self.observer, |tile: &Tile<'_, T>| {
@@ -207,8 +234,14 @@ impl<T: Real> Loss<'_, '_, T> {
             scores.resize(b * k, T::ZERO);
             residuals.resize(b * k, T::ZERO);
             tile.times(&weights, &mut scores, workers);
-            let codes = &kept.codes[tile.first..tile.first + b];
-            let probabilities = &mut probabilities[tile.first * k..(tile.first + b) * k];
+            let codes = &classes[tile.first..tile.first + b];
+            let probabilities = match all.is_empty() {
+                true => {
+                    spare.resize(b * k, T::ZERO);
+                    &mut spare[..]
+                }
+                false => &mut all[tile.first * k..(tile.first + b) * k],
+            };
             let mut partial = vec![0.0; b.div_ceil(STRIP) * (2 * k + 1)];
             let strips = scores.chunks(STRIP * k).zip(residuals.chunks_mut(STRIP * k));
             let strips = strips.zip(probabilities.chunks_mut(STRIP * k)).zip(codes.chunks(STRIP));
@@ -247,7 +280,7 @@ impl<T: Real> Loss<'_, '_, T> {
     fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
         let (n, p, k) = (self.kept.n, self.kept.p, self.k);
         let (weights, constant) = (self.narrow(v), v[p * k..].to_vec());
-        let (kept, weight, probabilities) = (self.kept, &self.weight, &self.probabilities);
+        let (kept, classes, weight, probabilities) = (self.kept, self.codes, self.weight, &self.probabilities);
         let workers = kept.workers();
         let (mut sums, mut product) = (vec![0.0; k], vec![0.0; (p + 1) * k]);
         let mut scores = Vec::new();
@@ -255,7 +288,7 @@ impl<T: Real> Loss<'_, '_, T> {
             let b = tile.rows();
             scores.resize(b * k, T::ZERO);
             tile.times(&weights, &mut scores, workers);
-            let codes = &kept.codes[tile.first..tile.first + b];
+            let codes = &classes[tile.first..tile.first + b];
             let probabilities = &probabilities[tile.first * k..(tile.first + b) * k];
             let mut partial = vec![0.0; b.div_ceil(STRIP) * k];
             let strips = scores.chunks_mut(STRIP * k).zip(probabilities.chunks(STRIP * k));

@@ -34,20 +34,33 @@ const HALVINGS: usize = 30;
 pub(super) struct Found {
     /// W and the constant, (p + 1) x k row-major.
     pub(super) w: Vec<f64>,
-    pub(super) point: Point,
     /// ‖·‖² of the penalised coefficients.
     pub(super) square: f64,
-    /// ‖∇F‖ as a share of the gradient at W = 0.
-    pub(super) gradient: f64,
     pub(super) steps: usize,
     pub(super) converged: bool,
+    /// ‖∇F(0)‖.
+    start: f64,
+}
+
+impl Found {
+    /// The loss and ‖∇F‖/‖∇F(0)‖ at W by another loss, that of features in f64: one pass.
+    pub(super) fn prove(&self, loss: &mut Loss<'_, '_, f64>, lambda: f64) -> Result<(Point, f64)> {
+        let point = loss.evaluate(&self.w)?;
+        let gradient = gradient(loss, &point, &self.w, lambda);
+        Ok((point, norm(&gradient) / self.start))
+    }
+}
+
+/// ∇F at `w`, where the loss is that of `point`.
+fn gradient<T: Real>(loss: &Loss<'_, '_, T>, point: &Point, w: &[f64], lambda: f64) -> Vec<f64> {
+    point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + loss.ridge(i, lambda) * w).collect()
 }
 
 /// ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32, 1e-10 in f64, well above the rounding of the gradient.
 ///
 /// Scores have the error ε‖W‖, and ‖W‖ is in the hundreds at a small lambda: 1e-6 is out of reach of f32 then, and steps
 /// towards it cost most of the time (measured on `dsa`: 99 s for 34 s, depending on the seed).
-fn tolerance<T: Real>() -> f64 {
+pub(super) fn tolerance<T: Real>() -> f64 {
     (84.0 * <T as kstore::Real>::EPSILON).max(1e-10)
 }
 
@@ -134,16 +147,14 @@ fn step<T: Real>(
     let (p, k, w) = (loss.kept.p, loss.k, &walk.w);
     // the schedule ends on the very lambda that was asked for
     let now = if walk.schedule <= lambda * DECREASE.sqrt() { lambda } else { walk.schedule };
-    let gradient: Vec<f64> =
-        point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + loss.ridge(i, now) * w).collect();
+    let gradient = gradient(loss, point, w, now);
     let relative = norm(&gradient) / walk.start;
     let done = now == lambda && relative <= tolerance::<T>();
     let square = squares(loss, w);
-    let end = |w: &[f64], point: &Point, converged| {
-        Ok(Some(Found { w: w.to_vec(), point: point.clone(), square, gradient: relative, steps, converged }))
-    };
+    let start = walk.start;
+    let end = |w: &[f64], converged| Ok(Some(Found { w: w.to_vec(), square, steps, converged, start }));
     if done || (now == lambda && walk.last >= most) {
-        return end(w, point, done);
+        return end(w, done);
     }
     let workers = loss.kept.workers();
     let drawn = now == lambda && blocks::bytes(loss.kept.n, p, k, size_of::<T>()).is_some();
@@ -161,7 +172,7 @@ fn step<T: Real>(
     // what is left to gain is below the rounding of the loss: nothing can tell the points apart
     let rounding = 4.0 * <T as kstore::Real>::EPSILON * before.abs();
     if now == lambda && -slope <= rounding {
-        return end(w, point, true);
+        return end(w, true);
     }
     let (mut length, mut halvings) = (1.0, 0);
     loop {

@@ -15,7 +15,7 @@ use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
 use super::{Best, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, warn_of_gap};
-use crate::solver::kept::{self, Kept};
+use crate::solver::kept::{self, Kept, Wanted};
 use crate::solver::logistic::class_weights;
 use crate::solver::parameter::{CLASS_WEIGHT, FOLDS, GAP, STEPS};
 use crate::solver::{Features, Figure, Fitted, Penalty, Settings, Solver};
@@ -108,7 +108,7 @@ impl Svm {
 
     fn terms(&self, cost: f64) -> Terms {
         let loss = if self.squared { Loss::SquaredHinge } else { Loss::Hinge };
-        Terms { loss, intercept: self.intercept, total: 0.0, cost, gap: self.gap }
+        Terms { loss, intercept: self.intercept, total: 0.0, cost, gap: self.gap, patience: usize::MAX }
     }
 
     /// The class and what it is against, score by score.
@@ -121,8 +121,8 @@ impl Svm {
     }
 
     /// Machines that are solved together: those against the rest share their rows, a pair has its own.
-    fn together(&self, n: usize, p: usize, element: usize, machines: usize) -> usize {
-        if self.pairs { 1 } else { group(n, p, element, machines) }
+    fn together(&self, n: usize, p: usize, machines: usize) -> usize {
+        if self.pairs { 1 } else { group(n, p, machines) }
     }
 
     /// Some machines that have not seen a fold, at every penalty, with the passes that they took; `sample` is that of `kept`.
@@ -156,7 +156,7 @@ impl Svm {
             }
             passes += solve_group(kept, &mut problems, self.steps, space, watch)?.passes;
             let best: Vec<Best> = problems.iter().map(|problem| problem.best.clone()).collect();
-            warn_of_gap(&best, self.steps, terms, data);
+            warn_of_gap(&best, self.steps, terms, data, " of a machine that has not seen some rows");
             found.push(best);
         }
         problems.into_iter().for_each(|problem| drop(problem.end(space)));
@@ -179,7 +179,7 @@ impl Svm {
             HeldOut { errors: Vec::new(), chosen: 0, scores: vec![vec![T::ZERO; kept.n * t]; costs.len()], passes: 0 };
         let (stage, mut space) = (data.resources.stages.stage("held-out rows", None), Space::new(kept.p));
         let watch = Watch { observer: &*stage, journal: data.resources.journal };
-        let together = self.together(kept.n, kept.p, size_of::<T>(), t);
+        let together = self.together(kept.n, kept.p, t);
         // one for all folds and machines that share the rows
         let mut sample = None;
         found.passes += if self.pairs && t > 1 { 0 } else { sample::passes(kept.n, kept.p) };
@@ -239,7 +239,7 @@ impl Svm {
             let rows = vec![Machine { codes: &own.codes, held: None, class, costs }];
             solved.add(solve_all(&own, terms, self.steps, rows, &mut space, watch)?);
         }
-        warn_of_gap(&solved.best, solved.steps, terms, data);
+        warn_of_gap(&solved.best, solved.steps, terms, data, "");
         Ok(solved)
     }
 
@@ -323,7 +323,7 @@ impl<T: Real> Solver<T> for Svm {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
-        let (kept, gathered) = Kept::gather(data, false)?;
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let Some(classes) = data.classes() else { return Err(crate::Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();
         let weights = class_weights(&kept.codes, k, self.balanced)?;

@@ -1,6 +1,6 @@
 //! Problems that are solved together, by common passes over the features.
 
-use super::lagrangian::{Best, Problem, Rows};
+use super::lagrangian::{Best, Problem, Rows, Terms};
 use super::newton::Newton;
 use super::passes;
 use crate::Result;
@@ -68,6 +68,12 @@ impl<T> Space<T> {
     pub(super) fn new(p: usize) -> Self {
         Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare: Vec::new() }
     }
+
+    /// The same for another type, which takes its room.
+    fn lend<U>(&mut self) -> Space<U> {
+        (self.spare, self.panels) = (Vec::new(), Pool::default());
+        Space { p: self.p, matrix: std::mem::take(&mut self.matrix), panels: Pool::default(), spare: Vec::new() }
+    }
 }
 
 /// The problems begin at other solutions, where there are some: one pass.
@@ -84,9 +90,50 @@ pub(super) fn begin<T: Real, R: Rows + Send>(
         return Ok(());
     }
     problems.iter_mut().zip(starts).for_each(|(problem, start)| problem.point_at(start));
+    stand(kept, problems, observer)
+}
+
+/// The problems begin at their directions: one pass.
+fn stand<T: Real, R: Rows + Send>(
+    kept: &Kept<'_, T>,
+    problems: &mut [Problem<T, R>],
+    observer: &dyn Observer,
+) -> Result<()> {
     passes::values(kept, &mut problems.iter_mut().collect::<Vec<_>>(), observer)?;
     problems.iter_mut().for_each(Problem::stand);
     Ok(())
+}
+
+/// Certifies the best points that were found, in f64: values, sums and Newton's equations are computed anew from the features.
+/// Where a gap turns out larger than the one asked for, the problem goes on from there, in f64. So what is reported of a
+/// machine is true of it.
+///
+/// # Errors
+/// Those of the rows.
+pub(super) fn prove<T: Real, R: Rows + Send>(
+    kept: &Kept<'_, T>,
+    problems: Vec<Problem<T, R>>,
+    terms: Terms,
+    most: usize,
+    narrow: &mut Space<T>,
+    watch: Watch<'_>,
+) -> Result<(Vec<Problem<f64, R>>, Outcome)> {
+    let (kept, mut all) = (kept.wide(), Outcome::default());
+    let mut space = narrow.lend();
+    let mut problems: Vec<Problem<f64, R>> = problems.into_iter().map(|problem| problem.widen(terms)).collect();
+    loop {
+        let before: usize = problems.iter().map(|problem| problem.steps).sum();
+        problems.iter_mut().for_each(Problem::return_to_best);
+        stand(&kept, &mut problems, watch.observer)?;
+        let Outcome { gaps, passes } = solve_group(&kept, &mut problems, most, &mut space, watch)?;
+        all.gaps.extend(gaps);
+        all.passes += 1 + passes;
+        // steps move a point by sums of their own
+        if problems.iter().map(|problem| problem.steps).sum::<usize>() == before {
+            narrow.matrix = space.matrix;
+            return Ok((problems, all));
+        }
+    }
 }
 
 /// Solves all problems, by common passes over the features; `most` steps each. With a journal, steps are saved in it, and a

@@ -76,7 +76,12 @@ pub(super) struct Terms {
     pub(super) cost: f64,
     /// Relative gap at which a problem is solved.
     pub(super) gap: f64,
+    /// Steps without progress after which a problem is left: what its gap is then made of is the rounding of the features' type.
+    pub(super) patience: usize,
 }
+
+/// What a step lowers the gap to at least where it makes progress.
+const PROGRESS: f64 = 0.9;
 
 /// A problem on its way.
 pub(super) struct Problem<T, R> {
@@ -99,6 +104,9 @@ pub(super) struct Problem<T, R> {
     pub(super) direction: (Vec<f64>, f64),
     pub(super) best: Best,
     pub(super) steps: usize,
+    /// The gap at the last step that made progress, and the steps since.
+    least: f64,
+    idle: usize,
     /// Neither solved nor out of steps.
     pub(super) open: bool,
 }
@@ -117,6 +125,11 @@ pub(super) struct Best {
 }
 
 impl Best {
+    /// The same point, of which nothing is known.
+    fn uncertified(&self) -> Self {
+        Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
+    }
+
     /// (P − D)/max(|P|, |D|): what P may be above the optimum at most.
     pub(super) fn gap(&self) -> f64 {
         let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
@@ -142,13 +155,50 @@ impl<T: Real, R: Rows> Problem<T, R> {
             direction: (vec![0.0; p], 0.0),
             best: Best { w: vec![0.0; p], b: 0.0, primal: f64::INFINITY, dual: f64::NEG_INFINITY, support: 0 },
             steps: 0,
+            least: f64::INFINITY,
+            idle: 0,
             open: true,
         }
+    }
+
+    /// The same problem in f64, with the multipliers and the best point that were found.
+    pub(super) fn widen(self, terms: Terms) -> Problem<f64, R> {
+        let (n, p, best) = (self.beta.len(), self.w.len(), self.best.uncertified());
+        Problem {
+            rows: self.rows,
+            terms,
+            w: self.w,
+            b: self.b,
+            beta: self.beta,
+            f: vec![0.0; n],
+            q: vec![0.0; n],
+            sigma: self.sigma,
+            sums: self.sums,
+            newton: Newton::new(p),
+            direction: (best.w.clone(), best.b),
+            best,
+            steps: self.steps,
+            least: f64::INFINITY,
+            idle: 0,
+            open: true,
+        }
+    }
+
+    /// Returns to the best point; its values are wanted, and its certificate.
+    pub(super) fn return_to_best(&mut self) {
+        self.best = self.best.uncertified();
+        self.direction = (self.best.w.clone(), self.best.b);
+        (self.least, self.idle, self.open) = (f64::INFINITY, 0, true);
     }
 
     /// The best point; what the problem held is for the next one.
     pub(super) fn end(self, space: &mut Space<T>) -> Best {
         space.spare.push(self.newton);
+        self.best
+    }
+
+    /// The best point.
+    pub(super) fn into_best(self) -> Best {
         self.best
     }
 
@@ -170,9 +220,8 @@ impl<T: Real, R: Rows> Problem<T, R> {
     /// The same machine at other costs, no lower ones: begins at the multipliers and the point of the last.
     pub(super) fn again(&mut self, rows: R, terms: Terms) {
         (self.rows, self.terms, self.sigma) = (rows, terms, FIRST * terms.cost);
-        let (primal, dual) = (f64::INFINITY, f64::NEG_INFINITY);
-        self.best = Best { primal, dual, ..self.best.clone() };
-        (self.steps, self.open) = (0, true);
+        self.best = self.best.uncertified();
+        (self.steps, self.least, self.idle, self.open) = (0, f64::INFINITY, 0, true);
     }
 
     /// σ beyond which the rounding of f would move β by a thousandth of its range.
@@ -225,7 +274,10 @@ impl<T: Real, R: Rows> Problem<T, R> {
             (self.best.primal, self.best.b) = (primal, self.b);
             self.best.w.copy_from_slice(&self.w);
         }
-        self.open = self.best.gap() > self.terms.gap && self.steps < most;
+        let gap = self.best.gap();
+        let progress = gap < PROGRESS * self.least;
+        (self.least, self.idle) = if progress { (gap, 0) } else { (self.least, self.idle + 1) };
+        self.open = gap > self.terms.gap && self.steps < most && self.idle <= self.terms.patience;
     }
 
     /// The direction from Newton's equations; `memory` is p x p.
@@ -293,20 +345,21 @@ impl<T: Real, R> Persist for Problem<T, R> {
         out.put("beta", &self.beta);
         out.put("f", &self.f);
         out.put("best", &best.w);
-        out.own("scalars", vec![self.b, self.sigma, best.b, best.primal, best.dual]);
-        out.own("counts", vec![best.support as u64, self.steps as u64, u64::from(self.open)]);
+        out.own("scalars", vec![self.b, self.sigma, best.b, best.primal, best.dual, self.least]);
+        out.own("counts", vec![best.support as u64, self.steps as u64, u64::from(self.open), self.idle as u64]);
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        let (mut scalars, mut counts) = ([0.0; 5], [0u64; 3]);
+        let (mut scalars, mut counts) = ([0.0; 6], [0u64; 4]);
         from.fill("w", &mut self.w)?;
         from.fill("beta", &mut self.beta)?;
         from.fill("f", &mut self.f)?;
         from.fill("best", &mut self.best.w)?;
         from.fill("scalars", &mut scalars)?;
         from.fill("counts", &mut counts)?;
-        [self.b, self.sigma, self.best.b, self.best.primal, self.best.dual] = scalars;
-        (self.best.support, self.steps, self.open) = (counts[0] as usize, counts[1] as usize, counts[2] != 0);
+        [self.b, self.sigma, self.best.b, self.best.primal, self.best.dual, self.least] = scalars;
+        (self.best.support, self.steps) = (counts[0] as usize, counts[1] as usize);
+        (self.open, self.idle) = (counts[2] != 0, counts[3] as usize);
         Ok(())
     }
 }

@@ -13,9 +13,12 @@
 //! here; LIBLINEAR's is penalised. LIBSVM's one-class machine is scaled by nu n. a_i is 1, or the weight of the row's class.
 //!
 //! All are solved by the method of `lagrangian.rs`, in passes over kept features, up to a relative duality gap, which is
-//! measured at every step and reported: the objective is never more than that above the optimum.
+//! measured at every step: the objective is never more than that above the optimum. What is reported is the gap of the machine that is
+//! returned, computed from it in f64; where the rounding of f32 hides what is left, the steps go on in f64.
 //!
-//! *Bytes*: the features, 8 and two elements for every row and problem, 8p² and p/2 rows for every problem of a group. Problems do not
+//! The targets of svr are centred where the constant is free, which takes the shift: the machine is that of the centred targets.
+//!
+//! *Bytes*: the features, 24 for every row and problem, 8p² and p/2 rows for every problem of a group. Problems do not
 //! depend on each other; so many make a group as the shape allows, never the memory.
 
 mod classes;
@@ -29,7 +32,7 @@ mod search;
 
 pub use classes::Svm;
 
-use super::kept::Kept;
+use super::kept::{Kept, Wanted};
 use super::parameter::{
     C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, NU, Parameter, STEPS,
 };
@@ -38,7 +41,7 @@ use crate::gram::PANEL;
 use crate::train::{Cut, Shape};
 use crate::{Intercept, Result, Targets, Task};
 use faer::Mat;
-use group::{Outcome, Space, Watch, begin, solve_group};
+use group::{Outcome, Space, Watch, begin, prove, solve_group};
 use kapprox::Real;
 use kstore::Plan;
 use lagrangian::{Best, Problem, Rows, Terms};
@@ -108,8 +111,15 @@ const EPSILON: Parameter = Parameter {
 };
 
 /// Bytes of Newton's equations of the problems that are solved together, and of their multipliers and values.
-const EQUATIONS: usize = 192 << 20;
+const EQUATIONS: usize = 240 << 20;
 const MULTIPLIERS: usize = 256 << 20;
+
+/// Bytes of a number of the proof, and of the multiplier and the values of a row in it.
+const WIDE: usize = size_of::<f64>();
+const ROW: usize = 3 * WIDE;
+
+/// Steps in f32 that do not lower the gap, before f64 goes on. In f64 a gap stands still for up to 40 on hard problems.
+const PATIENCE: usize = 30;
 
 /// Support vector regression.
 #[derive(Clone, Copy, Debug)]
@@ -164,13 +174,15 @@ struct Valued<'a> {
     y: &'a [f64],
     j: usize,
     t: usize,
+    /// What is taken off the target.
+    shift: f64,
     cost: f64,
 }
 
 impl Rows for Valued<'_> {
     #[inline(always)]
     fn row(&self, i: usize) -> Row {
-        Row { y: self.y[i * self.t + self.j], c: self.cost }
+        Row { y: self.y[i * self.t + self.j] - self.shift, c: self.cost }
     }
 }
 
@@ -185,21 +197,21 @@ impl Rows for Plain {
 }
 
 /// Problems that are solved together: as many as the shape allows.
-fn group(n: usize, p: usize, element: usize, problems: usize) -> usize {
-    let (equations, multipliers) = (newton::bytes(p, element), n.saturating_mul(8 + 2 * element).max(1));
+fn group(n: usize, p: usize, problems: usize) -> usize {
+    let (equations, multipliers) = (newton::bytes(p), n.saturating_mul(ROW).max(1));
     (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
 
 /// What solving so many problems holds, with `targets` bytes of targets for each row.
 fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
-    let (e, together) = (shape.element, group(n, shape.map.p, shape.element, problems));
-    let panels = shape.threads * e * p * PANEL.min(p);
+    let (e, together) = (shape.element, group(n, shape.map.p, problems));
+    let panels = shape.threads * WIDE * p * PANEL.min(p);
     plan.term("targets of all rows", n.saturating_mul(targets), "")
-        .term("multipliers and values of all rows", n.saturating_mul((8 + 2 * e) * together), "")
+        .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
         .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower --rank")
-        .term("Newton's equations", together * newton::bytes(p, e) + 8 * p * p + panels, "lower --rank")
-        .term("products of a tile", 5 * cut.tile * together * e + 8 * 12 * p * t, "lower --rank")
+        .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower --rank")
+        .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower --rank")
 }
 
 /// What solving some problems leaves.
@@ -237,7 +249,7 @@ fn solve<T: Real, R: Rows + Send>(
     let stage = data.resources.stages.stage("newton", None);
     let watch = Watch { observer: &*stage, journal: data.resources.journal };
     let solved = solve_all(kept, terms, steps, rows, &mut Space::new(kept.p), watch)?;
-    warn_of_gap(&solved.best, solved.steps, terms, data);
+    warn_of_gap(&solved.best, solved.steps, terms, data, "");
     Ok(solved)
 }
 
@@ -250,7 +262,8 @@ fn solve_all<T: Real, R: Rows + Send>(
     space: &mut Space<T>,
     watch: Watch<'_>,
 ) -> Result<Solved> {
-    let together = group(kept.n, kept.p, size_of::<T>(), rows.len());
+    let terms = Terms { patience: patience::<T>(), ..terms };
+    let together = group(kept.n, kept.p, rows.len());
     let (mut sample, mut solved) = (None, Solved::default());
     let sampled = sample::passes(kept.n, kept.p);
     solved.passes += sampled;
@@ -261,12 +274,20 @@ fn solve_all<T: Real, R: Rows + Send>(
         let problems = some.into_iter().map(|rows| Problem::new(rows, terms, kept.n, space));
         let mut problems: Vec<Problem<T, R>> = problems.collect();
         begin(kept, &mut problems, &starts, watch.observer)?;
-        let Outcome { gaps, passes } = solve_group(kept, &mut problems, steps, space, watch)?;
+        let Outcome { mut gaps, passes } = solve_group(kept, &mut problems, steps, space, watch)?;
+        let wide = Terms { patience: usize::MAX, ..terms };
+        let (problems, proof) = prove(kept, problems, wide, steps, space, watch)?;
+        gaps.extend(proof.gaps);
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
-        let best = problems.into_iter().map(|problem| problem.end(space)).collect();
-        solved.add(Solved { best, gaps, passes: passes + sampled, steps });
+        let best = problems.into_iter().map(Problem::into_best).collect();
+        solved.add(Solved { best, gaps, passes: passes + proof.passes + sampled, steps });
     }
     Ok(solved)
+}
+
+/// Steps without progress in the type of the features: with f64 behind them, few.
+fn patience<T>() -> usize {
+    if size_of::<T>() < size_of::<f64>() { PATIENCE } else { usize::MAX }
 }
 
 /// Tells of problems that ran out of steps.
@@ -275,14 +296,14 @@ fn warn_of_gap<'b, T: Real>(
     steps: usize,
     terms: Terms,
     data: &Features<'_, T>,
+    whose: &str,
 ) {
     let open = best.into_iter().map(Best::gap).fold(0.0, f64::max);
     if open > terms.gap {
         let asked = terms.gap;
         data.resources.stages.warn(format!(
-            "the relative duality gap is {open:.1e}, above the {asked:.1e} asked for, after {steps} steps; raise --steps \
-             or --gap{}",
-            if size_of::<T>() == 4 { ", or use --precision f64" } else { "" }
+            "the relative duality gap{whose} is {open:.1e}, above the {asked:.1e} asked for, after {steps} steps; raise \
+             --steps or --gap"
         ));
     }
 }
@@ -324,16 +345,26 @@ impl<T: Real> Solver<T> for Svr {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
-        let (kept, gathered) = Kept::gather(data, false)?;
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let (lambda, cost) = (self.penalty.lambda(data.rows), self.penalty.c(data.rows));
         let t = data.targets.count();
-        let solve_one = |j: usize| {
+        let solve_one = |j: usize| -> Result<Solved> {
             // the deviation of the target is the unit that its envelope is measured in
-            let deviation = deviation(kept.y.iter().skip(j).step_by(t), kept.n);
+            let (mean, deviation) = moments(kept.y.iter().skip(j).step_by(t), kept.n);
+            let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
             let unit = if deviation > 0.0 { deviation } else { 1.0 };
             let loss = Loss::Insensitive { epsilon: self.epsilon };
-            let terms = Terms { loss, intercept: self.intercept, total: 0.0, cost: cost / unit, gap: self.gap };
-            solve(&kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, cost }])
+            let terms = Terms {
+                loss,
+                intercept: self.intercept,
+                total: 0.0,
+                cost: cost / unit,
+                gap: self.gap,
+                patience: usize::MAX,
+            };
+            let mut solved = solve(&kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, shift, cost }])?;
+            solved.best.iter_mut().for_each(|best| best.b += shift);
+            Ok(solved)
         };
         let mut all = Solved::default();
         for j in 0..t {
@@ -343,10 +374,11 @@ impl<T: Real> Solver<T> for Svr {
     }
 }
 
-/// Population standard deviation, by two passes over the values.
-fn deviation<'a>(values: impl Iterator<Item = &'a f64> + Clone, n: usize) -> f64 {
+/// Mean and population standard deviation, by two passes over the values.
+fn moments<'a>(values: impl Iterator<Item = &'a f64> + Clone, n: usize) -> (f64, f64) {
     let mean = values.clone().sum::<f64>() / n.max(1) as f64;
-    (values.map(|value| (value - mean) * (value - mean)).sum::<f64>() / n.max(1) as f64).sqrt()
+    let squares = values.map(|value| (value - mean) * (value - mean)).sum::<f64>();
+    (mean, (squares / n.max(1) as f64).sqrt())
 }
 
 impl<T: Real> Solver<T> for OneClass {
@@ -360,13 +392,13 @@ impl<T: Real> Solver<T> for OneClass {
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
-        let (kept, gathered) = Kept::gather(data, false)?;
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let cost = 1.0 / (self.nu * kept.n as f64);
         // values of f are of the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
-        let terms =
-            Terms { loss: Loss::OneSided, intercept: Intercept::Free, total: 1.0, cost: cost / unit, gap: self.gap };
+        let (loss, intercept) = (Loss::OneSided, Intercept::Free);
+        let terms = Terms { loss, intercept, total: 1.0, cost: cost / unit, gap: self.gap, patience: usize::MAX };
         let solved = solve(&kept, data, terms, self.steps, vec![Plain(cost)])?;
         Ok(fitted(solved, 1.0, None, gathered.certificate))
     }

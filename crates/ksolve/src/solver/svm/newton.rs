@@ -34,9 +34,9 @@ fn held(p: usize) -> usize {
     (p / 2).max(512)
 }
 
-/// Bytes of the equations at p features with elements of `element` bytes.
-pub(super) fn bytes(p: usize, element: usize) -> usize {
-    8 * p * p + held(p) * (p * element + 8)
+/// Bytes of the equations at p features, in f64.
+pub(super) fn bytes(p: usize) -> usize {
+    8 * p * p + held(p) * (8 * p + 8)
 }
 
 /// The constant's part in the equations.

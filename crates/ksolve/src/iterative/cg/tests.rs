@@ -1,0 +1,157 @@
+use super::*;
+use kstore::pass::Unobserved;
+
+/// A dense matrix with its diagonal for a preconditioner.
+struct Dense(Mat<f64>, usize);
+
+impl Positive for Dense {
+    fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
+        out.copy_from(&self.0 * v);
+        self.1 += v.ncols();
+        Ok(())
+    }
+    fn precondition(&mut self, r: MatRef<'_, f64>, mut z: MatMut<'_, f64>) -> Result<()> {
+        z.copy_from(Mat::from_fn(r.nrows(), r.ncols(), |i, j| r[(i, j)] / self.0[(i, i)]));
+        Ok(())
+    }
+}
+
+fn until(tolerance: f64) -> Until<'static> {
+    Until { tolerance, observer: &Unobserved, journal: None }
+}
+
+fn dense(n: usize) -> Dense {
+    let b = Mat::<f64>::from_fn(n, n, |i, j| ((i * 13 + j * 29) as f64).sin());
+    let mut a = b.transpose() * &b;
+    (0..n).for_each(|i| a[(i, i)] += 1.0 + i as f64);
+    Dense(a, 0)
+}
+
+#[test]
+fn residuals_are_those_of_the_solution_and_columns_leave_when_they_have_converged() {
+    let mut system = dense(60);
+    // the second right side is A e_7, the third is nothing
+    let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), system.0[(i, 7)], 0.0][j]);
+    for norm in [Norm::Euclidean, Norm::Preconditioned] {
+        system.1 = 0;
+        let found = solve(&mut system, b.as_ref(), norm, until(1e-10)).unwrap();
+        assert!(found.converged && found.iterations[2] == 0 && found.x.col(2).norm_max() == 0.0);
+        let r = &b - &system.0 * &found.x;
+        for j in 0..2 {
+            assert!(found.residuals[j] <= 1e-10);
+            assert!(r.col(j).norm_l2() <= 1e-8 * b.col(j).norm_l2());
+            if norm == Norm::Euclidean {
+                let outside = r.col(j).norm_l2() / b.col(j).norm_l2();
+                assert!((outside - found.residuals[j]).abs() < 1e-13, "{outside} {}", found.residuals[j]);
+            }
+        }
+        let most = found.iterations.iter().max().unwrap();
+        // one product for each column and iteration, and the true residuals
+        assert!(system.1 <= found.iterations.iter().sum::<usize>() + 2 * (most / TRUE_EVERY + 2), "{}", system.1);
+    }
+}
+
+#[test]
+fn what_rounding_does_not_allow_is_not_called_converged() {
+    let mut system = dense(40);
+    let b = Mat::from_fn(40, 1, |i, _| (i as f64).sin());
+    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-30)).unwrap();
+    assert!(!found.converged && found.residuals[0] < 1e-12 && found.iterations[0] < MOST, "{found:?}");
+}
+
+/// A matrix that is applied with an error, and exactly where residuals are computed.
+struct Rounded(Dense, f64);
+
+impl Positive for Rounded {
+    fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
+        let n = v.nrows();
+        let error = Mat::from_fn(n, n, |i, j| self.1 * ((i.min(j) * 7 + i.max(j) * 3) as f64).cos());
+        out.copy_from((&self.0.0 + &error) * v);
+        Ok(())
+    }
+    fn apply_exactly(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
+        self.0.apply(v, out)
+    }
+    fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()> {
+        self.0.precondition(r, z)
+    }
+}
+
+#[test]
+fn products_with_an_error_come_to_the_solution_all_the_same() {
+    let b = Mat::from_fn(60, 2, |i, j| (i as f64 + 0.3 * j as f64).cos());
+    let mut system = Rounded(dense(60), 1e-4);
+    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-9)).unwrap();
+    let r = &b - &system.0.0 * &found.x;
+    let outside = r.col(0).norm_l2() / b.col(0).norm_l2();
+    assert!(found.converged && outside <= 1e-9, "{outside:e} {:?}", found.residuals);
+}
+
+#[test]
+fn an_iterate_that_diverges_is_given_up_for_the_best_one() {
+    let b = Mat::from_fn(60, 1, |i, _| (i as f64).cos());
+    // errors far above the least eigenvalue: what is applied is no positive definite matrix
+    let mut system = Rounded(dense(60), 50.0);
+    let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-9)).unwrap();
+    let r = &b - &system.0.0 * &found.x;
+    let outside = r.col(0).norm_l2() / b.col(0).norm_l2();
+    assert!(!found.converged && outside <= 1.0 && (outside - found.residual()).abs() < 1e-12, "{outside} {found:?}");
+    assert!(found.residual() > 0.1, "{found:?}");
+    let refused = found.check("raise --lambda").unwrap_err().to_string();
+    assert!(refused.contains("no useful solution") && refused.ends_with("raise --lambda"), "{refused}");
+}
+
+/// Stops after so many looks.
+struct Impatient(std::sync::atomic::AtomicU64);
+
+impl Observer for Impatient {
+    fn advance(&self, _: u64) {}
+    fn stop(&self) -> bool {
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 0
+    }
+}
+
+/// A listener to whom nothing goes wrong.
+struct Calm;
+
+impl kstore::checkpoint::Listener for Calm {
+    fn note(&self, _: String) {}
+    fn warn(&self, text: String) {
+        panic!("{text}");
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_again_and_again_has_the_bits_of_one_that_is_not() {
+    let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), (i as f64 * 0.1).sin(), 0.0][j]);
+    let whole = solve(&mut dense(60), b.as_ref(), Norm::Euclidean, until(1e-10)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = kstore::checkpoint::Manifest {
+        version: String::new(),
+        instruction_set: String::new(),
+        options: Default::default(),
+        files: Vec::new(),
+    };
+    let (mut products, mut stops) = (0, 0);
+    let found = loop {
+        let path = folder.path().join("checkpoint");
+        let journal = Journal::open(path, &manifest, std::time::Duration::ZERO, stops > 0, &Calm).unwrap();
+        let observer = Impatient(7.into());
+        let mut system = dense(60);
+        let until = Until { observer: &observer, journal: Some(&journal), ..until(1e-10) };
+        let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until);
+        products += system.1;
+        match found {
+            Ok(found) => break found,
+            Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
+        }
+        stops += 1;
+        assert!(stops < 100, "no progress");
+    };
+    assert!(stops >= 3 && found.x == whole.x, "{stops} stops");
+    assert_eq!((found.iterations, found.residuals), (whole.iterations, whole.residuals));
+    // nothing is done twice
+    let mut system = dense(60);
+    solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-10)).unwrap();
+    assert_eq!(products, system.1);
+}

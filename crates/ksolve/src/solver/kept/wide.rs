@@ -1,0 +1,54 @@
+//! The features in f64, whatever their own type: what a certificate is computed from.
+//!
+//! Solvers iterate in the type of the features, which is fast, and whose sums carry its rounding. What they report of their result,
+//! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
+
+use super::{Kept, Phi, Tile};
+use crate::Result;
+use crate::strips::for_each_strip;
+use kapprox::Real;
+use kstore::pass::Observer;
+
+/// Rows that are widened at once, and those that one thread widens.
+const ROWS: usize = 1024;
+const STRIP: usize = 128;
+
+/// Bytes of the rows in f64.
+pub(super) fn bytes(p: usize) -> usize {
+    8 * ROWS * p
+}
+
+/// What sees a tile.
+type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
+
+/// Features that can be seen as those of the type `T`.
+pub(super) trait Widen<T>: Sync {
+    /// Gives some rows at a time to `work`, in the order of the rows.
+    fn widen(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
+}
+
+impl<N: Real> Widen<f64> for Kept<'_, N> {
+    fn widen(&self, observer: &dyn Observer, work: Work<'_, f64>) -> Result<()> {
+        let (p, workers) = (self.p, self.workers());
+        let mut wide = Vec::new();
+        self.visit(observer, |tile| {
+            for (part, phi) in tile.phi.chunks(ROWS * p).enumerate() {
+                wide.resize(phi.len(), 0.0);
+                for_each_strip(workers, &mut wide, STRIP * p, |strip, wide| {
+                    let phi = &phi[strip * STRIP * p..][..wide.len()];
+                    wide.iter_mut().zip(phi).for_each(|(wide, value)| *wide = value.to_f64());
+                });
+                work(&Tile { first: tile.first + part * ROWS, phi: &wide, p })?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<T: Real> Kept<'_, T> {
+    /// The same features in f64. Targets, classes and folds are not copied.
+    pub fn wide(&self) -> Kept<'_, f64> {
+        let (codes, y, folds, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Kept { ways: self.ways, phi: Phi::Wide(self), n: self.n, p: self.p, codes, y, folds, starts }
+    }
+}
