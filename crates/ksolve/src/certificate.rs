@@ -1,6 +1,7 @@
 //! The certificate: how much of the kernel the features miss, measured on every row.
 
 use crate::strips::for_each_strip;
+use crate::{Error, Result};
 use faer::MatRef;
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Persist, Stored};
@@ -11,6 +12,9 @@ const STRIP: usize = 288;
 
 /// Independent partial sums, so that the additions of a column vectorise; the width of AVX-512 in f64.
 const LANES: usize = 8;
+
+/// Overshoot, as a share of the trace, that is never called wrong: features are rounded.
+const ROUNDED: f64 = 1e-6;
 
 /// Relative error of the approximation in trace norm, measured on all rows of the pass.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -105,6 +109,20 @@ impl CertificateState {
             _ => (share(self.positive[rank - 1]), share(self.negative[rank - 1])),
         };
         Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
+    }
+
+    /// [`certificate`](Self::certificate), where it says anything.
+    ///
+    /// # Errors
+    /// [`Error::Overshoot`] where the features exceed the kernel by more than they miss of it and more than their rounding
+    /// explains: they are no projection, and what is learned on them is not what the trace error promises.
+    pub fn sound(&self, rank: usize) -> Result<Certificate> {
+        let found = self.certificate(rank);
+        let Certificate { trace_error, overshoot, floor } = found;
+        match overshoot > trace_error.max(ROUNDED).max(floor - overshoot) {
+            true => Err(Error::Overshoot { rank, overshoot, trace_error }),
+            false => Ok(found),
+        }
     }
 
     /// The smallest rank whose trace error is at most `tolerance`, if there is one.
@@ -234,6 +252,20 @@ mod tests {
         merged.merge(&of(333, 667, 1));
         let (whole, merged) = (of(0, 1000, 1).certificate(20), merged.certificate(20));
         assert!((whole.trace_error - merged.trace_error).abs() < 1e-14);
+    }
+
+    #[test]
+    fn features_that_exceed_the_kernel_are_refused() {
+        let of = |excess: f64, missing: f64| {
+            let mut state = CertificateState::new(1);
+            let phi = Mat::from_fn(2, 1, |_, _| 1.0f64);
+            state.update(phi.as_ref(), &[1.0 - excess, 1.0 + missing], &mut Vec::new(), &Workers::sequential());
+            state.sound(1)
+        };
+        assert!(of(1e-7, 0.0).is_ok(), "rounding");
+        assert!(of(1e-3, 0.1).is_ok(), "less than is missing anyway");
+        let refused = of(1e-3, 1e-4).unwrap_err().to_string();
+        assert!(refused.contains("exceed the kernel by 5.0e-4") && refused.contains("--landmarks"), "{refused}");
     }
 
     #[test]

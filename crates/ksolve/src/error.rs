@@ -85,6 +85,18 @@ pub enum Error {
         /// Classes there are.
         classes: usize,
     },
+    /// Features that are no projection of the kernel.
+    #[error(
+        "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, where they miss {trace_error:.1e} of it: rounding rules them, because the landmarks are too close to each other or too far from the rows; use --landmarks rpcholesky or a lower --rank"
+    )]
+    Overshoot {
+        /// Features.
+        rank: usize,
+        /// Share of the trace that they exceed the kernel by.
+        overshoot: f64,
+        /// Share of the trace that they miss.
+        trace_error: f64,
+    },
     /// The regularised normal equations are not positive definite.
     #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise --lambda{or_f64}", or_f64 = if *precision == "f32" { " or use --precision f64" } else { "" })]
     Indefinite {

@@ -6,6 +6,7 @@ pub mod ensemble;
 mod exact;
 mod expansion;
 pub mod factor;
+mod independent;
 pub(crate) mod inner;
 pub mod nystrom;
 pub mod projected;

@@ -8,13 +8,13 @@
 //!
 //! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
 
-use super::factor::{Factor, PIVOT_FLOOR, factor};
+use super::factor::amplification;
+use super::independent::Independent;
 use super::registry::{Build, Built, Family, OnLandmarks, Shape};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::landmark::LandmarkSet;
 use crate::{Error, Real, Result};
-use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef, Par};
@@ -52,11 +52,17 @@ fn bytes(m: usize, d: usize, element: usize) -> usize {
 /// strips of 128 rows are a third slower.
 pub const STRIP: usize = 288;
 
-/// Largest [`noise`] of a map that is computed in `T`, as a share of the trace.
+/// Largest noise of a map that is computed in `T`, as a share of the trace.
 ///
 /// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on `tests/certificate.rs` at
 /// noises from 5e-8 to 3e-4), so by 3e-6 at this limit. Beyond it the map is computed in f64 and narrowed at the end.
 pub(super) const NOISE: f64 = 3e-7;
+
+/// Largest change of features in `T` to first order, as a share of those: half of what they may exceed the kernel by.
+///
+/// In pivot order it is 1e-7 to 5e-7 whatever the rank, because large coefficients belong to small features; in other
+/// orders of smooth kernels it is up to 1e-5 (measured on normal rows in 1 to 5 dimensions at a noise just below its limit).
+const DRIFT: f64 = 5e-7;
 
 /// The Nyström map of a kernel and m landmarks.
 ///
@@ -83,23 +89,26 @@ pub(super) enum Arithmetic<T> {
 }
 
 impl<T: Real> Nystrom<T> {
-    /// Factors the landmarks' kernel matrix in f64, in their order; landmarks that depend on earlier ones are left out.
+    /// Factors the landmarks' kernel matrix in f64; landmarks that depend on others are left out.
     ///
-    /// Cost m²d + 2m³/3 flops.
+    /// They stay in their order where that is sound. Where it is not, because there are more of them than f64 tells apart,
+    /// those of which the others leave most come first: the leading r features are then the map of r good landmarks.
+    ///
+    /// Cost m²d + 2m³/3 flops, and in the second case m²(d + r) five times more for a map of rank r.
     ///
     /// # Errors
     /// [`Error::NoLandmarks`] where none is left, [`Error::NotFinite`] where the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
         let exact = <f64 as Real>::kernel(kernel.clone());
         crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
-        let k_mm = kernel_matrix(kernel, &landmarks)?;
-        let Factor { lower, kept } = factor(k_mm, PIVOT_FLOOR, par);
-        if kept.is_empty() {
+        let Independent { landmarks, lower, amplified } = Independent::of(kernel, landmarks, par)?;
+        if landmarks.is_empty() {
             return Err(Error::NoLandmarks {
                 why: "the kernel is zero at every landmark; choose another kernel or other landmarks".to_string(),
             });
         }
-        Ok(Self::from_factor(kernel, landmarks.keep(&kept), lower, par))
+        let own = suffices::<T>(lower.as_ref(), &amplified);
+        Ok(Self::in_arithmetic(own, kernel, landmarks, lower))
     }
 
     /// The map of landmarks whose factor is known.
@@ -109,8 +118,13 @@ impl<T: Real> Nystrom<T> {
         lower: Mat<f64>,
         par: Par,
     ) -> Self {
+        let own =
+            size_of::<T>() == size_of::<f64>() || suffices::<T>(lower.as_ref(), &amplification(lower.as_ref(), par));
+        Self::in_arithmetic(own, kernel, landmarks, lower)
+    }
+
+    fn in_arithmetic(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
         let r = lower.nrows();
-        let own = size_of::<T>() == size_of::<f64>() || noise::<T>(lower.as_ref(), par) <= NOISE;
         let arithmetic = if own {
             Arithmetic::Own(Mat::from_fn(r, r, |i, j| <T as kstore::Real>::from_f64(lower[(i, j)])))
         } else {
@@ -125,9 +139,10 @@ impl<T: Real> Nystrom<T> {
         matches!(self.arithmetic, Arithmetic::Wide(_))
     }
 
-    /// True where predictions from kernel values in `T` would carry more than [`NOISE`] at rank `rank`.
+    /// True where kernel values in `T` are too coarse for predictions at rank `rank`.
     pub fn needs_wide(&self, rank: usize, par: Par) -> bool {
-        self.is_wide() && noise::<T>(self.lower.submatrix(0, 0, rank, rank), par) > NOISE
+        let lower = self.lower.submatrix(0, 0, rank, rank);
+        self.is_wide() && !suffices::<T>(lower, &amplification(lower, par))
     }
 
     /// The landmarks that were kept, in their order.
@@ -161,21 +176,19 @@ pub(super) fn widened<T: Real>(landmarks: &LandmarkSet<T>) -> Vec<f64> {
     landmarks.points.iter().map(|v| kstore::Real::to_f64(*v)).collect()
 }
 
-/// Expected share of the trace that rounding in `T` takes off or adds to the residuals: ε² Σ_j k_jj (K_SS⁻¹)_jj.
+/// Whether kernel values and features in `T` are accurate enough for landmarks with the factor L.
 ///
-/// A kernel value with relative error ε moves the features by L⁻¹ of it; summed over independent errors of size
-/// ε·√(k_ii k_jj) that is ε² k_ii Σ_j k_jj ‖L⁻¹e_j‖². Cost m³/3 flops, m² numbers.
-fn noise<T: Real>(lower: MatRef<'_, f64>, par: Par) -> f64 {
-    let r = lower.nrows();
-    let mut inverse = Mat::<f64>::zeros(r, r);
-    invert_lower_triangular(inverse.as_mut(), lower, par);
-    let sum: f64 = (0..r)
-        .map(|j| {
-            let diagonal: f64 = (0..=j).map(|c| lower[(j, c)] * lower[(j, c)]).sum();
-            diagonal * inverse.col(j).subrows(j, r - j).squared_norm_l2()
-        })
-        .sum();
-    (<T as kstore::Real>::EPSILON / 2.0).powi(2) * sum
+/// A kernel value with relative error ε moves feature j by ε √(a_j k_ii), a_j being its amplification. The residuals of all
+/// rows so change by a share ε² Σ_j a_j of the trace, which is at most [`NOISE`], and, to first order, by 2ε times the root
+/// of the mean of a_j weighted with the features' squares: [`DRIFT`].
+fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
+    let epsilon = <T as kstore::Real>::EPSILON / 2.0;
+    let squares = |j: usize| lower.col(j).subrows(j, lower.nrows() - j).squared_norm_l2();
+    let (sum, trace) = amplified.iter().enumerate().fold((0.0, 0.0), |(sum, trace), (j, a)| {
+        let square = squares(j);
+        (sum + a * square, trace + square)
+    });
+    epsilon * epsilon * amplified.iter().sum::<f64>() <= NOISE && epsilon * (sum / trace).sqrt() <= DRIFT
 }
 
 /// K_SS in f64, full.

@@ -9,5 +9,6 @@ mod golden;
 mod inputs;
 mod laws;
 mod limits;
+mod projections;
 mod restricted;
 mod specs;

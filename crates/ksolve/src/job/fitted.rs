@@ -4,7 +4,7 @@ use super::{Fit, Run, checkpoint};
 use crate::solver::{self, Figure};
 use crate::surface::Cell;
 use crate::train::{self, Resources, Solved, TrainOptions, Trained};
-use crate::{AnyModel, Card, Certificate, Model, Result};
+use crate::{AnyModel, Card, Certificate, Error, Model, Result};
 use kapprox::Real;
 use kapprox::map::MapSpec;
 use kstore::checkpoint::Journal;
@@ -175,7 +175,11 @@ fn train_model<T: solver::Precision>(
     let trained = match fit.family.solver::<T>(&fit.settings()?)? {
         None => train::train::<T>(selected, training, resources),
         Some(solver) => train::solve::<T>(selected, training, &*solver, resources),
-    }?;
+    };
+    let trained = trained.map_err(|error| match error {
+        Error::TooFewRows { rows } => Error::TooFewFor { what: fit.family.name, needed: 2, rows },
+        other => other,
+    })?;
     let report = report(fit, selected, training, &trained);
     let model = Model {
         card: card(fit, selected, training, &trained)?,

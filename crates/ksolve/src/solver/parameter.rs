@@ -354,7 +354,7 @@ pub const NU: Parameter = Parameter {
     name: "nu",
     kind: Kind::Number(Interval::Share),
     default: Some("0.5"),
-    about: "Share of the rows that may lie outside, above 0 and up to 1",
+    about: "Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose score is negative",
 };
 
 /// Weights of the classes.

@@ -79,7 +79,7 @@ fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize
         spectrum: Mixture::of_weights(eigenvalues.iter().map(|value| scale * value)).survival(scaled),
         gamma: Mixture::gamma(trace, 2.0 * squares).survival(scaled),
     };
-    let certificate = gathered.certificate.map(|state| state.certificate(mean.len()));
+    let certificate = gathered.certificate.map(|state| state.sound(mean.len())).transpose()?;
     Ok(Measured { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
 }
 

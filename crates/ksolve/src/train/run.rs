@@ -6,7 +6,7 @@ use super::pcg;
 use super::plan::{Cut, RANK, cut, solve};
 use super::prepare::{self, Prepared};
 use super::trained::{Trained, explained};
-use crate::certificate::CertificateState;
+use crate::certificate::{Certificate, CertificateState};
 use crate::loo::Loo;
 use crate::quadratic::Quadratic;
 use crate::solver::FeatureFold;
@@ -106,6 +106,8 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
     let run = Run { source, targets, folds, map: &*mapped.map, options, cut, resources, weighted };
     let sums = run.gram()?;
     let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
+    let of = |rank: &usize| sums.certificate.as_ref().map(|state| Ok((*rank, state.sound(*rank)?)));
+    let certificates: Vec<(usize, Certificate)> = ranks.iter().filter_map(of).collect::<Result<_>>()?;
     let ridge = ridge_options(options, ranks, targets.centre());
     let (surface, passes) = run.surface(&sums.gram, &ridge)?;
     let (rank, lambda) = run.choose(&surface, &ridge, &sums.gram)?;
@@ -130,12 +132,10 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
             "the tolerance was not reached: the relative trace error at rank {rank} is {certificate:.3e}; raise --rank"
         ));
     }
-    let certificate = |rank: usize| sums.certificate.as_ref().map(|state| state.certificate(rank));
-    let certificates = ridge.ranks.iter().filter_map(|rank| certificate(*rank).map(|c| (*rank, c))).collect();
     let train = train_score(&sums.gram, &fit.train_mse);
     let Head { weights, intercept } = fit.head;
     let passes = prepared.passes() + 1 + passes + u64::from(left_out.is_some());
-    let certificate = certificate(rank);
+    let certificate = certificates.iter().find(|(at, _)| *at == rank).map(|(_, certificate)| *certificate);
     let expansion = mapped.map.expand(weights.as_ref(), resources.workers);
     let wide = expansion.is_wide();
     let (basis, coefficients) = Basis::of(expansion, &*mapped.map);

@@ -96,7 +96,7 @@ pub fn solve<T: Real>(
     let expansion = mapped.map.expand(fitted.weights.as_ref(), resources.workers);
     let wide = expansion.is_wide();
     let (basis, coefficients) = Basis::of(expansion, &*mapped.map);
-    let certificate = fitted.certificate.as_ref().map(|state| state.certificate(rank));
+    let certificate = fitted.certificate.as_ref().map(|state| state.sound(rank)).transpose()?;
     Ok(Trained {
         rows: survey.rows(),
         scaler: survey.scaler.clone(),

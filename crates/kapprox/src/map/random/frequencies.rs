@@ -20,7 +20,8 @@ pub enum Sampling {
     /// Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016.
     Orthogonal,
     /// As orthogonal, the rotation being a product of three random signs and Hadamard transforms: q log d instead of q d
-    /// multiplications for a row, q + d numbers instead of q d. For radial laws.
+    /// multiplications for a row, q + d numbers instead of q d. For radial laws. The same as orthogonal for 16 features or
+    /// fewer, where that costs no more and signs alone give too few rotations.
     Structured,
     /// By a randomised Halton sequence, which leaves no gaps.
     ///

@@ -11,6 +11,13 @@ use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use rand::{Rng, RngExt};
 
+/// Rows of at most so many features are turned by a matrix instead: the transforms cost no less there, and their rows are
+/// not uniform.
+///
+/// Signs give few rotations of few dimensions: at n = 2 and 4 most directions never occur, and the fourth cumulant of a
+/// coordinate is off by 0.09 at n = 8, 0.03 at 16 and 0.007 at 32.
+pub(super) const FEW: usize = 16;
+
 /// Blocks of n frequencies each.
 #[derive(Debug)]
 pub(super) struct Structured<T> {

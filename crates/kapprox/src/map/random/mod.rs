@@ -30,7 +30,7 @@ use crate::{Error, Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::prelude::*;
 use faer::{Accum, MatMut, MatRef, Par};
-use hadamard::Structured;
+use hadamard::{FEW, Structured};
 use kstore::{Footprint, Workers};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -110,8 +110,8 @@ fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
 
 /// Random Fourier features of a kernel.
 ///
-/// Holds q·d numbers (structured: 4q); mapping n rows costs 2nqd flops (structured: 6nq log₂ d) and nq sines and
-/// cosines.
+/// Holds q·d numbers (structured, beyond 16 features: 4q); mapping n rows costs 2nqd flops (structured: 6nq log₂ d) and nq
+/// sines and cosines.
 #[derive(Debug)]
 pub struct Fourier<T> {
     d: usize,
@@ -138,7 +138,7 @@ impl<T: Real> Fourier<T> {
         let count = (p / 2).max(1);
         let number = <T as kstore::Real>::from_f64;
         let frequencies = match (&spectrum.law, sampling) {
-            (Law::Radial(mixture), Sampling::Structured) => {
+            (Law::Radial(mixture), Sampling::Structured) if d > FEW => {
                 let scale: Vec<f64> = (0..d).map(|c| 1.0 / (std::f64::consts::TAU * spectrum.length(c))).collect();
                 let mut rng = ChaCha8Rng::seed_from_u64(seed);
                 Frequencies::Structured(Structured::new(count, &scale, &**mixture, &mut rng))

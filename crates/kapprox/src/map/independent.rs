@@ -1,0 +1,116 @@
+//! The landmarks that f64 tells apart, and the factor of their kernel matrix.
+
+use super::factor::{Factor, MOST_AMPLIFIED, PIVOT_FLOOR, amplification, factor};
+use super::nystrom::kernel_matrix;
+use crate::kernel::AnyKernel;
+use crate::landmark::LandmarkSet;
+use crate::{Real, Result};
+use faer::{Mat, Par};
+use std::sync::Arc;
+
+/// Landmarks that are not sound in their order are taken by levels: first, in their order, those of which the earlier ones
+/// leave more than the first share of k(z, z), then those that leave more than the second, and so on down to
+/// [`PIVOT_FLOOR`].
+///
+/// That is pivoting with a threshold of 1/100: coefficients stay small because no landmark is much larger than those
+/// before it, and the order is kept as far as it may be. Levels of 1/1,000 amplify ten times as much, and of 1/10,000 a
+/// hundred times.
+const LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
+
+/// Landmarks and L, with `L Lᵀ` their kernel matrix.
+pub(super) struct Independent<T> {
+    pub(super) landmarks: LandmarkSet<T>,
+    /// r x r.
+    pub(super) lower: Mat<f64>,
+    /// [`amplification`] of each feature.
+    pub(super) amplified: Vec<f64>,
+}
+
+impl<T: Real> Independent<T> {
+    /// The landmarks in their order where that is sound, otherwise by [`LEVELS`]; dependent ones are left out.
+    ///
+    /// Cost m²d + 2m³/3 flops in their order, m²d + m²r for each level otherwise.
+    pub(super) fn of(kernel: &Arc<dyn AnyKernel>, mut landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
+        let given = Self::in_order(kernel, &landmarks, par)?;
+        if given.sound() == given.amplified.len() {
+            return Ok(given);
+        }
+        drop(given);
+        for share in LEVELS {
+            let mut order = factor(kernel_matrix(kernel, &landmarks)?, share, par).kept;
+            let ahead: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
+            order.extend((0..landmarks.len()).filter(|i| !ahead[*i]));
+            landmarks = landmarks.keep(&order);
+        }
+        Ok(Self::in_order(kernel, &landmarks, par)?.leading())
+    }
+
+    fn in_order(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, par: Par) -> Result<Self> {
+        let Factor { lower, kept } = factor(kernel_matrix(kernel, landmarks)?, PIVOT_FLOOR, par);
+        let amplified = amplification(lower.as_ref(), par);
+        Ok(Self { landmarks: landmarks.keep(&kept), lower, amplified })
+    }
+
+    /// The number of leading features that are sound.
+    fn sound(&self) -> usize {
+        self.amplified.iter().take_while(|amplified| **amplified <= MOST_AMPLIFIED).count()
+    }
+
+    /// The leading landmarks that are sound.
+    fn leading(mut self) -> Self {
+        let r = self.sound();
+        if r < self.amplified.len() {
+            self.landmarks = self.landmarks.keep(&(0..r).collect::<Vec<_>>());
+            self.lower = self.lower.submatrix(0, 0, r, r).to_owned();
+            self.amplified.truncate(r);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Spec;
+
+    /// 200 points of the interval [0, 1] in no order.
+    fn line(kernel: &str) -> (Arc<dyn AnyKernel>, LandmarkSet<f64>) {
+        let points = (0..200).map(|i| (f64::from(i) * 0.754_877_666).fract()).collect();
+        let set = LandmarkSet { points, rows: (0..200).collect(), d: 1, passes: 0, evaluations: 0 };
+        (Spec::parse(kernel).unwrap().build().unwrap(), set)
+    }
+
+    #[test]
+    fn sound_landmarks_keep_their_order() {
+        let (kernel, set) = line("laplacian(sigma=1)");
+        let found = Independent::of(&kernel, set.clone(), Par::Seq).unwrap();
+        assert_eq!(found.landmarks, set);
+    }
+
+    #[test]
+    fn landmarks_that_hide_each_other_come_by_levels() {
+        let (kernel, set) = line("gaussian(sigma=0.3)");
+        let given = Independent::in_order(&kernel, &set, Par::Seq).unwrap();
+        assert!(given.sound() < given.landmarks.len(), "{:?}", given.amplified);
+        let found = Independent::of(&kernel, set.clone(), Par::Seq).unwrap();
+        assert!(found.amplified.iter().all(|amplified| *amplified <= MOST_AMPLIFIED));
+        // the pivots fall by levels, and the landmarks of a level are in their order
+        let first = (0..found.landmarks.len()).take_while(|j| found.lower[(*j, *j)].powi(2) > LEVELS[0]).count();
+        assert!(first > 2 && found.landmarks.rows[..first].is_sorted(), "{:?}", found.landmarks.rows);
+        assert!(!found.landmarks.rows.is_sorted());
+        let k = kernel_matrix(&kernel, &found.landmarks).unwrap();
+        assert!((&found.lower * found.lower.transpose() - k).norm_max() < 1e-14);
+        // and they span what there is: every point but for rounding
+        assert!(found.landmarks.len() > given.sound(), "{} {}", found.landmarks.len(), given.sound());
+    }
+
+    #[test]
+    fn what_is_not_sound_is_cut_off() {
+        let (kernel, set) = line("gaussian(sigma=0.3)");
+        let given = Independent::in_order(&kernel, &set, Par::Seq).unwrap();
+        let (sound, lower) = (given.sound(), given.lower.clone());
+        let cut = given.leading();
+        assert_eq!((cut.landmarks.len(), cut.lower.nrows(), cut.amplified.len()), (sound, sound, sound));
+        assert_eq!(cut.lower, lower.submatrix(0, 0, sound, sound).to_owned());
+    }
+}

@@ -1,0 +1,219 @@
+//! Every map on landmarks is a projection, whatever chose the landmarks and whatever order they come in: K̂ ≼ K.
+
+use faer::{Mat, Par, Side};
+use kapprox::kernel::{AnyKernel, Domain, Family, registry as kernels};
+use kapprox::landmark::{LandmarkSet, Landmarks, Precision, Rows, registry as schemes};
+use kapprox::map::registry::{Ask, Making, OnLandmarks};
+use kapprox::map::{MapSpec, registry as maps};
+use kapprox::{FeatureMap, Nystrom, Real, Spec};
+use kstore::{MemoryRows, Pass, Workers};
+use std::sync::Arc;
+
+use crate::inputs::{points, view, wide};
+
+/// Share of the trace that features may overshoot the kernel by.
+const OVERSHOOT: f64 = 1e-6;
+
+/// How far below zero an eigenvalue of K − K̂ may be, as a share of the trace: entries of K̂ that are rounded alike add up.
+fn below<T: Real>() -> f64 {
+    if size_of::<T>() == size_of::<f64>() { OVERSHOOT } else { 4.0 * OVERSHOOT }
+}
+
+/// What a projection may miss beyond twice what the pseudo-inverse of the same landmarks misses, as a share of the trace.
+/// Where rows lie far from the landmarks, both hang on the last direction that is kept.
+fn missing<T: Real>() -> f64 {
+    if size_of::<T>() == size_of::<f64>() { 1e-9 } else { 1e-6 }
+}
+
+/// `n` rows that a kernel is defined on, a quarter of them repeated; numbers of f32, between ±3.
+fn table<T: Real>(domain: Domain, n: usize, d: usize) -> Vec<T> {
+    let value = |v: f64| match domain {
+        Domain::Any => 3.0 * v,
+        Domain::NotNegative => 3.0 * v.abs(),
+        Domain::Binary => f64::from(u8::from(v > 0.0)),
+    };
+    let drawn = points::<f32>(n, d, d as u64, 0.0);
+    let mut rows: Vec<T> = drawn.iter().map(|v| T::from_f64(value(f64::from(*v)))).collect();
+    for i in 0..n / 4 {
+        let twin = 7 * i % n;
+        rows.copy_within(twin * d..(twin + 1) * d, (4 * i + 1) * d);
+    }
+    rows
+}
+
+/// A kernel on rows, with its matrix in f64.
+struct Case<T: Real> {
+    name: String,
+    kernel: Arc<dyn AnyKernel>,
+    rows: Vec<T>,
+    d: usize,
+    source: MemoryRows<T>,
+    matrix: Mat<f64>,
+    trace: f64,
+}
+
+impl<T: Real> Case<T> {
+    fn new(spec: &Spec, domain: Domain, n: usize, d: usize) -> Self {
+        let (kernel, rows) = (spec.build().unwrap(), table::<T>(domain, n, d));
+        let matrix = dense(&kernel, &rows, &rows, d);
+        let sums = rows.chunks(d).map(|row| wide(row).iter().sum()).collect();
+        let source = MemoryRows::new(rows.clone(), d).unwrap().with_targets(sums, 1).unwrap();
+        let trace = (0..n).map(|i| matrix[(i, i)]).sum();
+        Self { name: format!("{spec}, d = {d}, {}", T::NAME), kernel, rows, d, source, matrix, trace }
+    }
+
+    fn data<'a>(&'a self, workers: &'a Workers) -> Rows<'a, T> {
+        let n = self.matrix.nrows();
+        Rows { source: &self.source, pass: Pass::new(64, 128, workers), count: n as u64 }
+    }
+
+    fn landmarks(&self, scheme: &dyn Landmarks<T>, m: usize) -> LandmarkSet<T> {
+        scheme.select(&self.data(&Workers::sequential()), &self.kernel, m, 3).unwrap()
+    }
+
+    /// The trace error. No rank overshoots, and K − K̂ is positive semi-definite up to that.
+    fn check(&self, what: &str, map: &dyn FeatureMap<T>) -> f64 {
+        let (n, p) = (self.matrix.nrows(), map.dims().1);
+        let (mut phi, mut residual) = (Mat::<T>::zeros(n, p), vec![0.0; n]);
+        map.apply(view(&self.rows, self.d), phi.as_mut(), &Workers::sequential());
+        map.kernel_diag(view(&self.rows, self.d), &mut residual).expect("a projection");
+        let phi = Mat::from_fn(n, p, |i, j| phi[(i, j)].to_f64());
+        let mut overshoot = 0.0f64;
+        for j in 0..p {
+            residual.iter_mut().enumerate().for_each(|(i, r)| *r -= phi[(i, j)] * phi[(i, j)]);
+            overshoot = overshoot.max(residual.iter().map(|r| (-r).max(0.0)).sum::<f64>() / self.trace);
+        }
+        let left = &self.matrix - &phi * phi.transpose();
+        let above = |i, j| left[(i, j)] + if i == j { below::<T>() * self.trace } else { 0.0 };
+        let below = Mat::from_fn(n, n, above).llt(Side::Lower).is_ok();
+        assert!(
+            overshoot <= OVERSHOOT && below,
+            "{}, {what}: rank {p}, overshoot {overshoot:.1e}, approximation below the kernel: {below}",
+            self.name
+        );
+        residual.iter().map(|r| r.max(0.0)).sum::<f64>() / self.trace
+    }
+
+    /// The Nyström map projects, and misses no more than the pseudo-inverse of its landmarks.
+    fn check_nystrom(&self, what: &str, landmarks: LandmarkSet<T>) {
+        let oracle = self.pseudo_inverse(&landmarks);
+        let map = Nystrom::new(&self.kernel, landmarks, Par::Seq).unwrap();
+        let error = self.check(what, &map);
+        let most = 2.0 * oracle + missing::<T>();
+        assert!(error <= most, "{}, {what}: trace error {error:.3e}, pseudo-inverse {oracle:.3e}", self.name);
+    }
+
+    /// The trace error of the pseudo-inverse of the landmarks' matrix, in f64.
+    fn pseudo_inverse(&self, landmarks: &LandmarkSet<T>) -> f64 {
+        let k_nm = dense(&self.kernel, &self.rows, &landmarks.points, self.d);
+        let k_mm = dense(&self.kernel, &landmarks.points, &landmarks.points, self.d);
+        let eigen = k_mm.self_adjoint_eigen(Side::Lower).unwrap();
+        let (values, y) = (eigen.S().column_vector(), &k_nm * eigen.U());
+        let (n, m) = y.shape();
+        let kept: Vec<usize> = (0..m).filter(|j| values[*j] > 1e-13 * values[m - 1]).collect();
+        let left = |i: usize| self.matrix[(i, i)] - kept.iter().map(|j| y[(i, *j)].powi(2) / values[*j]).sum::<f64>();
+        (0..n).map(|i| left(i).max(0.0)).sum::<f64>() / self.trace
+    }
+}
+
+/// k(x_i, z_j) in f64.
+fn dense<T: Real>(kernel: &Arc<dyn AnyKernel>, x: &[T], z: &[T], d: usize) -> Mat<f64> {
+    crate::inputs::block::<f64>(kernel, view(&wide(x), d), view(&wide(z), d))
+}
+
+/// Every positive definite kernel, and the same with long length scales where it has some.
+fn specs(family: &Family) -> Vec<Spec> {
+    let spec = Spec::parse(family.example).unwrap();
+    let smooth = spec.stretched(6.0).unwrap();
+    if smooth == spec { vec![spec] } else { vec![spec, smooth] }
+}
+
+fn every_case<T: Real>(n: usize, check: impl Fn(&Case<T>)) {
+    for family in kernels().iter().filter(|family| family.positive_definite) {
+        for spec in specs(family) {
+            for d in [1, 2, 3, 5] {
+                check(&Case::<T>::new(&spec, family.domain, n, d));
+            }
+        }
+    }
+}
+
+fn every_scheme<T: Real + Precision>() {
+    every_case::<T>(96, |case| {
+        for (scheme, m) in schemes().iter().flat_map(|scheme| [(scheme, 24), (scheme, 96)]) {
+            case.check_nystrom(&format!("{m} by {}", scheme.name), case.landmarks(&*T::landmarks(scheme), m));
+        }
+    });
+}
+
+fn every_map<T: Real + Precision>() {
+    let workers = Workers::sequential();
+    every_case::<T>(48, |case| {
+        for spec in maps().iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
+            let Making::OnLandmarks(make) = spec.making::<T>() else { continue };
+            for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
+                let wanted = spec.shape(Ask { d: case.d, rank, element: size_of::<T>() }).landmarks.unwrap();
+                let landmarks = case.landmarks(&*T::landmarks(scheme), wanted);
+                let (kernel, data) = (&case.kernel, &case.data(&workers));
+                let given = OnLandmarks { spec: &spec, kernel, landmarks, rank, data, seed: 1, workers: &workers };
+                case.check(&format!("{spec}, {rank} by {}", scheme.name), &*make(given).unwrap());
+            }
+        }
+    });
+}
+
+#[test]
+fn landmarks_of_every_scheme_project_in_f32() {
+    every_scheme::<f32>();
+}
+
+#[test]
+fn landmarks_of_every_scheme_project_in_f64() {
+    every_scheme::<f64>();
+}
+
+#[test]
+fn every_map_on_landmarks_projects_in_f32() {
+    every_map::<f32>();
+}
+
+#[test]
+fn every_map_on_landmarks_projects_in_f64() {
+    every_map::<f64>();
+}
+
+/// Landmarks in a corner of the rows, on a line, and in one place but for a millionth, alone and before all rows.
+fn tables<T: Real>(d: usize) -> Vec<(&'static str, Vec<T>)> {
+    let (all, drawn) = (table::<T>(Domain::Any, 240, d), wide(&points::<T>(120, d, 5, 0.0)));
+    let make = |value: &dyn Fn(usize) -> f64| (0..120 * d).map(|i| T::from_f64(value(i))).collect::<Vec<T>>();
+    let corner = make(&|i| 2.0 + 0.5 * drawn[i]);
+    let line = make(&|i| -3.0 + 0.05 * (i / d) as f64);
+    let place = make(&|i| 1e-6 * drawn[i]);
+    let before = |rows: &[T]| [rows, &all].concat();
+    vec![
+        ("corner and rows", before(&corner)),
+        ("line and rows", before(&line)),
+        ("place and rows", before(&place)),
+        ("corner", corner),
+        ("line", line),
+        ("place", place),
+    ]
+}
+
+fn every_table<T: Real>() {
+    for text in ["gaussian(sigma=1)", "gaussian(sigma=4)", "cauchy(sigma=3)", "matern(nu=2.5, sigma=20)"] {
+        for d in [1, 2, 3] {
+            let case = Case::<T>::new(&Spec::parse(text).unwrap(), Domain::Any, 240, d);
+            for (what, points) in tables::<T>(d) {
+                let rows = (0..(points.len() / d) as u64).collect();
+                case.check_nystrom(what, LandmarkSet { points, rows, d, passes: 0, evaluations: 0 });
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_of_landmarks_project_wherever_they_lie() {
+    every_table::<f32>();
+    every_table::<f64>();
+}
