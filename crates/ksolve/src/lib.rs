@@ -37,7 +37,7 @@ pub use certificate::{Certificate, CertificateState};
 pub use error::{Error, Result};
 pub use folds::{FoldSpec, Folds};
 pub use gram::{FoldGram, GramScratch, GramState};
-pub use model::{AnyModel, Card, Model};
+pub use model::{AnyModel, Card, Model, PredictScratch};
 pub use passes::{CvErrorFold, CvErrorState, RidgeFold, RidgeState};
 pub use preimage::PreImages;
 pub use quadratic::Quadratic;

@@ -3,6 +3,7 @@
 //!
 //! The first operand writes the block; each further one a panel of it at a time, so that no second block is needed.
 
+use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::{fill_column, row};
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
@@ -61,14 +62,23 @@ impl<T: Real> Kernel<T> for Combined {
             let other = T::kernel(other.clone());
             for i in (0..x.nrows()).step_by(PANEL_ROWS) {
                 let rows = PANEL_ROWS.min(x.nrows() - i);
-                for j in (0..z.nrows()).step_by(PANEL_COLUMNS) {
-                    let columns = PANEL_COLUMNS.min(z.nrows() - j);
+                for (j, columns) in panels_of(z.nrows()) {
                     let mut panel = panel.as_mut().submatrix_mut(0, 0, rows, columns);
                     other.block(x.subrows(i, rows), z.subrows(j, columns), panel.rb_mut());
                     combine(self.operation, out.rb_mut().submatrix_mut(i, j, rows, columns), panel.rb());
                 }
             }
         }
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let panels = |kernel: &Arc<dyn AnyKernel>| -> Vec<_> {
+            let kernel = T::kernel(kernel.clone());
+            panels_of(z.nrows()).map(|(j, columns)| Fixed::new(kernel.clone(), z.subrows(j, columns))).collect()
+        };
+        let first = Fixed::new(T::kernel(self.first.clone()), z);
+        let others = self.others.iter().flat_map(panels).collect();
+        Some(Box::new(CombinedColumns { operation: self.operation, first, others }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -83,22 +93,63 @@ impl<T: Real> Kernel<T> for Combined {
     }
 }
 
+/// Where the panels of m columns begin, and how many each has.
+fn panels_of(m: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
+    (0..m).step_by(PANEL_COLUMNS).map(move |j| (j, PANEL_COLUMNS.min(m - j)))
+}
+
+/// Fixed points, for the first operand, and panel by panel for each of the others: the points that a kernel is shown are
+/// what it centres at.
+#[derive(Debug)]
+struct CombinedColumns<T: Real> {
+    operation: Operation,
+    first: Fixed<T>,
+    others: Vec<Fixed<T>>,
+}
+
+impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
+    fn scratch(&self) -> usize {
+        let inner = self.others.iter().chain([&self.first]).map(KernelColumns::scratch).max();
+        FEW * PANEL_COLUMNS + inner.unwrap_or_default()
+    }
+
+    fn bytes(&self) -> usize {
+        self.others.iter().chain([&self.first]).map(KernelColumns::bytes).sum()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        let (b, m) = (x.nrows(), z.nrows());
+        let (panel, scratch) = scratch.split_at_mut(FEW * PANEL_COLUMNS);
+        self.first.rows(x, z, out, scratch);
+        for (other, (j, columns)) in self.others.iter().zip(panels_of(m).cycle()) {
+            let panel = &mut panel[..b * columns];
+            other.rows(x, z.subrows(j, columns), panel, scratch);
+            for (out, panel) in out.chunks_exact_mut(m).zip(panel.chunks_exact(columns)) {
+                combine_slices(self.operation, &mut out[j..j + columns], panel);
+            }
+        }
+    }
+}
+
 /// `out = operation(out, panel)`.
+fn combine_slices<T: Real>(operation: Operation, out: &mut [T], panel: &[T]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (out, &panel) in out.iter_mut().zip(panel) {
+                *out = operation.apply(*out, panel);
+            }
+        },
+    );
+}
+
+/// The same of blocks.
 fn combine<T: Real>(operation: Operation, out: MatMut<'_, T>, panel: MatRef<'_, T>) {
     let mut spare = Vec::new();
     let mut panel_spare = Vec::new();
     for (out, panel) in out.col_iter_mut().zip(panel.col_iter()) {
         let panel = row(panel.as_mat().transpose(), 0, &mut panel_spare);
-        fill_column(out, &mut spare, |out| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (out, &panel) in out.iter_mut().zip(panel) {
-                        *out = operation.apply(*out, panel);
-                    }
-                },
-            );
-        });
+        fill_column(out, &mut spare, |out| combine_slices(operation, out, panel));
     }
 }
 
@@ -126,24 +177,50 @@ impl<T: Real> Kernel<T> for Scaled {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         T::kernel(self.kernel.clone()).block(x, z, out.rb_mut());
-        let factor = T::from_f64(self.factor).saturate();
         let mut spare = Vec::new();
         for column in out.col_iter_mut() {
-            fill_column(column, &mut spare, |column| {
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for value in column {
-                            *value = (*value * factor).saturate();
-                        }
-                    },
-                );
-            });
+            fill_column(column, &mut spare, |column| multiply(column, self.factor));
         }
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let fixed = Fixed::new(T::kernel(self.kernel.clone()), z);
+        Some(Box::new(ScaledColumns { factor: self.factor, fixed }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         T::kernel(self.kernel.clone()).diag(x, out);
         out.iter_mut().for_each(|value| *value = (*value * self.factor).saturate());
     }
+}
+
+/// Fixed points for a kernel that is multiplied.
+#[derive(Debug)]
+struct ScaledColumns<T: Real> {
+    factor: f64,
+    fixed: Fixed<T>,
+}
+
+impl<T: Real> KernelColumns<T> for ScaledColumns<T> {
+    fn scratch(&self) -> usize {
+        self.fixed.scratch()
+    }
+
+    fn bytes(&self) -> usize {
+        self.fixed.bytes()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        self.fixed.rows(x, z, out, scratch);
+        multiply(out, self.factor);
+    }
+}
+
+/// `values` · `factor`, kept finite.
+fn multiply<T: Real>(values: &mut [T], factor: f64) {
+    let factor = T::from_f64(factor).saturate();
+    vectorised(
+        #[inline(always)]
+        || values.iter_mut().for_each(|value| *value = (*value * factor).saturate()),
+    );
 }

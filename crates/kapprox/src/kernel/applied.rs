@@ -2,6 +2,7 @@
 //!
 //! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and section 5.1.)
 
+use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::fill_column;
 use super::{AnyKernel, Kernel};
 use crate::Real;
@@ -32,41 +33,44 @@ pub(super) struct Applied {
     pub(super) kernel: Arc<dyn AnyKernel>,
 }
 
-impl Applied {
-    /// What the function needs of k(x, x): 1/√k, k^p, or nothing. Negative ones, of a kernel that is not positive
-    /// definite, count as 0.
-    fn prepared<T: Real>(&self, points: MatRef<'_, T>) -> Vec<T> {
-        let prepare = |own: f64| match self.function {
-            Function::Normalised if own > 0.0 => own.sqrt().recip(),
-            Function::Mean(p) if own > 0.0 => own.powf(p),
+impl Function {
+    /// What the function needs of the k(x, x) in `own`: 1/√k, k^p, or nothing. Negative ones, of a kernel that is not
+    /// positive definite, count as 0.
+    fn prepare<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>, own: &mut [f64], prepared: &mut [T]) {
+        let prepare = |own: f64| match self {
+            Self::Normalised if own > 0.0 => own.sqrt().recip(),
+            Self::Mean(p) if own > 0.0 => own.powf(p),
             _ => 0.0,
         };
-        let mut own = vec![0.0; points.nrows()];
-        if matches!(self.function, Function::Normalised | Function::Mean(_)) {
-            T::kernel(self.kernel.clone()).diag(points, &mut own);
+        if matches!(self, Self::Normalised | Self::Mean(_)) {
+            kernel.diag(points, own);
         }
-        own.into_iter().map(|own| T::from_f64(prepare(own)).saturate()).collect()
+        prepared.iter_mut().zip(own).for_each(|(to, own)| *to = T::from_f64(prepare(*own)).saturate());
     }
 
-    /// Replaces the values of a column, of the rows whose diagonal was made into `x`, by the function's.
+    /// The same of many points.
+    fn prepared<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>) -> Vec<T> {
+        let mut prepared = vec![T::ZERO; points.nrows()];
+        self.prepare(kernel, points, &mut vec![0.0; points.nrows()], &mut prepared);
+        prepared
+    }
+
+    /// The function of k(x, z), of points whose diagonals were made into `x` and `z`.
     #[inline(always)]
-    fn column<T: Real>(&self, values: &mut [T], x: &[T], z: T) {
-        let (half, small) = (T::from_f64(0.5), T::SMALLEST);
-        for (value, &x) in values.iter_mut().zip(x) {
-            let k = *value;
-            *value = match self.function {
-                Function::Exp => k.exponential(),
-                Function::Power(degree) => k.power(degree),
-                // one factor after the other: their product may overflow or vanish where the result does not
-                Function::Normalised => k * x * z,
-                Function::Mean(p) => {
-                    let mean = (x * half + z * half).larger(small).smaller(T::LARGEST);
-                    let exponent = mean.logarithm() * T::from_f64(-std::f64::consts::LN_2 / p);
-                    if k == T::ZERO { k } else { k * exponent.exponential() }
-                }
+    fn value<T: Real>(self, k: T, x: T, z: T) -> T {
+        match self {
+            Self::Exp => k.exponential(),
+            Self::Power(degree) => k.power(degree),
+            // one factor after the other: their product may overflow or vanish where the result does not
+            Self::Normalised => k * x * z,
+            Self::Mean(p) => {
+                let half = T::from_f64(0.5);
+                let mean = (x * half + z * half).larger(T::SMALLEST).smaller(T::LARGEST);
+                let exponent = mean.logarithm() * T::from_f64(-std::f64::consts::LN_2 / p);
+                if k == T::ZERO { k } else { k * exponent.exponential() }
             }
-            .saturate();
         }
+        .saturate()
     }
 }
 
@@ -80,17 +84,24 @@ impl<T: Real> Kernel<T> for Applied {
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        T::kernel(self.kernel.clone()).block(x, z, out.rb_mut());
-        let (x, z) = (self.prepared(x), self.prepared(z));
+        let (kernel, function) = (T::kernel(self.kernel.clone()), self.function);
+        kernel.block(x, z, out.rb_mut());
+        let (x, z) = (function.prepared(&*kernel, x), function.prepared(&*kernel, z));
         let mut spare = Vec::new();
         for (column, &z) in out.col_iter_mut().zip(&z) {
             fill_column(column, &mut spare, |column| {
                 vectorised(
                     #[inline(always)]
-                    || self.column(column, &x, z),
+                    || column.iter_mut().zip(&x).for_each(|(value, &x)| *value = function.value(*value, x, z)),
                 );
             });
         }
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let fixed = Fixed::new(T::kernel(self.kernel.clone()), z);
+        let z = self.function.prepared(fixed.kernel(), z);
+        Some(Box::new(AppliedColumns { function: self.function, z, fixed }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -103,6 +114,37 @@ impl<T: Real> Kernel<T> for Applied {
                 Function::Normalised | Function::Mean(_) => f64::from(u8::from(*own > 0.0)),
             }
             .saturate();
+        }
+    }
+}
+
+/// Fixed points for a function of a kernel.
+#[derive(Debug)]
+struct AppliedColumns<T: Real> {
+    function: Function,
+    /// What was made of their k(z, z).
+    z: Vec<T>,
+    fixed: Fixed<T>,
+}
+
+impl<T: Real> KernelColumns<T> for AppliedColumns<T> {
+    fn scratch(&self) -> usize {
+        self.fixed.scratch()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<T>() * self.z.len() + self.fixed.bytes()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        self.fixed.rows(x, z, out, scratch);
+        let (mut own, mut prepared, function) = ([0.0; FEW], [T::ZERO; FEW], self.function);
+        function.prepare(self.fixed.kernel(), x, &mut own[..x.nrows()], &mut prepared);
+        for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(prepared) {
+            vectorised(
+                #[inline(always)]
+                || values.iter_mut().zip(&self.z).for_each(|(value, &z)| *value = function.value(*value, x, z)),
+            );
         }
     }
 }

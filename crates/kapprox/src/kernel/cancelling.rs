@@ -8,6 +8,7 @@
 //! *offset*. The error is a few roundings of the points' *sizes*, however small the distance. So points are centred first, and
 //! pairs whose distance is not well above that error are computed again from differences.
 
+use super::few::Own;
 use super::panel::{Finish, Packed};
 use super::points::row;
 use crate::{Real, vectorised};
@@ -17,6 +18,8 @@ use faer::MatRef;
 pub(crate) trait Split<T: Real> {
     /// Offsets and sizes of the packed rows of x, of `d` features; may change the rows for the sums over pairs.
     fn rows(packed: &mut Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
+    /// Those of one row of x, with the bits that it has among others; may change it likewise.
+    fn row(x: &mut [T]) -> Own<T>;
     /// Offsets and sizes of the packed rows of z.
     fn columns(packed: &Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
     /// The distance by differences: no cancellation, and 0 exactly for equal points. Must be marked `#[inline(always)]`.
@@ -24,44 +27,47 @@ pub(crate) trait Split<T: Real> {
 }
 
 /// k(x, z) = `profile(offset(x) + offset(z) + sum)`.
-pub(crate) struct Cancelling<'a, T, S, F> {
-    scale: &'a [T],
+pub(crate) struct Cancelling<T, S, F> {
+    scale: Vec<T>,
     /// Share of the points' sizes below which a distance is computed from differences.
     near: T,
     profile: F,
     x_offsets: Vec<T>,
     x_sizes: Vec<T>,
     /// The largest of the latter.
-    largest: T,
+    x_largest: T,
     z_offsets: Vec<T>,
     z_sizes: Vec<T>,
+    z_largest: T,
     split: std::marker::PhantomData<S>,
 }
 
-impl<'a, T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Cancelling<'a, T, S, F> {
+impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Cancelling<T, S, F> {
     /// For points in units of `scale`.
-    pub(crate) fn new(scale: &'a [T], near: T, profile: F) -> Self {
+    pub(crate) fn new(scale: &[T], near: T, profile: F) -> Self {
         let (x_offsets, x_sizes, z_offsets, z_sizes) = (vec![], vec![], vec![], vec![]);
-        let split = std::marker::PhantomData;
-        Self { scale, near, profile, x_offsets, x_sizes, largest: T::ZERO, z_offsets, z_sizes, split }
+        let (x_largest, z_largest, split) = (T::ZERO, T::ZERO, std::marker::PhantomData);
+        let scale = scale.to_vec();
+        Self { scale, near, profile, x_offsets, x_sizes, x_largest, z_offsets, z_sizes, z_largest, split }
     }
 }
 
-impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<'_, T, S, F> {
+impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> {
     fn rows(&mut self, packed: &mut Packed<T>) {
         S::rows(packed, self.scale.len(), &mut self.x_offsets, &mut self.x_sizes);
-        self.largest = self.x_sizes.iter().fold(T::ZERO, |largest, &size| size.larger(largest));
+        self.x_largest = largest(&self.x_sizes);
     }
 
     fn columns(&mut self, packed: &Packed<T>) {
         S::columns(packed, self.scale.len(), &mut self.z_offsets, &mut self.z_sizes);
+        self.z_largest = largest(&self.z_sizes);
     }
 
     /// A bound for the largest size of the tile costs one operation for each pair, where each pair's own would cost
     /// three. Where sizes overflowed, so does the bound, and the column is suspect.
     #[inline(always)]
     fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
-        let (z_offset, bound) = (self.z_offsets[j], self.near * (self.largest + self.z_sizes[j]));
+        let (z_offset, bound) = (self.z_offsets[j], self.near * (self.x_largest + self.z_sizes[j]));
         let (mut far, x_offsets) = (true, &self.x_offsets[i..][..sums.len()]);
         for ((value, &sum), &x_offset) in values.iter_mut().zip(sums).zip(x_offsets) {
             let distance = x_offset + z_offset + sum;
@@ -81,9 +87,58 @@ impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<'_, T,
                 let x = row(x, r, &mut spare);
                 *value = vectorised(
                     #[inline(always)]
-                    || (self.profile)(S::again(x, z, self.scale)),
+                    || (self.profile)(S::again(x, z, &self.scale)),
                 );
             }
         }
     }
+
+    const OWN: usize = 2;
+
+    fn own(&self, x: &mut [T]) -> Own<T> {
+        S::row(x)
+    }
+
+    fn row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
+        let (bound, mut far) = (self.near * (own.size + self.z_largest), true);
+        vectorised(
+            #[inline(always)]
+            || {
+                for (value, &z_offset) in values.iter_mut().zip(&self.z_offsets) {
+                    *value = own.offset + z_offset + *value;
+                    far &= *value > bound;
+                }
+            },
+        );
+        if !far {
+            self.repair_row(own, x, z, values);
+        }
+        vectorised(
+            #[inline(always)]
+            || values.iter_mut().for_each(|value| *value = (self.profile)(*value)),
+        );
+    }
+}
+
+impl<T: Real, S: Split<T>, F> Cancelling<T, S, F> {
+    /// Computes anew those of a row's `distances` that are not well above their error.
+    #[cold]
+    fn repair_row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, distances: &mut [T]) {
+        let mut spare = Vec::new();
+        for (j, (distance, &z_size)) in distances.iter_mut().zip(&self.z_sizes).enumerate() {
+            let far = *distance > self.near * (own.size + z_size);
+            if !far {
+                let z = row(z, j, &mut spare);
+                *distance = vectorised(
+                    #[inline(always)]
+                    || S::again(x, z, &self.scale),
+                );
+            }
+        }
+    }
+}
+
+/// The largest of numbers ≥ 0.
+fn largest<T: Real>(sizes: &[T]) -> T {
+    sizes.iter().fold(T::ZERO, |largest, &size| size.larger(largest))
 }

@@ -33,7 +33,7 @@ pub(super) const FAMILY: Family = Family {
 struct Cauchy;
 
 impl Profile for Cauchy {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         #[inline(always)]
         |squared: T| T::ONE / (T::ONE + squared)
     }

@@ -34,7 +34,7 @@ struct ChiSquared {
 }
 
 impl Profile for ChiSquared {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let rate = T::from_f64(std::f64::consts::LOG2_E / self.sigma).saturate();
         #[inline(always)]
         move |distance: T| (distance * rate).halvings()

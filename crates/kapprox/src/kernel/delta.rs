@@ -31,7 +31,7 @@ pub(super) const FAMILY: Family = Family {
 struct Delta;
 
 impl Profile for Delta {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         // different numbers never have a difference of 0
         #[inline(always)]
         |distance: T| if distance == T::ZERO { T::ONE } else { T::ZERO }

@@ -1,12 +1,13 @@
 //! Kernels of sums over features that have no product form.
 
+use super::few::{self, Own};
+use super::fixed::KernelColumns;
 use super::panel::{self, Finish, Term};
 use super::points::Frame;
 use super::{Kernel, Profile, check_shapes};
-use crate::Real;
+use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A kernel of Σ_k M(x_k, z_k) of the values as they are.
@@ -16,20 +17,20 @@ struct Raw<M, P> {
     profile: P,
     /// Σ_k M(x_k, x_k).
     own: fn(&[f64]) -> f64,
-    term: PhantomData<M>,
+    term: M,
 }
 
 /// The kernel `profile(Σ_k M(x_k, z_k))`, written `text`; `own` is the sum of a point with itself.
 pub(crate) fn raw<M: Term + Debug + Send + Sync + 'static, P: Profile>(
     text: String,
-    _term: M,
+    term: M,
     own: fn(&[f64]) -> f64,
     profile: P,
 ) -> Arc<dyn super::AnyKernel> {
-    Arc::new(Raw { text, profile, own, term: PhantomData::<M> })
+    Arc::new(Raw { text, profile, own, term })
 }
 
-impl<T: Real, M: Term + Debug + Send + Sync, P: Profile> Kernel<T> for Raw<M, P> {
+impl<T: Real, M: Term + Debug + Send + Sync + 'static, P: Profile> Kernel<T> for Raw<M, P> {
     fn spec(&self) -> String {
         self.text.clone()
     }
@@ -37,6 +38,10 @@ impl<T: Real, M: Term + Debug + Send + Sync, P: Profile> Kernel<T> for Raw<M, P>
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
         panel::block::<T, M, _>(&Frame::identity(x.ncols()), &mut Plain(self.profile.function()), x, z, out);
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        Some(few::columns(Frame::identity(z.ncols()), Plain(self.profile.function()), self.term, z))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -61,5 +66,12 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Plain<F> {
             *value = (self.0)(sum).saturate();
         }
         false
+    }
+
+    fn row(&self, _: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
+        vectorised(
+            #[inline(always)]
+            || values.iter_mut().for_each(|value| *value = (self.0)(*value).saturate()),
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Kernels of points that are changed first, row by row.
 
+use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::row;
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
@@ -28,24 +29,30 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 struct Embedded<E> {
     text: String,
-    embedding: E,
+    embedding: Arc<E>,
     kernel: Arc<dyn AnyKernel>,
 }
 
 /// The kernel `kernel` between the images of points, written `text`.
 pub(crate) fn embedded<E: Embedding>(text: String, embedding: E, kernel: Arc<dyn AnyKernel>) -> Arc<dyn AnyKernel> {
-    Arc::new(Embedded { text, embedding, kernel })
+    Arc::new(Embedded { text, embedding: Arc::new(embedding), kernel })
 }
 
 impl<E: Embedding> Embedded<E> {
     /// The images of points: n x d', row-major.
     fn images<T: Real>(&self, points: MatRef<'_, T>) -> Vec<T> {
         let p = self.embedding.features(points.ncols());
-        let (mut spare, mut images) = (Vec::new(), vec![T::ZERO; points.nrows() * p]);
-        for (i, image) in images.chunks_exact_mut(p.max(1)).enumerate() {
-            self.embedding.apply(row(points, i, &mut spare), image);
-        }
+        let mut images = vec![T::ZERO; points.nrows() * p];
+        write_images(&*self.embedding, points, p, &mut images);
         images
+    }
+}
+
+/// Writes the images of points, of p features each, row-major.
+fn write_images<T: Real, E: Embedding>(embedding: &E, points: MatRef<'_, T>, p: usize, images: &mut [T]) {
+    let mut spare = Vec::new();
+    for (i, image) in images.chunks_exact_mut(p.max(1)).enumerate() {
+        embedding.apply(row(points, i, &mut spare), image);
     }
 }
 
@@ -77,9 +84,42 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
         }
     }
 
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let (p, images) = (self.embedding.features(z.ncols()), self.images(z));
+        let fixed = Fixed::new(T::kernel(self.kernel.clone()), MatRef::from_row_major_slice(&images, z.nrows(), p));
+        Some(Box::new(EmbeddedColumns { embedding: self.embedding.clone(), images, p, fixed }))
+    }
+
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         let p = self.embedding.features(x.ncols());
         let images = self.images(x);
         T::kernel(self.kernel.clone()).diag(MatRef::from_row_major_slice(&images, x.nrows(), p), out);
+    }
+}
+
+/// The images of fixed points.
+#[derive(Debug)]
+struct EmbeddedColumns<T: Real, E> {
+    embedding: Arc<E>,
+    images: Vec<T>,
+    /// Features of an image.
+    p: usize,
+    fixed: Fixed<T>,
+}
+
+impl<T: Real, E: Embedding> KernelColumns<T> for EmbeddedColumns<T, E> {
+    fn scratch(&self) -> usize {
+        FEW * self.p + self.fixed.scratch()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<T>() * self.images.len() + self.fixed.bytes()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        let (images, scratch) = scratch.split_at_mut(x.nrows() * self.p);
+        write_images(&*self.embedding, x, self.p, images);
+        let z = MatRef::from_row_major_slice(&self.images, z.nrows(), self.p);
+        self.fixed.rows(MatRef::from_row_major_slice(images, x.nrows(), self.p), z, out, scratch);
     }
 }

@@ -42,7 +42,7 @@ const UNIT: f64 = 1.177_410_022_515_474_7;
 struct Gaussian;
 
 impl Profile for Gaussian {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         #[inline(always)]
         |squared: T| squared.halvings()
     }

@@ -1,5 +1,7 @@
 //! Kernels of the inner product.
 
+use super::few::{self, Own};
+use super::fixed::KernelColumns;
 use super::panel::{self, Finish, Products};
 use super::points::{Frame, row, squared_norm};
 use super::{Kernel, Profile, check_shapes};
@@ -40,6 +42,10 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
         panel::block::<T, Products, _>(&Frame::identity(x.ncols()), &mut Saturated(self.profile.function()), x, z, out);
     }
 
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        Some(few::columns(Frame::identity(z.ncols()), Saturated(self.profile.function()), Products, z))
+    }
+
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
         let profile = self.profile.function::<f64>();
@@ -72,12 +78,23 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
     fn repair(&self, _: usize, _: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
         let mut spare = Vec::new();
         for (i, (value, _)) in values.iter_mut().zip(sums).enumerate().filter(|(_, (_, sum))| overflowed(**sum)) {
-            let product = T::from_f64(scaled_product(row(x, i, &mut spare), z).saturate()).saturate();
+            let product = scaled_product(row(x, i, &mut spare), z);
             *value = vectorised(
                 #[inline(always)]
                 || (self.0)(product).saturate(),
             );
         }
+    }
+
+    fn row(&self, _: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
+        let mut spare = Vec::new();
+        for (j, sum) in values.iter_mut().enumerate().filter(|(_, sum)| overflowed(**sum)) {
+            *sum = scaled_product(x, row(z, j, &mut spare));
+        }
+        vectorised(
+            #[inline(always)]
+            || values.iter_mut().for_each(|value| *value = (self.0)(*value).saturate()),
+        );
     }
 }
 
@@ -88,10 +105,10 @@ fn overflowed<T: Real>(sum: T) -> bool {
     !fits
 }
 
-/// x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow.
-fn scaled_product<T: Real>(x: &[T], z: &[T]) -> f64 {
+/// x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow, and is kept finite.
+fn scaled_product<T: Real>(x: &[T], z: &[T]) -> T {
     let largest = |v: &[T]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.to_f64().abs()));
     let (x_largest, z_largest) = (largest(x), largest(z));
     let sum: f64 = x.iter().zip(z).map(|(x, z)| x.to_f64() / x_largest * (z.to_f64() / z_largest)).sum();
-    sum * x_largest * z_largest
+    T::from_f64((sum * x_largest * z_largest).saturate()).saturate()
 }

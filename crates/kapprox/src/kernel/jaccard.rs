@@ -8,11 +8,13 @@
 //! assert!(Spec::parse("jaccard()").is_ok());
 //! ```
 
+use super::few::{self, Own};
+use super::fixed::KernelColumns;
 use super::panel::{self, Finish, Packed, Products};
-use super::points::{Frame, panel_norms, row_norms};
+use super::points::{Frame, panel_norm, panel_norms, row_norms};
 use super::registry::{Domain, Family};
 use super::{Kernel, check_shapes};
-use crate::Real;
+use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
@@ -46,6 +48,12 @@ impl<T: Real> Kernel<T> for Jaccard {
         panel::block::<T, Products, _>(&Frame::identity(d), finish, x, z, out);
     }
 
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let d = z.ncols();
+        let finish = Union { d, x_norms: Vec::new(), z_norms: Vec::new() };
+        Some(few::columns(Frame::identity(d), finish, Products, z))
+    }
+
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
         out.fill(1.0);
@@ -72,10 +80,32 @@ impl<T: Real> Finish<T> for Union<T> {
     fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
         let (z_norm, x_norms) = (self.z_norms[j], &self.x_norms[i..][..sums.len()]);
         for ((value, &shared), &x_norm) in values.iter_mut().zip(sums).zip(x_norms) {
-            let union = x_norm + z_norm - shared;
-            // whole numbers: below 1 is 0
-            *value = if union > T::ZERO { (shared / union).saturate() } else { T::ONE };
+            *value = ratio(x_norm, z_norm, shared);
         }
         false
     }
+
+    const OWN: usize = 1;
+
+    fn own(&self, x: &mut [T]) -> Own<T> {
+        Own { offset: panel_norm(x), size: T::ZERO }
+    }
+
+    fn row(&self, own: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
+        vectorised(
+            #[inline(always)]
+            || {
+                let pairs = values.iter_mut().zip(&self.z_norms);
+                pairs.for_each(|(value, &z_norm)| *value = ratio(own.offset, z_norm, *value));
+            },
+        );
+    }
+}
+
+/// |A∩B| / |A∪B|.
+#[inline(always)]
+fn ratio<T: Real>(x_norm: T, z_norm: T, shared: T) -> T {
+    let union = x_norm + z_norm - shared;
+    // whole numbers: below 1 is 0
+    if union > T::ZERO { (shared / union).saturate() } else { T::ONE }
 }

@@ -33,7 +33,7 @@ pub(super) const FAMILY: Family = Family {
 struct Laplacian;
 
 impl Profile for Laplacian {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         #[inline(always)]
         |distance: T| distance.halvings()
     }

@@ -27,7 +27,7 @@ pub(super) const FAMILY: Family = Family {
 pub(super) struct Linear;
 
 impl Profile for Linear {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         #[inline(always)]
         |product: T| product
     }

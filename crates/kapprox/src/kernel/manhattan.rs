@@ -5,8 +5,10 @@
 
 use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
+use super::few::{self, Own};
+use super::fixed::KernelColumns;
 use super::panel::{self, Magnitudes, Maxima, Packed};
-use super::points::{Frame, Lengths, absolute_distance, panel_sums, row_sums};
+use super::points::{Frame, Lengths, absolute_distance, panel_sum, panel_sums, row_sums};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
 use crate::map::random::Spectrum;
@@ -58,6 +60,17 @@ impl<T: Real, P: Profile> Kernel<T> for Manhattan<P> {
         }
     }
 
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let profile = self.profile.function();
+        Some(if z.ncols() <= FEW_FEATURES {
+            few::columns(Frame::new(z, &Lengths::Same(self.length)), Plain(profile), Magnitudes, z)
+        } else {
+            let frame = Frame::new(z, &Lengths::Same(0.5 * self.length));
+            let finish = Cancelling::<T, Spans, _>::new(&frame.scale, T::from_f64(NEAR), profile);
+            few::columns(frame, finish, Maxima, z)
+        })
+    }
+
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
         out.fill(self.profile.function::<f64>()(0.0));
@@ -70,6 +83,11 @@ struct Spans;
 impl<T: Real> Split<T> for Spans {
     fn rows(packed: &mut Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
         panel_sums(&packed.x, packed.height, d, offsets, sizes);
+    }
+
+    fn row(x: &mut [T]) -> Own<T> {
+        let (offset, size) = panel_sum(x);
+        Own { offset, size }
     }
 
     fn columns(packed: &Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {

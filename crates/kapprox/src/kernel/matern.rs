@@ -67,7 +67,7 @@ const FAR: f64 = 2000.0;
 pub(super) struct Half;
 
 impl Profile for Half {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         #[inline(always)]
         |squared: T| squared.root().halvings()
     }
@@ -82,7 +82,7 @@ impl Profile for Half {
 struct ThreeHalves;
 
 impl Profile for ThreeHalves {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (unit, far) = (T::from_f64(LN_2), T::from_f64(FAR));
         #[inline(always)]
         move |squared: T| {
@@ -101,7 +101,7 @@ impl Profile for ThreeHalves {
 struct FiveHalves;
 
 impl Profile for FiveHalves {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (unit, third, far) = (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / 3.0), T::from_f64(FAR));
         #[inline(always)]
         move |squared: T| {

@@ -23,6 +23,8 @@ mod applied;
 mod columns;
 mod direct;
 mod embedded;
+mod few;
+mod fixed;
 mod inner;
 mod median;
 mod node;
@@ -59,6 +61,8 @@ pub mod sigmoid;
 pub mod skewed_chi_squared;
 pub mod subset;
 
+pub(crate) use fixed::Fixed;
+pub use fixed::{FEW, KernelColumns, KernelRows};
 pub(crate) use points::Aligned;
 pub use registry::{Domain, Family, Metric, Parameter, Range, Value, registry};
 pub use spec::Spec;
@@ -95,6 +99,11 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     /// # Panics
     /// If the three shapes do not agree.
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>);
+    /// The points `z` (m x d, row-major) prepared for a few rows at a time; `None` where [`block`](Self::block) has to do, which
+    /// is right but slow for few rows.
+    fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        None
+    }
     /// `out[i] = k(x_i, x_i)`, in `f64`: the certificate sums it over all rows. Costs at most b d flops.
     ///
     /// # Panics
@@ -116,7 +125,7 @@ impl<K: Kernel<f32> + Kernel<f64>> AnyKernel for K {}
 pub(crate) trait Profile: Debug + Send + Sync + 'static {
     /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
     /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy;
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + Send + Sync + 'static + use<Self, T>;
     /// The law of the kernel's frequencies, in units of one over the length scale; see [`Kernel::spectrum`].
     fn law(&self) -> Option<Law> {
         None

@@ -8,8 +8,9 @@
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; as
 //! the number of features is small, there is no blocking over them.)
 
+use super::few::Own;
 use super::points::{Aligned, Frame, row};
-use crate::Real;
+use crate::{Lanes, Real};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use pulp::{Simd, WithSimd};
@@ -23,6 +24,9 @@ const TILE_COLUMNS: usize = 128;
 const WIDEST: usize = 8;
 /// Vectors per panel column.
 const TALL: usize = 3;
+
+/// A column of a panel.
+pub(crate) type Tall<T, S> = [<T as Lanes>::Vector<S>; TALL];
 
 /// One feature's contribution to a sum.
 pub(crate) trait Term: Copy {
@@ -136,6 +140,16 @@ pub(crate) trait Finish<T: Real> {
     /// Computes the suspect pairs of a column anew: `x` are the rows of the panel that there are, `z` is row j. Which pairs
     /// those are must depend on each pair alone, or the bits of a block would depend on how it is cut.
     fn repair(&self, _i: usize, _j: usize, _sums: &[T], _x: MatRef<'_, T>, _z: &[T], _values: &mut [T]) {}
+
+    /// How many numbers it keeps for each row of `z`.
+    const OWN: usize = 0;
+    /// What belongs to a row of `x` alone, in the frame; may change it for the sums over pairs.
+    fn own(&self, _x: &mut [T]) -> Own<T> {
+        Own { offset: T::ZERO, size: T::ZERO }
+    }
+    /// Replaces the sums of row `x` with all rows of `z`, those that [`columns`](Self::columns) prepared for, by kernel values:
+    /// the bits of [`column`](Self::column) and [`repair`](Self::repair).
+    fn row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]);
 }
 
 /// `out[i, j]` = what `finish` makes of Σ_k M(x_ik, z_jk), of the points in `frame`.
@@ -146,7 +160,7 @@ pub(crate) fn block<T: Real, M: Term, F: Finish<T>>(
     z: MatRef<'_, T>,
     mut out: MatMut<'_, T>,
 ) {
-    let height = pulp::Arch::new().dispatch(Height(PhantomData::<T>));
+    let height = panel_height::<T>();
     let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height };
     let (mut sums, mut values, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
     sums.zeros(WIDEST * height);
@@ -169,6 +183,11 @@ pub(crate) fn block<T: Real, M: Term, F: Finish<T>>(
     }
 }
 
+/// Rows of a panel on this machine.
+pub(crate) fn panel_height<T: Real>() -> usize {
+    pulp::Arch::new().dispatch(Height(PhantomData::<T>))
+}
+
 /// Asks for the number of rows of a panel on this machine.
 struct Height<T>(PhantomData<T>);
 
@@ -182,7 +201,7 @@ impl<T: Real> WithSimd for Height<T> {
 
 /// Rows of a panel: a constant for the compiler, so that loops over a column of one need no counter.
 #[inline(always)]
-fn height<T: Real, S: Simd>() -> usize {
+pub(crate) fn height<T: Real, S: Simd>() -> usize {
     TALL * size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
@@ -265,7 +284,7 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
     fn fill<S: Simd, const WIDE: usize>(
         &self,
         simd: S,
-        panels: &[[T::Vector<S>; TALL]],
+        panels: &[Tall<T, S>],
         z_rows: &[&[T]; WIDE],
         (sums, values): (&mut [T], &mut [T]),
         to: &mut [&mut [T]],
@@ -310,11 +329,11 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
 /// All loops but that over the features have constant lengths, and no index can fail: one that could would have the
 /// compiler keep the sums in memory, at twice the time.
 #[inline(always)]
-fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize>(
+pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize>(
     simd: S,
-    panel: &[[T::Vector<S>; TALL]],
+    panel: &[Tall<T, S>],
     z_rows: &[&[T]; WIDE],
-) -> [[T::Vector<S>; TALL]; WIDE] {
+) -> [Tall<T, S>; WIDE] {
     let mut sums = [[T::splat(simd, T::ZERO); TALL]; WIDE];
     for k in 0..panel.len() {
         for c in 0..WIDE {

@@ -130,9 +130,21 @@ impl<T: Real> Frame<T> {
             let panel = &mut out[i / height * size..][..height * d];
             let features = point.iter().zip(&self.centre).zip(&self.scale);
             for (column, ((&value, &centre), &scale)) in panel.chunks_exact_mut(height).zip(features) {
-                // kept finite, so that no ∞ − ∞ arises in a difference
-                column[i % height] = ((value - centre) * scale).saturate();
+                column[i % height] = framed(value, centre, scale);
             }
+        }
+    }
+
+    /// Numbers of a packed point: its features; one that is 0 where there are none.
+    pub(crate) fn width(&self) -> usize {
+        self.centre.len().max(1)
+    }
+
+    /// One point as [`pack_panels`](Self::pack_panels) has it.
+    pub(crate) fn pack_row(&self, point: &[T], out: &mut [T]) {
+        out.fill(T::ZERO);
+        for (((out, &value), &centre), &scale) in out.iter_mut().zip(point).zip(&self.centre).zip(&self.scale) {
+            *out = framed(value, centre, scale);
         }
     }
 
@@ -142,6 +154,12 @@ impl<T: Real> Frame<T> {
         let out = out.zeros(padded * points.ncols().max(1));
         pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
     }
+}
+
+/// A feature in the frame, kept finite, so that no ∞ − ∞ arises in a difference.
+#[inline(always)]
+fn framed<T: Real>(value: T, centre: T, scale: T) -> T {
+    ((value - centre) * scale).saturate()
 }
 
 /// The loop of [`Frame::pack_rows`], with its vectors written out: rows are too short for what the compiler makes of it.
@@ -223,6 +241,14 @@ pub(crate) fn panel_norms<T: Real>(packed: &[T], height: usize, d: usize, norms:
     }
 }
 
+/// The squared norm of a row, with the bits of [`panel_norms`].
+pub(crate) fn panel_norm<T: Real>(row: &[T]) -> T {
+    vectorised(
+        #[inline(always)]
+        || T::from_f64(row.iter().map(|value| value.to_f64()).fold(0.0, |sum, value| value.mul_add(value, sum))),
+    )
+}
+
 /// −Σ x/2 and Σ |x|/2 of the rows of packed panels of `height` rows with d features each: summed in `f64`, rounded once.
 pub(crate) fn panel_sums<T: Real>(packed: &[T], height: usize, d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
     halves.clear();
@@ -245,6 +271,13 @@ pub(crate) fn panel_sums<T: Real>(packed: &[T], height: usize, d: usize, halves:
         halves.extend(sums.iter().map(|sum| T::from_f64(-sum / 2.0)));
         sizes.extend(magnitudes.iter().map(|magnitude| T::from_f64(magnitude / 2.0)));
     }
+}
+
+/// The sums of a row, with the bits of [`panel_sums`].
+pub(crate) fn panel_sum<T: Real>(row: &[T]) -> (T, T) {
+    let values = || row.iter().map(|value| value.to_f64());
+    let (sum, magnitude) = values().fold((0.0, 0.0), |(sum, size), value| (sum + value, size + value.abs()));
+    (T::from_f64(-sum / 2.0), T::from_f64(magnitude / 2.0))
 }
 
 /// The same of packed rows with d features each, in eight interleaved sums.

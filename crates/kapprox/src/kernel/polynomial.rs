@@ -57,7 +57,7 @@ struct Polynomial {
 }
 
 impl Profile for Polynomial {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let degree = self.degree;
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
         #[inline(always)]

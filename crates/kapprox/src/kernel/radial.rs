@@ -4,8 +4,10 @@
 //! [`cancelling`](super::cancelling) for the remedy.
 
 use super::cancelling::{Cancelling, Split};
+use super::few::{self, Own};
+use super::fixed::KernelColumns;
 use super::panel::{self, Packed, Products, Squares};
-use super::points::{Frame, Lengths, panel_norms, row_norms, squared_distance};
+use super::points::{Frame, Lengths, panel_norm, panel_norms, row_norms, squared_distance};
 use super::{Kernel, Profile, check_shapes, direct::Plain};
 use crate::Real;
 use crate::map::random::Spectrum;
@@ -76,6 +78,16 @@ impl<T: Real, P: Profile> Kernel<T> for Radial<P> {
         }
     }
 
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let (frame, profile) = (Frame::new(z, &self.lengths), self.profile.function());
+        Some(if z.ncols() <= FEW_FEATURES {
+            few::columns(frame, Plain(profile), Squares, z)
+        } else {
+            let finish = Cancelling::<T, Euclidean, _>::new(&frame.scale, self.at_zero.near(), profile);
+            few::columns(frame, finish, Products, z)
+        })
+    }
+
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
         out.fill(self.profile.function::<f64>()(0.0));
@@ -90,10 +102,13 @@ impl<T: Real> Split<T> for Euclidean {
     fn rows(packed: &mut Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
         panel_norms(&packed.x, packed.height, d, offsets);
         sizes.clone_from(offsets);
-        let minus_two = T::ZERO - T::ONE - T::ONE;
-        for value in packed.x.iter_mut() {
-            *value *= minus_two;
-        }
+        minus_twice(&mut packed.x);
+    }
+
+    fn row(x: &mut [T]) -> Own<T> {
+        let norm = panel_norm(x);
+        minus_twice(x);
+        Own { offset: norm, size: norm }
     }
 
     fn columns(packed: &Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
@@ -105,6 +120,12 @@ impl<T: Real> Split<T> for Euclidean {
     fn again(x: &[T], z: &[T], scale: &[T]) -> T {
         squared_distance(x, z, scale)
     }
+}
+
+/// −2 x.
+fn minus_twice<T: Real>(x: &mut [T]) {
+    let minus_two = T::ZERO - T::ONE - T::ONE;
+    x.iter_mut().for_each(|value| *value *= minus_two);
 }
 
 #[cfg(test)]

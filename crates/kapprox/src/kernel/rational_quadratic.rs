@@ -47,7 +47,7 @@ struct RationalQuadratic {
 }
 
 impl Profile for RationalQuadratic {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let alpha = T::from_f64(self.alpha).saturate();
         #[inline(always)]
         move |squared: T| {

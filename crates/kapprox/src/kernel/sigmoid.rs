@@ -43,7 +43,7 @@ struct Sigmoid {
 }
 
 impl Profile for Sigmoid {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
         let twice = T::from_f64(2.0 * std::f64::consts::LOG2_E);
         #[inline(always)]

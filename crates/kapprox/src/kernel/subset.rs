@@ -30,7 +30,7 @@ pub(super) const FAMILY: Family = Family {
 struct Subset;
 
 impl Profile for Subset {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         // exact for whole numbers; 1/0 saturates
         #[inline(always)]
         |shared: T| T::ONE / shared.larger(T::ZERO).halvings()

@@ -3,7 +3,9 @@
 //! The rows of a tile lie feature by feature; a column of values stays in the first-level cache while the features pass
 //! over it.
 
-use super::points::{Aligned, Frame, Lengths, fill_column};
+use super::few::in_panels;
+use super::fixed::{FEW, KernelColumns};
+use super::points::{Aligned, Frame, Lengths, fill_column, row};
 use super::{Kernel, check_shapes};
 use crate::Real;
 use crate::vectorised;
@@ -31,12 +33,12 @@ pub(crate) trait Features: Debug + Send + Sync + 'static {
 struct Swept<F> {
     text: String,
     length: f64,
-    features: F,
+    features: Arc<F>,
 }
 
 /// The kernel that `features` describes, of (x − z) / `length`, written `text`.
 pub(crate) fn swept<F: Features>(text: String, length: f64, features: F) -> Arc<dyn super::AnyKernel> {
-    Arc::new(Swept { text, length, features })
+    Arc::new(Swept { text, length, features: Arc::new(features) })
 }
 
 impl<T: Real, F: Features> Kernel<T> for Swept<F> {
@@ -55,10 +57,25 @@ impl<T: Real, F: Features> Kernel<T> for Swept<F> {
             for j in 0..z.nrows() {
                 let z = &z_packed[j * d..(j + 1) * d];
                 fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
-                    self.column(column, &x_packed, z);
+                    column_of(
+                        &*self.features,
+                        column,
+                        &x_packed,
+                        z,
+                        #[inline(always)]
+                        |x, z| x - z,
+                    );
                 });
             }
         }
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let (m, frame) = (z.nrows(), Frame::new(z, &Lengths::Same(self.length)));
+        let (mut rows, mut columns) = (Aligned::new(), Aligned::new());
+        frame.pack_rows(z, m, &mut rows);
+        in_panels(&rows, frame.width(), m, &mut columns);
+        Some(Box::new(SweptColumns { frame, columns, features: self.features.clone() }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -69,23 +86,62 @@ impl<T: Real, F: Features> Kernel<T> for Swept<F> {
     }
 }
 
-impl<F: Features> Swept<F> {
-    /// The kernel between the rows of a tile and one other point.
-    fn column<T: Real>(&self, column: &mut [T], x: &[T], z: &[T]) {
-        let (next, last, rows) = (self.features.next::<T>(), self.features.last::<T>(), column.len());
-        vectorised(
-            #[inline(always)]
-            || {
-                column.fill(T::from_f64(F::START));
-                for (&z, x) in z.iter().zip(x.chunks_exact(rows)) {
-                    for (value, &x) in column.iter_mut().zip(x) {
-                        *value = next(*value, x - z);
-                    }
-                }
-                for value in column.iter_mut() {
-                    *value = last(*value).saturate();
-                }
-            },
-        );
+/// Fixed points, feature by feature.
+#[derive(Debug)]
+struct SweptColumns<T, F> {
+    frame: Frame<T>,
+    columns: Aligned<T>,
+    features: Arc<F>,
+}
+
+impl<T: Real, F: Features> KernelColumns<T> for SweptColumns<T, F> {
+    fn scratch(&self) -> usize {
+        FEW * self.frame.width()
     }
+
+    fn bytes(&self) -> usize {
+        size_of::<T>() * self.columns.len()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        let (d, mut spare) = (x.ncols(), Vec::new());
+        for (i, values) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
+            let scaled = &mut scratch[..d];
+            self.frame.pack_row(row(x, i, &mut spare), scaled);
+            column_of(
+                &*self.features,
+                values,
+                &self.columns,
+                scaled,
+                #[inline(always)]
+                |z, x| x - z,
+            );
+        }
+    }
+}
+
+/// The kernel between points that lie feature by feature in `tall` and one other point; `difference` takes a feature of the
+/// former first.
+fn column_of<T: Real, F: Features>(
+    features: &F,
+    column: &mut [T],
+    tall: &[T],
+    narrow: &[T],
+    difference: impl Fn(T, T) -> T + Copy,
+) {
+    let (next, last, rows) = (features.next::<T>(), features.last::<T>(), column.len());
+    vectorised(
+        #[inline(always)]
+        || {
+            column.fill(T::from_f64(F::START));
+            for (&narrow, tall) in narrow.iter().zip(tall.chunks_exact(rows)) {
+                for (value, &tall) in column.iter_mut().zip(tall) {
+                    *value = next(*value, difference(tall, narrow));
+                }
+            }
+            for value in column.iter_mut() {
+                *value = last(*value).saturate();
+            }
+        },
+    );
 }

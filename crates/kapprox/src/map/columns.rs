@@ -3,7 +3,7 @@
 use super::FeatureMap;
 use super::nystrom::strips;
 use crate::Real;
-use crate::kernel::{AnyKernel, Kernel};
+use crate::kernel::{AnyKernel, Fixed, KernelColumns, KernelRows};
 use crate::landmark::LandmarkSet;
 use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 /// Columns of the kernel matrix: what a function Σ_j α_j k(x, z_j) is evaluated on.
 ///
 /// phi(x)·phi(x') is no approximation of the kernel; learning goes through [`super::Nystrom`], which orthogonalises these
-/// columns. Costs 2nmd flops for n rows.
+/// columns. Costs 2nmd flops for n rows. Holds the landmarks twice: as they are for blocks, and prepared for a few rows.
 #[derive(Debug)]
 pub struct Columns<T: Real> {
-    kernel: Arc<dyn Kernel<T>>,
+    kernel: Fixed<T>,
     landmarks: LandmarkSet<T>,
 }
 
 impl<T: Real> Columns<T> {
     /// The kernel functions of `landmarks`.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>) -> Self {
-        Self { kernel: T::kernel(kernel.clone()), landmarks }
+        Self { kernel: Fixed::new(T::kernel(kernel.clone()), landmarks.as_mat()), landmarks }
     }
 }
 
@@ -33,14 +33,18 @@ impl<T: Real> FeatureMap<T> for Columns<T> {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let z = self.landmarks.as_mat();
-        workers.each(strips(x, out), |(x, out)| self.kernel.block(x, z, out));
+        workers.each(strips(x, out), |(x, out)| self.kernel.kernel().block(x, z, out));
     }
 
     fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
         None
     }
 
+    fn kernel_rows(&self) -> Option<KernelRows<'_, T>> {
+        Some(KernelRows::new(&self.kernel, self.landmarks.as_mat()))
+    }
+
     fn footprint(&self) -> Footprint {
-        Footprint { fixed: self.landmarks.points.len() * size_of::<T>(), per_row: 0 }
+        Footprint { fixed: self.landmarks.points.len() * size_of::<T>() + self.kernel.bytes(), per_row: 0 }
     }
 }

@@ -28,6 +28,7 @@ pub use sketch::TensorSketch;
 pub use spec::MapSpec;
 
 use crate::Real;
+use crate::kernel::KernelRows;
 use faer::{MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::fmt::Debug;
@@ -49,6 +50,10 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// `out[i] = k(x_i, x_i)` of the kernel that is approximated, for the certificate; `None` where the map is no
     /// projection (random features), so that a trace error would say nothing.
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()>;
+    /// The features of a few rows at a time, for maps whose features are kernel values.
+    fn kernel_rows(&self) -> Option<KernelRows<'_, T>> {
+        None
+    }
     /// The functions wᵀphi(x) in the form that is evaluated with the fewest operations; `weights` (r x t) are those of the
     /// leading r features.
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {

@@ -3,8 +3,11 @@
 use crate::formulas::cases;
 use crate::inputs::{block, build, points, suited, view};
 use faer::{Mat, MatMut, MatRef, Side};
-use kapprox::Real;
-use kapprox::kernel::{Metric, Spec, registry};
+use kapprox::kernel::{AnyKernel, Kernel, Metric, Spec, registry};
+use kapprox::landmark::LandmarkSet;
+use kapprox::map::Columns;
+use kapprox::{FeatureMap, Real};
+use std::sync::Arc;
 
 #[test]
 fn a_strip_of_a_taller_block_leaves_the_rest_alone() {
@@ -105,6 +108,89 @@ fn any_strip_of_rows_has_the_same_bits_alone() {
     }
     check::<f32>();
     check::<f64>();
+}
+
+/// Kernels of some columns, and expressions of several parts.
+const NESTED: [&str; 6] = [
+    "gaussian(sigma=2, on=x0..x3)",
+    "linear(on=[x1, x5]) + laplacian(sigma=3)*matern(nu=1.5, sigma=2, on=x2..x9)",
+    "normalised(polynomial(degree=2, c0=1, gamma=0.5) + 0.5*linear())",
+    "exp(0.1*linear()) + power(gaussian(sigma=1) + linear(), degree=2)",
+    "0.3*gaussian(sigma=1)*(cauchy(sigma=2) + periodic(period=3, sigma=1.5))",
+    "mean(exp(cosine(on=x0..x8)), p=2)",
+];
+
+/// The kernel of an expression on points of `d` features, x0, x1, …
+fn build_on(text: &str, d: usize) -> Arc<dyn AnyKernel> {
+    let names: Vec<String> = (0..d).map(|i| format!("x{i}")).collect();
+    Spec::parse(text).unwrap().resolve_columns(&names).unwrap().build().unwrap()
+}
+
+/// A kernel that only has blocks.
+#[derive(Debug)]
+struct Plain(Arc<dyn AnyKernel>);
+
+impl<T: Real> Kernel<T> for Plain {
+    fn spec(&self) -> String {
+        "plain()".to_string()
+    }
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
+        T::kernel(self.0.clone()).block(x, z, out);
+    }
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        T::kernel(self.0.clone()).diag(x, out);
+    }
+}
+
+/// Rows of x with the fixed points z, by ones and by groups, against the block of all; `scale` takes values to their ends.
+fn few_rows_are_those_of_the_block<T: Real>(kernel: &Arc<dyn AnyKernel>, text: &str, d: usize, scale: f64) {
+    let (b, m) = (29, 203);
+    let mut z = points::<T>(m, d, 10, 0.0);
+    let mut x = points::<T>(b, d, 9, 0.0);
+    // some rows of z are rows of x, others nearly: pairs that are computed twice
+    z[..20 * d].copy_from_slice(&x[..20 * d]);
+    z[..10 * d].iter_mut().for_each(|z| *z = T::from_f64(z.to_f64() * (1.0 + 1e-4)));
+    x.iter_mut().chain(&mut z).for_each(|value| *value = T::from_f64(value.to_f64() * scale));
+    let (x, z) = (suited(text, &x), suited(text, &z));
+    let whole = block(kernel, view(&x, d), view(&z, d));
+    let rows = vec![0; m];
+    let landmarks = LandmarkSet { points: z, rows, d, passes: 0, evaluations: 0 };
+    let columns = Columns::new(kernel, landmarks);
+    let few = FeatureMap::<T>::kernel_rows(&columns).unwrap();
+    let mut scratch = vec![T::from_f64(f64::NAN); few.scratch()];
+    for (first, count) in [(0, 1), (28, 1), (3, 2), (5, 7), (19, 8), (0, 0)] {
+        let mut out = vec![T::from_f64(f64::NAN); count * m];
+        few.fill(view(&x, d).subrows(first, count), &mut out, &mut scratch);
+        let got = MatRef::from_row_major_slice(&out, count, m);
+        let want = whole.subrows(first, count);
+        let bits = |i: usize, j: usize| got[(i, j)].to_f64().to_bits() == want[(i, j)].to_f64().to_bits();
+        let same = (0..count).all(|i| (0..m).all(|j| bits(i, j)));
+        assert!(same, "{text} {} d={d} scale {scale:e}: {count} rows from {first}", T::NAME);
+    }
+}
+
+#[test]
+fn a_few_rows_have_the_bits_of_a_block() {
+    fn check<T: Real>(largest: f64) {
+        for d in [1, 3, 4, 5, 17] {
+            for (text, _) in cases() {
+                few_rows_are_those_of_the_block::<T>(&build(text), text, d, 1.0);
+            }
+        }
+        for (text, _) in cases() {
+            // where sums overflow, and where they vanish
+            for scale in [largest, largest.sqrt(), largest.sqrt().recip()] {
+                few_rows_are_those_of_the_block::<T>(&build(text), text, 9, scale);
+            }
+        }
+        for text in NESTED {
+            few_rows_are_those_of_the_block::<T>(&build_on(text, 17), text, 17, 1.0);
+        }
+        let plain: Arc<dyn AnyKernel> = Arc::new(Plain(build("gaussian(sigma=2)")));
+        few_rows_are_those_of_the_block::<T>(&plain, "gaussian(sigma=2)", 17, 1.0);
+    }
+    check::<f32>(f32::MAX.into());
+    check::<f64>(f64::MAX);
 }
 
 #[test]

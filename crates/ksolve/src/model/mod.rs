@@ -8,8 +8,10 @@
 mod basis;
 pub mod file;
 mod load;
+mod predict;
 
 pub use basis::Basis;
+pub use predict::PredictScratch;
 
 use crate::quadratic::{self, Quadratic};
 use crate::strips::{Pool, row_strips};
@@ -160,7 +162,7 @@ impl<T: Real> Model<T> {
     /// `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled); `basis` is that of [`Model::functions`].
     ///
     /// The basis is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
-    /// large and cancel. Strips of 256 rows go to the workers, so bits do not depend on their number; given a row's
+    /// large and cancel. A few rows go as in [`predict_with`](Self::predict_with). Strips of 256 rows go to the workers, so bits do not depend on their number; given a row's
     /// basis values, its prediction does not depend on its neighbours either. *Cost*: the basis, and 2·m·t flops a row.
     ///
     /// # Errors
@@ -172,16 +174,12 @@ impl<T: Real> Model<T> {
         out: MatMut<'_, f64>,
         workers: &Workers,
     ) -> Result<()> {
-        let (m, d, t) = self.dims();
-        for (what, expected, got) in [
-            ("columns of the rows to predict", d, x.ncols()),
-            ("functions of the basis", m, basis.dims().1),
-            ("rows of the predictions", x.nrows(), out.nrows()),
-            ("columns of the predictions", t, out.ncols()),
-        ] {
-            if expected != got {
-                return Err(Error::Shape { what, expected, got });
-            }
+        self.check_shapes(basis, x, &out)?;
+        if let Some(kernel_rows) = basis.kernel_rows()
+            && x.nrows() <= predict::MOST
+        {
+            self.predict_few(kernel_rows, x, out, &mut PredictScratch::new(basis));
+            return Ok(());
         }
         let distance = self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty);
         let distance = distance.map(|quadratic| self.kernel().map(|kernel| (quadratic, kernel))).transpose()?;
@@ -199,6 +197,21 @@ impl<T: Real> Model<T> {
             }
         });
         Ok(())
+    }
+
+    /// Refuses rows, predictions and a basis that do not fit the model.
+    fn check_shapes(&self, basis: &dyn FeatureMap<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
+        let (m, d, t) = self.dims();
+        let shapes = [
+            ("columns of the rows to predict", d, x.ncols()),
+            ("functions of the basis", m, basis.dims().1),
+            ("rows of the predictions", x.nrows(), out.nrows()),
+            ("columns of the predictions", t, out.ncols()),
+        ];
+        match shapes.into_iter().find(|(_, expected, got)| expected != got) {
+            Some((what, expected, got)) => Err(Error::Shape { what, expected, got }),
+            None => Ok(()),
+        }
     }
 
     /// `out[i]` = the model's [`quadratic`] function at x_i: for ridge regression the variance of f(x_i) over σ², the variance of

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod allocations;
 mod gram;
 mod model;
+mod predict;
 mod resume;
 mod surface;
 mod train;

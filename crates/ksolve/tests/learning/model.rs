@@ -6,7 +6,7 @@ use ksolve::{Certificate, Error, Intercept, Quadratic, Task};
 use kstore::Workers;
 use std::path::{Path, PathBuf};
 
-fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
+pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
     let keys = kstore::key::Stream::new(2, kstore::key::Purpose::Data, 0);
     let value = |i: usize| keys.uniform(i as u64) * 2.0 - 1.0;
     Model {

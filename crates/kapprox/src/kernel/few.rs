@@ -1,0 +1,166 @@
+//! Sums over features for a few rows with points that stay the same, in registers.
+//!
+//! The [panels](super::panel) with their sides exchanged: the fixed points lie in vectors, packed once, and a row needs no
+//! other rows to fill a vector with. Each value comes from the same operations in the same order as in a block.
+
+use super::fixed::{FEW, KernelColumns};
+use super::panel::{Finish, Packed, Tall, Term, accumulate, height, panel_height};
+use super::points::{Aligned, Frame, row};
+use crate::{Lanes, Real};
+use faer::MatRef;
+use pulp::{Simd, WithSimd};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Rows whose sums are in registers at once; those that are left go one by one.
+const WIDE: usize = 4;
+/// The largest height of a panel: three vectors of sixteen numbers.
+const HIGHEST: usize = 48;
+
+/// What belongs to a row alone, beside its features.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Own<T> {
+    /// Its part of a sum over features.
+    pub(crate) offset: T,
+    /// Its part of the size of a sum's terms.
+    pub(crate) size: T,
+}
+
+/// `M` with its arguments exchanged.
+#[derive(Debug, Clone, Copy)]
+struct Exchanged<M>(PhantomData<M>);
+
+impl<M: Term> Term for Exchanged<M> {
+    #[inline(always)]
+    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
+        M::add::<T, S>(simd, sum, z, x)
+    }
+}
+
+/// Fixed points in panels, and what `finish` prepared of them.
+struct Few<T, M, F> {
+    frame: Frame<T>,
+    finish: F,
+    /// As [`Packed::x`].
+    panels: Aligned<T>,
+    term: PhantomData<M>,
+}
+
+/// The points `z` in `frame`, for the kernel that `finish` makes of Σ_k M(x_k, z_k).
+pub(crate) fn columns<T, M, F>(frame: Frame<T>, mut finish: F, _term: M, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
+where
+    T: Real,
+    M: Term + Send + Sync + 'static,
+    F: Finish<T> + Send + Sync + 'static,
+{
+    let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height: panel_height::<T>() };
+    // as rows, as a block packs them: the sums of a point's own values have their order
+    frame.pack_rows(z, z.nrows(), &mut packed.z);
+    finish.columns(&packed);
+    let mut panels = Aligned::new();
+    in_panels(&packed.z, frame.width(), packed.height, &mut panels);
+    Box::new(Few { frame, finish, panels, term: PhantomData::<M> })
+}
+
+/// Packed rows of d numbers as panels of `height`; see [`Packed::x`].
+pub(crate) fn in_panels<T: Real>(rows: &[T], d: usize, height: usize, out: &mut Aligned<T>) {
+    let out = out.zeros((rows.len() / d).next_multiple_of(height.max(1)) * d);
+    for (panel, rows) in out.chunks_exact_mut(height.max(1) * d).zip(rows.chunks(height.max(1) * d)) {
+        for (i, row) in rows.chunks_exact(d).enumerate() {
+            row.iter().enumerate().for_each(|(k, value)| panel[k * height + i] = *value);
+        }
+    }
+}
+
+impl<T: Real, M: Term + Send + Sync, F: Finish<T> + Send + Sync> KernelColumns<T> for Few<T, M, F> {
+    fn scratch(&self) -> usize {
+        FEW * self.frame.width()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<T>() * (self.panels.len() + self.panels.len() / self.frame.width() * F::OWN)
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        let (m, d, mut spare) = (z.nrows(), self.frame.width(), Vec::new());
+        let scaled = &mut scratch[..x.nrows() * d];
+        let mut own = [Own { offset: T::ZERO, size: T::ZERO }; FEW];
+        for (i, (own, scaled)) in own.iter_mut().zip(scaled.chunks_exact_mut(d)).enumerate() {
+            self.frame.pack_row(row(x, i, &mut spare), scaled);
+            *own = self.finish.own(scaled);
+        }
+        pulp::Arch::new().dispatch(Sums { rows: scaled, panels: &self.panels, d, m, out, term: self.term });
+        for (i, (own, values)) in own.iter().zip(out.chunks_exact_mut(m.max(1))).enumerate() {
+            self.finish.row(*own, row(x, i, &mut spare), z, values);
+        }
+    }
+}
+
+/// The sums of rows with all points: `out[i m + j]`.
+struct Sums<'a, T, M> {
+    rows: &'a [T],
+    panels: &'a [T],
+    d: usize,
+    m: usize,
+    out: &'a mut [T],
+    term: PhantomData<M>,
+}
+
+impl<T: Real, M: Term> WithSimd for Sums<'_, T, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let rows = self.rows.len() / self.d;
+        let together = rows / WIDE * WIDE;
+        // loops, no closures: those would be compiled for the oldest machine
+        for i in (0..together).step_by(WIDE) {
+            self.group::<S, WIDE>(simd, i);
+        }
+        for i in together..rows {
+            self.group::<S, 1>(simd, i);
+        }
+    }
+}
+
+impl<T: Real, M: Term> Sums<'_, T, M> {
+    /// Rows `first..first + COUNT`.
+    #[inline(always)]
+    fn group<S: Simd, const COUNT: usize>(&mut self, simd: S, first: usize) {
+        let (d, m, height) = (self.d, self.m, height::<T, S>());
+        let group = &self.rows[first * d..][..COUNT * d];
+        let mut rows = [group; COUNT];
+        for (c, row) in rows.iter_mut().enumerate() {
+            *row = &group[c * d..][..d];
+        }
+        let out = &mut self.out[first * m..][..COUNT * m];
+        let (panels, _) = T::vectors::<S>(self.panels).as_chunks();
+        for (j, panel) in (0..m).step_by(height).zip(panels.chunks_exact(d)) {
+            let sums = accumulate::<T, S, Exchanged<M>, COUNT>(simd, panel, &rows);
+            for (c, sums) in sums.iter().enumerate() {
+                let to = &mut out[c * m + j..][..height.min(m - j)];
+                write::<T, S>(sums, to);
+            }
+        }
+    }
+}
+
+/// Writes the sums of a panel's points that there are.
+#[inline(always)]
+fn write<T: Lanes + Real, S: Simd>(sums: &Tall<T, S>, to: &mut [T]) {
+    if let Some(to) = T::vectors_mut::<S>(to).first_chunk_mut() {
+        *to = *sums;
+        return;
+    }
+    let mut all = [T::ZERO; HIGHEST];
+    if let Some(all) = T::vectors_mut::<S>(&mut all).first_chunk_mut() {
+        *all = *sums;
+    }
+    to.copy_from_slice(&all[..to.len()]);
+}
+
+impl<T, M, F> fmt::Debug for Few<T, M, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Few").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,90 @@
+//! A kernel between a few rows and points that stay the same: the landmarks of a model.
+//!
+//! [`Kernel::block`] prepares both of its sides at every call and fills up rows to whole panels, which is lost in a block of
+//! hundreds of rows and is most of the time for one. Here the points are prepared once, they are the long side, and nothing
+//! is allocated afterwards. The values have the bits of the block.
+
+use super::Kernel;
+use crate::Real;
+use faer::{MatMut, MatRef};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Most rows at once.
+pub const FEW: usize = 8;
+
+/// Points prepared for a kernel; see [`Kernel::columns`].
+pub trait KernelColumns<T: Real>: Debug + Send + Sync {
+    /// How many numbers of scratch [`rows`](Self::rows) takes.
+    fn scratch(&self) -> usize;
+    /// Bytes that are held.
+    fn bytes(&self) -> usize;
+    /// `out[i m + j] = k(x_i, z_j)` with the bits of [`Kernel::block`], for at most [`FEW`] rows and the m points `z` that
+    /// this was made of; `scratch` is at least as long as [`scratch`](Self::scratch) says.
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
+}
+
+/// A kernel and the points that were prepared for it; of a kernel that does not know how, its blocks.
+#[derive(Debug)]
+pub(crate) struct Fixed<T: Real> {
+    kernel: Arc<dyn Kernel<T>>,
+    columns: Option<Box<dyn KernelColumns<T>>>,
+}
+
+impl<T: Real> Fixed<T> {
+    pub(crate) fn new(kernel: Arc<dyn Kernel<T>>, z: MatRef<'_, T>) -> Self {
+        let columns = kernel.columns(z);
+        Self { kernel, columns }
+    }
+
+    pub(crate) fn kernel(&self) -> &dyn Kernel<T> {
+        &*self.kernel
+    }
+}
+
+impl<T: Real> KernelColumns<T> for Fixed<T> {
+    fn scratch(&self) -> usize {
+        self.columns.as_ref().map_or(0, |columns| columns.scratch())
+    }
+
+    fn bytes(&self) -> usize {
+        self.columns.as_ref().map_or(0, |columns| columns.bytes())
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        match &self.columns {
+            Some(columns) => columns.rows(x, z, out, scratch),
+            None => self.kernel.block(x, z, MatMut::from_row_major_slice_mut(out, x.nrows(), z.nrows())),
+        }
+    }
+}
+
+/// The kernel functions of fixed points, for a few rows at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelRows<'a, T: Real> {
+    fixed: &'a Fixed<T>,
+    z: MatRef<'a, T>,
+}
+
+impl<'a, T: Real> KernelRows<'a, T> {
+    pub(crate) fn new(fixed: &'a Fixed<T>, z: MatRef<'a, T>) -> Self {
+        Self { fixed, z }
+    }
+
+    /// How many numbers of scratch [`fill`](Self::fill) takes.
+    pub fn scratch(&self) -> usize {
+        self.fixed.scratch()
+    }
+
+    /// `out[i m + j] = k(x_i, z_j)` for at most [`FEW`] rows of `x` (b x d, row-major), with the bits that they have in a
+    /// block of many. Costs about 2 b m d flops, and allocates nothing with the kernels of the registry.
+    ///
+    /// # Panics
+    /// If there are more rows, or the shapes do not agree, or `scratch` is shorter than [`scratch`](Self::scratch).
+    pub fn fill(&self, x: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        assert!(x.nrows() <= FEW, "{} rows are not a few", x.nrows());
+        assert_eq!(x.ncols(), self.z.ncols(), "x has {} features, z has {}", x.ncols(), self.z.ncols());
+        assert_eq!(out.len(), x.nrows() * self.z.nrows(), "out must have a value for each row and point");
+        self.fixed.rows(x, self.z, out, scratch);
+    }
+}

@@ -1,0 +1,122 @@
+//! Predictions of a few rows at a time, by buffers that are made once: no allocation, and the bits of a large batch.
+
+use super::Model;
+use crate::{Error, Result};
+use faer::prelude::*;
+use faer::{MatMut, MatRef};
+use kapprox::kernel::{FEW, KernelRows};
+use kapprox::{FeatureMap, Real};
+use kstore::Workers;
+
+/// Scores summed side by side: each addition waits for the one before in its sum.
+const TOGETHER: usize = 4;
+
+/// Functions whose products with their coefficients are computed, in vectors, before they are summed one by one.
+const CHUNK: usize = 64;
+
+/// Up to this many rows [`Model::predict`] goes a few at a time.
+pub(super) const MOST: usize = 16;
+
+/// Buffers for [`Model::predict_with`]: kernel values of a few rows, and what the kernel needs to compute them.
+#[derive(Clone, Debug)]
+pub struct PredictScratch<T> {
+    values: Vec<T>,
+    kernel: Vec<T>,
+}
+
+impl<T: Real> PredictScratch<T> {
+    /// Buffers for the functions of [`Model::functions`].
+    pub fn new(basis: &dyn FeatureMap<T>) -> Self {
+        let (m, kernel) = basis.kernel_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
+        Self { values: vec![T::default(); FEW * m], kernel: vec![T::default(); kernel] }
+    }
+}
+
+impl<T: Real> Model<T> {
+    /// [`predict`](Self::predict) on this thread, with the same bits, and without allocation where the basis is of landmarks:
+    /// for one row, or a few, at a time. *Cost*: as there; rows go in groups of eight.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where `x` or `out` do not fit the model, or `scratch` was made for another.
+    pub fn predict_with(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        x: MatRef<'_, T>,
+        out: MatMut<'_, f64>,
+        scratch: &mut PredictScratch<T>,
+    ) -> Result<()> {
+        let Some(rows) = basis.kernel_rows() else {
+            return self.predict(basis, x, out, &Workers::sequential());
+        };
+        self.check_shapes(basis, x, &out)?;
+        let needed = [FEW * basis.dims().1, rows.scratch()];
+        for (expected, got) in needed.into_iter().zip([scratch.values.len(), scratch.kernel.len()]) {
+            if got < expected {
+                return Err(Error::Shape { what: "numbers of scratch for predictions", expected, got });
+            }
+        }
+        self.predict_few(rows, x, out, scratch);
+        Ok(())
+    }
+
+    /// The same where everything fits.
+    pub(super) fn predict_few(
+        &self,
+        rows: KernelRows<'_, T>,
+        x: MatRef<'_, T>,
+        mut out: MatMut<'_, f64>,
+        scratch: &mut PredictScratch<T>,
+    ) {
+        let m = self.coefficients.nrows();
+        for first in (0..x.nrows()).step_by(FEW) {
+            let count = FEW.min(x.nrows() - first);
+            let values = &mut scratch.values[..count * m];
+            rows.fill(x.subrows(first, count), values, &mut scratch.kernel);
+            let out = out.rb_mut().subrows_mut(first, count);
+            kapprox::vectorised(
+                #[inline(always)]
+                || self.row_heads(values, out),
+            );
+        }
+    }
+
+    /// `out` (b x t) = k·α + c for the basis values of a few rows, row-major: the sums of [`head`](Self::head), function after
+    /// function.
+    #[inline(always)]
+    fn row_heads(&self, values: &[T], out: MatMut<'_, f64>) {
+        match out.nrows() * out.ncols() {
+            1 => self.heads_together::<1>(values, out),
+            _ => self.heads_together::<TOGETHER>(values, out),
+        }
+    }
+
+    /// The same, `COUNT` scores side by side; what is beyond the last is the last again.
+    #[inline(always)]
+    fn heads_together<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
+        let (m, _, t) = self.dims();
+        let pairs = out.nrows() * t;
+        for first in (0..pairs).step_by(COUNT) {
+            let place = |c: usize| ((first + c).min(pairs - 1) / t, (first + c).min(pairs - 1) % t);
+            let mut scores: [f64; COUNT] = std::array::from_fn(|c| self.intercept[place(c).1]);
+            for from in (0..m).step_by(CHUNK) {
+                let mut products = [[0.0; CHUNK]; COUNT];
+                for (c, products) in products.iter_mut().enumerate() {
+                    let (row, output) = place(c);
+                    let values = &values[row * m..][..m][from..];
+                    let alpha = &self.coefficients.col_as_slice(output)[from..];
+                    for ((product, value), alpha) in products.iter_mut().zip(values).zip(alpha) {
+                        *product = value.to_f64() * alpha;
+                    }
+                }
+                for l in 0..CHUNK.min(m - from) {
+                    for c in 0..COUNT {
+                        scores[c] += products[c][l];
+                    }
+                }
+            }
+            for (c, score) in scores.into_iter().enumerate() {
+                out[place(c)] = score;
+            }
+        }
+    }
+}

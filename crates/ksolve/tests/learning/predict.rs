@@ -1,0 +1,88 @@
+//! Predictions of a few rows: the bits of a large batch, and no allocation.
+use crate::allocations;
+use crate::model::model;
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use ksolve::{Error, Model, PredictScratch};
+use kstore::Workers;
+
+const D: usize = 10;
+
+/// A model of a kernel, whose features are named x0, x1, …
+fn of_kernel<T: Real>(kernel: &str, m: usize, t: usize) -> Model<T> {
+    let mut model = model::<T>(m, D, t);
+    model.card.kernel = kernel.to_string();
+    model
+}
+
+/// The registry's kernels, and expressions of them.
+fn kernels() -> Vec<&'static str> {
+    let expressions = [
+        "linear(on=[x1, x5]) + 0.5*laplacian(sigma=3)*matern(nu=1.5, sigma=2, on=x2..x9)",
+        "exp(0.1*gaussian(sigma=1, on=x0..x6))",
+        "power(gaussian(sigma=1) + linear(), degree=2)",
+        "normalised(polynomial(degree=2, c0=1, gamma=0.5))",
+    ];
+    kapprox::kernel::registry().iter().map(|family| family.example).chain(expressions).collect()
+}
+
+/// Rows between 0 and 1, which every kernel is defined for; the first are landmarks of `model`, made so.
+fn rows<T: Real>(n: usize) -> Vec<T> {
+    (0..n * D).map(|i| <T as kstore::Real>::from_f64((i as f64 * 0.37).sin().abs())).collect()
+}
+
+fn a_row_alone_is_the_row_in_a_batch<T: Real>() {
+    let (m, n) = (157, 1000);
+    let x = rows::<T>(n);
+    let x = MatRef::from_row_major_slice(&x, n, D);
+    for (kernel, t) in kernels().into_iter().flat_map(|kernel| [(kernel, 1), (kernel, 3)]) {
+        let model = of_kernel::<T>(kernel, m, t);
+        let basis = model.functions().unwrap();
+        let mut batch = Mat::zeros(n, t);
+        model.predict(&*basis, x, batch.as_mut(), &Workers::sequential()).unwrap();
+        let mut scratch = PredictScratch::new(&*basis);
+        for (first, count) in [(0, 1), (517, 1), (999, 1), (3, 2), (250, 9), (400, 30)] {
+            let (some, want) = (x.subrows(first, count), batch.subrows(first, count));
+            let (mut by_scratch, mut plain) = (Mat::zeros(count, t), Mat::zeros(count, t));
+            model.predict_with(&*basis, some, by_scratch.as_mut(), &mut scratch).unwrap();
+            model.predict(&*basis, some, plain.as_mut(), &Workers::sequential()).unwrap();
+            assert!(by_scratch == want && plain == want, "{kernel} {}: {count} rows from {first}", T::NAME);
+        }
+    }
+}
+
+#[test]
+fn a_row_has_the_same_bits_alone_and_among_a_thousand() {
+    a_row_alone_is_the_row_in_a_batch::<f32>();
+    a_row_alone_is_the_row_in_a_batch::<f64>();
+}
+
+fn allocations_of<T: Real>(kernel: &str, count: usize, t: usize) -> u64 {
+    let model = of_kernel::<T>(kernel, 1000, t);
+    let basis = model.functions().unwrap();
+    let (x, mut out) = (rows::<T>(count), Mat::zeros(count, t));
+    let x = MatRef::from_row_major_slice(&x, count, D);
+    let mut scratch = PredictScratch::new(&*basis);
+    allocations::of(|| model.predict_with(&*basis, x, out.as_mut(), &mut scratch).unwrap())
+}
+
+#[test]
+fn a_few_rows_are_predicted_without_allocation() {
+    assert!(allocations::of(|| drop(vec![0u8; 3])) == 1, "counts nothing");
+    for kernel in kernels() {
+        for (count, t) in [(1, 1), (1, 10), (8, 1), (20, 3)] {
+            let counts = [allocations_of::<f32>(kernel, count, t), allocations_of::<f64>(kernel, count, t)];
+            assert_eq!(counts, [0, 0], "{kernel}: {count} rows, {t} outputs");
+        }
+    }
+}
+
+#[test]
+fn scratch_of_another_model_is_refused() {
+    let (small, large) = (of_kernel::<f32>("gaussian()", 5, 1), of_kernel::<f32>("gaussian(sigma=1)", 50, 1));
+    let small = Model { card: large.card.clone(), ..small };
+    let mut scratch = PredictScratch::new(&*small.functions().unwrap());
+    let (basis, x, mut out) = (large.functions().unwrap(), Mat::<f32>::zeros(1, D), Mat::zeros(1, 1));
+    let refused = large.predict_with(&*basis, x.as_ref(), out.as_mut(), &mut scratch);
+    assert!(matches!(refused, Err(Error::Shape { expected: 400, got: 40, .. })), "{refused:?}");
+}
