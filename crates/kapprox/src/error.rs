@@ -1,5 +1,7 @@
 //! What can go wrong between rows and features.
 
+use crate::map::registry::MOST_FEATURES;
+
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -33,6 +35,12 @@ pub enum Error {
         why: String,
         /// What to do.
         remedy: &'static str,
+    },
+    /// A map was to have more features than any machine holds tiles of.
+    #[error("the map {map} would have more than {MOST_FEATURES} features; lower --rank, or the map's own numbers")]
+    TooManyFeatures {
+        /// The map.
+        map: String,
     },
     /// A scheme that looks at targets was given rows without.
     #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]

@@ -185,11 +185,9 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
         tile,
         name: "batches of columns",
         bytes: tile * selected.kept_bytes_per_row(),
-        what: "row group being written",
-        shared: out.footprint(),
-        remedy: "choose fewer columns with --features",
+        shared: vec![passes::term("row group being written", out.footprint(), "choose fewer columns with --features")],
     };
-    passes::lanes("conversion", &source, lane, run)?;
+    passes::lanes("conversion", &source, &lane, run)?;
     let out = Mutex::new(out);
     let stage = run.progress.stage("convert", selected.known_rows());
     let workers = Workers::sequential();

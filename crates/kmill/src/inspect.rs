@@ -4,8 +4,8 @@ use crate::args::InspectArgs;
 use crate::args::run::Run;
 use crate::passes::{self, Lane};
 use crate::table::{Align, Table as Listing, count, exact, number};
-use crate::{Result, output, report};
-use ksolve::{AnyModel, Card};
+use crate::{Result, output, predictor, report};
+use ksolve::Card;
 use kstore::budget::bytes;
 use kstore::statistics::Moments;
 use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
@@ -169,15 +169,8 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     let selected = table.select(&selection)?;
     let source = selected.rows::<f64>(kstore::Reading::default())?;
     let fold = StatisticsFold::new(selected.shape());
-    let lane = Lane {
-        tile: passes::TILE,
-        name: "statistics",
-        bytes: fold.state_bytes(),
-        what: "nothing else",
-        shared: 0,
-        remedy: "",
-    };
-    let lanes = passes::lanes("inspection", &source, lane, run)?;
+    let lane = Lane { tile: passes::TILE, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
+    let lanes = passes::lanes("inspection", &source, &lane, run)?;
     let stage = run.progress.stage("statistics", Some(table.stored_rows()));
     let (statistics, _) = passes::pass(lanes, &Workers::sequential(), &stage).fold(&source, &fold)?;
     stage.finish();
@@ -254,7 +247,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         && is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
-        let card = AnyModel::load(path)?.card().clone();
+        let card = predictor::load(path, &run)?.card().clone();
         let lambda_convention = report::LAMBDA;
         return output::report(&ModelReport { model: path.clone(), bytes, card, lambda_convention }, run.json);
     }

@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::args::run::Run;
 use crate::progress::Stage;
+use kstore::budget::Term;
 use kstore::{Pass, Plan, Real, RowSource, Workers};
 
 /// Rows per tile: enough to make a product of it worthwhile, few enough to stay near the cache.
@@ -14,12 +15,8 @@ pub const SEGMENT: u64 = 65_536;
 /// Tiles decoded ahead of each lane.
 const PREFETCH: usize = 2;
 
-/// What the process holds besides the plan's terms: code, stacks, allocator, footers. Measured: `kmill inspect
-/// --stats` on a table of one row peaks at 13.7 MiB, with one thread or two.
-pub const RESERVE: usize = 16 << 20;
-
 /// What a lane of a verb holds besides its cursor and tiles.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Lane {
     /// Rows of a tile.
     pub tile: usize,
@@ -27,27 +24,28 @@ pub struct Lane {
     pub name: &'static str,
     /// Bytes of its state and scratch.
     pub bytes: usize,
-    /// Name of the bytes below in a refusal.
-    pub what: &'static str,
-    /// Bytes that all lanes share, such as the model.
-    pub shared: usize,
-    /// What makes them fewer.
-    pub remedy: &'static str,
+    /// What all lanes share, such as the model.
+    pub shared: Vec<Term>,
+}
+
+/// A term of a plan.
+pub fn term(name: &str, bytes: usize, remedy: &'static str) -> Term {
+    Term { name: name.to_string(), bytes, remedy }
 }
 
 /// The most lanes, up to the threads, that fit the budget.
 ///
 /// # Errors
 /// [`kstore::Error::OverBudget`] where not even one fits.
-pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: Lane, run: &Run) -> Result<usize> {
+pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: &Lane, run: &Run) -> Result<usize> {
     let tiles = source.footprint().at(lane.tile * (PREFETCH + 1));
     let plan = |lanes: usize| {
-        Plan::new(what, run.memory)
-            .term("process", RESERVE, "")
+        let mut plan = Plan::process(what, run.memory, run.threads, source.held())
             .term("decoder and tiles", lanes * tiles, "choose fewer columns with --features")
             // one more for the state that waits for its turn
-            .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with --features")
-            .term(lane.what, lane.shared, lane.remedy)
+            .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with --features");
+        plan.terms.extend_from_slice(&lane.shared);
+        plan
     };
     let fits = |lanes: &usize| plan(*lanes).bytes() <= run.memory;
     match (1..=run.threads).rev().find(fits) {

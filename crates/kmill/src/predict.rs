@@ -4,8 +4,9 @@ use crate::args::PredictArgs;
 use crate::args::run::Run;
 use crate::predictor::{Predictor, Scores, Truth};
 use crate::table::count;
-use crate::{Error, Result, output, predictor};
+use crate::{Error, Result, output, passes, predictor};
 use ksolve::{AnyModel, Classes, Link, Model, Task};
+use kstore::budget::Term;
 use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
 use kstore::{KeptValues, Label};
 use std::path::Path;
@@ -41,6 +42,8 @@ pub struct PredictionWriter {
     decision: Decision,
     kind: OutputKind,
     t: usize,
+    /// Bytes of a row of predictions.
+    row: usize,
 }
 
 impl std::fmt::Debug for PredictionWriter {
@@ -96,7 +99,17 @@ impl PredictionWriter {
             let why = "the predictions are called so";
             return Err(Error::option("--keep", &twice.name, why, "leave the column out or rename it"));
         }
-        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, decision, kind, t })
+        let value = if kind == OutputKind::Text { size_of::<Option<Label>>() } else { size_of::<f64>() };
+        let row = predictions.len() * value;
+        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, decision, kind, t, row })
+    }
+
+    /// What it holds where so many rows come at a time: their predictions by columns, and what waits to be written.
+    fn held(&self, rows: usize) -> Vec<Term> {
+        vec![
+            passes::term("columns of predictions", rows * self.row, ""),
+            passes::term("row group being written", self.sink.footprint(), "--keep fewer columns"),
+        ]
     }
 
     /// Appends the predictions of a segment.
@@ -203,7 +216,7 @@ fn labels<'a>(kind: OutputKind, labels: impl Iterator<Item = &'a Label>) -> Kept
 /// Files that cannot be read or do not fit the model; then nothing is written.
 pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
     output::check(&args.output)?;
-    match AnyModel::load(&args.model)? {
+    match predictor::load(&args.model, run)? {
         AnyModel::F32(model) => write(model, args, run),
         AnyModel::F64(model) => write(model, args, run),
     }
@@ -256,7 +269,8 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
         predictor.find_preimages()?;
     }
     let mut unsettled = 0;
-    let rows = predictor.run(run, |scores| {
+    let held = out.held(predictor.rows_at_once());
+    let rows = predictor.run(run, held, |scores| {
         unsettled += scores.unsettled;
         out.write(scores)
     })?;

@@ -6,9 +6,11 @@ use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
 use faer::MatMut;
 use kapprox::{FeatureMap, Kernel, Real};
-use ksolve::{Card, Classes, Link, Model, PreImages};
-use kstore::{Coded, Fold, KeptColumn, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
+use ksolve::{AnyModel, Card, Classes, Link, Model, PreImages};
+use kstore::budget::Term;
+use kstore::{Coded, Fold, KeptColumn, Plan, Reading, RowBlock, RowSource, Scaler, Selected, Selection, Workers};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A model with the functions of its basis, and the rows it is to be used on.
@@ -59,6 +61,23 @@ pub struct Scratch<T> {
     scores: Vec<f64>,
     /// Rows rounded to f32.
     x: Vec<T>,
+}
+
+/// A model, unless its file alone is more than the budget.
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`], and files that hold no model.
+pub fn load(path: &Path, run: &Run) -> Result<AnyModel> {
+    let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
+    Plan::process("the model", run.memory, run.threads, 0).term("its file", bytes, SMALLER).check()?;
+    Ok(AnyModel::load(path)?)
+}
+
+const SMALLER: &str = "fit a model of lower --rank";
+
+/// The model at work: its functions hold the landmarks once more.
+pub fn model_term<T: Real>(model: &Model<T>, functions: &dyn FeatureMap<T>, copies: usize) -> Term {
+    passes::term("model", model.bytes() + functions.footprint().fixed + copies, SMALLER)
 }
 
 /// The classes of a model; `None` for a regression.
@@ -127,15 +146,22 @@ impl<T: Real> Predictor<T> {
         self.selected.target_names()
     }
 
-    /// Scores every selected row and hands the segments to `deliver`, in row order. Gives the number of rows.
+    /// Scores every selected row and hands the segments to `deliver`, in row order. Gives the number of rows. `held` is what
+    /// `deliver` holds.
     ///
     /// # Errors
     /// Those of the source and of `deliver`, a budget that does not hold one lane, and a table without rows.
-    pub fn run(&self, run: &Run, mut deliver: impl FnMut(&Scores) -> Result<()> + Send) -> Result<u64> {
+    pub fn run(
+        &self,
+        run: &Run,
+        held: Vec<Term>,
+        mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
         let reading = self.reading();
         let source = self.selected.rows::<T>(reading)?;
         let shape = source.shape();
-        let row = (self.outputs() + 1 + shape.targets) * size_of::<f64>()
+        let quadratic = usize::from(self.quadratic.is_some());
+        let row = (self.outputs() + quadratic + shape.targets) * size_of::<f64>()
             + size_of::<u32>()
             + self.selected.kept_bytes_per_row();
         let (m, d, _) = self.model.dims();
@@ -149,13 +175,10 @@ impl<T: Real> Predictor<T> {
         let lane = Lane {
             tile: passes::TILE,
             name: "kernel values and scores",
-            bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
-            what: "model",
-            // the functions hold the landmarks once more
-            shared: self.model.bytes() + self.functions.footprint().fixed + copies,
-            remedy: "fit a model of lower --rank",
+            bytes: self.model.scratch_bytes(1) + tile + self.rows_at_once() * row,
+            shared: [held, vec![model_term(&self.model, &*self.functions, copies)]].concat(),
         };
-        let lanes = passes::lanes("prediction", &source, lane, run)?;
+        let lanes = passes::lanes("prediction", &source, &lane, run)?;
         let workers = Workers::new(if lanes > 1 { 1 } else { run.threads });
         let stage = run.progress.stage("predict", self.selected.known_rows());
         let pass = passes::pass(lanes, &workers, &stage);
@@ -167,6 +190,17 @@ impl<T: Real> Predictor<T> {
         }
         stage.finish();
         Ok(report.rows)
+    }
+
+    /// Most rows of a segment.
+    pub fn rows_at_once(&self) -> usize {
+        let range = self.selected.range();
+        passes::SEGMENT.min(range.end - range.start) as usize
+    }
+
+    /// Rows of the table that are scored, where that is known.
+    pub fn known_rows(&self) -> Option<u64> {
+        self.selected.known_rows()
     }
 
     /// How scores become probabilities.

@@ -197,6 +197,11 @@ impl TableFile for IpcFile {
         self.file.length()
     }
 
+    fn held(&self) -> usize {
+        let batches = self.batches.len() * (size_of::<Block>() + size_of::<u64>());
+        super::HELD + self.layout.schema.columns.len() * super::HELD_BY_COLUMN + batches
+    }
+
     /// A chunk, twice for columns that are not used as they are stored; the dictionaries; and, where batches are
     /// compressed, the unpacked columns of the largest.
     fn footprint(&self, columns: &[usize]) -> usize {
