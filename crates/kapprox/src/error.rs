@@ -1,5 +1,6 @@
 //! What can go wrong between rows and features.
 
+use crate::map::registry::MOST_FEATURES;
 use kstore::shown;
 
 /// Result of every fallible operation of this crate.
@@ -35,6 +36,12 @@ pub enum Error {
         why: String,
         /// What to do.
         remedy: &'static str,
+    },
+    /// A map was to have more features than any machine holds tiles of.
+    #[error("the map {map} would have more than {MOST_FEATURES} features; lower --rank, or the map's own numbers")]
+    TooManyFeatures {
+        /// The map.
+        map: String,
     },
     /// A scheme that looks at targets was given rows without.
     #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]

@@ -4,10 +4,11 @@ use crate::args::EvaluateArgs;
 use crate::args::run::Run;
 use crate::predictor::{Predictor, Truth};
 use crate::table::{Align, Grid, Table, count, number, percent};
-use crate::{Error, Result, evaluate_page, output, predictor};
-use ksolve::auc::EXACT_ROWS;
+use crate::{Error, Result, evaluate_page, output, passes, predictor};
+use ksolve::auc::{AucState, EXACT_ROWS};
 use ksolve::score::Regression;
 use ksolve::{AnyModel, Classes, ClassificationScore, Model, RegressionScore};
+use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
 use kstore::{Coded, Label};
 use std::collections::{BinaryHeap, HashMap};
@@ -172,7 +173,7 @@ pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.model)?;
     }
-    let (report, details) = match AnyModel::load(&args.model)? {
+    let (report, details) = match predictor::load(&args.model, run)? {
         AnyModel::F32(model) => score(model, args, run),
         AnyModel::F64(model) => score(model, args, run),
     }?;
@@ -283,6 +284,13 @@ fn finite(scores: &Regression, rows: u64) -> Result<()> {
     }
 }
 
+/// Scores that are kept to be ranked: of two classes, as far as the area under their curve is exact.
+fn ranked<T: kapprox::Real>(predictor: &Predictor<T>, classes: &Classes) -> Term {
+    let rows = predictor.known_rows().map_or(EXACT_ROWS, |rows| EXACT_ROWS.min(rows as usize));
+    let bytes = if classes.labels().len() == 2 { AucState::bytes(rows) } else { 0 };
+    passes::term("scores to be ranked", bytes, "")
+}
+
 fn classification<T: kapprox::Real>(
     predictor: &Predictor<T>,
     classes: &Classes,
@@ -290,7 +298,7 @@ fn classification<T: kapprox::Real>(
 ) -> Result<(EvaluateReport, Details)> {
     let mut score = ClassificationScore::new(classes.labels(), EXACT_ROWS)?;
     let (link, mut loss, mut known) = (predictor.link(), 0.0, 0u64);
-    predictor.run(run, predictor.lanes(run, Vec::new())?.count, |scores| {
+    predictor.run(run, predictor.lanes(run, vec![ranked(predictor, classes)])?.count, |scores| {
         for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {
             let truth = (*code != Coded::UNKNOWN).then_some(*code as usize);
             score.push(classes.decide(row.iter().copied()), truth, row[0]);

@@ -4,8 +4,8 @@ use crate::args::InspectArgs;
 use crate::args::run::Run;
 use crate::passes::{self, Lane};
 use crate::table::{Align, Table as Listing, count, exact, number};
-use crate::{Result, output};
-use ksolve::{AnyModel, Card};
+use crate::{Result, output, predictor};
+use ksolve::Card;
 use kstore::budget::bytes;
 use kstore::shown;
 use kstore::statistics::Moments;
@@ -252,7 +252,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         && is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
-        let card = AnyModel::load(path)?.card().clone();
+        let card = predictor::load(path, &run)?.card().clone();
         let lambda_convention = ksolve::job::LAMBDA;
         return output::report(&ModelReport { model: path.clone(), bytes, card, lambda_convention }, run.json);
     }

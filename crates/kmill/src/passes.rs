@@ -15,10 +15,6 @@ pub const SEGMENT: u64 = 65_536;
 /// Tiles decoded ahead of each lane.
 const PREFETCH: usize = 2;
 
-/// What the process holds besides the plan's terms: code, stacks, allocator, footers. Measured: `kmill inspect
-/// --stats` on a table of one row peaks at 13.7 MiB, with one thread or two.
-pub const RESERVE: usize = 16 << 20;
-
 /// What a lane of a verb holds besides its cursor and tiles.
 #[derive(Clone, Debug)]
 pub struct Lane {
@@ -53,8 +49,7 @@ pub fn term(name: &str, bytes: usize, remedy: &'static str) -> Term {
 pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: &Lane, run: &Run) -> Result<Lanes> {
     let tiles = source.footprint().at(lane.tile * (PREFETCH + 1));
     let plan = |lanes: usize| {
-        let mut plan = Plan::new(what, run.memory)
-            .term("process", RESERVE, "")
+        let mut plan = Plan::process(what, run.memory, run.threads, source.held())
             .term("decoder and tiles", lanes * tiles, "choose fewer columns with --features")
             // one more for the state that waits for its turn
             .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with --features");

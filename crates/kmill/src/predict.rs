@@ -7,8 +7,8 @@ use crate::table::count;
 use crate::carried::{self, Carried};
 use crate::{Error, Result, output, passes, predictor, writer};
 use ksolve::{AnyModel, Classes, Link, Model, Task};
-use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
 use kstore::budget::Term;
+use kstore::sink::{self, Output, OutputColumn, OutputKind, Sink};
 use kstore::{KeptValues, Label, RowSource, Selected, Strings, TILE_TEXT, TextLimit};
 use std::ops::Range;
 use std::path::Path;
@@ -238,7 +238,7 @@ fn labels<'a>(kind: OutputKind, labels: impl Iterator<Item = &'a Label>) -> Kept
 /// Files that cannot be read or do not fit the model; then nothing is written.
 pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
     output::check(&args.output)?;
-    match AnyModel::load(&args.model)? {
+    match predictor::load(&args.model, run)? {
         AnyModel::F32(model) => write(model, args, run),
         AnyModel::F64(model) => write(model, args, run),
     }

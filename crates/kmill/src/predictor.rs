@@ -6,9 +6,9 @@ use crate::passes::{self, Lane, Lanes};
 use crate::{Error, Result, convert};
 use faer::MatMut;
 use kapprox::{FeatureMap, Kernel, Real};
-use ksolve::{Card, Classes, Link, Model, PreImages};
+use ksolve::{AnyModel, Card, Classes, Link, Model, PreImages};
 use kstore::budget::Term;
-use kstore::{Coded, Fold, Reading, RowBlock, RowSource, Scaler, Selected, Selection, TableRows, Workers};
+use kstore::{Coded, Fold, Plan, Reading, RowBlock, RowSource, Scaler, Selected, Selection, TableRows, Workers};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,6 +61,23 @@ pub struct Scratch<T> {
     scores: Vec<f64>,
     /// Rows rounded to f32.
     x: Vec<T>,
+}
+
+/// A model, unless its file alone is more than the budget.
+///
+/// # Errors
+/// [`kstore::Error::OverBudget`], and files that hold no model.
+pub fn load(path: &Path, run: &Run) -> Result<AnyModel> {
+    let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
+    Plan::process("the model", run.memory, run.threads, 0).term("its file", bytes, SMALLER).check()?;
+    Ok(AnyModel::load(path)?)
+}
+
+const SMALLER: &str = "fit a model of lower --rank";
+
+/// The model at work: its functions hold the landmarks once more.
+pub fn model_term<T: Real>(model: &Model<T>, functions: &dyn FeatureMap<T>, copies: usize) -> Term {
+    passes::term("model", model.bytes() + functions.footprint().fixed + copies, SMALLER)
 }
 
 /// The classes of a model; `None` for a regression.
@@ -145,8 +162,9 @@ impl<T: Real> Predictor<T> {
     pub fn lanes(&self, run: &Run, held: Vec<Term>) -> Result<Lanes> {
         let source = self.source()?;
         let shape = source.shape();
-        // a score and the quadratic function, the targets, the code of the class, the number of the row
-        let row = (self.outputs() + 1 + shape.targets) * size_of::<f64>() + size_of::<u32>() + size_of::<u64>();
+        let quadratic = usize::from(self.quadratic.is_some());
+        // scores and the quadratic function, the targets, the code of the class, the number of the row
+        let row = (self.outputs() + quadratic + shape.targets) * size_of::<f64>() + size_of::<u32>() + size_of::<u64>();
         let (m, d, _) = self.model.dims();
         let (copies, preimages) = match self.preimages {
             Some(_) => (PreImages::bytes(m, d), d * size_of::<f64>()),
@@ -160,8 +178,8 @@ impl<T: Real> Predictor<T> {
         let lane = Lane {
             tile: passes::TILE,
             name: "kernel values and scores",
-            bytes: self.model.scratch_bytes(1) + tile + passes::SEGMENT as usize * row,
-            shared: [held, vec![passes::term("model", model, "fit a model of lower --rank")]].concat(),
+            bytes: self.model.scratch_bytes(1) + tile + self.rows_at_once() * row,
+            shared: [held, vec![model_term(&self.model, &*self.functions, copies)]].concat(),
         };
         passes::lanes("prediction", &source, &lane, run)
     }
@@ -200,6 +218,17 @@ impl<T: Real> Predictor<T> {
         let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
         let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
         Err(Error::NotFinite { path: path.to_path_buf(), row, what, value })
+    }
+
+    /// Most rows of a segment.
+    pub fn rows_at_once(&self) -> usize {
+        let range = self.selected.range();
+        passes::SEGMENT.min(range.end - range.start) as usize
+    }
+
+    /// Rows of the table that are scored, where that is known.
+    pub fn known_rows(&self) -> Option<u64> {
+        self.selected.known_rows()
     }
 
     /// How scores become probabilities.

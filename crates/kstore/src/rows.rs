@@ -159,6 +159,10 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>>;
     /// Bytes per open cursor, `per_row` for each row of the tile.
     fn footprint(&self) -> Footprint;
+    /// Bytes held however many cursors are open: what its files say about themselves.
+    fn held(&self) -> usize {
+        0
+    }
     /// Bytes read from storage so far, over all cursors.
     fn bytes_read(&self) -> u64 {
         0

@@ -186,6 +186,11 @@ impl Table {
         self.parts.iter().map(|part| part.file.bytes()).sum()
     }
 
+    /// Bytes the open files hold: what they say about their rows and columns.
+    pub(crate) fn held(&self) -> usize {
+        self.parts.iter().map(|part| part.file.held()).sum()
+    }
+
     /// Name of the format; of the first file, where they differ.
     pub fn format(&self) -> &'static str {
         self.parts.first().map_or("", |part| part.file.format())

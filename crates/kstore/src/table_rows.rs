@@ -112,6 +112,11 @@ impl<T: Real> RowSource<T> for TableRows<T> {
         Footprint { fixed: files.max().unwrap_or(0), per_row }
     }
 
+    fn held(&self) -> usize {
+        let candidates: usize = self.candidates.iter().map(Vec::capacity).sum();
+        self.selected.table.held() + candidates * size_of::<Range<u64>>()
+    }
+
     fn bytes_read(&self) -> u64 {
         self.selected.table.read.load(Ordering::Relaxed)
     }

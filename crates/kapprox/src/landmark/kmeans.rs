@@ -70,7 +70,7 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
     let d = d.max(1);
     let rows: Vec<&[T]> = x.chunks_exact(d).collect();
     let mut distance = vec![f64::INFINITY; rows.len()];
-    let mut seeds: Vec<T> = Vec::with_capacity(m * d);
+    let mut seeds: Vec<T> = Vec::with_capacity(m.min(rows.len()) * d);
     for draw in 0..m.min(rows.len()) {
         let pick = if draw == 0 {
             // the sample is in random order

@@ -91,7 +91,7 @@ pub(super) const TRUNCATED: Family = Family {
 };
 
 fn shape(spec: &MapSpec, ask: Ask) -> Shape {
-    let m = ask.rank * spec.value("oversampling") as usize;
+    let m = (ask.rank * spec.value("oversampling") as usize).min(ask.rows);
     let (landmarks, weights) = (m * ask.d * (ask.element + size_of::<f64>()), m * ask.rank);
     let fixed = landmarks + weights * (ask.element + size_of::<f64>());
     // the kernel matrix, its decomposition and what that works on

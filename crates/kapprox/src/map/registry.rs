@@ -5,7 +5,7 @@
 use super::{FeatureMap, MapSpec, additive, ensemble, exact, nystrom, projected, random, sketch};
 use crate::kernel::{AnyKernel, Range, Spec};
 use crate::landmark::{LandmarkSet, Rows};
-use crate::{Real, Result};
+use crate::{Error, Real, Result};
 use kstore::{Footprint, Workers};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -42,6 +42,9 @@ pub struct Parameter {
     pub reason: &'static str,
 }
 
+/// Most features of a map: a tile of them is a gigabyte, and every product of counts in a plan is a number.
+pub const MOST_FEATURES: usize = 1 << 20;
+
 /// A map that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
@@ -49,6 +52,8 @@ pub struct Ask {
     pub d: usize,
     /// Features wanted.
     pub rank: usize,
+    /// Rows that landmarks are chosen among: there are no more landmarks, and no more features in their span.
+    pub rows: usize,
     /// Bytes of an element.
     pub element: usize,
 }
@@ -75,7 +80,7 @@ pub struct OnLandmarks<'a, T: Real> {
     pub kernel: &'a Arc<dyn AnyKernel>,
     /// As many as [`Shape::landmarks`] says, or fewer.
     pub landmarks: LandmarkSet<T>,
-    /// Features wanted.
+    /// Features wanted: [`Shape::p`].
     pub rank: usize,
     /// The rows, for maps that pass over them.
     pub data: &'a Rows<'a, T>,
@@ -94,7 +99,7 @@ pub struct WithoutRows<'a> {
     pub kernel: &'a Spec,
     /// Features of a row.
     pub d: usize,
-    /// Features wanted.
+    /// Features wanted: [`Shape::p`].
     pub rank: usize,
     /// Seed of random choices.
     pub seed: u64,
@@ -165,9 +170,20 @@ pub fn by_name(name: &str) -> Option<&'static Family> {
 }
 
 impl MapSpec {
-    /// What the map will be.
-    pub fn shape(&self, ask: Ask) -> Shape {
-        (self.family().shape)(self, ask)
+    /// What the map will be: the one place that turns the rank that was asked for into the one that is planned and made.
+    ///
+    /// # Errors
+    /// [`Error::TooManyFeatures`] above [`MOST_FEATURES`].
+    pub fn shape(&self, ask: Ask) -> Result<Shape> {
+        let rows = ask.rows.max(1);
+        let most = if self.is_without_rows() { usize::MAX } else { rows };
+        // beyond the most, how far does not matter, and its square must be a number
+        let rank = ask.rank.min(most).min(2 * MOST_FEATURES);
+        let shape = (self.family().shape)(self, Ask { rank, rows, ..ask });
+        match shape.p > MOST_FEATURES {
+            true => Err(Error::TooManyFeatures { map: self.to_string() }),
+            false => Ok(shape),
+        }
     }
 
     /// Passes over the rows that making the map takes, beside those of the landmarks.
@@ -188,5 +204,32 @@ impl MapSpec {
     /// How the map is made in a precision.
     pub fn making<T: Real>(&self) -> Making<T> {
         T::making(&self.family().build)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
+        for family in registry() {
+            let spec: MapSpec = family.name.parse().unwrap();
+            let shape = |rank, rows| spec.shape(Ask { d: 5000, rank, rows, element: 8 });
+            for rank in [100, 1_000_000_000, usize::MAX] {
+                let Ok(few) = shape(rank, 60) else {
+                    assert!(spec.is_without_rows() && rank > MOST_FEATURES, "{}", family.name);
+                    continue;
+                };
+                assert!(few.landmarks.is_none_or(|m| m <= 60 && few.p <= 60), "{} at {rank}: {few:?}", family.name);
+                // additive features are as many as the columns ask for, whatever the rank
+                let asked = spec.is_without_rows() && family.name != "additive";
+                assert_eq!(
+                    shape(rank, usize::MAX).is_err(),
+                    rank > MOST_FEATURES && (asked || few.landmarks.is_some())
+                );
+            }
+            assert!(shape(MOST_FEATURES, usize::MAX).is_ok(), "{}: no product of counts wraps", family.name);
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD 2013.
 
 use super::FeatureMap;
-use super::nystrom::strips;
+use super::nystrom::{STRIP, strips};
 use super::registry::{Build, Built, Family, Shape, WithoutRows};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
@@ -28,10 +28,20 @@ pub(super) const FAMILY: Family = Family {
     passes: 0,
     shape: |_, ask| {
         // buckets and signs of a cubic kernel's three factors; others hold in proportion
-        let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>();
-        Shape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: 0 }, making: 0 }
+        let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>() + tables(ask.rank);
+        Shape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
     },
 };
+
+/// Bytes of the factors of both transforms of length p; a prime length is transformed in about four times as many.
+fn tables(p: usize) -> usize {
+    2 * 4 * p * size_of::<Complex<f64>>()
+}
+
+/// A strip's buffers, by its rows: two of length p and the transform's own.
+fn per_row(p: usize) -> usize {
+    ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP)
+}
 
 fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     let call = given.kernel.call();
@@ -138,6 +148,6 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
 
     fn footprint(&self) -> Footprint {
         let hashes = self.hashes.len() * (self.d + 1) * size_of::<(usize, f64)>();
-        Footprint { fixed: hashes, per_row: 0 }
+        Footprint { fixed: hashes + tables(self.p), per_row: per_row(self.p) }
     }
 }

@@ -15,12 +15,13 @@ mod svg;
 use crate::args::PlotArgs;
 use crate::args::run::Run;
 use crate::page::{self, Page, Section};
-use crate::{Error, Result, machine, output};
+use crate::{Error, Result, machine, output, passes, predictor};
 use canvas::Canvas;
 use contour::Grid;
 use faer::{Mat, MatRef};
-use kapprox::Real;
+use kapprox::{FeatureMap, Real};
 use ksolve::{AnyModel, Card, Classes, Model};
+use kstore::budget::Term;
 use kstore::{AtomicFile, Scaler, Workers, shown};
 use picture::{Picture, SIZE};
 use pixels::Pixels;
@@ -72,7 +73,7 @@ struct Axes {
 pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     let kind = kind(&args.output)?;
-    match AnyModel::load(&args.model)? {
+    match predictor::load(&args.model, run)? {
         AnyModel::F32(model) => draw(&model, kind, args, run),
         AnyModel::F64(model) => draw(&model, kind, args, run),
     }
@@ -124,9 +125,9 @@ fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
 
 fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let axes = axes(&model.card, args)?;
-    let stage = run.progress.stage("rows", None);
-    let points = Points::read(&model.card, args, &axes.names, &stage)?;
-    stage.finish();
+    let functions = model.functions()?;
+    let held = vec![predictor::model_term(model, &*functions, 0), picture_term(model, run.threads)];
+    let points = Points::read(&model.card, args, &axes.names, held, run)?;
     let outputs = model.dims().2;
     let component = args.component.unwrap_or(1);
     if component > outputs {
@@ -135,7 +136,7 @@ fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Re
     }
     let bounds = points.bounds();
     let stage = run.progress.stage("grid", None);
-    let scores = evaluate(model, &axes, bounds, &Workers::new(run.threads))?;
+    let scores = evaluate(model, &*functions, &axes, bounds, &Workers::new(run.threads))?;
     stage.finish();
     let classes = crate::predictor::classes(&model.card)?;
     let grids: Vec<Grid> =
@@ -156,24 +157,41 @@ fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Re
     Ok(PlotReport { x, y, rows, drawn, scores, output: args.output.clone() })
 }
 
+/// Bytes of a drawing: its pixels or its text, and the file made of it.
+const DRAWING: usize = 16 << 20;
+
+/// The scores of the grid twice, a line of it, and the drawing.
+fn picture_term<T: Real>(model: &Model<T>, threads: usize) -> Term {
+    let (_, d, t) = model.dims();
+    let line = GRID.0 * d * size_of::<T>() + 8 * d + model.scratch_bytes(threads);
+    passes::term("grid and drawing", 2 * 8 * GRID.0 * GRID.1 * t + line + DRAWING, "lower --threads")
+}
+
 /// Scores at every grid point.
-fn evaluate<T: Real>(model: &Model<T>, axes: &Axes, bounds: [(f64, f64); 2], workers: &Workers) -> Result<Mat<f64>> {
+fn evaluate<T: Real>(
+    model: &Model<T>,
+    functions: &dyn FeatureMap<T>,
+    axes: &Axes,
+    bounds: [(f64, f64); 2],
+    workers: &Workers,
+) -> Result<Mat<f64>> {
     let (_, d, t) = model.dims();
     let scaler = Scaler { centre: model.centre.clone(), scale: model.scale.clone(), mean: model.mean.clone() };
     let mean: Vec<f64> = (0..d).map(|i| scaler.apply(i, scaler.mean[i])).collect();
-    let n = GRID.0 * GRID.1;
-    let mut x = Vec::with_capacity(n * d);
-    for i in 0..n {
-        let share = [(i % GRID.0) as f64 / (GRID.0 - 1) as f64, (i / GRID.0) as f64 / (GRID.1 - 1) as f64];
-        let mut row = mean.clone();
-        for ((at, (low, high)), share) in axes.at.iter().zip(bounds).zip(share) {
-            row[*at] = scaler.apply(*at, low + share * (high - low));
+    let (mut x, mut scores) = (Vec::with_capacity(GRID.0 * d), Mat::zeros(GRID.0 * GRID.1, t));
+    for line in 0..GRID.1 {
+        x.clear();
+        for i in 0..GRID.0 {
+            let share = [i as f64 / (GRID.0 - 1) as f64, line as f64 / (GRID.1 - 1) as f64];
+            let mut row = mean.clone();
+            for ((at, (low, high)), share) in axes.at.iter().zip(bounds).zip(share) {
+                row[*at] = scaler.apply(*at, low + share * (high - low));
+            }
+            x.extend(row.into_iter().map(<T as kstore::Real>::from_f64));
         }
-        x.extend(row.into_iter().map(<T as kstore::Real>::from_f64));
+        let out = scores.subrows_mut(line * GRID.0, GRID.0);
+        model.predict(functions, MatRef::from_row_major_slice(&x, GRID.0, d), out, workers)?;
     }
-    let functions = model.functions()?;
-    let mut scores = Mat::zeros(n, t);
-    model.predict(&*functions, MatRef::from_row_major_slice(&x, n, d), scores.as_mut(), workers)?;
     Ok(scores)
 }
 

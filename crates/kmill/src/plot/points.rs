@@ -1,11 +1,13 @@
 //! The rows that are drawn: a sample, and how far all of them reach.
 
 use crate::args::PlotArgs;
+use crate::args::run::Run;
+use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
 use ksolve::Card;
+use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
-use kstore::pass::Observer;
-use kstore::{Coded, Fold, Merge, Pass, Reading, RowBlock, Selection, Workers};
+use kstore::{Coded, Fold, Merge, Reading, RowBlock, Selection, Workers};
 use std::sync::Arc;
 
 /// Rows drawn at most: more would hide each other.
@@ -33,11 +35,11 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// One pass over the rows of the table.
+    /// One pass over the rows of the table, beside what the run holds.
     ///
     /// # Errors
     /// Columns that are not there, bad values, a table without rows.
-    pub(super) fn read(card: &Card, args: &PlotArgs, names: &[String; 2], observer: &dyn Observer) -> Result<Self> {
+    pub(super) fn read(card: &Card, args: &PlotArgs, names: &[String; 2], held: Vec<Term>, run: &Run) -> Result<Self> {
         let select = &args.data;
         convert::only_convert_keeps(select.missing)?;
         let (table, _) = convert::open(&select.paths, &select.text.options(), &[])?;
@@ -48,9 +50,14 @@ impl Points {
         let selected = table.select(&Selection { class_target: known, ..selection })?;
         let classes = known.then(|| Arc::new(card.classes.clone()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
-        let workers = Workers::sequential();
-        let pass = Pass { observer, ..Pass::new(1024, 65_536, &workers) };
+        let drawn = (DRAWN + passes::TILE) * size_of::<Drawn>();
+        let lane = Lane { tile: passes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: held };
+        // the picture is the same however many; the pass is short
+        passes::lanes("plot", &source, &lane, run)?;
+        let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
+        let pass = passes::pass(1, &workers, &stage);
         let points = pass.fold(&source, &Draw(Stream::new(0, Purpose::Quality, 0)))?.0;
+        stage.finish();
         if points.rows == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
             let why = "no row is left to be drawn; check --rows, --where and --missing".to_string();

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bits;
+mod budget;
 mod cli;
 mod curve;
 mod faults;

@@ -53,6 +53,7 @@ pub(super) fn plan<T: Real>(
     let stored = shape.n;
     let sample = options.sample.map(|rows| (rows as u64).min(stored));
     shape.n = sample.unwrap_or(stored);
+    shape.map = prepare::map_shape::<T>(&training, shape.d, shape.n)?;
     let budget = resources.memory;
     let ridge = RidgeOptions {
         ranks: options.ranks.clone(),
@@ -84,7 +85,7 @@ pub(super) fn columns(n: u64) -> usize {
 /// Rows whose spectrum is the floor: so many that the largest rank is in the first quarter, where a sample tells something,
 /// as far as [`FLOOR_ROWS`] go.
 pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
-    let wanted = 4 * options.ranks.last().copied().unwrap_or(1);
+    let wanted = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
     usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
 }
 
@@ -98,7 +99,7 @@ fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<
     // a space and its images for each rank and for K, and copies of those that grow
     let spaces = 2 * KRYLOV * SpectralOptions::default().steps * (ranks + 1 + shape.threads);
     let tile = cut.tile * (p * (shape.element + 8) + 8 * (d + ranks + 1)) + shape.map.footprint.per_row;
-    let plan = plan::rows(base("errors", budget), shape, cut, 1, shape.element)
+    let plan = plan::rows(base("errors", shape, budget), shape, cut, 1, shape.element)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), RANK)
         .term("features of a tile", tile, RANK)
@@ -116,5 +117,5 @@ fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<
 /// The spectrum that is the floor: the matrix, and what the decomposition makes of it.
 fn spectrum(shape: &Shape, options: &CurveOptions, budget: usize) -> Plan {
     let c = floor_rows(shape.n, options);
-    base("floor", budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower --ranks")
+    base("floor", shape, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower --ranks")
 }

@@ -9,7 +9,7 @@ use super::{Cell, EXACT_ROWS, Estimate};
 use crate::train::plan::Cut;
 use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
 use kapprox::landmark::{LandmarkSet, Rows, Scheme};
-use kapprox::map::registry::{Ask, Making, OnLandmarks, WithoutRows};
+use kapprox::map::registry::{Ask, Making, OnLandmarks, Shape, WithoutRows};
 use kapprox::quality::{
     Approximation, ColumnFold, Errors, GramSpectrum, Measure, Norm, SpectralOptions, SpectralSource,
 };
@@ -69,6 +69,12 @@ impl<T: Real> Task<'_, '_, T> {
         Ok(Cost { evaluations: self.setting.n * landmarks as u64, ..cost })
     }
 
+    /// The map to come.
+    fn shape(&self, spec: &MapSpec, rank: usize) -> Result<Shape> {
+        let (d, rows) = (self.setting.source().shape().features, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
+        Ok(spec.shape(Ask { d, rank, rows, element: size_of::<T>() })?)
+    }
+
     /// `count` landmarks, watched.
     fn choose(&self, scheme: &Scheme, count: usize, milestones: &Milestones<'_>) -> Result<(LandmarkSet<T>, Cost)> {
         let chooser = T::landmarks(scheme);
@@ -85,7 +91,7 @@ impl<T: Real> Task<'_, '_, T> {
     fn on_landmarks_of(&self, scheme: &Scheme) -> Result<Made<T>> {
         let (any, workers) = (&self.setting.any, self.setting.resources.workers);
         let table = self.setting.selected.table();
-        let largest = self.run.ranks.last().copied().unwrap_or(1);
+        let largest = self.shape(&MapSpec::default(), self.run.ranks.last().copied().unwrap_or(1))?.p;
         let milestones = Milestones::new(self.observer, table);
         let (set, whole) = self.choose(scheme, largest, &milestones)?;
         let make = |set: LandmarkSet<T>| {
@@ -115,6 +121,7 @@ impl<T: Real> Task<'_, '_, T> {
     fn by_map(&self, spec: &MapSpec, rank: usize) -> Result<Made<T>> {
         let Setting { options, any, resources, selected, .. } = self.setting;
         let (d, table, seed) = (self.setting.source().shape().features, selected.table(), self.seed);
+        let Shape { p: rank, landmarks, .. } = self.shape(spec, rank)?;
         match spec.making::<T>() {
             Making::Exact => Err(Method::no_approximation(&spec.to_string())),
             Making::WithoutRows(make) => {
@@ -124,10 +131,8 @@ impl<T: Real> Task<'_, '_, T> {
                 Ok(Made { map, costs, whole: 1, landmarks: 0 })
             }
             Making::OnLandmarks(make) => {
-                let ask = Ask { d, rank, element: size_of::<T>() };
-                let count = spec.shape(ask).landmarks.unwrap_or(rank);
                 let milestones = Milestones::new(self.observer, table);
-                let (set, chosen) = self.choose(options.landmarks, count, &milestones)?;
+                let (set, chosen) = self.choose(options.landmarks, landmarks.unwrap_or(rank), &milestones)?;
                 let (count, meter) = (set.len(), Meter::start(table));
                 let (data, workers) = (self.data(self.observer), resources.workers);
                 let map = make(OnLandmarks { spec, kernel: any, landmarks: set, rank, data: &data, seed, workers })?;

@@ -76,7 +76,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
     }
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        let (p, q) = (shape.map.p, self.components);
+        let (p, q) = (shape.map.p, self.components.min(shape.map.p));
         let plan = plan.term("directions", 8 * 4 * p * (q + 2), "ask for fewer --components").term(
             "scores of a tile",
             cut.tile * (q + 2) * size_of::<f64>(),

@@ -34,11 +34,11 @@ const ROWS: &str = "compare fewer rows (--rows), or approximate the kernel (--ma
 
 pub(super) fn plan(shape: &Shape, budget: usize, permutations: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let vectors = 2 * 8 * TOGETHER.min(permutations + 2);
+    let vectors = 2 * 8 * TOGETHER.min(permutations.saturating_add(2));
     // as a sample of all rows, in the order of keys and then of rows
     let rows = 3 * (shape.d * shape.element + 40);
     let tiles = Tiles::<f64>::bytes(shape.threads, TOGETHER);
-    plan::base("mmd", budget)
+    plan::base("mmd", shape, budget)
         .term("rows", n.saturating_mul(rows), ROWS)
         .term("labels and their products", n.saturating_mul(vectors + 8), ROWS)
         .term("keys of the rows", Choices::bytes(n, shape.threads), "take --permutations 0")

@@ -63,7 +63,7 @@ fn plan(plan: Plan, shape: &Shape, _: Cut, permutations: usize) -> Plan {
     let thread = p * p * (8 + e) + STRIP * p * e + 4 * n;
     plan.term("random orders and their products", shape.threads.max(1) * thread, "lower --threads").term(
         "permuted statistics",
-        8 * permutations,
+        permutations.saturating_mul(8),
         "lower --permutations",
     )
 }

@@ -128,7 +128,7 @@ pub fn measure<T: Precision>(
     let unscaled = open::<T>(&tables, &Reading::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_features(source.shape().features)?;
-    let shape = shape(&source, family, &training, resources);
+    let shape = shape(&source, family, &training, resources)?;
     let stage = |cut: Cut| match options.map.is_exact() {
         true => exact::plan(&shape, resources.memory, options.permutations),
         false => last::<T>(family, &shape, options, cut, resources).1,
@@ -188,15 +188,15 @@ fn shape<T: Real>(
     family: &Family,
     training: &TrainOptions,
     resources: &Resources<'_>,
-) -> Shape {
-    let mut shape = prepare::shape_of(source, training, resources, 0, 1);
+) -> Result<Shape> {
+    let mut shape = prepare::shape_of(source, training, resources, 0, 1)?;
     shape.keeps = true;
     if family.compares == Compares::Columns {
         let map = &mut shape.map;
         (map.p, map.making) = (2 * map.p, map.footprint.fixed + map.making);
         map.footprint = map.footprint + map.footprint;
     }
-    shape
+    Ok(shape)
 }
 
 /// One pass over every table: how the features are scaled, and the rows of each.

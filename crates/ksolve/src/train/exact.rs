@@ -68,7 +68,7 @@ fn method(shape: &Shape, options: &TrainOptions, resources: &Resources<'_>) -> M
 /// Rows, targets and row numbers; the rows once more where the model is made.
 fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
     let row = shape.d * shape.element + 8 * (shape.t + 1);
-    plan::base(what, budget).term("rows, which are the model", 2 * shape.n as usize * row, ROWS)
+    plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, ROWS)
 }
 
 fn direct_plan(shape: &Shape, budget: usize) -> Plan {
@@ -274,8 +274,7 @@ impl<T: Real> Run<'_, T> {
     fn iterative(&self) -> Result<Solution> {
         let (n, workers) = (self.memory.len(), self.resources.workers);
         let map = kapprox::MapSpec::default();
-        let rank = self.options.rank.min(n);
-        let options = TrainOptions { map, candidates: None, rank, ranks: vec![rank], ..self.options.clone() };
+        let options = TrainOptions { map, candidates: None, ..self.options.clone() };
         let resources = self.resources();
         let mapped = landmarks::map(self.memory, n as u64, self.survey_reading, &options, self.cut, &resources)?;
         let k = mapped.map.dims().1;

@@ -3,11 +3,12 @@
 use super::candidates;
 use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
+use super::prepare;
 use crate::{Error, Result};
 use faer::MatRef;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, NO_ROW, Rows, Sample, uniform_sample};
-use kapprox::map::registry::{Ask, Making, OnLandmarks, WithoutRows};
+use kapprox::map::registry::{Making, OnLandmarks, Shape, WithoutRows};
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
@@ -38,12 +39,12 @@ pub(crate) fn map<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Mapped<T>> {
     let run = Run { source, n, reading, options, cut, resources };
-    let d = source.shape().features;
+    let (d, rank) = (source.shape().features, run.shape()?.p);
     let make = match options.map.making::<T>() {
         Making::OnLandmarks(make) => make,
         Making::WithoutRows(make) => {
             let Settled { kernel, passes, .. } = run.settle()?;
-            let (spec, rank, seed) = (&options.map, options.rank, options.seed);
+            let (spec, seed) = (&options.map, options.seed);
             let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
             return Ok(Mapped { map, kernel, landmarks: None, passes });
         }
@@ -57,7 +58,7 @@ pub(crate) fn map<T: Real>(
     let range = source.range();
     let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
     let data = run.rows(source, run.scan(&*observer), n);
-    let (rank, seed, workers) = (options.rank, options.seed, resources.workers);
+    let (seed, workers) = (options.seed, resources.workers);
     let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
     passes += options.map.passes();
     Ok(Mapped { map: make(given)?, kernel, landmarks: Some((count, among)), passes })
@@ -159,6 +160,11 @@ impl<T: Real> Run<'_, T> {
         Ok(Selection { set, kernel, among, passes: passes + choosing })
     }
 
+    /// The map to come.
+    fn shape(&self) -> Result<Shape> {
+        prepare::map_shape::<T>(self.options, self.source.shape().features, self.n)
+    }
+
     /// A pass with a small state.
     fn scan<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
         self.cut.pass(self.cut.scan_lanes, self.resources, observer)
@@ -170,8 +176,8 @@ impl<T: Real> Run<'_, T> {
 
     /// As many landmarks as the map wants.
     fn choose(&self, kernel: &Arc<dyn AnyKernel>, sample: Option<Sample<T>>) -> Result<Chosen<T>> {
-        let ask = Ask { d: self.source.shape().features, rank: self.options.rank, element: size_of::<T>() };
-        let wanted = self.options.map.shape(ask).landmarks.unwrap_or(self.options.rank);
+        let shape = self.shape()?;
+        let wanted = shape.landmarks.unwrap_or(shape.p);
         match &self.options.landmarks {
             LandmarkSource::Scheme(name) => self.choose_by(name, kernel, sample, wanted),
             LandmarkSource::Rows(table) => self.read(table, wanted),

@@ -90,7 +90,7 @@ fn choosing(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> P
 /// What the products with the kernel's blocks need, kept blocks aside.
 fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
-    plan::rows(plan::base(what, budget), shape, cut, 1, e)
+    plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
         .term("landmarks", m * shape.d * (2 * e + 8), RANK)
         .term("preconditioner", PackedLower::bytes(m), RANK)
         .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)

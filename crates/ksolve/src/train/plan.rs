@@ -6,16 +6,13 @@
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::solver::kept;
+use crate::train::landmarks::MEDIAN_ROWS;
 use crate::train::options::Resources;
 use kapprox::Real;
 use kapprox::landmark::RpCholesky;
 use kapprox::map::nystrom::STRIP;
 use kstore::pass::Observer;
 use kstore::{Footprint, Pass, Plan};
-
-/// Code, stacks, allocator, open files and footers: what the process holds before it holds rows. Measured peak of a
-/// fit at rank 10 on 10,000 rows x 10: 21 MiB with 2 threads.
-const RESERVE: usize = 32 << 20;
 
 /// Rows of a tile: enough that adding its Gram matrix (24 bytes of traffic per entry) costs little beside computing it
 /// (2 x 2,304 flops per entry); eight strips.
@@ -56,6 +53,8 @@ pub struct Shape {
     pub scheme: usize,
     /// Bytes per open cursor.
     pub cursor: Footprint,
+    /// Bytes that the open files hold beside them.
+    pub held: usize,
     /// Threads.
     pub threads: usize,
     /// True where a pass keeps the features for many more, instead of summing their second moments.
@@ -133,8 +132,8 @@ pub(crate) const RANK: &str = "lower --rank";
 pub(super) const ITERATION: &str = "conjugate gradient";
 pub(super) const FACTOR: &str = "Cholesky factor";
 
-pub(crate) fn base(what: &str, budget: usize) -> Plan {
-    Plan::new(what, budget).term("the program itself", RESERVE, "")
+pub(crate) fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
+    Plan::process(what, budget, shape.threads, shape.held)
 }
 
 /// Decoders and tiles of a pass with elements of `element` bytes.
@@ -157,19 +156,19 @@ fn strips(shape: &Shape) -> usize {
 }
 
 pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
-    rows(base("scaling statistics", budget), shape, cut, cut.scan_lanes, 8)
+    rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8)
 }
 
 pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
-    let plan = base("landmark selection", budget);
-    let e = shape.element;
+    let (e, n) = (shape.element, usize::try_from(shape.n).unwrap_or(usize::MAX));
+    let plan = rows(base("landmark selection", shape, budget), shape, cut, cut.scan_lanes, e);
+    let few = MEDIAN_ROWS.min(n);
+    let drawn = shape.candidates.filter(|_| shape.map.landmarks.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
+    let plan = plan
+        // while the best keys compete, and once more while they are put in row order
+        .term("candidate rows", drawn.saturating_mul(2 * (shape.d * e + 40)), "lower --candidates")
+        .term("distances for the length scale", few * 8 * (shape.d + few), DATA);
     let Some(m) = shape.map.landmarks else { return plan };
-    let row = shape.d * e + 40;
-    let plan = match shape.candidates {
-        // twice while the best keys compete, once more while they are put in row order
-        Some(n) => plan.term("candidate rows", 3 * n.min(shape.n as usize) * row, "lower --candidates"),
-        None => rows(plan, shape, cut, cut.scan_lanes, e),
-    };
     let plan = match shape.scheme {
         0 => plan,
         bytes => plan.term("columns of the landmark scheme", bytes, "lower --candidates"),
@@ -180,7 +179,7 @@ pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
 }
 
 fn map(shape: &Shape, budget: usize) -> Plan {
-    base("feature map", budget).term("the map", shape.map.footprint.fixed, RANK).term(
+    base("feature map", shape, budget).term("the map", shape.map.footprint.fixed, RANK).term(
         "matrices it is made of",
         shape.map.making,
         RANK,
@@ -193,7 +192,7 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let state = GramState::bytes(m, t, shape.folds) + CertificateState::bytes(m);
     let bin = cut.tile * (shape.d * shape.element + t * 8);
     let features = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed + cut.tile * (m * shape.element + 8);
-    let plan = rows(base(GRAM, budget), shape, cut, lanes, shape.element);
+    let plan = rows(base(GRAM, shape, budget), shape, cut, lanes, shape.element);
     let copies = if states == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
     let (name, remedy) = gram_term(shape.folds, &copies);
     plan.term(name, states * state, remedy)
@@ -206,7 +205,7 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
 
 /// The pass that keeps the features, and every pass over them: those of two tiles, and the map.
 pub(crate) fn features(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
-    base(what, budget)
+    base(what, shape, budget)
         .term("tiles of rows and of features", kept::pass_bytes(shape, cut) + strips(shape), RANK)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
@@ -223,7 +222,7 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
 /// What a solver begins with once its moments are gathered: those, and the map.
 pub(crate) fn solve(shape: &Shape, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
-    base("solve", budget).term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy).term(
+    base("solve", shape, budget).term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy).term(
         "feature map",
         shape.map.footprint.fixed,
         RANK,

@@ -11,7 +11,7 @@ use kapprox::Real;
 use kapprox::landmark;
 use kapprox::map::registry::Ask;
 use kstore::scratch::Cache;
-use kstore::{Plan, Reading, RowSource, Selected, TableRows};
+use kstore::{Footprint, Plan, Reading, RowSource, Selected, TableRows};
 
 /// Targets assumed before the classes are known, for the plan.
 pub(crate) const CLASSES_ASSUMED: usize = 10;
@@ -94,7 +94,7 @@ pub(crate) fn shape<T: Real>(
     folds: usize,
 ) -> Result<Shape> {
     let source = selected.rows::<T>(Reading::default())?;
-    Ok(shape_of(&source, options, resources, t, folds))
+    shape_of(&source, options, resources, t, folds)
 }
 
 /// The shape of the work on the rows of any source.
@@ -104,31 +104,51 @@ pub(crate) fn shape_of<T: Real>(
     resources: &Resources<'_>,
     t: usize,
     folds: usize,
-) -> Shape {
+) -> Result<Shape> {
     let range = source.range();
-    let n = range.end - range.start;
-    let (d, rank) = (source.shape().features, options.rank.min(usize::try_from(n).unwrap_or(usize::MAX)));
+    let (n, d) = (range.end - range.start, source.shape().features);
     let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
-    let map = options.map.shape(Ask { d, rank, element: size_of::<T>() });
+    let map = map_shape::<T>(options, d, n)?;
     let scheme = match (&options.landmarks, map.landmarks) {
         (LandmarkSource::Scheme(name), Some(count)) => {
             landmark::by_name(name).map_or(0, |scheme| scheme.bytes(size_of::<T>(), rows, d, count))
         }
         _ => 0,
     };
-    Shape {
+    let (mut cursor, mut held) = (source.footprint(), source.held());
+    let mut candidates = options.candidates;
+    if let LandmarkSource::Rows(table) = &options.landmarks {
+        let landmarks = table.rows::<T>(Reading::default())?;
+        let Footprint { fixed, per_row } = RowSource::<T>::footprint(&landmarks);
+        cursor = Footprint { fixed: cursor.fixed.max(fixed), per_row: cursor.per_row.max(per_row) };
+        held += RowSource::<T>::held(&landmarks);
+        candidates = None;
+    }
+    Ok(Shape {
         n,
         d,
         t,
         map,
         folds,
         element: size_of::<T>(),
-        candidates: options.candidates,
+        candidates,
         scheme,
-        cursor: source.footprint(),
+        cursor,
+        held,
         threads: resources.workers.threads(),
         keeps: false,
-    }
+    })
+}
+
+/// The map to come, of rows with `d` features of which there are `n`: what is asked for, as far as there are landmarks to
+/// choose. Plans take it of the rows that are stored, runs of those that are left.
+pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::registry::Shape> {
+    let rows = match &options.landmarks {
+        LandmarkSource::Scheme(_) => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
+        LandmarkSource::Rows(table) => table.range().end - table.range().start,
+    };
+    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+    Ok(options.map.shape(Ask { d, rank: options.rank, rows, element: size_of::<T>() })?)
 }
 
 /// Refuses a plan that does not fit; gives its largest sum.

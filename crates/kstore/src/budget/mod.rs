@@ -41,6 +41,12 @@ pub struct Term {
     pub remedy: &'static str,
 }
 
+/// What a process holds before it holds rows: code, the allocator's free pages, buffers of the terminal.
+const PROCESS: usize = 24 << 20;
+
+/// What each thread adds to that: the touched part of its stack and of its arena.
+const THREAD: usize = 128 << 10;
+
 /// The terms of a stage that live at the same time, against a budget.
 ///
 /// ```
@@ -63,6 +69,17 @@ impl Plan {
     /// An empty plan.
     pub fn new(what: impl Into<String>, budget: usize) -> Self {
         Self { what: what.into(), budget, terms: Vec::new() }
+    }
+
+    /// A plan that begins with what every run holds: the process with its threads, and `held` bytes that open files keep about
+    /// themselves ([`crate::RowSource::held`]).
+    pub fn process(what: impl Into<String>, budget: usize, threads: usize, held: usize) -> Self {
+        let threads = threads.saturating_mul(THREAD);
+        Self::new(what, budget).term("the program itself", PROCESS.saturating_add(threads), "").term(
+            "what files say about themselves",
+            held,
+            "read fewer files, or files of fewer row groups",
+        )
     }
 
     /// Adds a term.
@@ -168,5 +185,13 @@ mod tests {
         let error = plan.check().unwrap_err();
         assert!(matches!(&error, Error::OverBudget { largest, needed: 110, .. } if largest == "large"), "{error}");
         assert!(Plan::new("x", 100).term("small", 100, "").check().is_ok());
+    }
+
+    #[test]
+    fn every_run_begins_with_the_process_its_threads_and_its_files() {
+        let bytes = |threads, held| Plan::process("x", 1 << 30, threads, held).bytes();
+        assert_eq!(bytes(64, 5) - bytes(1, 0), 63 * THREAD + 5);
+        assert!(Plan::process("x", 1 << 20, 1, 0).check().is_err());
+        assert_eq!(bytes(usize::MAX, usize::MAX), usize::MAX, "sums do not wrap");
     }
 }

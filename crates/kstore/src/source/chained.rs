@@ -76,6 +76,10 @@ impl<T: Real> RowSource<T> for Chained<'_, T> {
         Footprint { fixed: most(&|part| part.fixed), per_row }
     }
 
+    fn held(&self) -> usize {
+        self.parts.iter().map(|part| part.held()).sum()
+    }
+
     fn bytes_read(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes_read()).sum()
     }

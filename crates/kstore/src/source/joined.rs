@@ -52,6 +52,10 @@ impl TableFile for Joined {
         self.left.line(row)
     }
 
+    fn held(&self) -> usize {
+        self.left.held()
+    }
+
     fn footprint(&self, columns: &[usize]) -> usize {
         self.left.footprint(columns) + self.right.footprint(&[0])
     }

@@ -46,6 +46,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+/// Bytes of an open file: its path twice, its identity, its reader.
+const HELD: usize = 2 << 10;
+
+/// Bytes of a column: its name and kind, the decoder's field, its place.
+const HELD_BY_COLUMN: usize = 512;
+
 /// An open file that holds a table.
 pub trait TableFile: Debug + Send + Sync {
     /// Name of the format, as a person calls it.
@@ -63,6 +69,10 @@ pub trait TableFile: Debug + Send + Sync {
     /// The line that a row begins on, counted from 1, in a file of lines.
     fn line(&self, _row: u64) -> Option<u64> {
         None
+    }
+    /// Bytes it holds while no cursor is open: what it says about its columns, and where it says so about its rows.
+    fn held(&self) -> usize {
+        HELD + self.schema().columns.len() * HELD_BY_COLUMN
     }
     /// Bytes that one open cursor over these columns holds.
     fn footprint(&self, columns: &[usize]) -> usize;

@@ -244,6 +244,11 @@ impl TableFile for ParquetFile {
         self.file.length()
     }
 
+    fn held(&self) -> usize {
+        let columns = self.layout.schema.columns.len();
+        super::HELD + columns * super::HELD_BY_COLUMN + self.metadata.metadata().memory_size()
+    }
+
     /// The decoder holds, for each column, a page, the dictionary, and the batch (with its successor while one is
     /// replaced by the next; of texts the pages they lie in); all columns are open at the same time.
     fn footprint(&self, columns: &[usize]) -> usize {

@@ -263,6 +263,11 @@ impl TableFile for IpcFile {
         self.file.length()
     }
 
+    fn held(&self) -> usize {
+        let batches = self.batches.len() * (size_of::<Block>() + size_of::<u64>());
+        super::HELD + self.layout.schema.columns.len() * super::HELD_BY_COLUMN + batches
+    }
+
     /// A chunk, twice for columns that are not used as they are stored; texts, dictionaries and unpacked columns.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);

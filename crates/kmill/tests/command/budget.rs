@@ -1,0 +1,154 @@
+//! P1 over verbs, solvers, schemes, maps and shapes of tables: each runs at the smallest budget that it accepts, and stays
+//! under it. `scripts/budget` is the long form of this.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+
+/// What came of a run.
+enum Outcome {
+    /// Peak resident memory in bytes.
+    Done(usize),
+    /// The budget that the refusal asks for.
+    Refused(usize),
+}
+
+/// Highest resident memory of a running process, as the kernel counts it.
+fn peak(child: &Child) -> Option<usize> {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib << 10)
+}
+
+fn run(folder: &Path, line: &str, memory: usize) -> Outcome {
+    let budget = memory.to_string();
+    let words = line.split_whitespace().chain(["-q", "--memory", &budget]);
+    let mut kmill = Command::new(env!("CARGO_BIN_EXE_kmill"));
+    kmill.current_dir(folder).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+    let (mut child, mut most) = (kmill.spawn().unwrap(), 0);
+    while child.try_wait().unwrap().is_none() {
+        // what has ended tells nothing any more
+        most = most.max(peak(&child).unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        return Outcome::Done(most);
+    }
+    let asked = said.split("raise --memory to ").nth(1).and_then(|rest| rest.split("MiB").next());
+    let asked = asked.and_then(|digits| digits.parse::<usize>().ok());
+    assert!(!said.contains("panicked"), "{line}: {said}");
+    Outcome::Refused(asked.unwrap_or_else(|| panic!("{line}: {said}")) * MIB)
+}
+
+/// Runs a line at the smallest budget that it accepts.
+fn stays_under(folder: &Path, line: &str) {
+    let mut budget = MIB;
+    for _ in 0..8 {
+        match run(folder, line, budget) {
+            Outcome::Done(peak) => {
+                eprintln!("{} of {} MiB: {line}", peak / MIB, budget / MIB);
+                return assert!(peak <= budget, "{line}: peak {peak}, budget {budget}");
+            }
+            Outcome::Refused(asked) if asked > budget => budget = asked,
+            Outcome::Refused(_) => panic!("{line}: refused at {budget} bytes, which it asked for"),
+        }
+    }
+    panic!("{line}: still refused at {budget} bytes");
+}
+
+fn make(folder: &Path, line: &str) {
+    let done = Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(line.split_whitespace()).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A folder with a narrow and a wide table.
+fn tables() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), "generate friedman1 --rows 3000 -o narrow.parquet -q");
+    make(folder.path(), "generate friedman1 --rows 300 --features 2000 -o wide.parquet -q");
+    make(folder.path(), "generate blobs --rows 3000 -o classes.parquet -q");
+    folder
+}
+
+/// Every line at its smallest budget, where the operating system tells peaks.
+fn walk(lines: &[String]) {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), "generate friedman1 --rows 3000 -o narrow.parquet -q");
+    make(folder.path(), "generate friedman1 --rows 200 --features 2000 -o wide.parquet -q");
+    make(folder.path(), "generate blobs --rows 3000 -o classes.parquet -q");
+    make(folder.path(), "fit ridge narrow.parquet --target y --rank 100 --lambda 1e-4 --std -o ridge.model -q");
+    make(folder.path(), "fit kpca narrow.parquet --features x* --components 3 --rank 100 --novelty -o kpca.model -q");
+    make(folder.path(), "fit ridge wide.parquet --target y --rank 50 --lambda 1e-4 -o wide.model -q");
+    lines.iter().for_each(|line| stays_under(folder.path(), line));
+}
+
+#[test]
+fn a_rank_above_the_rows_is_planned_as_it_is_run() {
+    let few = "--rows ..200 --rank 1e9 -o m.model";
+    let of_ridge = |options: &&str| format!("fit ridge narrow.parquet --target y --lambda 1e-4 {few} {options}");
+    let ridge = [
+        "--landmarks kmeans",
+        "--landmarks greedy --candidates all",
+        "--landmarks farahat",
+        "--landmarks narrow.parquet --rows ..200",
+        "--map eigen",
+        "--map truncated",
+        "--map ensemble",
+        "--map exact --method pcg",
+        "--method pcg --landmarks uniform",
+    ];
+    let solvers = ["kpca --features x*", "kmeans --features x* --clusters 2", "svr --target y --C 1"];
+    let of_solver = |solver: &&str| format!("fit {} {few}", solver.replacen(' ', " narrow.parquet ", 1));
+    let verbs = [
+        "herd narrow.parquet --features x* --rows ..200 --rank 1e9 --count 3 -o h.parquet",
+        "test hsic narrow.parquet --features x* --with y --rows ..200 --rank 1e9 --permutations 9",
+        "curve narrow.parquet --features x* --rows ..200 --methods kmeans,double --ranks 1e9 --repeats 1 -o c.csv",
+        "tune ridge narrow.parquet --target y --sample 200 --kernels gaussian(),linear() --factors 1 --rank 1e9 -o t.csv",
+    ];
+    let lines = ridge.iter().map(of_ridge).chain(solvers.iter().map(of_solver));
+    walk(&lines.chain(verbs.map(String::from)).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_verb_stays_under_the_smallest_budget_it_accepts() {
+    walk(&[
+        "fit ridge narrow.parquet --target y --ranks 50,100 --folds 5 --threads 64 -o m.model",
+        "fit ridge narrow.parquet --target y --rank 300 --lambda 1e-4 --landmarks predictive -o m.model",
+        "fit ridge classes.parquet --target y --task classification --rank 100 --folds 3 --report f.html -o m.model",
+        "fit ridge wide.parquet --target y --rank 100 --lambda 1e-4 -o m.model",
+        "fit svm classes.parquet --target y --rank 100 --C 1 -o m.model",
+        "fit ridge narrow.parquet --target y --map sketch --kernel polynomial(degree=2) --rank 1000 --lambda 1e-4 -o m.model",
+        "predict ridge.model narrow.parquet --std --keep x0 -o p.parquet",
+        "predict kpca.model narrow.parquet --novelty --preimage -o p.parquet",
+        "predict wide.model wide.parquet -o p.arrow",
+        "evaluate ridge.model narrow.parquet --report e.html",
+        "plot ridge.model narrow.parquet --x x0 --y x1 -o p.png",
+        "plot wide.model wide.parquet --x x0 --y x1 -o p.svg",
+        "convert wide.parquet -o c.parquet",
+        "inspect wide.parquet --stats",
+    ]
+    .map(String::from));
+}
+
+#[test]
+fn what_no_map_can_have_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), "generate friedman1 --rows 300 -o narrow.parquet -q");
+    for map in ["fourier", "orthogonal", "structured", "quasi", "sketch --kernel polynomial(degree=2)"] {
+        for rank in ["1e9", "9e15"] {
+            let line =
+                format!("fit ridge narrow.parquet --target y --lambda 1e-4 --map {map} --rank {rank} -o m.model");
+            let (code, _, said) = crate::run::kmill(folder.path(), &line);
+            assert_eq!(code, 1, "{line}: {said}");
+            assert!(said.contains("--rank") && !said.contains("panicked"), "{line}: {said}");
+        }
+    }
+}
