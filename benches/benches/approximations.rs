@@ -82,7 +82,8 @@ impl Case<'_> {
                     (map, 0, 0)
                 }
                 Making::OnLandmarks(make) => {
-                    let ask = kapprox::map::registry::Ask { d, rank: rank[0], rows: self.data.count as usize, element: 8 };
+                    let ask =
+                        kapprox::map::registry::Ask { d, rank: rank[0], rows: self.data.count as usize, element: 8 };
                     let count = spec.shape(ask).expect("a map").landmarks.unwrap_or(rank[0]);
                     let scheme = f64::landmarks(landmark::by_name("rpcholesky").expect("a scheme"));
                     let set = scheme.select(&self.data, &self.kernel, count, 0).expect("landmarks");

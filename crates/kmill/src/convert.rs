@@ -12,8 +12,8 @@ use crate::{Error, Result, carried, output};
 use ksolve::job::ElementType;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{
-    Fold, KeptColumn, Kind, Merge, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit, TextOptions,
-    Workers,
+    Fold, KeptColumn, Kind, Merge, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit,
+    TextOptions, Workers,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 
 use crate::args::PredictArgs;
 use crate::args::run::Run;
+use crate::carried::{self, Carried};
 use crate::predictor::{Predictor, Scores, Truth};
 use crate::table::count;
-use crate::carried::{self, Carried};
 use crate::{Error, Result, output, passes, predictor, writer};
 use ksolve::{AnyModel, Classes, Link, Model, Task};
 use kstore::budget::Term;

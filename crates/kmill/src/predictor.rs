@@ -111,7 +111,12 @@ pub fn select(card: &Card, args: &SelectArgs, truth: &Truth) -> Result<Selected>
 /// # Errors
 /// Columns that are not there, or hold what cannot be carried.
 pub fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Selected> {
-    let all = Selection { keep: keep.to_vec(), without_features: true, missing: kstore::Missing::Mean, ..Selection::default() };
+    let all = Selection {
+        keep: keep.to_vec(),
+        without_features: true,
+        missing: kstore::Missing::Mean,
+        ..Selection::default()
+    };
     Ok(selected.table().select(&Selection { rows: args.rows.clone(), filter: args.condition.clone(), ..all })?)
 }
 
@@ -173,8 +178,6 @@ impl<T: Real> Predictor<T> {
         let row = row + preimages;
         let narrowed = if self.narrow { shape.features * size_of::<T>() } else { 0 };
         let tile = passes::TILE * (self.outputs() * size_of::<f64>() + narrowed);
-        // the functions hold the landmarks once more
-        let model = self.model.bytes() + self.functions.footprint().fixed + copies;
         let lane = Lane {
             tile: passes::TILE,
             name: "kernel values and scores",
@@ -192,12 +195,7 @@ impl<T: Real> Predictor<T> {
     ///
     /// # Errors
     /// Those of the source and of `deliver`, and a table without rows.
-    pub fn run(
-        &self,
-        run: &Run,
-        lanes: usize,
-        mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
-    ) -> Result<u64> {
+    pub fn run(&self, run: &Run, lanes: usize, mut deliver: impl FnMut(&Scores) -> Result<()> + Send) -> Result<u64> {
         let source = self.source()?;
         let workers = Workers::new(if lanes > 1 { 1 } else { run.threads });
         let stage = run.progress.stage("predict", self.selected.known_rows());

@@ -48,7 +48,9 @@ fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> 
 fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
     match value.is_finite() && value > 0.0 {
         true => Ok(value),
-        false => Err(Error::option(name, number(value), format!("it must be positive and finite; give {PENALTY_HELP}"))),
+        false => {
+            Err(Error::option(name, number(value), format!("it must be positive and finite; give {PENALTY_HELP}")))
+        }
     }
 }
 

@@ -206,7 +206,9 @@ impl Table {
         let columns = names.iter().map(place).collect::<Result<Vec<_>>>()?;
         for column in &columns {
             if let Kind::Other(_) = self.schema().columns[*column].kind {
-                return Err(self.wrong_type(*column, "only numbers, truth values, times, text and bytes can be carried along"));
+                return Err(
+                    self.wrong_type(*column, "only numbers, truth values, times, text and bytes can be carried along")
+                );
             }
         }
         Ok(columns)

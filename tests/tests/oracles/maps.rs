@@ -152,7 +152,6 @@ fn structured_features_converge_for_few_features() {
         let [plain, structured] = [Sampling::Plain, Sampling::Structured].map(|way| fourier(spectrum.clone(), d, way));
         let errors: Vec<(f64, f64)> =
             [32, 512, 8192].map(|p| (rms(&plain, &points, &k, p, 20), rms(&structured, &points, &k, p, 20))).into();
-        eprintln!("{d} features: plain and structured {errors:.1e?}");
         assert!(errors.iter().all(|(plain, structured)| *structured < 1.5 * plain), "{d} features: {errors:?}");
         check_unbiased(&format!("structured, {d} features"), &structured, &points, gaussian, 64);
     }

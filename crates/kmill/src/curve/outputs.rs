@@ -5,8 +5,8 @@ use super::html;
 use super::report::CurveReport;
 use crate::{Error, Result, output};
 use ksolve::curve::Cell;
-use kstore::{KeptColumn, Strings};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{KeptColumn, Strings};
 use std::path::{Path, PathBuf};
 
 /// Kinds of output.

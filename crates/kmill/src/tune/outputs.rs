@@ -2,8 +2,8 @@
 
 use super::report::{Row, TuneReport};
 use crate::{Error, Result, output};
-use kstore::{KeptColumn, Strings};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{KeptColumn, Strings};
 use std::path::{Path, PathBuf};
 
 /// Kinds of output.

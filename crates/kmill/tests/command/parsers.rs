@@ -2,10 +2,19 @@
 
 use clap::{CommandFactory, Parser};
 use kmill::args::{Cli, parse};
+use ksolve::solver::{parameter, ridge};
 use proptest::prelude::*;
 
 /// A parser, whatever it gives: its refusal.
 type Refusal = fn(&str) -> Option<String>;
+
+/// What a parameter of a solver expects instead of a text.
+fn refused(parameter: &parameter::Parameter, text: &str) -> Option<String> {
+    parameter.parse(text).err().map(|error| match error {
+        ksolve::Error::Option { expected, .. } => expected,
+        other => panic!("{other}"),
+    })
+}
 
 /// Every parser, and a text that it takes.
 const PARSERS: &[(&str, Refusal, &str)] = &[
@@ -18,10 +27,17 @@ const PARSERS: &[(&str, Refusal, &str)] = &[
     ("candidates", |text| parse::candidates(text).err(), "1e5"),
     ("rank", |text| parse::rank(text).err(), "1_000"),
     ("ranks", |text| parse::ranks(text).err(), "50..2000"),
-    ("lambdas", |text| parse::lambdas(text).err(), "1e-9..1e-3"),
-    ("penalties", |text| parse::penalties(text).err(), "0.1,1,10"),
+    ("lambda", |text| parse::lambda(text).err(), "1e-6"),
+    ("several lambdas", |text| refused(&parameter::LAMBDAS, text), "1e-9..1e-3"),
+    ("C", |text| refused(&parameter::COSTS, text), "0.1,1,10"),
+    ("folds", |text| refused(&parameter::FOLDS, text), "column:subject"),
+    ("gap", |text| refused(&parameter::GAP, text), "1e-3"),
+    ("nu", |text| refused(&parameter::NU, text), "0.5"),
+    ("residual", |text| refused(&ridge::RESIDUAL, text), "1e-6"),
+    ("starts", |text| refused(&parameter::STARTS, text), "10"),
+    ("intercept", |text| refused(&parameter::INTERCEPT, text), "penalised"),
+    ("weights", |text| refused(&ridge::WEIGHTS, text), "w"),
     ("factors", |text| parse::factors(text).err(), "0.25..4"),
-    ("folds", |text| parse::folds(text).err(), "column:subject"),
     ("rows", |text| parse::rows(text).err(), "0..463715"),
     ("condition", |text| parse::condition(text).err(), "'my column' != 'New York'"),
     ("bytes", |text| parse::bytes(text).err(), "1.5GiB"),
@@ -29,12 +45,7 @@ const PARSERS: &[(&str, Refusal, &str)] = &[
     ("threads", |text| parse::threads(text).err(), "8"),
     ("whole", |text| parse::whole(text).err(), "1e6"),
     ("number", |text| parse::number(text).err(), "-1e-3"),
-    ("positive", |text| parse::positive(text).err(), "1e-3"),
-    ("not negative", |text| parse::not_negative(text).err(), "0"),
-    ("share", |text| parse::share(text).err(), "0.5"),
-    ("residual", |text| parse::residual(text).err(), "1e-6"),
     ("repeats", |text| parse::repeats(text).err(), "10"),
-    ("starts", |text| parse::starts(text).err(), "10"),
     ("permutations", |text| parse::permutations(text).err(), "1e3"),
     ("features", |text| parse::features(text).err(), "5"),
     ("name", |text| parse::name(text).err(), "x0"),

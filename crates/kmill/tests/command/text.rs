@@ -204,7 +204,11 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
         0.5,2024-02-29,2024-02-29,23:59:59.999,1970-01-01T00:00:00.000000001,1970-01-01T00:00:00.000Z,PT90S\n\
         1.5,,1970-01-01,00:00:00.000,1969-12-31T23:59:59.999999999,1970-01-01T00:00:01.500Z,-PT90S\n";
     assert_eq!(std::fs::read_to_string(at.join("e.csv")).unwrap(), csv);
-    fails(at, "convert d.parquet -o e.npy --missing keep", "leave them out with --drop day,ms,clock,naive,zoned,lasted,bytes");
+    fails(
+        at,
+        "convert d.parquet -o e.npy --missing keep",
+        "leave them out with --drop day,ms,clock,naive,zoned,lasted,bytes",
+    );
     ok(at, "convert d.parquet -o e.npy --drop bytes,lasted,naive,zoned,clock,day,ms -q");
     ok(at, "convert d.parquet -o f.npy --features ms,lasted -q");
     assert_eq!(types(at, "f.npy"), ["x0 int64", "x1 int64"]);
@@ -221,10 +225,14 @@ fn the_index_of_a_pandas_table_is_told_and_left_out() {
     use arrow::array::{ArrayRef, Float64Array, RecordBatch};
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let column = |k: f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..40).map(|i| (k * f64::from(i)).sin()))) };
+    let column =
+        |k: f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..40).map(|i| (k * f64::from(i)).sin()))) };
     let columns = [("x", column(1.0)), ("y", column(2.0)), ("__index_level_0__", column(3.0))];
     let table = RecordBatch::try_from_iter(columns).unwrap();
-    let pandas = std::collections::HashMap::from([("pandas".to_string(), r#"{"index_columns": ["__index_level_0__"]}"#.to_string())]);
+    let pandas = std::collections::HashMap::from([(
+        "pandas".to_string(),
+        r#"{"index_columns": ["__index_level_0__"]}"#.to_string(),
+    )]);
     let schema = Arc::new(table.schema().as_ref().clone().with_metadata(pandas));
     let table = table.with_schema(Arc::clone(&schema)).unwrap();
     let file = std::fs::File::create(at.join("a.arrow")).unwrap();
@@ -249,13 +257,16 @@ fn bad_data_beside_features_that_are_read_in_place_is_told() {
     for (bad, said) in [(None, "missing"), (Some(f64::NAN), "NaN"), (Some(f64::INFINITY), "infinite")] {
         let x: ArrayRef = Arc::new(Float64Array::from_iter_values((0..40).map(|i| f64::from(i).sin())));
         let w: ArrayRef = Arc::new((0..40).map(|i| if i == 7 { bad } else { Some(1.0) }).collect::<Float64Array>());
-        let table = RecordBatch::try_from_iter_with_nullable([("x", x.clone(), true), ("y", x, true), ("w", w, true)]).unwrap();
+        let table =
+            RecordBatch::try_from_iter_with_nullable([("x", x.clone(), true), ("y", x, true), ("w", w, true)]).unwrap();
         let file = std::fs::File::create(at.join("a.arrow")).unwrap();
         let mut writer = arrow::ipc::writer::FileWriter::try_new(file, &table.schema()).unwrap();
         writer.write(&table).unwrap();
         writer.finish().unwrap();
         for options in ["--weights w", "--folds column:w"] {
-            let line = format!("fit ridge a.arrow --target y --features x --scale none --precision f64 --rank 5 -o m {options}");
+            let line = format!(
+                "fit ridge a.arrow --target y --features x --scale none --precision f64 --rank 5 -o m {options}"
+            );
             fails(at, &line, &format!("a.arrow: row 7 (counted from 0), column \"w\" is {said}"));
         }
     }

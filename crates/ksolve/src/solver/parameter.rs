@@ -401,7 +401,10 @@ pub const CLUSTERS: Parameter = Parameter {
 pub const STARTS: Parameter = Parameter {
     name: "starts",
     // each is a k-means of its own on a sample of 2,000 rows or more: a thousand take minutes
-    kind: Kind::Count { most: 1000, reason: "what so many starts have not found, a larger sample or other clusters will" },
+    kind: Kind::Count {
+        most: 1000,
+        reason: "what so many starts have not found, a larger sample or other clusters will",
+    },
     default: Some("10"),
     about: "Starts on a sample of the rows; the best goes on",
 };

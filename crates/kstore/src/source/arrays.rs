@@ -42,7 +42,7 @@ impl ArrayTable {
         let target = |j: usize| if t == 1 { TARGET.to_string() } else { format!("{TARGET}{j}") };
         let targets = (0..t).map(|j| float(target(j), 64));
         Ok(Self {
-            schema: Schema { columns: features.chain(targets).collect() },
+            schema: Schema { columns: features.chain(targets).collect(), ..Schema::default() },
             element: T::ELEMENT,
             d,
             t,

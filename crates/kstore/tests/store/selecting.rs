@@ -258,10 +258,16 @@ fn kept_columns_may_have_missing_values() {
 #[test]
 fn the_index_of_a_pandas_table_is_a_feature_only_where_it_is_named() {
     let folder = folder();
-    let column = |scale: f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..9).map(|i| scale * f64::from(i)))) };
-    let table = batch(&[("x", column(1.0)), ("y", column(2.0)), ("__index_level_0__", column(3.0)), ("z", column(4.0))]);
+    let column =
+        |scale: f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..9).map(|i| scale * f64::from(i)))) };
+    let table =
+        batch(&[("x", column(1.0)), ("y", column(2.0)), ("__index_level_0__", column(3.0)), ("z", column(4.0))]);
     let pandas = r#"{"index_columns": ["__index_level_0__", {"kind": "range"}], "columns": []}"#;
-    let schema = table.schema().as_ref().clone().with_metadata(std::collections::HashMap::from([("pandas".to_string(), pandas.to_string())]));
+    let schema = table
+        .schema()
+        .as_ref()
+        .clone()
+        .with_metadata(std::collections::HashMap::from([("pandas".to_string(), pandas.to_string())]));
     let table = table.with_schema(Arc::new(schema)).unwrap();
     let paths = [folder.path().join("a.parquet"), folder.path().join("a.arrow")];
     let pair = KeyValue::new("pandas".to_string(), pandas.to_string());

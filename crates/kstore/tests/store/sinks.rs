@@ -2,8 +2,8 @@
 
 use crate::make::*;
 use kstore::{
-    KeptColumn, KeptValues, Label, Missing, Output, OutputColumn, OutputKind, Selection, Strings, Table, remove_temporaries,
-    sink,
+    KeptColumn, KeptValues, Label, Missing, Output, OutputColumn, OutputKind, Selection, Strings, Table,
+    remove_temporaries, sink,
 };
 
 fn columns() -> Vec<OutputColumn> {

@@ -2,7 +2,9 @@
 
 use super::infer::{MISSING, number, truth};
 use crate::schema::Kind;
-use arrow::array::{ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringViewArray, UInt64Builder};
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringViewArray, UInt64Builder,
+};
 use std::sync::Arc;
 
 /// A column of the chunk that is being read.

@@ -230,7 +230,9 @@ impl IpcFile {
             let (number, _, batch) = Batch::dictionary(&self.file, block)?;
             for span in batch.buffers.iter().filter(|_| number == id) {
                 let cost = cost(&self.file, *span, batch.codec)?;
-                bytes = bytes.saturating_add(cost.unpacked + cost.passing).saturating_add(3 * span.length.max(cost.unpacked));
+                bytes = bytes
+                    .saturating_add(cost.unpacked + cost.passing)
+                    .saturating_add(3 * span.length.max(cost.unpacked));
             }
         }
         Ok(bytes)

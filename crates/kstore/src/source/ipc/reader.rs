@@ -32,7 +32,9 @@ pub(super) fn spans(root: &Root, batch: &Batch) -> Result<Vec<Span>, Trouble> {
         (Form::Numbers { width: Some(_), .. }, _) => 3,
         (Form::Lists { .. }, _) => 4,
         (Form::Values, texts) if offset_bytes(texts).is_some() => 3,
-        (Form::Values, DataType::Utf8View | DataType::BinaryView) => 2 + batch.variadic.get(root.variadic).copied().unwrap_or(0),
+        (Form::Values, DataType::Utf8View | DataType::BinaryView) => {
+            2 + batch.variadic.get(root.variadic).copied().unwrap_or(0)
+        }
         _ => 2,
     };
     // the data buffers of the view columns before this one
@@ -377,7 +379,9 @@ const LOOK_ROWS: u64 = 64 << 10;
 /// Bytes of the longest text of a column in a batch, or more; 0 for other columns. Offsets tell it, which are a few bytes
 /// for each row.
 pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Result<u64, Trouble> {
-    if !matches!(root.form, Form::Values) || value_bytes(&root.data_type) != VIEW && offset_bytes(&root.data_type).is_none() {
+    if !matches!(root.form, Form::Values)
+        || value_bytes(&root.data_type) != VIEW && offset_bytes(&root.data_type).is_none()
+    {
         return Ok(0);
     }
     let spans = spans(root, batch)?;

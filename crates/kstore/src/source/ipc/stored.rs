@@ -65,13 +65,7 @@ impl Stored {
     }
 
     /// Appends bytes from `start` on.
-    pub(super) fn append(
-        &self,
-        file: &Positioned,
-        start: u64,
-        length: usize,
-        to: &mut Vec<u8>,
-    ) -> Result<(), Trouble> {
+    pub(super) fn append(&self, file: &Positioned, start: u64, length: usize, to: &mut Vec<u8>) -> Result<(), Trouble> {
         // a damaged length must not become an allocation
         if start.checked_add(length as u64).is_none_or(|end| end > self.length()) {
             return Err(too_short(start.saturating_add(length as u64), self.length()));
