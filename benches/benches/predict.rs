@@ -80,7 +80,7 @@ fn predictions(criterion: &mut Criterion) {
     });
     let mut scratch = PredictScratch::new(&*basis);
     let workers = Workers::sequential();
-    for rows in [1, 8, 16, 64, 256, 4096] {
+    for rows in [1, 8, 32, 64, 256, 4096] {
         let x = MatRef::from_row_major_slice(&x[..rows * FEATURES], rows, FEATURES);
         let mut out = Mat::zeros(rows, 1);
         group.throughput(Throughput::Elements(rows as u64));

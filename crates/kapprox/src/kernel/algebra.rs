@@ -221,6 +221,10 @@ fn multiply<T: Real>(values: &mut [T], factor: f64) {
     let factor = T::from_f64(factor).saturate();
     vectorised(
         #[inline(always)]
-        || values.iter_mut().for_each(|value| *value = (*value * factor).saturate()),
+        || {
+            for value in values {
+                *value = (*value * factor).saturate();
+            }
+        },
     );
 }

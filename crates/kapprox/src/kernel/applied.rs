@@ -92,7 +92,11 @@ impl<T: Real> Kernel<T> for Applied {
             fill_column(column, &mut spare, |column| {
                 vectorised(
                     #[inline(always)]
-                    || column.iter_mut().zip(&x).for_each(|(value, &x)| *value = function.value(*value, x, z)),
+                    || {
+                        for (value, &x) in column.iter_mut().zip(&x) {
+                            *value = function.value(*value, x, z);
+                        }
+                    },
                 );
             });
         }
@@ -143,7 +147,11 @@ impl<T: Real> KernelColumns<T> for AppliedColumns<T> {
         for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(prepared) {
             vectorised(
                 #[inline(always)]
-                || values.iter_mut().zip(&self.z).for_each(|(value, &z)| *value = function.value(*value, x, z)),
+                || {
+                    for (value, &z) in values.iter_mut().zip(&self.z) {
+                        *value = function.value(*value, x, z);
+                    }
+                },
             );
         }
     }

@@ -115,7 +115,11 @@ impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, 
         }
         vectorised(
             #[inline(always)]
-            || values.iter_mut().for_each(|value| *value = (self.profile)(*value)),
+            || {
+                for value in values {
+                    *value = (self.profile)(*value);
+                }
+            },
         );
     }
 }

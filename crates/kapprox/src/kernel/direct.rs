@@ -71,7 +71,11 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Plain<F> {
     fn row(&self, _: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
         vectorised(
             #[inline(always)]
-            || values.iter_mut().for_each(|value| *value = (self.0)(*value).saturate()),
+            || {
+                for value in values {
+                    *value = (self.0)(*value).saturate();
+                }
+            },
         );
     }
 }

@@ -93,7 +93,11 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
         }
         vectorised(
             #[inline(always)]
-            || values.iter_mut().for_each(|value| *value = (self.0)(*value).saturate()),
+            || {
+                for value in values {
+                    *value = (self.0)(*value).saturate();
+                }
+            },
         );
     }
 }

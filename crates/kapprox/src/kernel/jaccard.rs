@@ -95,8 +95,9 @@ impl<T: Real> Finish<T> for Union<T> {
         vectorised(
             #[inline(always)]
             || {
-                let pairs = values.iter_mut().zip(&self.z_norms);
-                pairs.for_each(|(value, &z_norm)| *value = ratio(own.offset, z_norm, *value));
+                for (value, &z_norm) in values.iter_mut().zip(&self.z_norms) {
+                    *value = ratio(own.offset, z_norm, *value);
+                }
             },
         );
     }
