@@ -53,7 +53,8 @@ const BLOCK: usize = 16;
 
 impl<T: Real> Landmarks<T> for Predictive {
     fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
-        columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD)
+        // columns and basis; the look-ahead, what is left of it and its products; residuals, floors, keys and orders of rows
+        columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8)
     }
 
     fn needs_targets(&self) -> bool {

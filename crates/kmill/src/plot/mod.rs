@@ -158,7 +158,7 @@ fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Re
 }
 
 /// Bytes of a drawing: its pixels or its text, and the file made of it.
-const DRAWING: usize = 16 << 20;
+const DRAWING: usize = 8 << 20;
 
 /// The scores of the grid twice, a line of it, and the drawing.
 fn picture_term<T: Real>(model: &Model<T>, threads: usize) -> Term {

@@ -66,15 +66,6 @@ fn make(folder: &Path, line: &str) {
     assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A folder with a narrow and a wide table.
-fn tables() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    make(folder.path(), "generate friedman1 --rows 3000 -o narrow.parquet -q");
-    make(folder.path(), "generate friedman1 --rows 300 --features 2000 -o wide.parquet -q");
-    make(folder.path(), "generate blobs --rows 3000 -o classes.parquet -q");
-    folder
-}
-
 /// Every line at its smallest budget, where the operating system tells peaks.
 fn walk(lines: &[String]) {
     if !cfg!(target_os = "linux") {
@@ -83,6 +74,7 @@ fn walk(lines: &[String]) {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path(), "generate friedman1 --rows 3000 -o narrow.parquet -q");
     make(folder.path(), "generate friedman1 --rows 200 --features 2000 -o wide.parquet -q");
+    make(folder.path(), "generate friedman1 --rows 100 --seed 1 -o few.parquet -q");
     make(folder.path(), "generate blobs --rows 3000 -o classes.parquet -q");
     make(folder.path(), "fit ridge narrow.parquet --target y --rank 100 --lambda 1e-4 --std -o ridge.model -q");
     make(folder.path(), "fit kpca narrow.parquet --features x* --components 3 --rank 100 --novelty -o kpca.model -q");
@@ -98,7 +90,7 @@ fn a_rank_above_the_rows_is_planned_as_it_is_run() {
         "--landmarks kmeans",
         "--landmarks greedy --candidates all",
         "--landmarks farahat",
-        "--landmarks narrow.parquet --rows ..200",
+        "--landmarks few.parquet",
         "--map eigen",
         "--map truncated",
         "--map ensemble",
@@ -110,7 +102,7 @@ fn a_rank_above_the_rows_is_planned_as_it_is_run() {
     let verbs = [
         "herd narrow.parquet --features x* --rows ..200 --rank 1e9 --count 3 -o h.parquet",
         "test hsic narrow.parquet --features x* --with y --rows ..200 --rank 1e9 --permutations 9",
-        "curve narrow.parquet --features x* --rows ..200 --methods kmeans,double --ranks 1e9 --repeats 1 -o c.csv",
+        "curve narrow.parquet --features x* --rows ..200 --methods kmeans,double --ranks 1000000000 --repeats 1 -o c.csv",
         "tune ridge narrow.parquet --target y --sample 200 --kernels gaussian(),linear() --factors 1 --rank 1e9 -o t.csv",
     ];
     let lines = ridge.iter().map(of_ridge).chain(solvers.iter().map(of_solver));

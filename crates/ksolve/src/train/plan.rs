@@ -175,6 +175,7 @@ pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     };
     plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK)
         .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)
+        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
         .term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), RANK)
 }
 

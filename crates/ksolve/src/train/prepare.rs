@@ -111,7 +111,13 @@ pub(crate) fn shape_of<T: Real>(
     let map = map_shape::<T>(options, d, n)?;
     let scheme = match (&options.landmarks, map.landmarks) {
         (LandmarkSource::Scheme(name), Some(count)) => {
-            landmark::by_name(name).map_or(0, |scheme| scheme.bytes(size_of::<T>(), rows, d, count))
+            landmark::by_name(name).map_or(0, |scheme| {
+                let targeted = <f64 as landmark::Precision>::landmarks(scheme).needs_targets();
+                // with the candidates, apart, about their means, and what is left of them
+                let targets = if targeted { 4 * 8 * (t + 1) } else { 0 };
+                let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
+                scheme.bytes(size_of::<T>(), rows, d, count).saturating_add(targets)
+            })
         }
         _ => 0,
     };

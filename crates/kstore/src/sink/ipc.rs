@@ -13,6 +13,9 @@ use std::sync::Arc;
 
 /// Bytes of a record batch: enough that its metadata is nothing beside it, little enough for any reader to hold.
 const BATCH_BYTES: usize = 8 << 20;
+/// What a column holds beside its values: its arrays in the gathered rows and in the batch, its name, its place in the
+/// encoded form. Measured on 600 rows of 5,001 columns: a conversion peaks 1.5 KiB a column above its values.
+const COLUMN_BYTES: usize = 4 << 10;
 /// Rows of a record batch, as other writers choose them.
 const BATCH_ROWS: usize = 65_536;
 /// Rows after which the writer looks at the size of the batch.
@@ -111,7 +114,7 @@ impl Sink for IpcSink {
     /// The gathered rows, the batch made of them, and its encoded form.
     fn footprint(&self) -> usize {
         let row: usize = self.columns.iter().map(|column| width(column.kind)).sum();
-        3 * BATCH_BYTES.max(row)
+        3 * BATCH_BYTES.max(row) + self.columns.len() * COLUMN_BYTES
     }
 }
 
