@@ -127,8 +127,7 @@ impl<T: Real> Predictor<T> {
     /// A kernel or a map that this version does not know.
     pub fn new(model: Model<T>, selected: Selected) -> Result<Self> {
         let functions = model.functions()?;
-        let narrow = model.card.precision == <f64 as kstore::Real>::NAME
-            && model.card.options["precision"] == <f32 as kstore::Real>::NAME;
+        let narrow = model.is_narrow();
         Ok(Self { model, functions, selected, narrow, quadratic: None, preimages: None })
     }
 

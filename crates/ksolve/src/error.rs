@@ -245,6 +245,16 @@ pub enum Error {
         /// The contradiction.
         detail: String,
     },
+    /// A number of a row in memory that is not finite.
+    #[error("row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features")]
+    Row {
+        /// Position of the row.
+        row: u64,
+        /// The feature, or the prediction.
+        what: String,
+        /// The number.
+        value: f64,
+    },
     /// A model that holds numbers that are not finite, and therefore was not written.
     #[error("{what} is not finite; {remedy}")]
     NotFinite {

@@ -18,10 +18,12 @@
 mod checkpoint;
 mod fit;
 mod fitted;
+mod predictor;
 mod run;
 mod training;
 
 pub use checkpoint::Checkpoint;
 pub use fit::{Candidates, ElementType, Fit};
 pub use fitted::{FitReport, Fitted, LAMBDA, LandmarkReport, Train};
+pub use predictor::{Predictor, RowScratch};
 pub use run::{CancelToken, Run};

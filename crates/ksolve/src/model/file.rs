@@ -62,6 +62,19 @@ impl<T: Real> Model<T> {
         Ok(out.commit()?)
     }
 
+    /// The bytes of the model's file.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        self.check_finite()?;
+        let tensors = self.tensors();
+        let mut bytes = Vec::new();
+        let header = self.header(&tensors)?;
+        write_all(&mut bytes, &header, &tensors).map_err(kstore::Error::io("write", "the model in memory"))?;
+        Ok(bytes)
+    }
+
     fn check_finite(&self) -> Result<()> {
         let remedy = "raise --lambda or use --precision f64";
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());

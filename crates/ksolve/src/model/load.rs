@@ -9,7 +9,7 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
 /// Largest header that is believed; safetensors' own limit.
@@ -31,7 +31,19 @@ impl AnyModel {
         }
         let file = File::open(path).map_err(kstore::Error::io("read", path))?;
         let length = file.metadata().map_err(kstore::Error::io("read", path))?.len();
-        let mut reader = Reader { path, input: BufReader::new(file), length };
+        Self::read(Reader { path, input: BufReader::new(file), length })
+    }
+
+    /// Reads a model from the bytes of its file.
+    ///
+    /// # Errors
+    /// As [`AnyModel::load`], the path aside.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let (path, length) = (Path::new("the model in memory"), bytes.len() as u64);
+        Self::read(Reader { path, input: BufReader::new(Cursor::new(bytes)), length })
+    }
+
+    fn read<R: Read + Seek>(mut reader: Reader<'_, R>) -> Result<Self> {
         let header = reader.header()?;
         let card = reader.card(&header)?;
         match card.precision.as_str() {
@@ -42,13 +54,13 @@ impl AnyModel {
     }
 }
 
-struct Reader<'a> {
+struct Reader<'a, R> {
     path: &'a Path,
-    input: BufReader<File>,
+    input: BufReader<R>,
     length: u64,
 }
 
-impl Reader<'_> {
+impl<R: Read + Seek> Reader<'_, R> {
     fn damaged(&self, detail: impl Into<String>) -> Error {
         Error::Damaged { path: self.path.into(), detail: detail.into() }
     }
@@ -240,11 +252,11 @@ impl Reader<'_> {
     }
 
     /// Finite numbers in `R`.
-    fn reals<R: kstore::Real>(&mut self, name: &str, dtype: Dtype, count: usize) -> Result<Vec<R>> {
-        let values: Vec<R> = if dtype == Dtype::F32 {
-            self.numbers(count, |bytes| R::from_f64(f32::from_le_bytes(bytes).into()))?
+    fn reals<V: kstore::Real>(&mut self, name: &str, dtype: Dtype, count: usize) -> Result<Vec<V>> {
+        let values: Vec<V> = if dtype == Dtype::F32 {
+            self.numbers(count, |bytes| V::from_f64(f32::from_le_bytes(bytes).into()))?
         } else {
-            self.numbers(count, |bytes| R::from_f64(f64::from_le_bytes(bytes)))?
+            self.numbers(count, |bytes| V::from_f64(f64::from_le_bytes(bytes)))?
         };
         match values.iter().position(|v| !v.to_f64().is_finite()) {
             Some(at) => Err(self.damaged(format!("tensor {name} holds {} at {at}", values[at]))),

@@ -4,6 +4,7 @@
 
 mod allocations;
 mod gram;
+mod job;
 mod model;
 mod predict;
 mod resume;

@@ -1,0 +1,123 @@
+//! The job as a caller outside the command has it: rows from anywhere, one call, a model that predicts.
+
+use ksolve::job::{CancelToken, ElementType, Fit, Fitted, Predictor, Run};
+use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{Label, Selection, Table};
+
+const D: usize = 3;
+
+fn rows(n: usize) -> (Vec<f64>, Vec<f64>) {
+    let x: Vec<f64> = (0..n * D).map(|i| ((i * 37 % 101) as f64 - 50.0) / 25.0 + (i % 7) as f64).collect();
+    let y = x.chunks(D).map(|x| (x[0] * x[1]).sin() + x[2]).collect();
+    (x, y)
+}
+
+fn fit(table: &Table, fit: Fit) -> Fitted {
+    fit.rank(40).set("lambda", 1e-6).on(table, &["y"], &Run::new().threads(2)).unwrap()
+}
+
+/// The same numbers from slices, from record batches and from a file give the same bytes.
+#[test]
+fn the_same_rows_from_anywhere_give_the_same_model() {
+    let (x, y) = rows(900);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    let names = (0..D).map(|j| format!("x{j}")).chain(["y".to_string()]);
+    let columns: Vec<OutputColumn> = names.map(|name| OutputColumn::new(name, OutputKind::F64)).collect();
+    let mut values: Vec<Vec<f64>> = (0..D).map(|j| x.iter().skip(j).step_by(D).copied().collect()).collect();
+    values.push(y.clone());
+    let mut out = sink::create(&path, &columns).unwrap();
+    out.write(&values.iter().map(|column| Output::F64(column)).collect::<Vec<_>>()).unwrap();
+    out.finish().unwrap();
+    let file = Table::open(&[&path]).unwrap();
+    let slices = Table::from_rows(&x, D, &y).unwrap();
+    for precision in [ElementType::F32, ElementType::F64] {
+        let bytes = |table: &Table| {
+            let fitted = fit(table, Fit::ridge().precision(precision));
+            Predictor::new(fitted.model).unwrap().to_bytes().unwrap()
+        };
+        assert!(bytes(&file) == bytes(&slices), "{precision}");
+    }
+}
+
+#[test]
+fn a_model_predicts_alike_from_memory_file_and_bytes_alone_and_in_a_batch() {
+    let (x, y) = rows(700);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, precision) in [("ridge", ElementType::F32), ("ridge", ElementType::F64), ("svr", ElementType::F32)] {
+        let fitted = fit(&table, Fit::solver(name).unwrap().precision(precision));
+        let path = folder.path().join("m.safetensors");
+        fitted.save(&path).unwrap();
+        let one = Predictor::new(fitted.model).unwrap();
+        let two = Predictor::load(&path).unwrap();
+        let three = Predictor::from_bytes(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(one.to_bytes().unwrap(), std::fs::read(&path).unwrap());
+        let mut batch = vec![0.0; 700];
+        one.predict(&x, &mut batch).unwrap();
+        let mut scratch = two.scratch();
+        for (i, expected) in batch.iter().enumerate() {
+            let mut out = [0.0];
+            two.predict_with(&x[i * D..(i + 1) * D], &mut out, &mut scratch).unwrap();
+            assert_eq!(out[0], *expected, "{name} {precision}, row {i}");
+            three.predict(&x[i * D..(i + 1) * D], &mut out).unwrap();
+            assert_eq!(out[0], *expected, "{name} {precision}, row {i}");
+        }
+        let mean = batch.iter().zip(&y).map(|(p, y)| (p - y).powi(2)).sum::<f64>() / 700.0;
+        assert!(mean < 0.3, "{name}: {mean}");
+    }
+}
+
+#[test]
+fn wrong_rows_are_named() {
+    let (x, y) = rows(200);
+    let fitted = fit(&Table::from_rows(&x, D, &y).unwrap(), Fit::ridge());
+    let predictor = Predictor::new(fitted.model).unwrap();
+    let refused = |x: &[f64], out: &mut [f64]| predictor.predict(x, out).unwrap_err().to_string();
+    assert!(refused(&[1.0, f64::NAN, 2.0], &mut [0.0]).contains("row 0 (counted from 0): x1 is NaN"));
+    assert!(refused(&[1.0, 2.0], &mut [0.0]).contains("whole rows"));
+    assert!(refused(&[1.0, 2.0, 3.0], &mut [0.0; 2]).contains("predictions"));
+    assert!(Table::from_rows(&x[1..], D, &y).unwrap_err().to_string().contains("whole rows"));
+    assert!(Predictor::from_bytes(b"no model").is_err());
+}
+
+#[test]
+fn classes_have_labels_and_probabilities() {
+    let (x, _) = rows(600);
+    let y: Vec<f64> = x.chunks(D).map(|x| f64::from(u8::from(x[0] > 1.0)) + f64::from(u8::from(x[1] > 3.0))).collect();
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let fit = Fit::solver("logistic").unwrap().rank(30).set("lambda", 1e-4);
+    let predictor = Predictor::new(fit.on(&table, &["y"], &Run::new()).unwrap().model).unwrap();
+    let mut scores = vec![0.0; predictor.outputs()];
+    let (mut right, mut probabilities) = (0, Vec::new());
+    for (x, y) in x.chunks(D).zip(&y) {
+        predictor.predict(x, &mut scores).unwrap();
+        right += usize::from(predictor.label(&scores) == Some(&Label::Int(*y as i64)));
+        predictor.probabilities(&scores, &mut probabilities);
+        assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+    }
+    assert!(right > 560, "{right} of 600");
+    let selection = fit.selection(Selection { targets: vec!["y".into()], ..Selection::default() }).unwrap();
+    assert!(selection.class_target);
+}
+
+#[test]
+fn a_run_stops_when_it_is_asked_to() {
+    let (x, y) = rows(5000);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let error = Fit::ridge().rank(300).on(&table, &["y"], &Run::new().cancel(cancel)).unwrap_err();
+    assert!(error.is_interrupted(), "{error}");
+}
+
+#[test]
+fn a_parameter_of_another_solver_is_refused_by_name() {
+    let (x, y) = rows(100);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let refused = Fit::ridge().set("epsilon", 0.1).on(&table, &["y"], &Run::new()).unwrap_err().to_string();
+    assert!(refused.starts_with("epsilon") && refused.contains("ridge does not read it"), "{refused}");
+    assert!(Fit::solver("rigde").unwrap_err().to_string().contains("ridge, kpca"));
+    let refused = Fit::ridge().on(&table, &[], &Run::new()).unwrap_err().to_string();
+    assert!(refused.contains("learns from a target"), "{refused}");
+}
