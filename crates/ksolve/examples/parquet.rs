@@ -1,0 +1,33 @@
+//! A table on disk of any size, under a memory budget, with progress, a cancel token and a checkpoint.
+//!
+//! `cargo run --release -p ksolve --example parquet -- TARGET FILES...`
+
+use ksolve::job::{CancelToken, Fit, Run};
+use ksolve::train::Stages;
+use kstore::pass::{Observer, Unobserved};
+use kstore::{Table, budget};
+
+/// Says what begins.
+struct Say;
+
+impl Stages for Say {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        eprintln!("{name}{}", rows.map_or(String::new(), |rows| format!(": {rows} rows")));
+        Box::new(Unobserved)
+    }
+    fn warn(&self, text: String) {
+        eprintln!("warning: {text}");
+    }
+}
+
+fn main() -> ksolve::Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((target, files)) = words.split_first() else { return Ok(println!("give a target and files")) };
+    let cancel = CancelToken::new(); // another thread may call cancel.cancel()
+    let run = Run::new().memory(512 << 20).watch(&Say).cancel(cancel);
+    let fit = Fit::ridge().rank(500).set("folds", "blocks:5");
+    let fitted = fit.on(&Table::open(files)?, &[target.as_str()], &run)?;
+    println!("rank {}, lambda {:?}, {:?}", fitted.report.rank, fitted.report.lambda, fitted.report.certificate);
+    println!("peak {}", budget::peak_rss().map_or("unknown".to_string(), budget::bytes));
+    Ok(())
+}
