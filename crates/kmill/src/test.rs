@@ -246,7 +246,7 @@ fn report<T: kapprox::Real>(family: &Family, args: &TestArgs, run: &Run, rows: &
         kernels,
         map: args.map.to_string(),
         ranks,
-        certificate: measured.certificate.map(Certificate::from),
+        certificate: measured.certificate,
         seconds: run.progress.seconds(),
         passes,
         bytes_read: rows.bytes_read(),

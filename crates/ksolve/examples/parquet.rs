@@ -22,7 +22,7 @@ impl Stages for Say {
 
 fn main() -> ksolve::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let Some((target, files)) = words.split_first() else { return Ok(println!("give a target and files")) };
+    let (target, files) = words.split_first().expect("a target and files");
     let cancel = CancelToken::new(); // another thread may call cancel.cancel()
     let run = Run::new().memory(512 << 20).watch(&Say).cancel(cancel);
     let fit = Fit::ridge().rank(500).set("folds", "blocks:5");

@@ -13,7 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let radius = |i: usize| if i.is_multiple_of(2) { 1.0 } else { 2.0 };
         let x = Float64Array::from_iter_values((from..from + 500).map(|i| radius(i) * angle(i).cos()));
         let y = Float64Array::from_iter_values((from..from + 500).map(|i| radius(i) * angle(i).sin()));
-        let ring = StringArray::from_iter_values((from..from + 500).map(|i| if i % 2 == 0 { "inner" } else { "outer" }));
+        let ring =
+            StringArray::from_iter_values((from..from + 500).map(|i| if i % 2 == 0 { "inner" } else { "outer" }));
         RecordBatch::try_from_iter([("x", Arc::new(x) as ArrayRef), ("y", Arc::new(y)), ("ring", Arc::new(ring))])
     };
     let table = Table::from_batches(vec![batch(0)?, batch(500)?])?;

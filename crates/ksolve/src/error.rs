@@ -246,7 +246,9 @@ pub enum Error {
         detail: String,
     },
     /// A number of a row in memory that is not finite.
-    #[error("row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features")]
+    #[error(
+        "row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features"
+    )]
     Row {
         /// Position of the row.
         row: u64,

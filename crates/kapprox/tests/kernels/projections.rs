@@ -152,7 +152,8 @@ fn every_map<T: Real + Precision>() {
         for spec in maps().iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
             let Making::OnLandmarks(make) = spec.making::<T>() else { continue };
             for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
-                let wanted = spec.shape(Ask { d: case.d, rank, element: size_of::<T>() }).landmarks.unwrap();
+                let ask = Ask { d: case.d, rank, rows: case.matrix.nrows(), element: size_of::<T>() };
+                let wanted = spec.shape(ask).unwrap().landmarks.unwrap();
                 let landmarks = case.landmarks(&*T::landmarks(scheme), wanted);
                 let (kernel, data) = (&case.kernel, &case.data(&workers));
                 let given = OnLandmarks { spec: &spec, kernel, landmarks, rank, data, seed: 1, workers: &workers };

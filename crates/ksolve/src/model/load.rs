@@ -264,7 +264,7 @@ impl<R: Read + Seek> Reader<'_, R> {
         }
     }
 
-    fn numbers<const N: usize, R>(&mut self, count: usize, of: impl Fn([u8; N]) -> R) -> Result<Vec<R>> {
+    fn numbers<const N: usize, V>(&mut self, count: usize, of: impl Fn([u8; N]) -> V) -> Result<Vec<V>> {
         let mut values = Vec::with_capacity(count);
         let mut bytes = vec![0; N * CHUNK.min(count)];
         while values.len() < count {

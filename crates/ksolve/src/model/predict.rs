@@ -109,9 +109,10 @@ impl<T: Real> Model<T> {
                         *product = value.to_f64() * alpha;
                     }
                 }
+                // one addition of every score at a time: each has its order, and none waits for its own last one
                 for l in 0..CHUNK.min(m - from) {
-                    for c in 0..COUNT {
-                        scores[c] += products[c][l];
+                    for (score, products) in scores.iter_mut().zip(&products) {
+                        *score += products[l];
                     }
                 }
             }
