@@ -119,6 +119,7 @@ mod tests {
     use crate::args::{Cli, Command};
     use clap::Parser;
     use ksolve::FoldSpec;
+    use ksolve::solver::ridge::Ridge;
     use ksolve::train::TrainOptions;
 
     /// The options of a line, for a table of two columns.
@@ -141,9 +142,13 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_contract() {
         let (o, t) = options("").unwrap();
-        assert_eq!((t.rank, t.ranks.len(), t.lambdas.len(), t.folds), (1000, 1, 13, FoldSpec::Hash(5)));
+        let ridge = Ridge::new(&o.fit.settings().unwrap());
+        assert_eq!((t.rank, t.ranks.len(), ridge.lambdas.len(), t.folds), (1000, 1, 13, FoldSpec::Hash(5)));
         assert_eq!((t.kernel.to_string().as_str(), t.candidates), ("gaussian(sigma=median)", Some(50_000)));
-        assert_eq!((t.scaling.to_string().as_str(), t.intercept.to_string().as_str(), t.seed), ("standard", "free", 0));
+        assert_eq!(
+            (t.scaling.to_string().as_str(), ridge.intercept.to_string().as_str(), t.seed),
+            ("standard", "free", 0)
+        );
         assert_eq!((o.rows, o.fit.element_type().to_string().as_str()), (0..u64::MAX, "f32"));
     }
 

@@ -3,7 +3,7 @@
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::train::plan::{self, Cut, GRAM, RANK, Shape, base, cut};
 use crate::train::{LandmarkSource, Resources, TrainOptions, prepare};
-use crate::{FoldSpec, GramScratch, GramState, Result, RidgeOptions};
+use crate::{GramScratch, GramState, Result, RidgeOptions};
 use kapprox::Real;
 use kapprox::quality::SpectralOptions;
 use kstore::{Plan, Selected};
@@ -18,21 +18,11 @@ pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> 
         Method::Map(_) => options.landmarks.name,
     };
     TrainOptions {
-        task: options.task,
         scaling: options.scaling,
-        kernel: options.kernel.clone(),
         map: method.map(),
         landmarks: LandmarkSource::Scheme(scheme.to_string()),
-        candidates: None,
-        rank,
-        tolerance: None,
-        ranks: vec![rank],
-        lambdas: vec![options.lambda],
-        folds: FoldSpec::None,
-        intercept: options.intercept,
-        choice: crate::train::Choice::Mse,
-        system: crate::train::SystemOptions::default(),
         seed: options.seed,
+        ..TrainOptions::new(options.task, options.kernel.clone(), rank)
     }
 }
 

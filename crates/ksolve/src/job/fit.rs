@@ -2,8 +2,8 @@
 
 use super::{Fitted, Run, fitted};
 use crate::solver::{self, Family, Options, Settings, ridge};
-use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling, TrainOptions};
-use crate::{Error, Result, Task};
+use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
+use crate::{AnyModel, Error, Result, Task};
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use kstore::{Selected, Selection, Table};
@@ -239,22 +239,10 @@ impl Fit {
     /// As [`Fit::plan`], with the time estimated only if the run is likely to take longer than `worth`.
     pub(crate) fn forecast(&self, selected: &Selected, resources: &Resources<'_>, worth: Duration) -> Result<Forecast> {
         let training = self.training(selected)?;
+        let solver = self.family.solver(&self.settings()?)?;
         match self.precision {
-            ElementType::F32 => self.forecast_in::<f32>(selected, &training, resources, worth),
-            ElementType::F64 => self.forecast_in::<f64>(selected, &training, resources, worth),
-        }
-    }
-
-    fn forecast_in<T: solver::Precision>(
-        &self,
-        selected: &Selected,
-        training: &TrainOptions,
-        resources: &Resources<'_>,
-        worth: Duration,
-    ) -> Result<Forecast> {
-        match self.family.solver::<T>(&self.settings()?)? {
-            None => train::forecast::<T>(selected, training, resources, worth),
-            Some(solver) => train::forecast_solve::<T>(selected, training, &*solver, resources),
+            ElementType::F32 => train::forecast::<f32>(selected, &training, &*solver, resources, worth),
+            ElementType::F64 => train::forecast::<f64>(selected, &training, &*solver, resources, worth),
         }
     }
 
@@ -280,9 +268,10 @@ impl Fit {
 
     fn run_and(&self, selected: &Selected, run: &Run<'_>, keep: &dyn Fn(&Fitted) -> Result<()>) -> Result<Fitted> {
         let training = self.training(selected)?;
+        let solver = self.family.solver(&self.settings()?)?;
         match self.precision {
-            ElementType::F32 => fitted::fit::<f32>(self, selected, &training, run, keep),
-            ElementType::F64 => fitted::fit::<f64>(self, selected, &training, run, keep),
+            ElementType::F32 => fitted::fit::<f32>(self, &*solver, AnyModel::F32, selected, &training, run, keep),
+            ElementType::F64 => fitted::fit::<f64>(self, &*solver, AnyModel::F64, selected, &training, run, keep),
         }
     }
 

@@ -1,10 +1,9 @@
 //! What a job leaves: a model, and how it came about.
 
 use super::{Fit, Run, checkpoint};
-use crate::solver::{self, Figure};
-use crate::surface::Cell;
+use crate::solver::{Figure, Solver};
 use crate::train::{self, Resources, Solved, TrainOptions, Trained};
-use crate::{AnyModel, Card, Certificate, Error, Model, Result};
+use crate::{AnyModel, Card, Cell, Certificate, Error, Model, Result};
 use kapprox::Real;
 use kapprox::map::MapSpec;
 use kstore::checkpoint::Journal;
@@ -135,8 +134,10 @@ pub(super) fn target_names(selected: &Selected) -> Vec<String> {
 }
 
 /// Trains, with a journal where the run has a checkpoint, and hands what was found to `keep` before the checkpoint goes.
-pub(super) fn fit<T: solver::Precision>(
+pub(super) fn fit<T: Real>(
     fit: &Fit,
+    solver: &dyn Solver<T>,
+    any: fn(Model<T>) -> AnyModel,
     selected: &Selected,
     training: &TrainOptions,
     run: &Run<'_>,
@@ -145,7 +146,7 @@ pub(super) fn fit<T: solver::Precision>(
     let watch = run.watched();
     let journal = run.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose()?;
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
-    let fitted = train_model::<T>(fit, selected, training, &resources).and_then(|mut fitted| {
+    let fitted = train_model::<T>(fit, solver, any, selected, training, &resources).and_then(|mut fitted| {
         keep(&fitted)?;
         (fitted.report.seconds, fitted.report.warnings) = (watch.seconds(), watch.warnings());
         Ok(fitted)
@@ -159,8 +160,10 @@ pub(super) fn fit<T: solver::Precision>(
     }
 }
 
-fn train_model<T: solver::Precision>(
+fn train_model<T: Real>(
     fit: &Fit,
+    solver: &dyn Solver<T>,
+    any: fn(Model<T>) -> AnyModel,
     selected: &Selected,
     training: &TrainOptions,
     resources: &Resources<'_>,
@@ -172,11 +175,7 @@ fn train_model<T: solver::Precision>(
             resources.stages.planned(&forecast);
         }
     }
-    let trained = match fit.family.solver::<T>(&fit.settings()?)? {
-        None => train::train::<T>(selected, training, resources),
-        Some(solver) => train::solve::<T>(selected, training, &*solver, resources),
-    };
-    let trained = trained.map_err(|error| match error {
+    let trained = train::train(selected, training, solver, resources).map_err(|error| match error {
         Error::TooFewRows { rows } => Error::TooFewFor { what: fit.family.name, needed: 2, rows },
         other => other,
     })?;
@@ -191,7 +190,7 @@ fn train_model<T: solver::Precision>(
         mean: trained.scaler.mean.clone(),
         quadratic: trained.quadratic,
     };
-    let model = if trained.wide { AnyModel::F64(model.widen()) } else { T::any(model) };
+    let model = if trained.wide { AnyModel::F64(model.widen()) } else { any(model) };
     Ok(Fitted { model, report })
 }
 
@@ -204,7 +203,7 @@ fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, traine
         precision: <T as kstore::Real>::NAME.to_string(),
         rank: trained.rank,
         lambda: trained.lambda,
-        intercept: training.intercept,
+        intercept: fit.settings()?.intercept(),
         features: selected.feature_names(),
         targets: target_names(selected),
         classes: trained.classes.as_ref().map_or(Vec::new(), |classes| classes.labels().to_vec()),

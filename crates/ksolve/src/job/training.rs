@@ -3,8 +3,8 @@
 use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
 use crate::solver::parameter::FOLDS;
-use crate::solver::{Penalty, Settings, ridge};
-use crate::train::{Choice, LandmarkSource, Method, Preconditioner, SystemOptions, TrainOptions};
+use crate::solver::{Settings, ridge};
+use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kstore::Selected;
 
@@ -41,18 +41,11 @@ impl Fit {
     /// [`Error::Option`] for options that contradict each other or the rows.
     pub fn training(&self, selected: &Selected) -> Result<TrainOptions> {
         let settings = self.settings()?;
-        let ridge = self.family.name == ridge::FAMILY.name;
-        if self.map.is_exact() && !ridge {
-            let why = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
-            return Err(Error::option("map", &self.map, why));
-        }
         check_iteration(&settings, self.map.is_exact())?;
         let (rank, ranks) = self.ranks(&settings)?;
-        let lambdas = ascending(&settings);
-        let folds = self.folds(&settings, ranks.len() * lambdas.len())?;
+        let folds = self.folds(&settings, ranks.len() * settings.penalties().len())?;
         let task = self.family.task(&settings);
-        let choice = if settings.word(&ridge::SELECT) == Some("error") { Choice::Error } else { Choice::Mse };
-        if choice == Choice::Error && task == Task::Regression {
+        if settings.word(&ridge::SELECT) == Some("error") && task == Task::Regression {
             let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
             return Err(Error::option(ridge::SELECT.name, "error", why));
         }
@@ -66,24 +59,7 @@ impl Fit {
             rank,
             tolerance: settings.number(&ridge::TOLERANCE),
             ranks,
-            lambdas,
             folds,
-            intercept: settings.intercept(),
-            choice,
-            system: SystemOptions {
-                method: match settings.word(&ridge::METHOD) {
-                    Some("direct") => Method::Direct,
-                    Some("pcg") => Method::Pcg,
-                    _ => Method::Auto,
-                },
-                preconditioner: match settings.word(&ridge::PRECONDITIONER) {
-                    Some("falkon") => Preconditioner::Falkon,
-                    _ => Preconditioner::Krill,
-                },
-                residual: settings.number(&ridge::RESIDUAL),
-                leave_one_out: settings.flag(&ridge::LOO),
-                variance: settings.flag(&ridge::STD),
-            },
             seed: self.seed,
         })
     }
@@ -166,15 +142,6 @@ impl Fit {
         canonical.extend(own.as_object().cloned().unwrap_or_default());
         canonical.into()
     }
-}
-
-/// The lambdas of the surface, ascending: none for solvers that are not ridge regression.
-fn ascending(settings: &Settings) -> Vec<f64> {
-    let lambda = |penalty: Penalty| match penalty {
-        Penalty::Lambda(lambda) => Some(lambda),
-        Penalty::C(_) => None,
-    };
-    settings.penalties().into_iter().rev().filter_map(lambda).collect()
 }
 
 /// Refuses what only an iteration reads, where there is none.

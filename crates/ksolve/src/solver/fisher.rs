@@ -22,7 +22,7 @@
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
 use super::parameter::LAMBDA;
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
@@ -37,7 +37,7 @@ pub(super) const FAMILY: Family = Family {
     about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
     task: Task::Classification,
     parameters: &[LAMBDA],
-    make: Some(Make(|settings| Ok(Box::new(Fisher::new(settings))), |settings| Ok(Box::new(Fisher::new(settings))))),
+    make: |settings| Ok(Box::new(Fisher::new(settings))),
 };
 
 /// Kernel Fisher discriminant analysis.
@@ -90,7 +90,7 @@ impl<T: Real> Solver<T> for Fisher {
         plan.term("scatter within classes and its factor", 3 * 8 * p * p, "lower --rank")
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
         let lambda = self.penalty.lambda(data.rows);
         let state = data.moments()?;

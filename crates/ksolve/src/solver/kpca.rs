@@ -18,7 +18,7 @@
 //! 10, 1998.
 
 use super::parameter::{COMPONENTS, Kind, NOVELTY, Parameter, UNCENTRED};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::quadratic::{OnFeatures, Quadratic};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Task};
@@ -34,10 +34,7 @@ pub(super) const FAMILY: Family = Family {
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
     parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY],
-    make: Some(Make(
-        |settings| Ok(Box::new(KernelPca::new(settings))),
-        |settings| Ok(Box::new(KernelPca::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(KernelPca::new(settings))),
 };
 
 /// Components whose variance is below this share of the largest are rounding and are left out, not divided by.
@@ -89,7 +86,7 @@ impl<T: Real> Solver<T> for KernelPca {
         }
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let state = data.moments()?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let moments = &state.gram.folds()[0];

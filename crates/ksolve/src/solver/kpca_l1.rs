@@ -22,7 +22,7 @@
 use super::kept::{Kept, Tile, Wanted};
 use super::kpca::{distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, UNCENTRED};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::quadratic::Quadratic;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
@@ -37,10 +37,7 @@ pub(super) const FAMILY: Family = Family {
     about: "kernel principal components in the L1 norm, which outliers move less",
     task: Task::Components,
     parameters: &[COMPONENTS, UNCENTRED, NOVELTY, STEPS],
-    make: Some(Make(
-        |settings| Ok(Box::new(KernelPcaL1::new(settings))),
-        |settings| Ok(Box::new(KernelPcaL1::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(KernelPcaL1::new(settings))),
 };
 
 /// What is left of the farthest row below this share of the farthest at the start is rounding, times that of the features.
@@ -88,7 +85,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         }
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
         if self.centre {

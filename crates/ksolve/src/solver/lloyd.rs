@@ -298,7 +298,7 @@ fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Cluster
 /// size alike (Knuth, *The Art of Computer Programming* 2, 3.4.2, algorithm S).
 fn sample<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, space: Space<'_>, k: usize) -> Result<Vec<f64>> {
     let stage = data.resources.stages.stage("sample for clusters", Some(data.rows));
-    let (coins, mut wanted) = (Stream::new(data.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
+    let (coins, mut wanted) = (Stream::new(data.options.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
     let mut phi: Vec<T> = Vec::with_capacity(wanted * kept.p);
     kept.visit(&*stage, |tile| {
         for i in 0..tile.rows() {
@@ -326,7 +326,7 @@ fn best_start<T: Real>(
     let stage = data.resources.stages.stage("starts", Some(starts as u64));
     let mut best: Option<(f64, Vec<f64>)> = None;
     for start in 0..starts.max(1) {
-        let mut centroids = seeds(sample, q, k, &Stream::new(data.seed, Purpose::Clusters, 1 + start as u64));
+        let mut centroids = seeds(sample, q, k, &Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64));
         if centroids.len() < k * q {
             return Err(Error::Clusters { asked: k, distinct: centroids.len() / q });
         }

@@ -18,7 +18,7 @@
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
 use super::parameter::NU;
-use super::{Family, Features, Figure, Fitted, Kept, Make, Settings, Solver, Wanted};
+use super::{Family, Features, Figure, Fitted, Kept, Settings, Solver, Wanted};
 use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -32,10 +32,7 @@ pub(super) const FAMILY: Family = Family {
     about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
     task: Task::Novelty,
     parameters: &[NU],
-    make: Some(Make(
-        |settings| Ok(Box::new(MeanEmbedding::new(settings))),
-        |settings| Ok(Box::new(MeanEmbedding::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(MeanEmbedding::new(settings))),
 };
 
 /// The mean of the features.
@@ -65,7 +62,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         )
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let (n, rows) = (kept.n as f64, Some(kept.n as u64));
         let mut mean = vec![0.0; kept.p];

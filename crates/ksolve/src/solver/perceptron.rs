@@ -18,7 +18,7 @@
 
 use super::kept::{Kept, Tile, Wanted};
 use super::parameter::{Kind, Parameter, STEPS};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use faer::Mat;
@@ -32,10 +32,7 @@ pub(super) const FAMILY: Family = Family {
     about: "the kernel perceptron, averaged",
     task: Task::Classification,
     parameters: &[STEPS, LAST],
-    make: Some(Make(
-        |settings| Ok(Box::new(Perceptron::new(settings))),
-        |settings| Ok(Box::new(Perceptron::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(Perceptron::new(settings))),
 };
 
 /// The end of the search in the place of its average.
@@ -75,7 +72,7 @@ impl<T: Real> Solver<T> for Perceptron {
         )
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let columns = data.targets.count();
         let fresh = || State::new(kept.p, columns);

@@ -21,7 +21,7 @@
 use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
 use crate::{Error, GramScratch, GramState, Result, Task};
@@ -37,10 +37,7 @@ pub(super) const FAMILY: Family = Family {
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS],
-    make: Some(Make(
-        |settings| Ok(Box::new(Spectral::new(settings)?)),
-        |settings| Ok(Box::new(Spectral::new(settings)?)),
-    )),
+    make: |settings| Ok(Box::new(Spectral::new(settings)?)),
 };
 
 /// Degrees below this share of the mean are those of rows that the landmarks do not see: rounding, of either sign.
@@ -76,7 +73,7 @@ impl<T: Real> Solver<T> for Spectral {
         lloyd::plan(plan, shape, cut, self.clusters, self.clusters)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let (gram, lifted) = normalised(data, &kept)?;
         if lifted > 0 {

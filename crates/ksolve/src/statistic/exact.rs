@@ -16,7 +16,7 @@
 use super::relabel::{Choices, p_value};
 use super::run::StatisticOptions;
 use super::{Measured, PValues, require};
-use crate::iterative::tiles::Tiles;
+use crate::solver::ridge::iterative::tiles::Tiles;
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::{Resources, candidates};
 use crate::{Certificate, Result};

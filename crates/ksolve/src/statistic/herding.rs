@@ -18,9 +18,9 @@
 
 use super::StatisticOptions;
 use crate::solver::{Features, Kept, Place, Wanted};
-use crate::train::Resources;
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, Prepared};
+use crate::train::{Resources, View};
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::{Fold, Merge, Plan, RowBlock, Selected, Workers};
@@ -85,12 +85,12 @@ pub fn represent<T: Real>(
         let shape = shape(t)?;
         Ok(plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory))
     };
-    let prepared = prepare::prepare::<T>(selected, &training, resources, &plan)?;
+    let prepared = prepare::prepare::<T>(selected, &training, View::Features, resources, &plan)?;
     let Prepared { survey, mapped, cut, .. } = &prepared;
     let shape = shape(0)?;
     let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let features = prepared.features(keep, &plan, resources, options.seed);
+    let features = prepared.features(keep, &plan, &training, None, resources);
     let herd = herd(&features, count)?;
     let range = prepared.source().range();
     let observer = resources.stages.stage("row numbers", Some(range.end - range.start));

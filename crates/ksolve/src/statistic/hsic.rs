@@ -165,7 +165,7 @@ fn permuted<T: Real>(
             return;
         }
         pool.with(make, |buffers| {
-            let order = order(data.seed, j, n);
+            let order = order(data.options.seed, j, n);
             buffers.sum.fill(0.0);
             for first in (0..n).step_by(STRIP) {
                 let rows = STRIP.min(n - first);

@@ -59,7 +59,7 @@ fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize
     let (m, k) = (first, n - first);
     require("mmd of a sample", 2, m.min(k) as u64)?;
     let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
-    let choices = Choices::new(data.seed, permutations, m, n, kept.workers());
+    let choices = Choices::new(data.options.seed, permutations, m, n, kept.workers());
     let sums = sums(data, &kept, m, &choices)?;
     drop(kept);
     let (observed, unbiased) = sums.statistic(0, m, k);

@@ -3,14 +3,13 @@
 use super::joint::Joint;
 use super::{Compares, Family, Measured, Outcome, Precision, exact};
 use crate::gram::{GramScratch, GramState};
-use crate::ridge::Intercept;
 use crate::solver::{Features, Place};
 use crate::train::landmarks::{self, Mapped};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
 use crate::train::survey::{self, Survey};
-use crate::train::{Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions};
-use crate::{Error, FoldSpec, Folds, Result, Targets};
+use crate::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
+use crate::{Error, Folds, Result, Targets};
 use kapprox::kernel::Spec;
 use kapprox::map::MapSpec;
 use kapprox::{FeatureMap, Real};
@@ -78,21 +77,12 @@ impl StatisticOptions {
     /// The options of everything that statistics share with training.
     pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
         TrainOptions {
-            task: Task::Components,
             scaling: self.scaling,
-            kernel: kernel.clone(),
             map: self.map.clone(),
             landmarks: self.landmarks.clone(),
             candidates: self.candidates,
-            rank: self.rank,
-            tolerance: None,
-            ranks: vec![self.rank],
-            lambdas: Vec::new(),
-            folds: FoldSpec::None,
-            intercept: Intercept::None,
-            choice: Choice::Mse,
-            system: SystemOptions::default(),
             seed: self.seed,
+            ..TrainOptions::new(Task::Components, kernel.clone(), self.rank)
         }
     }
 }
@@ -268,11 +258,13 @@ impl<T: Precision> Run<'_, T> {
             targets: &Targets::Numeric { centre: Vec::new() },
             rows: self.survey.rows(),
             cut: self.cut,
+            options: training,
             resources: self.resources,
-            seed: self.options.seed,
             keep,
             spare: 0,
             folds: &Folds::None,
+            weighted: false,
+            points: None,
         };
         let measured = T::of(family)(&features, division, self.options.permutations)?;
         Ok((measured, kernels, ranks, passes))

@@ -5,14 +5,14 @@ use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
 use super::prepare;
 use crate::{Error, Result};
-use faer::MatRef;
+use faer::{MatMut, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, NO_ROW, Rows, Sample, uniform_sample};
 use kapprox::map::registry::{Making, OnLandmarks, Shape, WithoutRows};
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
-use kstore::{Fold, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
+use kstore::{Fold, Footprint, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
 use std::sync::Arc;
 
 /// Rows the median distance is taken over: half a million pairs, which places the median within 1 %.
@@ -23,6 +23,8 @@ pub(crate) const MEDIAN_ROWS: usize = 1000;
 pub(crate) struct Mapped<T: Real> {
     pub(crate) map: Box<dyn FeatureMap<T>>,
     pub(crate) kernel: Spec,
+    /// The landmarks, for a solver that combines their kernel functions itself; then the map has no features.
+    pub(crate) set: Option<LandmarkSet<T>>,
     /// Landmarks, and the rows they were chosen among; `None` for a map without.
     pub(crate) landmarks: Option<(usize, u64)>,
     /// Passes over the table.
@@ -46,7 +48,7 @@ pub(crate) fn map<T: Real>(
             let Settled { kernel, passes, .. } = run.settle()?;
             let (spec, seed) = (&options.map, options.seed);
             let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
-            return Ok(Mapped { map, kernel, landmarks: None, passes });
+            return Ok(Mapped { map, kernel, set: None, landmarks: None, passes });
         }
         Making::Exact => {
             let remedy = "only ridge learns with the kernel itself; leave it out, or raise --rank of the default map";
@@ -61,19 +63,55 @@ pub(crate) fn map<T: Real>(
     let (seed, workers) = (options.seed, resources.workers);
     let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
     passes += options.map.passes();
-    Ok(Mapped { map: make(given)?, kernel, landmarks: Some((count, among)), passes })
+    Ok(Mapped { map: make(given)?, kernel, set: None, landmarks: Some((count, among)), passes })
 }
 
-/// The same as far as the landmarks.
-pub(super) fn select<T: Real>(
+/// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
+pub(super) fn unmapped<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
     reading: &Reading,
     options: &TrainOptions,
     cut: Cut,
     resources: &Resources<'_>,
-) -> Result<Selection<T>> {
-    Run { source, n, reading, options, cut, resources }.select()
+) -> Result<Mapped<T>> {
+    let Selection { set, kernel, among, passes } = Run { source, n, reading, options, cut, resources }.select()?;
+    let (map, landmarks) = (Box::new(NoFeatures { d: set.d }), Some((set.len(), among)));
+    Ok(Mapped { map, kernel, set: Some(set), landmarks, passes })
+}
+
+/// Settles the kernel, for a solver that combines the kernel functions of all rows. They were loaded in one pass, and a pass over
+/// memory is none over the table: nothing of it is kept in the journal.
+pub(super) fn of_rows<T: Real>(
+    rows: &MemoryRows<T>,
+    reading: &Reading,
+    options: &TrainOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<Mapped<T>> {
+    let resources = Resources { journal: None, ..*resources };
+    let (kernel, _) = kernel(rows, rows.len() as u64, reading, options, cut, &resources)?;
+    let d = RowSource::<T>::shape(rows).features;
+    Ok(Mapped { map: Box::new(NoFeatures { d }), kernel, set: None, landmarks: None, passes: 1 })
+}
+
+/// The map of a solver that combines kernel functions itself.
+#[derive(Debug)]
+struct NoFeatures {
+    d: usize,
+}
+
+impl<T: Real> FeatureMap<T> for NoFeatures {
+    fn dims(&self) -> (usize, usize) {
+        (self.d, 0)
+    }
+    fn apply(&self, _: MatRef<'_, T>, _: MatMut<'_, T>, _: &Workers) {}
+    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
+        None
+    }
+    fn footprint(&self) -> Footprint {
+        Footprint::default()
+    }
 }
 
 /// The kernel with every parameter a number, and the passes that took.
@@ -97,13 +135,13 @@ struct Settled<T> {
 }
 
 /// Landmarks, and what they were chosen with.
-pub(super) struct Selection<T> {
-    pub(super) set: LandmarkSet<T>,
-    pub(super) kernel: Spec,
+struct Selection<T> {
+    set: LandmarkSet<T>,
+    kernel: Spec,
     /// Rows they were chosen among.
-    pub(super) among: u64,
+    among: u64,
     /// Passes over the table.
-    pub(super) passes: u64,
+    passes: u64,
 }
 
 /// Landmarks, how many rows they were chosen among, and the passes over the table that it took.

@@ -3,11 +3,14 @@
 //! Tiles and segments are functions of the shape of the work and define the order of every sum. Lanes and prefetch
 //! come from the budget and define nothing.
 
+use super::forecast::Costs;
+use super::landmarks::MEDIAN_ROWS;
+use super::options::Resources;
+use super::run;
+use super::stage::{Stage, Work};
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::solver::kept;
-use crate::train::landmarks::MEDIAN_ROWS;
-use crate::train::options::Resources;
 use kapprox::Real;
 use kapprox::landmark::RpCholesky;
 use kapprox::map::nystrom::STRIP;
@@ -45,6 +48,8 @@ pub struct Shape {
     pub map: kapprox::map::registry::Shape,
     /// Folds.
     pub folds: usize,
+    /// Ranks that are compared.
+    pub ranks: usize,
     /// Bytes of an element.
     pub element: usize,
     /// Rows that landmarks are chosen among; `None` for all, by passes.
@@ -111,6 +116,18 @@ pub(crate) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: us
     (tight, plans::<T>(shape, last, tight, budget))
 }
 
+/// The stages of a run on features: statistics, landmarks, map, the solver's first pass over the features, and what it does then,
+/// to whose plan `add` brings what the solver holds.
+pub(crate) fn on_features<T: Real>(
+    work: &Work<'_>,
+    add: &dyn Fn(Plan, Cut) -> Plan,
+    costs: Costs,
+) -> (Cut, Vec<Stage>) {
+    let (cut, plans) =
+        cut::<T>(&work.shape, &|cut| run::last(&work.shape, add, cut, work.resources).1, work.resources.memory);
+    (cut, costs.on_features(plans, cut))
+}
+
 /// What is resident in each stage; `last` is what the solver does after its pass.
 fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: usize) -> Vec<Plan> {
     vec![
@@ -129,8 +146,8 @@ const DATA: &str = "read fewer columns (--features)";
 pub(crate) const RANK: &str = "lower --rank";
 
 /// The stages that solve a system otherwise than from its Gram matrix.
-pub(super) const ITERATION: &str = "conjugate gradient";
-pub(super) const FACTOR: &str = "Cholesky factor";
+pub(crate) const ITERATION: &str = "conjugate gradient";
+pub(crate) const FACTOR: &str = "Cholesky factor";
 
 pub(crate) fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
     Plan::process(what, budget, shape.threads, shape.held)
@@ -159,7 +176,7 @@ pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8)
 }
 
-pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (e, n) = (shape.element, usize::try_from(shape.n).unwrap_or(usize::MAX));
     let plan = rows(base("landmark selection", shape, budget), shape, cut, cut.scan_lanes, e);
     let few = MEDIAN_ROWS.min(n);

@@ -4,14 +4,16 @@ use super::cached;
 use super::landmarks::{self, Mapped};
 use super::options::{LandmarkSource, Resources, Task, TrainOptions};
 use super::plan::{Cut, Shape};
+use super::stage::View;
 use super::survey::{Survey, survey};
-use crate::solver::{Features, Place};
+use super::whole;
+use crate::solver::{Features, Place, Points};
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::landmark;
 use kapprox::map::registry::Ask;
 use kstore::scratch::Cache;
-use kstore::{Footprint, Plan, Reading, RowSource, Selected, TableRows};
+use kstore::{Footprint, MemoryRows, Plan, Reading, RowSource, Selected, TableRows};
 
 /// Targets assumed before the classes are known, for the plan.
 pub(crate) const CLASSES_ASSUMED: usize = 10;
@@ -27,24 +29,36 @@ pub(crate) struct Prepared<T: Real> {
     pub(crate) planned_bytes: usize,
     rows: TableRows<T>,
     cache: Option<Cache<T>>,
+    /// All rows, for a solver that combines their kernel functions.
+    memory: Option<MemoryRows<T>>,
+    weighted: bool,
 }
 
 impl<T: Real> Prepared<T> {
     /// The rows, scaled: from scratch where they are kept there.
     pub(crate) fn source(&self) -> &dyn RowSource<T> {
-        match &self.cache {
-            Some(cache) => cache,
-            None => &self.rows,
+        match (&self.memory, &self.cache) {
+            (Some(memory), _) => memory,
+            (None, Some(cache)) => cache,
+            (None, None) => &self.rows,
         }
     }
 
-    /// The rows as features, for a solver; `keep` is where it keeps them, and `plan` that of what it does with them.
+    /// The points whose kernel functions a solver combines itself; `None` for one that sees features.
+    pub(crate) fn points<'p>(&'p self, shape: &'p Shape) -> Option<Points<'p, T>> {
+        let (landmarks, memory) = (self.mapped.set.as_ref(), self.memory.as_ref());
+        let (kernel, reading) = (&self.mapped.kernel, self.survey.reading());
+        (landmarks.is_some() || memory.is_some()).then_some(Points { kernel, landmarks, memory, reading, shape })
+    }
+
+    /// The rows as a solver sees them; `keep` is where it keeps their features, and `plan` what it holds.
     pub(crate) fn features<'p>(
         &'p self,
         keep: Place,
         plan: &Plan,
+        options: &'p TrainOptions,
+        points: Option<&'p Points<'p, T>>,
         resources: &'p Resources<'p>,
-        seed: u64,
     ) -> Features<'p, T> {
         Features {
             source: self.source(),
@@ -52,11 +66,13 @@ impl<T: Real> Prepared<T> {
             targets: &self.targets,
             rows: self.survey.rows(),
             cut: self.cut,
+            options,
             resources,
-            seed,
             keep,
             spare: plan.budget.saturating_sub(plan.bytes()),
             folds: &self.folds,
+            weighted: self.weighted,
+            points,
         }
     }
 
@@ -136,6 +152,7 @@ pub(crate) fn shape_of<T: Real>(
         t,
         map,
         folds,
+        ranks: options.ranks.len().max(1),
         element: size_of::<T>(),
         candidates,
         scheme,
@@ -174,10 +191,10 @@ pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
 pub(crate) fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
+    view: View,
     resources: &Resources<'_>,
     plan: &dyn Fn(usize, usize) -> Result<(Cut, Vec<Plan>)>,
 ) -> Result<Prepared<T>> {
-    options.check()?;
     let (t, folds) = assumed(selected, options);
     let (cut, plans) = plan(t, folds)?;
     check(plans)?;
@@ -185,19 +202,28 @@ pub(crate) fn prepare<T: Real>(
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
     let (cut, plans) = plan(survey.targets(), folds.count())?;
     let planned_bytes = check(plans)?;
-    let rows: TableRows<T> = selected.rows(survey.reading())?;
-    let cache = cached::rows(&rows, cut, resources)?;
-    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let mapped = landmarks::map(source, survey.rows(), &survey.reading(), options, cut, resources)?;
-    warn_of_rank(&mapped, &survey, options, resources);
     let targets = survey.targets_of_regression();
-    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache })
+    let rows: TableRows<T> = selected.rows(survey.reading())?;
+    let (n, reading) = (survey.rows(), survey.reading());
+    let (cache, memory) = match view {
+        View::Rows => (None, Some(whole::load(&rows, &targets, n, cut, resources)?)),
+        View::Features | View::Landmarks => (cached::rows(&rows, cut, resources)?, None),
+    };
+    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
+    let mapped = match (view, &memory) {
+        (_, Some(memory)) => landmarks::of_rows(memory, &reading, options, cut, resources)?,
+        (View::Landmarks, _) => landmarks::unmapped(source, n, &reading, options, cut, resources)?,
+        _ => landmarks::map(source, n, &reading, options, cut, resources)?,
+    };
+    warn_of_rank(&mapped, &survey, options, resources);
+    let weighted = selected.is_weighted();
+    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache, memory, weighted })
 }
 
 /// Fewer features than were asked for, of a map that has as many as its landmarks span.
 fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
-    let (asked, got) = (options.rank, mapped.map.dims().1);
-    let Some((_, candidates)) = mapped.landmarks else { return };
+    let Some((landmarks, candidates)) = mapped.landmarks else { return };
+    let (asked, got) = (options.rank, if mapped.set.is_some() { landmarks } else { mapped.map.dims().1 });
     if got == asked || options.tolerance.is_some() {
         return;
     }

@@ -2,8 +2,8 @@
 
 use super::options::{Resources, Scaling, TrainOptions};
 use super::plan::Cut;
-use crate::iterative::rows::Rows;
-use crate::{CertificateState, GramScratch, GramState, Result, RidgeOptions, ridge, strips};
+use crate::solver::ridge::iterative::rows::Rows;
+use crate::{CertificateState, GramScratch, GramState, Intercept, Result, RidgeOptions, strips};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::nystrom::STRIP;
@@ -26,29 +26,29 @@ const PLACES: u64 = 8;
 
 /// Seconds of the parts of a run, on all threads unless said.
 #[derive(Debug)]
-pub(super) struct Rates {
+pub(crate) struct Rates {
     /// Bytes read per stored row.
-    pub(super) bytes: f64,
+    pub(crate) bytes: f64,
     /// Selected rows among the stored.
-    pub(super) selected: f64,
+    pub(crate) selected: f64,
     /// The statistics of a stored row.
-    pub(super) scan: f64,
+    pub(crate) scan: f64,
     /// Decoding a stored row, by one cursor.
-    pub(super) decode: f64,
+    pub(crate) decode: f64,
     /// Landmarks that the rest was timed with.
-    pub(super) m: usize,
+    pub(crate) m: usize,
     /// Kernel values and certificate of a row.
-    pub(super) linear: f64,
+    pub(crate) linear: f64,
     /// Triangular solve of a row.
-    pub(super) solve: f64,
+    pub(crate) solve: f64,
     /// Gram matrix of a row.
-    pub(super) gram: f64,
+    pub(crate) gram: f64,
     /// Kernel matrix of the landmarks and its factor.
-    pub(super) factor: f64,
+    pub(crate) factor: f64,
     /// One fold and lambda.
-    pub(super) system: f64,
+    pub(crate) system: f64,
     /// A row of kernel values, times a vector and its own transpose.
-    pub(super) sweep: f64,
+    pub(crate) sweep: f64,
 }
 
 impl Rates {
@@ -56,7 +56,7 @@ impl Rates {
     ///
     /// # Errors
     /// Those of the rows, and of a kernel that they do not suit.
-    pub(super) fn measure<T: Real>(
+    pub(crate) fn measure<T: Real>(
         selected: &Selected,
         options: &TrainOptions,
         cut: Cut,
@@ -208,14 +208,10 @@ impl Products {
         let mut updated = Ok(());
         let update = fastest(|| updated = gram.update(0, phi.as_ref(), y.as_ref(), &mut scratch, workers));
         updated?;
-        let ridge = RidgeOptions {
-            ranks: vec![p],
-            lambdas: vec![1e-6],
-            intercept: options.intercept,
-            target_centre: vec![0.0],
-        };
+        let ridge =
+            RidgeOptions { ranks: vec![p], lambdas: vec![1e-6], intercept: Intercept::Free, target_centre: vec![0.0] };
         // a system that is not definite was tried all the same
-        let system = fastest(|| drop(ridge::fit(&gram, p, 1e-6, &ridge, workers)));
+        let system = fastest(|| drop(crate::fit(&gram, p, 1e-6, &ridge, workers)));
         let (k, v) = (vec![T::ZERO; b * p], Mat::<f64>::zeros(p, 1));
         let (mut s, mut out) = (vec![0.0; b], Mat::<f64>::zeros(p, 1));
         let rows = Rows { k: &k, m: p };

@@ -3,7 +3,7 @@
 use crate::model::Basis;
 use crate::quadratic::Quadratic;
 use crate::solver::Figure;
-use crate::surface::Surface;
+use crate::solver::ridge::surface::Surface;
 use crate::{Certificate, Classes, Link};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -75,7 +75,7 @@ pub struct Trained<T: Real> {
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained, from sums over the targets.
-pub(super) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
+pub(crate) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
     (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option
 /// The bound is ε/2·‖a‖ with kernel values at most 1; kernels of another size have coefficients of another.
 const ROUNDING: f64 = 1e-3;
 
-pub(super) fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, deviations: &[f64]) -> bool {
+pub(crate) fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, deviations: &[f64]) -> bool {
     let rounding = |j: usize| <T as kstore::Real>::EPSILON / 2.0 * a.col(j).norm_l2();
     size_of::<T>() < size_of::<f64>() && deviations.iter().enumerate().any(|(j, d)| rounding(j) > ROUNDING * d)
 }

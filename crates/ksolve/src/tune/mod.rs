@@ -29,7 +29,7 @@ pub use rung::{Cell, Entry, Rung};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, TrainOptions, candidates, landmarks};
-use crate::{Error, Folds, Result, Targets};
+use crate::{Error, Folds, Intercept, Result, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::{Rows, Sample, uniform_sample};
@@ -67,8 +67,12 @@ crate::words::words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Al
 /// Everything that defines the choice beside the rows.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// Ranks, lambdas, folds, map and landmarks; its kernel is not read.
+    /// Ranks, folds, map and landmarks; its kernel is not read.
     pub training: TrainOptions,
+    /// Lambdas, ascending.
+    pub lambdas: Vec<f64>,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
     /// Kernels to try; medians still to be taken are taken on the sample.
     pub kernels: Vec<Spec>,
     /// What the length scales of each are multiplied by.

@@ -33,8 +33,8 @@ pub(super) fn plan<T: Real>(
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX).min(options.sample);
     let ridge = RidgeOptions {
         ranks: training.ranks.clone(),
-        lambdas: training.lambdas.clone(),
-        intercept: training.intercept,
+        lambdas: options.lambdas.clone(),
+        intercept: options.intercept,
         target_centre: vec![0.0; t],
     };
     shape.n = rows as u64;

@@ -111,7 +111,7 @@ impl<T: Real> Measure<'_, T> {
     }
 
     fn surface(&self, gram: &GramState, ranks: Vec<usize>) -> Result<Vec<Cell>> {
-        let TrainOptions { lambdas, intercept, .. } = &self.options.training;
+        let TuneOptions { lambdas, intercept, .. } = self.options;
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
         let ridge = RidgeOptions { ranks, lambdas, intercept: *intercept, target_centre };
         let _stage = self.resources.stages.stage("surface", None);

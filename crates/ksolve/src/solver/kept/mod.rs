@@ -148,7 +148,7 @@ impl<'a, T: Real> Kept<'a, T> {
         };
         let range = data.source.range();
         let observer = data.resources.stages.stage(name, Some(range.end - range.start));
-        let ways = Ways { cut: data.cut, resources: data.resources, seed: data.seed, spare: data.spare };
+        let ways = Ways { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
         ways.pass(&*observer).fold(data.source, &gather)?;
         let Gathering { mut memory, writer, codes, y, folds, starts, certificate, moments, squares } =
             gather.kept.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -25,7 +25,7 @@ mod newton;
 
 use super::kept::{Kept, Tile, Wanted};
 use super::parameter::{C, CLASS_WEIGHT, INTERCEPT, LAMBDA, STEPS};
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
@@ -40,10 +40,7 @@ pub(super) const FAMILY: Family = Family {
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,
     parameters: &[LAMBDA, C, INTERCEPT, CLASS_WEIGHT, STEPS],
-    make: Some(Make(
-        |settings| Ok(Box::new(Logistic::new(settings))),
-        |settings| Ok(Box::new(Logistic::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(Logistic::new(settings))),
 };
 
 /// Rows of a strip whose probabilities are computed by one thread.
@@ -109,7 +106,7 @@ impl<T: Real> Solver<T> for Logistic {
             .term("coefficients and directions", 9 * 8 * (p + 1) * k, RANK)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
         let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
         let stage = data.resources.stages.stage("newton", None);

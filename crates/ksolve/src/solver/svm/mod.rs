@@ -36,7 +36,7 @@ use super::kept::{Kept, Wanted};
 use super::parameter::{
     C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, NU, Parameter, STEPS,
 };
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::gram::PANEL;
 use crate::train::{Cut, Shape};
 use crate::{Intercept, Result, Targets, Task};
@@ -54,7 +54,7 @@ pub(super) const SVM: Family = Family {
     about: "support vector machine: classes by the widest margin",
     task: Task::Classification,
     parameters: &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS],
-    make: Some(Make(|settings| Ok(Box::new(Svm::new(settings)?)), |settings| Ok(Box::new(Svm::new(settings)?)))),
+    make: |settings| Ok(Box::new(Svm::new(settings)?)),
 };
 
 /// `svr`.
@@ -63,7 +63,7 @@ pub(super) const SVR: Family = Family {
     about: "support vector regression: values, small errors free",
     task: Task::Regression,
     parameters: &[LAMBDA, C, INTERCEPT, EPSILON, GAP, STEPS],
-    make: Some(Make(|settings| Ok(Box::new(Svr::new(settings))), |settings| Ok(Box::new(Svr::new(settings))))),
+    make: |settings| Ok(Box::new(Svr::new(settings))),
 };
 
 /// `oneclass`.
@@ -72,10 +72,7 @@ pub(super) const ONE_CLASS: Family = Family {
     about: "one-class support vector machine: a score that is negative for novel rows",
     task: Task::Novelty,
     parameters: &[NU, GAP, STEPS],
-    make: Some(Make(
-        |settings| Ok(Box::new(OneClass::new(settings))),
-        |settings| Ok(Box::new(OneClass::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(OneClass::new(settings))),
 };
 
 /// A machine for every two classes.
@@ -309,12 +306,12 @@ fn warn_of_gap<'b, T: Real>(
 }
 
 /// The head of some solved problems; objectives are multiplied by `unit`.
-fn fitted(
+fn fitted<T>(
     Solved { best, gaps, passes, steps }: Solved,
     unit: f64,
     lambda: Option<f64>,
     certificate: Option<crate::CertificateState>,
-) -> Fitted {
+) -> Fitted<T> {
     let each = |value: &dyn Fn(&Best) -> f64| best.iter().map(value).collect::<Vec<f64>>();
     let figures = vec![
         Figure { name: "objective", values: each(&|best| unit * best.primal) },
@@ -344,7 +341,7 @@ impl<T: Real> Solver<T> for Svr {
         self::plan(plan, shape, cut, 8 * shape.t, 1)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let (lambda, cost) = (self.penalty.lambda(data.rows), self.penalty.c(data.rows));
         let t = data.targets.count();
@@ -390,7 +387,7 @@ impl<T: Real> Solver<T> for OneClass {
         self::plan(plan, shape, cut, 0, 1)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let cost = 1.0 / (self.nu * kept.n as f64);

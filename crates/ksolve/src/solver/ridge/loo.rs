@@ -14,11 +14,11 @@
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a method for prediction",
 //! Technometrics 16, 1974.
 
+use super::head::head;
+use super::system::System;
 use crate::bins::Filled;
-use crate::ridge::head;
 use crate::solver::Take;
 use crate::strips::for_each_strip;
-use crate::system::System;
 use crate::{Error, GramState, Head, Result, RidgeOptions, gram};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};

@@ -1,8 +1,9 @@
 //! Cross-validation of every rank and lambda from one Gram state.
 
-use crate::ridge::{head, squared_errors};
-use crate::system::System;
-use crate::{Error, GramState, Head, Result, RidgeOptions, gcv};
+use super::gcv;
+use super::head::{head, squared_errors};
+use super::system::System;
+use crate::{Error, GramState, Head, Result, RidgeOptions};
 use kstore::Workers;
 
 /// One rank and lambda.
@@ -137,7 +138,7 @@ impl Sums {
         state: &GramState,
         fold: usize,
         l: usize,
-        solution: &crate::system::Solution,
+        solution: &super::system::Solution,
         options: &RidgeOptions,
         workers: &Workers,
     ) {

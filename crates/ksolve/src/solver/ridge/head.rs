@@ -6,8 +6,8 @@
 //! Features are nested: the leading r features are the rank-r map. Reference for the one-factorisation-for-all-ranks
 //! argument: Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2.
 
+use super::system::{Solution, System};
 use crate::strips::for_each_strip;
-use crate::system::{Solution, System};
 use crate::{Error, FoldGram, GramState, Result, grid};
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, Mat, MatMut, MatRef, Par};

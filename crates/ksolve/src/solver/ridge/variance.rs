@@ -20,9 +20,9 @@
 //! Rasmussen, "A unifying view of sparse approximate Gaussian process regression", JMLR 6, 2005; Snelson, Ghahramani, "Sparse
 //! Gaussian processes using pseudo-inputs", NIPS 2005.
 
+use super::Fit;
+use super::system::System;
 use crate::quadratic::OnFeatures;
-use crate::ridge::Fit;
-use crate::system::System;
 use crate::{Intercept, RidgeOptions};
 use kstore::Workers;
 

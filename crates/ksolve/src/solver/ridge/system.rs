@@ -1,6 +1,6 @@
 //! The regularised normal equations of a training set, assembled once and factored for every lambda.
 
-use crate::ridge::Intercept;
+use super::Intercept;
 use crate::strips::{for_each_strip, par};
 use crate::{Error, FoldGram, GramState, Result};
 use faer::dyn_stack::{MemBuffer, MemStack};
