@@ -8,10 +8,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// Data, disk or memory.
-    #[error(transparent)]
+    #[error("{}", in_flags(.0))]
     Store(#[from] kstore::Error),
     /// Kernels, landmarks or maps.
-    #[error(transparent)]
+    #[error("{}", in_flags(.0))]
     Approx(#[from] kapprox::Error),
     /// Options, solving or model files.
     #[error("{}", in_flags(.0))]
@@ -94,35 +94,41 @@ impl Error {
     }
 }
 
-/// The library's sentence, in which parameters are named, with options in their place.
-fn in_flags(error: &ksolve::Error) -> String {
-    match error {
-        ksolve::Error::Option { option, given, expected } if !option.starts_with('-') => {
-            let space = if given.is_empty() { "" } else { " " };
-            flags(&format!("{}{space}{given}: {expected}", option_of(option)))
-        }
-        error => flags(&error.to_string()),
-    }
+/// The sentence of a library's error, with options in the place of parameters.
+fn in_flags(error: &impl std::fmt::Display) -> String {
+    flags(&error.to_string())
 }
 
-/// `--class-weight` for the parameter `class_weight`.
+/// The option of a parameter: `--class-weight` for `class_weight`.
 fn option_of(parameter: &str) -> String {
     format!("--{}", parameter.replace('_', "-"))
 }
 
 /// The text with an option in the place of every parameter in backquotes: the libraries write `rank`, people type --rank.
+/// Every text of a library that people read goes through this function once; other backquotes stay.
 pub(crate) fn flags(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for (i, part) in text.split('`').enumerate() {
-        let name =
-            i % 2 == 1 && !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-        match name {
-            true => out.push_str(&option_of(part)),
-            false if i % 2 == 1 => out.extend(["`", part, "`"]),
-            false => out.push_str(part),
-        }
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('`') {
+        out.push_str(before);
+        rest = match after.split_once('`') {
+            Some((name, behind)) if is_name(name) => {
+                out.push_str(&option_of(name));
+                behind
+            }
+            _ => {
+                out.push('`');
+                after
+            }
+        };
     }
+    out.push_str(rest);
     out
+}
+
+/// True for letters and underscores, at least one: the name of a parameter.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
 }
 
 #[cfg(test)]
@@ -133,7 +139,13 @@ mod tests {
     fn parameters_become_options() {
         assert_eq!(flags("raise `lambda`, or set `class_weight`"), "raise --lambda, or set --class-weight");
         assert_eq!(flags("a `b c` d"), "a `b c` d");
+        assert_eq!(flags("5` of `rank` and ``"), "5` of --rank and ``");
         let error = Error::from(ksolve::Error::option("class_weight", "heavy", "see `loss`"));
         assert_eq!(error.to_string(), "--class-weight heavy: see --loss");
+        let error = Error::from(ksolve::Error::option("std", "", "leave it out"));
+        assert_eq!(error.to_string(), "--std: leave it out");
+        let plan = kstore::Plan::new("x", 1).term("y", 2, "lower `rank`");
+        let refused = Error::from(plan.check().unwrap_err()).to_string();
+        assert!(refused.ends_with("lower --rank or raise --memory to 1MiB"), "{refused}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::args::parse::Landmarks;
 use crate::args::run::{DiskArgs, Run, ScratchArgs};
+use crate::error::flags;
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
@@ -19,7 +20,7 @@ impl Stages for Progress {
         self.watch(name, rows)
     }
     fn warn(&self, text: String) {
-        Self::warn(self, crate::error::flags(&text));
+        Self::warn(self, flags(&text));
     }
     fn wants_plan(&self) -> bool {
         !self.is_quiet()
@@ -31,10 +32,10 @@ impl Stages for Progress {
 
 impl Listener for Progress {
     fn note(&self, text: String) {
-        Self::note(self, &format!("note: {}", crate::error::flags(&text)));
+        Self::note(self, &format!("note: {}", flags(&text)));
     }
     fn warn(&self, text: String) {
-        Self::warn(self, crate::error::flags(&text));
+        Self::warn(self, flags(&text));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a run answers: the JSON of the contract, and the tables people read.
 
 use crate::args::run::Run;
+use crate::error::flags;
 use crate::surface::short;
 use crate::table::{Table, count, duration, number, percent};
 use ksolve::Certificate;
@@ -44,7 +45,10 @@ pub struct FitReport {
 
 impl FitReport {
     /// The report of a fit that has just ended.
-    pub(crate) fn new(fit: job::FitReport, run: &Run, table: &kstore::Table, model: &Path) -> Self {
+    pub(crate) fn new(mut fit: job::FitReport, run: &Run, table: &kstore::Table, model: &Path) -> Self {
+        if let Some(method) = &mut fit.method {
+            method.why = flags(&method.why);
+        }
         Self {
             fit,
             seconds: run.progress.seconds(),

@@ -265,7 +265,7 @@ mod tests {
         assert!(of(1e-7, 0.0).is_ok(), "rounding");
         assert!(of(1e-3, 0.1).is_ok(), "less than is missing anyway");
         let refused = of(1e-3, 1e-4).unwrap_err().to_string();
-        assert!(refused.contains("exceed the kernel by 5.0e-4") && refused.contains("--landmarks"), "{refused}");
+        assert!(refused.contains("exceed the kernel by 5.0e-4") && refused.contains("`landmarks`"), "{refused}");
     }
 
     #[test]

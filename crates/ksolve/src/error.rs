@@ -16,9 +16,9 @@ pub enum Error {
     #[error(transparent)]
     Approx(#[from] kapprox::Error),
     /// An option that cannot be understood or makes no sense.
-    #[error("{option} {given}: {expected}")]
+    #[error("`{option}`{}{given}: {expected}", if given.is_empty() { "" } else { " " })]
     Option {
-        /// The parameter, such as `lambda`.
+        /// The name of the parameter, such as "lambda".
         option: &'static str,
         /// What was given.
         given: String,
@@ -32,7 +32,7 @@ pub enum Error {
         checkpoint: PathBuf,
     },
     /// Folds that leave nothing to train on or nothing to test.
-    #[error("--folds {folds} does not suit these rows: {why}")]
+    #[error("`folds` {folds} does not suit these rows: {why}")]
     Folds {
         /// The folds as given.
         folds: String,
@@ -56,13 +56,13 @@ pub enum Error {
         row: u64,
     },
     /// Too few rows to learn from.
-    #[error("{rows} training row{plural} left; learning needs at least 2: check --rows, --where and --missing", plural = if *rows == 1 { " is" } else { "s are" })]
+    #[error("{rows} training row{plural} left; learning needs at least 2: check `rows`, `where` and `missing`", plural = if *rows == 1 { " is" } else { "s are" })]
     TooFewRows {
         /// Rows there are.
         rows: u64,
     },
     /// Too few rows for a statistic.
-    #[error("{what} needs at least {needed} rows, and {rows} {are} left; check --rows, --where and --missing", are = if *rows == 1 { "is" } else { "are" })]
+    #[error("{what} needs at least {needed} rows, and {rows} {are} left; check `rows`, `where` and `missing`", are = if *rows == 1 { "is" } else { "are" })]
     TooFewFor {
         /// The statistic.
         what: &'static str,
@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// Features that are no projection of the kernel.
     #[error(
-        "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, where they miss {trace_error:.1e} of it: rounding rules them, because the landmarks are too close to each other or too far from the rows; use --landmarks rpcholesky or a lower --rank"
+        "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, where they miss {trace_error:.1e} of it: rounding rules them, because the landmarks are too close to each other or too far from the rows; use `landmarks` rpcholesky or a lower `rank`"
     )]
     Overshoot {
         /// Features.
@@ -98,7 +98,7 @@ pub enum Error {
         trace_error: f64,
     },
     /// The regularised normal equations are not positive definite.
-    #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise --lambda{or_f64}", or_f64 = if *precision == "f32" { " or use --precision f64" } else { "" })]
+    #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     Indefinite {
         /// Rank of the cell.
         rank: usize,
@@ -120,7 +120,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// No cell of the surface could be computed.
-    #[error("no cell of the rank x lambda surface could be computed in {precision}; raise --lambda{or_f64}", or_f64 = if *precision == "f32" { " or use --precision f64" } else { "" })]
+    #[error("no cell of the rank x lambda surface could be computed in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     NoCell {
         /// Precision of the features.
         precision: &'static str,
@@ -131,7 +131,7 @@ pub enum Error {
     )]
     NoVariance,
     /// Variances or distances of a model that was fitted without them.
-    #[error("the model holds neither variances nor distances; fit ridge with --std or kpca with --novelty")]
+    #[error("the model holds neither variances nor distances; fit ridge with `std` or kpca with `novelty`")]
     NoQuadratic,
     /// Pre-images of a model that has none.
     #[error("the model has no pre-images: {why}")]
@@ -141,7 +141,7 @@ pub enum Error {
     },
     /// A weight below 0.
     #[error(
-        "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave --weights out",
+        "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave `weights` out",
         kstore::shown::number(*weight)
     )]
     Weight {
@@ -151,18 +151,18 @@ pub enum Error {
         weight: f64,
     },
     /// Weights that are all 0.
-    #[error("the weights of the rows to train on add up to 0; check the column of --weights")]
+    #[error("the weights of the rows to train on add up to 0; check the column of `weights`")]
     NoWeight,
     /// Weights of which none is above 0, and some are below.
     #[error(
-        "no weight of the rows to train on is above 0, and they reach down to {least}; expected 0 or more: check the column of --weights"
+        "no weight of the rows to train on is above 0, and they reach down to {least}; expected 0 or more: check the column of `weights`"
     )]
     NegativeWeights {
         /// The smallest.
         least: f64,
     },
     /// Fewer distinct points than clusters.
-    #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer --clusters")]
+    #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer `clusters`")]
     Clusters {
         /// Clusters.
         asked: usize,
@@ -210,7 +210,7 @@ pub enum Error {
         detail: String,
     },
     /// A safetensors file of another program.
-    #[error("{path} is a safetensors file, but not one that kmill wrote (no `kmill` entry in its metadata); name a file that kmill fit has written", path = path.display())]
+    #[error("{path} is a safetensors file, but not one that kmill wrote (no entry \"kmill\" in its metadata); name a file that kmill fit has written", path = path.display())]
     Foreign {
         /// The file.
         path: PathBuf,

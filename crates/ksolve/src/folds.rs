@@ -31,16 +31,16 @@ impl FoldSpec {
     pub fn parse(text: &str) -> Result<Self> {
         let count = |digits: &str| match digits.trim().parse::<usize>() {
             Ok(k) if (2..=MOST_FOLDS).contains(&k) => Ok(k),
-            Ok(1) => Err(Error::option("--folds", text, "one fold leaves no rows to train on; use 2 or more, or none")),
-            Ok(_) => Err(Error::option("--folds", text, format!("the number of folds must be 2 to {MOST_FOLDS}"))),
-            Err(_) => Err(Error::option("--folds", format!("{text:?}"), HELP)),
+            Ok(1) => Err(Error::option("folds", text, "one fold leaves no rows to train on; use 2 or more, or none")),
+            Ok(_) => Err(Error::option("folds", text, format!("the number of folds must be 2 to {MOST_FOLDS}"))),
+            Err(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
         };
         match text.trim().split_once(':') {
             None if text.trim() == "none" => Ok(Self::None),
             None => Ok(Self::Hash(count(text)?)),
             Some(("blocks", k)) => Ok(Self::Blocks(count(k)?)),
             Some(("column", name)) if !name.trim().is_empty() => Ok(Self::Column(name.trim().to_string())),
-            Some(_) => Err(Error::option("--folds", format!("{text:?}"), HELP)),
+            Some(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
         }
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         }
         for wrong in ["1", "0", "-2", "x", "blocks:", "blocks:1", "column:", "rows:3", "", "1000000"] {
             let message = FoldSpec::parse(wrong).unwrap_err().to_string();
-            assert!(message.starts_with("--folds"), "{wrong}: {message}");
+            assert!(message.starts_with("`folds`"), "{wrong}: {message}");
         }
     }
 

@@ -180,7 +180,7 @@ mod tests {
     fn lambdas_that_do_not_regularise_are_refused_with_what_is_right() {
         for wrong in ["0", "-1e-3", "nan", "inf", "x", "", "1e-3..1e-9", "1e-3,", "0..1", "1e-3..inf"] {
             let message = penalties("lambda", wrong).unwrap_err().to_string();
-            assert!(message.starts_with("lambda"), "{wrong}: {message}");
+            assert!(message.starts_with("`lambda`"), "{wrong}: {message}");
         }
         assert!(penalties("lambda", "-1").unwrap_err().to_string().contains("positive"));
     }

@@ -46,14 +46,14 @@ impl PreImages {
         let refuse = |why: &'static str| Err(Error::PreImages { why });
         if Spec::parse(&model.card.kernel)?.name() != Some("gaussian") {
             return refuse(
-                "only a Gaussian kernel of all features has them by fixed point; fit with --kernel gaussian",
+                "only a Gaussian kernel of all features has them by fixed point; fit with `kernel` gaussian",
             );
         }
         let Some((landmarks, _)) = model.basis.landmarks() else {
-            return refuse("random features have no landmarks; fit with --map nystrom");
+            return refuse("random features have no landmarks; fit with `map` nystrom");
         };
         if projection(model).is_none() {
-            return refuse("the model does not hold the distances from its components; fit kpca with --novelty");
+            return refuse("the model does not hold the distances from its components; fit kpca with `novelty`");
         }
         Ok(Self { kernel: model.kernel_in_f64()?, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
     }

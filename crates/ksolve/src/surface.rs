@@ -189,7 +189,7 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
         return None;
     }
     let largest = missing.iter().map(|cell| cell.lambda).fold(0.0, f64::max);
-    let remedy = if state.precision() == "f32" { "raise --lambda or use --precision f64" } else { "raise --lambda" };
+    let remedy = if state.precision() == "f32" { "raise `lambda` or use `precision` f64" } else { "raise `lambda`" };
     Some(format!(
         "{} of {} cells (lambda up to {largest:.2e}) are not positive definite in {} and were left out; {remedy}",
         missing.len(),

@@ -2,6 +2,7 @@
 
 use super::parse::{self, Landmarks};
 use super::solver::SolverArgs;
+use crate::error::flags;
 use clap::Args;
 use kapprox::Spec;
 use kapprox::kernel::registry;
@@ -20,7 +21,7 @@ pub(super) fn kernel_help() -> String {
 
 /// The registry's landmark schemes, each with its line.
 fn landmarks_help() -> String {
-    let scheme = |scheme: &kapprox::landmark::Scheme| format!("{} ({})", scheme.name, scheme.about);
+    let scheme = |scheme: &kapprox::landmark::Scheme| format!("{} ({})", scheme.name, flags(scheme.about));
     let schemes: Vec<String> = kapprox::landmark::registry().iter().map(scheme).collect();
     format!("How landmarks are chosen: {}; or the rows of a table, FILE", schemes.join("; "))
 }
@@ -28,7 +29,7 @@ fn landmarks_help() -> String {
 /// The registry's maps, each with its line.
 fn map_help() -> String {
     let maps: Vec<String> =
-        kapprox::map::registry().iter().map(|family| format!("{} ({})", family.name, family.about)).collect();
+        kapprox::map::registry().iter().map(|family| format!("{} ({})", family.name, flags(family.about))).collect();
     format!("How rows become features: {}", maps.join("; "))
 }
 

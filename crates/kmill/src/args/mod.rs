@@ -21,6 +21,7 @@ pub use run::{DiskArgs, RunArgs, ScratchArgs};
 pub use test::TestArgs;
 pub use tune::TuneArgs;
 
+use crate::error::flags;
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
@@ -324,7 +325,7 @@ fn solvers() -> PossibleValuesParser {
 
 /// The solvers, each with its line of help.
 fn solvers_help() -> String {
-    let each = ksolve::solver::registry().iter().map(|family| format!("{} ({})", family.name, family.about));
+    let each = ksolve::solver::registry().iter().map(|family| format!("{} ({})", family.name, flags(family.about)));
     format!("What to learn: {}", each.collect::<Vec<_>>().join("; "))
 }
 

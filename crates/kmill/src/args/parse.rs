@@ -1,5 +1,6 @@
 //! From the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
+use crate::error::flags;
 use clap::builder::TypedValueParser;
 use kapprox::Spec;
 use kapprox::landmark::Scheme;
@@ -169,7 +170,7 @@ pub fn number(text: &str) -> Result<f64, String> {
 
 /// `--map`.
 pub fn map(text: &str) -> Result<MapSpec, String> {
-    text.parse().map_err(|error: kapprox::Error| error.to_string())
+    text.parse().map_err(|error: kapprox::Error| flags(&error.to_string()))
 }
 
 /// `100000`, `100_000` or `1e5`.
@@ -262,20 +263,20 @@ pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
     text.parse().map_err(expected_by_solver)
 }
 
-/// What would be right, without what was given: clap says that.
+/// The part of an error of kstore that tells which values are right. The value that was given is left out: clap shows it.
 fn expected(error: kstore::Error) -> String {
-    match error {
+    flags(&match error {
         kstore::Error::Syntax { expected, .. } => expected,
         other => other.to_string(),
-    }
+    })
 }
 
-/// As [`expected`], for the options of a solver.
-fn expected_by_solver(error: ksolve::Error) -> String {
-    match error {
+/// The part of an error of ksolve that tells which values are right, as [`expected`] does for kstore.
+pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
+    flags(&match error {
         ksolve::Error::Option { expected, .. } => expected,
         other => other.to_string(),
-    }
+    })
 }
 
 /// `--lambda` of a curve. A number that is no penalty is a failure of the run (exit code 1), anything else wrong usage.
@@ -293,7 +294,7 @@ pub fn ranks(text: &str) -> Result<String, String> {
 
 /// `--kernel`. The message points at the character that cannot be right.
 pub fn kernel(text: &str) -> Result<Spec, String> {
-    Spec::parse(text).map_err(|error| error.to_string())
+    Spec::parse(text).map_err(|error| flags(&error.to_string()))
 }
 
 /// `--candidates`.

@@ -1,7 +1,8 @@
 //! The options of the solvers, made from their parameters: a solver's file describes them once.
 
+use super::parse::expected_by_solver;
+use crate::error::flags;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use ksolve::Error;
 use ksolve::solver::parameter::{Kind, Parameter};
 use ksolve::solver::{self, Options};
 
@@ -46,7 +47,7 @@ fn help(parameter: &Parameter) -> String {
             format!(" [default: {}]", each.collect::<Vec<_>>().join("; "))
         }
     };
-    format!("{} ({}){defaults}", parameter.about, all.join(", "))
+    format!("{} ({}){defaults}", flags(parameter.about), all.join(", "))
 }
 
 /// The option as clap knows it.
@@ -69,8 +70,7 @@ fn understood(parameter: &Parameter, text: &str) -> Result<String, String> {
     let numbers = || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
     match parameter.parse(text) {
         Err(_) if matches!(parameter.kind, Kind::Penalties { .. }) && numbers() => Ok(text.to_string()),
-        Err(Error::Option { expected, .. }) => Err(super::super::error::flags(&expected)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(expected_by_solver(error)),
         Ok(_) => Ok(text.to_string()),
     }
 }

@@ -4,6 +4,7 @@ use super::data::SelectArgs;
 use super::learn::kernel_help;
 use super::parse::{self, Landmarks};
 use super::run::{RunArgs, ScratchArgs};
+use crate::error::flags;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
@@ -91,7 +92,9 @@ fn statistics() -> PossibleValuesParser {
 
 /// The same, each with its line.
 fn statistics_help() -> String {
-    let all: Vec<String> =
-        ksolve::statistic::registry().iter().map(|family| format!("{} ({})", family.name, family.about)).collect();
+    let all: Vec<String> = ksolve::statistic::registry()
+        .iter()
+        .map(|family| format!("{} ({})", family.name, flags(family.about)))
+        .collect();
     format!("What to measure: {}", all.join("; "))
 }

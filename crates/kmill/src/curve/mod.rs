@@ -157,7 +157,7 @@ impl Stages for Watch<'_> {
         if self.measuring.load(Ordering::Relaxed) { Box::new(Silent) } else { self.progress.watch(name, rows) }
     }
     fn warn(&self, text: String) {
-        self.progress.warn(text);
+        Stages::warn(self.progress, text);
     }
 }
 

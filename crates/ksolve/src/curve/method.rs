@@ -18,7 +18,7 @@ pub enum Method {
 impl Method {
     /// The refusal of the kernel itself.
     pub(super) fn no_approximation(name: &str) -> Error {
-        Error::option("--methods", format!("{name:?}"), "it is the kernel itself and has no error; leave it out")
+        Error::option("methods", format!("{name:?}"), "it is the kernel itself and has no error; leave it out")
     }
 
     /// True where one run gives every rank.
@@ -77,7 +77,7 @@ impl FromStr for Method {
         let schemes = landmark::registry().iter().map(|scheme| scheme.name);
         let known: Vec<&str> = schemes.chain(map::registry().iter().map(|family| family.name)).collect();
         let expected = format!("no landmark scheme and no map has this name; name one of {}", known.join(", "));
-        Err(Error::option("--methods", format!("{:?}", text.trim()), expected))
+        Err(Error::option("methods", format!("{:?}", text.trim()), expected))
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(method(" ensemble(parts=8)").unwrap().to_string(), "ensemble(parts=8)");
         assert!(method("ensemble(part=8)").unwrap_err().to_string().contains("has no parameter"));
         let error = method("rpcholsky").unwrap_err().to_string();
-        assert!(error.starts_with("--methods \"rpcholsky\"") && error.contains("rpcholesky, uniform"), "{error}");
+        assert!(error.starts_with("`methods` \"rpcholsky\"") && error.contains("rpcholesky, uniform"), "{error}");
     }
     #[test]
     fn every_run_comes_once_and_chance_alone_repeats_it() {

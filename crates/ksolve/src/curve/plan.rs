@@ -72,7 +72,7 @@ pub(super) fn plan<T: Real>(
     if let Some(rows) = sample {
         // twice while the best keys compete, once more in row order, and the targets
         let bytes = 3 * rows as usize * (shape.d * shape.element + 40) + 8 * rows as usize * shape.t;
-        plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower --sample")).collect();
+        plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
     }
     Ok((cut, plans))
 }
@@ -103,7 +103,7 @@ fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), RANK)
         .term("features of a tile", tile, RANK)
-        .term("Krylov spaces", 8 * (held * (d + 2 * p) + among * spaces), "name fewer --ranks");
+        .term("Krylov spaces", 8 * (held * (d + 2 * p) + among * spaces), "name fewer `ranks`");
     match t {
         Some(t) => plan.term("Gram matrix (one lane and a sum)", 2 * GramState::bytes(p, t, 1), RANK).term(
             "panels",
@@ -117,5 +117,5 @@ fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<
 /// The spectrum that is the floor: the matrix, and what the decomposition makes of it.
 fn spectrum(shape: &Shape, options: &CurveOptions, budget: usize) -> Plan {
     let c = floor_rows(shape.n, options);
-    base("floor", shape, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower --ranks")
+    base("floor", shape, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower `ranks`")
 }

@@ -102,7 +102,7 @@ impl<'a, T: Real> Setting<'a, T> {
             first.get_or_insert(cut);
         }
         let Some(cut) = first else {
-            return Err(crate::Error::option("--methods", "", "name a landmark scheme or a map"));
+            return Err(crate::Error::option("methods", "", "name a landmark scheme or a map"));
         };
         let training = super::plan::training(options, &options.methods[0], largest);
         let survey = survey(selected, &training, cut, resources)?;

@@ -76,7 +76,7 @@ impl<T: Real> Model<T> {
     }
 
     fn check_finite(&self) -> Result<()> {
-        let remedy = "raise --lambda or use --precision f64";
+        let remedy = "raise `lambda` or use `precision` f64";
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
         let (_, _, t) = self.dims();
         let coefficients = (0..t).all(|j| finite(self.coefficients.col_as_slice(j)));

@@ -87,7 +87,7 @@ pub struct Model<T> {
     pub centre: Vec<f64>,
     /// Each feature is divided by this after centring, d.
     pub scale: Vec<f64>,
-    /// The training means, in the units of the file: what `--missing mean` puts in, d.
+    /// The training means, in the units of the file: the values that stand for missing ones where `missing` is mean, d numbers.
     pub mean: Vec<f64>,
     /// Variances of the predictions, or distances from the components, where the fit was asked for them.
     pub quadratic: Option<Quadratic>,

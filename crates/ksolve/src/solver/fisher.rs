@@ -87,7 +87,7 @@ impl Means {
 impl<T: Real> Solver<T> for Fisher {
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let p = shape.map.p;
-        plan.term("scatter within classes and its factor", 3 * 8 * p * p, "lower --rank")
+        plan.term("scatter within classes and its factor", 3 * 8 * p * p, "lower `rank`")
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {

@@ -82,9 +82,9 @@ pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 impl<T: Real> Solver<T> for KernelPca {
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let p = shape.map.p;
-        let plan = plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower --rank");
+        let plan = plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower `rank`");
         match self.novelty {
-            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave --novelty out"),
+            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
             false => plan,
         }
     }

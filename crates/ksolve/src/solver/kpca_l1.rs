@@ -77,13 +77,13 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        let plan = plan.term("directions", 8 * 4 * p * (q + 2), "ask for fewer --components").term(
+        let plan = plan.term("directions", 8 * 4 * p * (q + 2), "ask for fewer `components`").term(
             "scores of a tile",
             cut.tile * (q + 2) * size_of::<f64>(),
-            "ask for fewer --components",
+            "ask for fewer `components`",
         );
         match self.novelty {
-            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave --novelty out"),
+            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
             false => plan,
         }
     }
@@ -322,7 +322,7 @@ impl<T: Real> Search<'_, '_, T> {
             if settled || step >= steps {
                 if !settled {
                     let j = self.found.len() + 1;
-                    self.data.resources.stages.warn(format!("component {j} still changed after {steps} --steps"));
+                    self.data.resources.stages.warn(format!("component {j} still changed after {steps} `steps`"));
                 }
                 return Ok((v, step));
             }

@@ -65,9 +65,9 @@ pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, q: usize, k: usize) -> P
     // more clusters than rows are refused once the rows are known
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), rows_of_sample(k).min(rows));
-    plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "ask for fewer --clusters")
-        .term("sample of points", sample * (8 * q + shape.element * shape.map.p), "lower --rank")
-        .term("points of a strip", shape.threads * STRIP * 8 * (q + shape.map.p + k), "lower --rank")
+    plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "ask for fewer `clusters`")
+        .term("sample of points", sample * (8 * q + shape.element * shape.map.p), "lower `rank`")
+        .term("points of a strip", shape.threads * STRIP * 8 * (q + shape.map.p + k), "lower `rank`")
 }
 
 fn rows_of_sample(k: usize) -> usize {

@@ -58,10 +58,10 @@ impl<T: Real> Solver<T> for MeanEmbedding {
 
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        plan.term("distances of the rows", n.saturating_mul(16), "learn from fewer rows (--rows)").term(
+        plan.term("distances of the rows", n.saturating_mul(16), "learn from fewer rows (`rows`)").term(
             "mean of the features",
             16 * shape.map.p,
-            "lower --rank",
+            "lower `rank`",
         )
     }
 

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// A number, a word or a list that a solver reads.
 #[derive(Debug)]
 pub struct Parameter {
-    /// The name: `class_weight`. The command writes `--class-weight`.
+    /// The name, with underscores: `class_weight`. Texts for people put it between backquotes.
     pub name: &'static str,
     /// Which values there are.
     pub kind: Kind,
@@ -386,7 +386,7 @@ pub const NOVELTY: Parameter = Parameter {
     name: "novelty",
     kind: Kind::Flag,
     default: None,
-    about: "Keep in the model what predict --novelty and --preimage need: 16 bytes for each pair of landmarks",
+    about: "Keep in the model what predict `novelty` and `preimage` need: 16 bytes for each pair of landmarks",
 };
 
 /// Groups of a clustering.

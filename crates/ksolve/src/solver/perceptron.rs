@@ -71,7 +71,7 @@ impl<T: Real> Solver<T> for Perceptron {
         plan.term("classes of all rows", n.saturating_mul(4), "").term(
             "coefficients and their sum",
             4 * 8 * (shape.map.p + 1) * shape.t,
-            "lower --rank",
+            "lower `rank`",
         )
     }
 
@@ -100,7 +100,7 @@ impl<T: Real> Solver<T> for Perceptron {
         let mistakes = state.by_sweep.clone();
         if mistakes.last() != Some(&0.0) && !self.averaged {
             data.resources.stages.warn(format!(
-                "the last of {} sweeps still made {} mistakes: no function separates the rows, or --steps is too small",
+                "the last of {} sweeps still made {} mistakes: no function separates the rows, or `steps` is too small",
                 self.sweeps, state.mistakes
             ));
         }

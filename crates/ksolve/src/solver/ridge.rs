@@ -96,7 +96,7 @@ pub const STD: Parameter = Parameter {
     name: "std",
     kind: Kind::Flag,
     default: None,
-    about: "Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (direct, numeric target)",
+    about: "Keep in the model what predict `std` needs: 16 bytes for each pair of landmarks (direct, numeric target)",
 };
 
 /// Weights of the rows.

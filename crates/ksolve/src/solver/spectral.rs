@@ -70,9 +70,9 @@ impl<T: Real> Solver<T> for Spectral {
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let p = shape.map.p;
         let plan = plan
-            .term("normalised moments and their eigenvectors", 6 * 8 * p * p, "lower --rank")
-            .term("rows over their degrees", cut.tile * p * shape.element, "lower --rank")
-            .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower --rank");
+            .term("normalised moments and their eigenvectors", 6 * 8 * p * p, "lower `rank`")
+            .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
+            .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower `rank`");
         lloyd::plan(plan, shape, cut, self.clusters, self.clusters)
     }
 
@@ -82,7 +82,7 @@ impl<T: Real> Solver<T> for Spectral {
         if lifted > 0 {
             data.resources.stages.warn(format!(
                 "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
-                 raise --rank or sigma"
+                 raise `rank` or sigma"
             ));
         }
         let (projection, eigenvalues) = {

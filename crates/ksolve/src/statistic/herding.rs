@@ -77,8 +77,8 @@ pub fn represent<T: Real>(
     let place = |shape: &Shape, cut: Cut| -> (Place, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let plan = plan::features("herding", shape, cut, resources.memory)
-            .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (--rows)")
-            .term("picks", count.saturating_mul(32), "lower --count");
+            .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (`rows`)")
+            .term("picks", count.saturating_mul(32), "lower `count`");
         Place::choose(plan, shape, resources)
     };
     let plan = |t: usize, _: usize| -> Result<(Cut, Vec<Plan>)> {
@@ -160,7 +160,7 @@ pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
             }
             Ok(())
         })?;
-        let remedy = "scale the features, choose another kernel or use --precision f64";
+        let remedy = "scale the features, choose another kernel or use `precision` f64";
         let (position, _) = best.ok_or(Error::NotFinite { what: "the score of every row", remedy })?;
         picked[position] = true;
         herd.positions.push(position);

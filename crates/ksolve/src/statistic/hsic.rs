@@ -56,15 +56,15 @@ fn plan(plan: Plan, shape: &Shape, _: Cut, permutations: usize) -> Plan {
     // p and q are halves of the features of both
     let (p, e) = (shape.map.p.div_ceil(2), shape.element);
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let plan = plan.term("covariances and their eigenvalues", 4 * 8 * shape.map.p * shape.map.p, "lower --rank");
+    let plan = plan.term("covariances and their eigenvalues", 4 * 8 * shape.map.p * shape.map.p, "lower `rank`");
     if permutations == 0 {
         return plan;
     }
     let thread = p * p * (8 + e) + STRIP * p * e + 4 * n;
-    plan.term("random orders and their products", shape.threads.max(1) * thread, "lower --threads").term(
+    plan.term("random orders and their products", shape.threads.max(1) * thread, "lower `threads`").term(
         "permuted statistics",
         permutations.saturating_mul(8),
-        "lower --permutations",
+        "lower `permutations`",
     )
 }
 

@@ -48,10 +48,10 @@ const LABELLED: usize = 64;
 fn plan(plan: Plan, shape: &Shape, cut: Cut, permutations: usize) -> Plan {
     let (p, e, labels) = (shape.map.p, shape.element, permutations.saturating_add(1));
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower --rank")
-        .term("sums of random labels", labels.saturating_mul(8 * (p + 1) + e * p), "lower --permutations")
-        .term("random labels of a tile", labels.saturating_mul(cut.tile * e + 16), "lower --permutations")
-        .term("keys of the rows", Choices::bytes(n, shape.threads), "take --permutations 0")
+    plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower `rank`")
+        .term("sums of random labels", labels.saturating_mul(8 * (p + 1) + e * p), "lower `permutations`")
+        .term("random labels of a tile", labels.saturating_mul(cut.tile * e + 16), "lower `permutations`")
+        .term("keys of the rows", Choices::bytes(n, shape.threads), "take `permutations` 0")
 }
 
 fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize) -> Result<Measured> {

@@ -8,7 +8,7 @@
 //!   covariances as weights, which a map of low rank has all of;
 //! * **gamma**: the gamma law of the same mean and variance, for comparison with other programs.
 //!
-//! With `--map exact` two samples are compared by the kernel itself, without a map and without an n x n matrix: the
+//! With `map` exact two samples are compared by the kernel itself, without a map and without an n x n matrix: the
 //! biased and the unbiased statistic, and their permutations.
 //!
 //! Every random label belongs to the position of a row among the rows of the test, sums run in the order of the rows,

@@ -121,8 +121,8 @@ pub fn measure<T: Precision>(
     }
     if options.map.is_exact() && family.compares == Compares::Columns {
         let remedy =
-            format!("{} needs features; leave it out (with --rank at the number of rows they are exact)", family.name);
-        return Err(Error::option("--map", "exact", remedy));
+            format!("{} needs features; leave it out (with `rank` at the number of rows they are exact)", family.name);
+        return Err(Error::option("map", "exact", remedy));
     }
     let training = options.training(&options.kernel);
     let unscaled = open::<T>(&tables, &Reading::default())?;
@@ -164,12 +164,12 @@ fn last<T: Real>(
     let p = shape.map.p;
     let moments = GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
     let plan =
-        plan::features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower --rank");
+        plan::features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower `rank`");
     let plan = (family.plan)(plan, shape, cut, options.permutations);
     if family.keeps && options.permutations > 0 {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = rows.saturating_mul(p).saturating_mul(shape.element);
-        return (Place::Memory, plan.term("features of all rows", bytes, "lower --rank, or take --permutations 0"));
+        return (Place::Memory, plan.term("features of all rows", bytes, "lower `rank`, or take `permutations` 0"));
     }
     Place::choose(plan, shape, resources)
 }

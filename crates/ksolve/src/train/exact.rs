@@ -1,4 +1,4 @@
-//! The run of exact kernel ridge regression: `--map exact`.
+//! The run of exact kernel ridge regression: `map` exact.
 //!
 //! The rows are read into memory once and stay there: they are the model. See [`crate::iterative::exact`] for the problem and
 //! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
@@ -22,7 +22,7 @@ use kapprox::landmark::{self, Precision};
 use kstore::{Fold, MemoryRows, Merge, Pass, Plan, RowBlock, RowSource, Selected, Workers};
 use std::sync::{Mutex, PoisonError};
 
-const ROWS: &str = "learn from fewer rows (--rows), or approximate the kernel (--map nystrom)";
+const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
 /// What the run would hold; see [`super::plan`].
 pub(super) fn plan<T: Real>(
@@ -73,12 +73,12 @@ fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
 
 fn direct_plan(shape: &Shape, budget: usize) -> Plan {
     let bytes = exact::direct_bytes(shape.n as usize, shape.d, shape.t, shape.threads);
-    base(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "take --method pcg")
+    base(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "take `method` pcg")
 }
 
 fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> [Plan; 3] {
     let (n, k) = (shape.n as usize, shape.map.p);
-    let rank = "lower --rank";
+    let rank = "lower `rank`";
     let mut choose = plan::landmarks(shape, cut, budget);
     if matches!(options.landmarks, LandmarkSource::Scheme(_)) {
         let row = shape.d * shape.element + 8 * (shape.t + 1);
@@ -107,7 +107,7 @@ pub(super) fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
     options.check()?;
-    refuse_weights(selected, "--map exact", "take landmarks")?;
+    refuse_weights(selected, "`map` exact", "take landmarks")?;
     check_landmarks(options)?;
     check_leave_one_out(options)?;
     let (t, _) = prepare::assumed(selected, options);
@@ -131,11 +131,11 @@ pub(super) fn train<T: Real>(
         _ => run.iterative()?,
     };
     if let Some(found) = &dual.found {
-        found.check("raise --lambda, raise --rank, which makes the preconditioner better, or take --method direct")?;
+        found.check("raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct")?;
         pcg::warn_of_residual(
             found,
             options.system.residual::<T>(),
-            "raise --rank, which makes the preconditioner better, or --lambda",
+            "raise `rank`, which makes the preconditioner better, or `lambda`",
             resources,
         );
     }
@@ -179,7 +179,7 @@ fn check_landmarks(options: &TrainOptions) -> Result<()> {
     match landmark::by_name(name).is_some_and(|scheme| <f64 as Precision>::landmarks(scheme).needs_targets()) {
         true => {
             let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
-            Err(Error::option("--landmarks", name, remedy))
+            Err(Error::option("landmarks", name, remedy))
         }
         false => Ok(()),
     }
@@ -188,7 +188,7 @@ fn check_landmarks(options: &TrainOptions) -> Result<()> {
 /// Leave-one-out needs the diagonal of an inverse, which an iteration does not have.
 pub(super) fn check_leave_one_out(options: &TrainOptions) -> Result<()> {
     match options.system.leave_one_out && options.system.method == Method::Pcg {
-        true => Err(Error::option("--loo", "with --method pcg", "it needs a factor; take --method direct")),
+        true => Err(Error::option("loo", "with `method` pcg", "it needs a factor; take `method` direct")),
         false => Ok(()),
     }
 }
@@ -264,7 +264,7 @@ impl<T: Real> Run<'_, T> {
             exact::direct(&*exact, x, self.y, self.mu, self.constant(), self.options.system.leave_one_out, workers)?;
         let why = match self.options.system.method {
             Method::Auto => {
-                format!("a Cholesky factor of all {n} rows: it fits the plan, and --method pcg forces the other")
+                format!("a Cholesky factor of all {n} rows: it fits the plan, and `method` pcg forces the other")
             }
             _ => format!("a Cholesky factor of all {n} rows, as asked for"),
         };
@@ -298,7 +298,7 @@ impl<T: Real> Run<'_, T> {
         };
         let why = match self.options.system.method {
             Method::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
-            Method::Auto => "the Cholesky factor does not fit --memory".to_string(),
+            Method::Auto => "the Cholesky factor does not fit `memory`".to_string(),
             _ => "as asked for".to_string(),
         };
         let why = format!("conjugate gradient, preconditioned by {k} landmarks ({scheme}): {why}");

@@ -49,8 +49,8 @@ pub(crate) fn map<T: Real>(
             return Ok(Mapped { map, kernel, landmarks: None, passes });
         }
         Making::Exact => {
-            let remedy = "only ridge learns with the kernel itself; leave it out, or raise --rank of the default map";
-            return Err(Error::option("--map", "exact", remedy));
+            let remedy = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
+            return Err(Error::option("map", "exact", remedy));
         }
     };
     let Selection { set, kernel, among, mut passes } = run.select()?;
@@ -226,7 +226,7 @@ impl<T: Real> Run<'_, T> {
         let (d, count) = (source.shape().features, found.rows.len() as u64);
         if count == 0 {
             let why = "the table of landmarks has no row; name another table, or a scheme".to_string();
-            return Err(kstore::Error::Empty { what: "--landmarks".to_string(), why }.into());
+            return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
         }
         let points = MatRef::from_row_major_slice(&found.x, found.rows.len(), d);
         self.options.kernel.check_values(points, 0)?;
@@ -361,5 +361,5 @@ impl Observer for Stop<'_> {
 
 fn unknown_scheme(name: &str) -> Error {
     let known: Vec<&str> = landmark::registry().iter().map(|scheme| scheme.name).collect();
-    Error::option("--landmarks", format!("{name:?}"), format!("give one of {}", known.join(", ")))
+    Error::option("landmarks", format!("{name:?}"), format!("give one of {}", known.join(", ")))
 }

@@ -151,7 +151,7 @@ pub struct TrainOptions {
 /// Refuses rows with weights where all count alike.
 pub(super) fn refuse_weights(selected: &Selected, what: &str, remedy: &str) -> Result<()> {
     match selected.is_weighted() {
-        true => Err(Error::option("--weights", "", format!("{what} takes no weights; {remedy}"))),
+        true => Err(Error::option("weights", "", format!("{what} takes no weights; {remedy}"))),
         false => Ok(()),
     }
 }
@@ -165,18 +165,18 @@ impl TrainOptions {
         let name = self.map.family().name;
         if self.system.variance && self.task != Task::Regression {
             let remedy = "the variance of a class's score says nothing of the class; leave it out";
-            return Err(Error::option("--std", self.task, remedy));
+            return Err(Error::option("std", self.task, remedy));
         }
         if self.map.is_exact() || self.system.method == Method::Pcg {
             self.check_one_cell()?;
         }
         if self.tolerance.is_some() && self.map.is_without_rows() {
             let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
-            return Err(Error::option("--tolerance", "a tolerance", remedy));
+            return Err(Error::option("tolerance", "a tolerance", remedy));
         }
         if self.ranks.len() > 1 && !self.map.family().nested {
-            let remedy = format!("the features of the map {name} are not nested; give one --rank");
-            return Err(Error::option("--ranks", format!("{} ranks", self.ranks.len()), remedy));
+            let remedy = format!("the features of the map {name} are not nested; give one `rank`");
+            return Err(Error::option("ranks", format!("{} ranks", self.ranks.len()), remedy));
         }
         Ok(())
     }
@@ -188,33 +188,29 @@ impl TrainOptions {
 
     /// What only direct solutions bring: surfaces, and features whose error is known.
     fn check_one_cell(&self) -> Result<()> {
-        let what = if self.map.is_exact() { "the exact kernel" } else { "--method pcg" };
+        let what = if self.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
         if self.system.variance {
-            let remedy = format!("{what} has no features to tell variances by; take landmarks and --method direct");
-            return Err(Error::option("--std", "", remedy));
+            let remedy = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
+            return Err(Error::option("std", "", remedy));
         }
         if self.tolerance.is_some() {
-            return Err(Error::option(
-                "--tolerance",
-                "a tolerance",
-                format!("{what} has no trace error; leave it out"),
-            ));
+            return Err(Error::option("tolerance", "a tolerance", format!("{what} has no trace error; leave it out")));
         }
         if self.lambdas.len() != 1 {
-            let remedy = format!("{what} solves for one lambda; give one, such as --lambda 1e-6");
-            return Err(Error::option("--lambda", format!("{} values", self.lambdas.len()), remedy));
+            let remedy = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
+            return Err(Error::option("lambda", format!("{} values", self.lambdas.len()), remedy));
         }
         if self.ranks.len() != 1 {
-            let remedy = format!("{what} solves for one rank; give one --rank");
-            return Err(Error::option("--ranks", format!("{} ranks", self.ranks.len()), remedy));
+            let remedy = format!("{what} solves for one rank; give one `rank`");
+            return Err(Error::option("ranks", format!("{} ranks", self.ranks.len()), remedy));
         }
         if self.folds != FoldSpec::None {
             let remedy = format!("{what} has no folds; leave them out");
-            return Err(Error::option("--folds", self.folds.to_string(), remedy));
+            return Err(Error::option("folds", self.folds.to_string(), remedy));
         }
         if !self.map.is_exact() && self.map != MapSpec::default() {
-            let remedy = "it solves for the kernel functions of landmarks; leave --map out, or take --method direct";
-            return Err(Error::option("--method pcg", format!("with --map {}", self.map), remedy));
+            let remedy = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
+            return Err(Error::option("method", format!("pcg with `map` {}", self.map), remedy));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The run of Nyström ridge regression by conjugate gradient: `--method pcg`, and `auto` where the Gram matrix does not fit.
+//! The run of Nyström ridge regression by conjugate gradient: `method` pcg, and `method` auto where the Gram matrix does not fit.
 //!
 //! See [`crate::iterative::nystrom`] for the problem. There is one rank and one lambda, and no certificate: it would need the
 //! features that this run avoids. A run that is resumed computes its kernel blocks and its preconditioner anew, and goes on
@@ -28,7 +28,7 @@ use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::{Cache, Scratch};
 use kstore::{Pass, Plan, RowSource, Selected, TableRows, TableShape};
 
-const UNIFORM: &str = "choose --landmarks uniform or lower --rank";
+const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 
 /// What the run would hold; see [`super::plan`].
 pub(super) fn plan<T: Real>(
@@ -115,7 +115,7 @@ fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Pla
         let decoded = shape.n.saturating_mul(row_on_disk::<T>(shape.d, shape));
         let left = on_disk::<T>(scratch.left().saturating_sub(decoded), shape);
         let reading = (READ_AHEAD + 2) * cut.tile * row;
-        let reads = |plan: &Plan| plan.clone().term("kernel rows from scratch", reading, "leave --scratch out");
+        let reads = |plan: &Plan| plan.clone().term("kernel rows from scratch", reading, "leave `scratch` out");
         let [more_make, more_solve] = [&make, &solve].map(reads);
         // a run that fits without scratch fits with it
         if left > 0 && more_make.bytes().max(more_solve.bytes()) <= budget {
@@ -179,7 +179,7 @@ pub(super) fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
     options.check()?;
-    refuse_weights(selected, "--method pcg", "take --method direct")?;
+    refuse_weights(selected, "`method` pcg", "take `method` direct")?;
     check_leave_one_out(options)?;
     let (t, _) = prepare::assumed(selected, options);
     let (cut, plans) = plan::<T>(selected, options, resources, t)?;
@@ -232,11 +232,11 @@ pub(super) fn train<T: Real>(
     let iterated = normal.passes;
     let narrow = size_of::<T>() < size_of::<f64>();
     found.check(if narrow {
-        "use --precision f64, raise --lambda, or take --method direct"
+        "use `precision` f64, raise `lambda`, or take `method` direct"
     } else {
-        "raise --lambda, or take --method direct"
+        "raise `lambda`, or take `method` direct"
     })?;
-    let remedy = if narrow { "use --precision f64, or raise --lambda" } else { "raise --lambda" };
+    let remedy = if narrow { "use `precision` f64, or raise `lambda`" } else { "raise `lambda`" };
     warn_of_residual(&found, options.system.residual::<T>(), remedy, resources);
     let a = std::mem::replace(&mut found.x, Mat::new());
     let mean = |j: usize| sums.mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
@@ -315,7 +315,7 @@ fn why(options: &TrainOptions, kind: Preconditioner, [kept, stored]: [usize; 2],
         (_, rest) => format!("of {kept} rows in memory, of {stored} in scratch, of {rest} computed each time"),
     };
     let why = match options.system.method {
-        Method::Auto => "the Gram matrix does not fit --memory",
+        Method::Auto => "the Gram matrix does not fit `memory`",
         _ => "as asked for",
     };
     Solved { name: "pcg", why: format!("conjugate gradient ({name}), kernel blocks {blocks}: {why}") }

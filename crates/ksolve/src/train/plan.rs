@@ -125,8 +125,8 @@ fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: u
 /// The stage in which moments are gathered.
 pub(crate) const GRAM: &str = "Gram matrix";
 
-const DATA: &str = "read fewer columns (--features)";
-pub(crate) const RANK: &str = "lower --rank";
+const DATA: &str = "read fewer columns (`features`)";
+pub(crate) const RANK: &str = "lower `rank`";
 
 /// The stages that solve a system otherwise than from its Gram matrix.
 pub(super) const ITERATION: &str = "conjugate gradient";
@@ -166,16 +166,16 @@ pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let drawn = shape.candidates.filter(|_| shape.map.landmarks.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
         // while the best keys compete, and once more while they are put in row order
-        .term("candidate rows", drawn.saturating_mul(2 * (shape.d * e + 40)), "lower --candidates")
+        .term("candidate rows", drawn.saturating_mul(2 * (shape.d * e + 40)), "lower `candidates`")
         .term("distances for the length scale", few * 8 * (shape.d + few), DATA);
     let Some(m) = shape.map.landmarks else { return plan };
     let plan = match shape.scheme {
         0 => plan,
-        bytes => plan.term("columns of the landmark scheme", bytes, "lower --candidates"),
+        bytes => plan.term("columns of the landmark scheme", bytes, "lower `candidates`"),
     };
     plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK)
         .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)
-        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
+        .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
         .term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), RANK)
 }
 
@@ -199,9 +199,9 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     plan.term(name, states * state, remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("features of a tile", lanes * features + strips(shape), RANK)
-        .term("rows waiting by fold", lanes * shape.folds * bin, "lower --folds")
+        .term("rows waiting by fold", lanes * shape.folds * bin, "lower `folds`")
         .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
-        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
+        .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
 /// The pass that keeps the features, and every pass over them: those of two tiles, and the map.
@@ -209,14 +209,14 @@ pub(crate) fn features(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Pl
     base(what, shape, budget)
         .term("tiles of rows and of features", kept::pass_bytes(shape, cut) + strips(shape), RANK)
         .term("feature map", shape.map.footprint.fixed, RANK)
-        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
+        .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
 /// Name and remedy of the Gram matrices; folds are mentioned only where there are some.
 fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
     match folds {
         0 | 1 => (format!("Gram matrix ({copies})"), RANK),
-        folds => (format!("Gram matrices ({folds} folds, {copies})"), "lower --rank or --folds"),
+        folds => (format!("Gram matrices ({folds} folds, {copies})"), "lower `rank` or `folds`"),
     }
 }
 

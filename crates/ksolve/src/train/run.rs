@@ -51,7 +51,7 @@ fn plan_for<T: Real>(
     let last = |cut: Cut| {
         let plan = solve(&shape, resources.memory).term("system and its factor", system, RANK);
         let plan = match options.system.variance {
-            true => plan.term("variances", Quadratic::making_bytes(shape.map.p, shape.map.p), "leave --std out"),
+            true => plan.term("variances", Quadratic::making_bytes(shape.map.p, shape.map.p), "leave `std` out"),
             false => plan,
         };
         if !options.system.leave_one_out {
@@ -96,7 +96,7 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
         return pcg::train(selected, options, resources);
     }
     if matches!(&options.landmarks, LandmarkSource::Scheme(name) if name == "predictive") {
-        refuse_weights(selected, "--landmarks predictive", "take another scheme")?;
+        refuse_weights(selected, "`landmarks` predictive", "take another scheme")?;
     }
     let plan = |t, folds| plan_for::<T>(selected, options, resources, t, folds);
     let prepared = prepare::prepare::<T>(selected, options, resources, &plan)?;
@@ -129,7 +129,7 @@ pub fn train<T: Real>(selected: &Selected, options: &TrainOptions, resources: &R
     if !tolerated {
         let certificate = sums.certificate.as_ref().map_or(f64::NAN, |c| c.certificate(rank).trace_error);
         resources.stages.warn(format!(
-            "the tolerance was not reached: the relative trace error at rank {rank} is {certificate:.3e}; raise --rank"
+            "the tolerance was not reached: the relative trace error at rank {rank} is {certificate:.3e}; raise `rank`"
         ));
     }
     let train = train_score(&sums.gram, &fit.train_mse);

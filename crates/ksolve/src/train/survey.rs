@@ -104,7 +104,7 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.rows {
         0 => {
-            let why = "no row is left to learn from; check --rows, --where and --missing".to_string();
+            let why = "no row is left to learn from; check `rows`, `where` and `missing`".to_string();
             return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
         }
         1 => return Err(Error::TooFewRows { rows: 1 }),

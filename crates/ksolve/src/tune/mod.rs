@@ -268,27 +268,27 @@ fn check(options: &TuneOptions, features: usize) -> Result<()> {
     training.check()?;
     if training.map.is_exact() {
         let remedy =
-            "the search compares ranks of a map; leave it out, and fit with --map exact and the kernel that is found";
-        return Err(Error::option("--map", "exact", remedy));
+            "the search compares ranks of a map; leave it out, and fit with `map` exact and the kernel that is found";
+        return Err(Error::option("map", "exact", remedy));
     }
     if training.tolerance.is_some() {
-        return Err(Error::option("--tolerance", "a tolerance", "the search chooses among --ranks; leave it out"));
+        return Err(Error::option("tolerance", "a tolerance", "the search chooses among `ranks`; leave it out"));
     }
     if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
         return Err(Error::option(
-            "--factors",
+            "factors",
             kstore::shown::number(*factor),
             "a length scale is multiplied by positive numbers only",
         ));
     }
     if options.kernels.is_empty() || options.factors.is_empty() {
-        return Err(Error::option("--kernels", "", "name a kernel to try, and a factor of its length scale"));
+        return Err(Error::option("kernels", "", "name a kernel to try, and a factor of its length scale"));
     }
     for kernel in &options.kernels {
         kernel.check_features(features)?;
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
-        return Err(Error::option("--score", "cv", "it needs folds; give --folds 5, or --score gcv"));
+        return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
     }
     Ok(())
 }

@@ -43,6 +43,6 @@ pub(super) fn plan<T: Real>(
     let (cut, plans) = cut::<T>(&shape, &last, resources.memory);
     // the sample by keys, in the order of its rows, and that of a rung; twice and once while it is drawn
     let bytes = rows.saturating_mul(3 * (shape.d * shape.element + 40) + 24 * (t + 1));
-    let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower --sample")).collect();
+    let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
     Ok((cut, prepare::check(plans)?))
 }

@@ -234,7 +234,7 @@ impl Run<'_> {
             if !curvature.is_finite() {
                 return Err(Error::NotFinite {
                     what: "conjugate gradient",
-                    remedy: "raise --lambda or scale the target",
+                    remedy: "raise `lambda` or scale the target",
                 });
             }
             // a direction without curvature has nothing left to give: the residual, looked at next, says whether it is enough

@@ -333,7 +333,7 @@ impl<T: Real> Fold<T> for Gather<'_, T> {
             buffers.fill(self.map, block, workers);
         }
         if !buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
-            let remedy = "scale the features, choose another kernel or use --precision f64";
+            let remedy = "scale the features, choose another kernel or use `precision` f64";
             return Err(Error::NotFinite { what: "a feature of a row", remedy });
         }
         let phi = MatRef::from_column_major_slice(&buffers.columns, b, p);

@@ -67,9 +67,9 @@ impl Logistic {
     fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &Features<'_, T>) {
         let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
             _ if gradient <= tolerance::<T>() => return,
-            (false, _) => "raise --steps",
-            (true, true) => "the rounding of f32 hides what is left: use --precision f64, or raise --lambda",
-            (true, false) => "rounding hides what is left: raise --lambda",
+            (false, _) => "raise `steps`",
+            (true, true) => "the rounding of f32 hides what is left: use `precision` f64, or raise `lambda`",
+            (true, false) => "rounding hides what is left: raise `lambda`",
         };
         data.resources.stages.warn(format!(
             "logistic regression ended after {} Newton steps at a relative gradient norm of {gradient:.1e}, above {:.0e}; {remedy}",
@@ -164,7 +164,7 @@ impl<T: Real> Solver<T> for Logistic {
     }
 }
 
-const RANK: &str = "lower --rank";
+const RANK: &str = "lower `rank`";
 
 /// Weight of the rows of each class: 1, or n/(k n_c).
 ///

@@ -314,7 +314,7 @@ fn factor(moments: &FoldGram, terms: Terms, workers: &Workers) -> Result<Mat<f64
             return Ok(factor);
         }
         if !shift.is_finite() || shift > scale * trace {
-            return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use --precision f64" });
+            return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use `precision` f64" });
         }
         shift = (10.0 * shift).max(f64::EPSILON * scale * trace);
     }

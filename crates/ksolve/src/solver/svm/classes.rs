@@ -309,7 +309,7 @@ impl<T: Real> Solver<T> for Svm {
             true => self::plan(plan, shape, cut, 20, 1).term(
                 "features of a tile of a pair",
                 kept::only_bytes(shape.map.p, shape.element),
-                "lower --rank",
+                "lower `rank`",
             ),
             false => self::plan(plan, shape, cut, 6, problems),
         };

@@ -1,7 +1,7 @@
 //! Support vector machines: classes, values and novelty by few rows.
 //!
 //! ```text
-//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (--loss squared-hinge)
+//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (`loss` squared-hinge)
 //! svr        (1/n) Σ max(0, |y_i − f_i| − epsilon) + lambda ‖w‖²
 //! oneclass   ½‖w‖² + 1/(nu n) Σ max(0, −f_i) + b;   the score f is negative for novel rows
 //! ```
@@ -91,7 +91,7 @@ pub(super) const PROBABILITIES: Parameter = Parameter {
     name: "probabilities",
     kind: Kind::Flag,
     default: None,
-    about: "Learn probabilities from rows held out, for predict --probabilities",
+    about: "Learn probabilities from rows held out, for predict `probabilities`",
 };
 
 /// The loss.
@@ -209,9 +209,9 @@ fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) ->
     let panels = shape.threads * WIDE * p * PANEL.min(p);
     plan.term("targets of all rows", n.saturating_mul(targets), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
-        .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower --rank")
-        .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower --rank")
-        .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower --rank")
+        .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower `rank`")
+        .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower `rank`")
+        .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower `rank`")
 }
 
 /// What solving some problems leaves.
@@ -303,7 +303,7 @@ fn warn_of_gap<'b, T: Real>(
         let asked = terms.gap;
         data.resources.stages.warn(format!(
             "the relative duality gap{whose} is {open:.1e}, above the {asked:.1e} asked for, after {steps} steps; raise \
-             --steps or --gap"
+             `steps` or `gap`"
         ));
     }
 }
