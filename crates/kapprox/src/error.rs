@@ -38,7 +38,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// A map was to have more features than any machine holds tiles of.
-    #[error("the map {map} would have more than {MOST_FEATURES} features; lower --rank, or the map's own numbers")]
+    #[error("the map {map} would have more than {MOST_FEATURES} features; lower `rank`, or the map's own numbers")]
     TooManyFeatures {
         /// The map.
         map: String,
@@ -51,7 +51,7 @@ pub enum Error {
     },
     /// A value that a kernel is not defined for.
     #[error(
-        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {}; use --scale none if the column is right as stored, or another kernel",
+        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {}; use `scale` none if the column is right as stored, or another kernel",
         shown::number(*value)
     )]
     Domain {

@@ -119,7 +119,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                 column: self.source.name(slot),
                 got: format!("{value} in row {}", self.open.first + row as u64),
                 expected: "classes and folds are whole numbers, truth values or text; for a quantity choose \
-                           --task regression"
+                           `task` regression"
                     .to_string(),
             },
             Fault::TooMany => {
@@ -163,9 +163,9 @@ impl<T: Real> Chunk<'_, '_, T> {
         let feature = slot < self.source.selected.features.len();
         let too_large = value.is_finite();
         let remedy = match (too_large, feature) {
-            (true, _) => "scale the column down or use --precision f64",
-            (false, true) => "clean the data or choose --missing drop or --missing mean",
-            (false, false) => "clean the data or choose --missing drop",
+            (true, _) => "scale the column down or use `precision` f64",
+            (false, true) => "clean the data or choose `missing` drop or `missing` mean",
+            (false, false) => "clean the data or choose `missing` drop",
         };
         let value = if view.is_null(row) {
             "missing".to_string()

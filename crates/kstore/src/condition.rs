@@ -1,4 +1,4 @@
-//! `--where` and `--rows`: which rows take part.
+//! The parameters `where` and `rows`: which rows take part.
 
 use crate::schema::{Column, Kind};
 use crate::shown;
@@ -71,7 +71,7 @@ impl Condition {
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let syntax = |expected: &str| Error::Syntax {
-            what: "--where",
+            what: "`where`",
             text: text.to_string(),
             expected: format!("{expected}; write one column, one of == != < <= > >= and a value, like 'fold != 3'"),
         };
@@ -125,14 +125,14 @@ impl Condition {
             expected,
         };
         let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
-        let not_a_number = || wrong(format!("--where compares it with {:?}; compare it with a number", self.value));
+        let not_a_number = || wrong(format!("`where` compares it with {:?}; compare it with a number", self.value));
         let value = match &column.kind {
             Kind::Text => Comparand::Text(self.value.clone()),
             Kind::Bool => match self.value.as_str() {
                 "true" | "True" | "1" => Comparand::Whole(1),
                 "false" | "False" | "0" => Comparand::Whole(0),
                 other => {
-                    return Err(wrong(format!("--where compares it with {other:?}; compare it with true or false")));
+                    return Err(wrong(format!("`where` compares it with {other:?}; compare it with true or false")));
                 }
             },
             Kind::Int { .. } | Kind::Time(_) => match (self.value.parse::<i128>(), number) {
@@ -144,7 +144,7 @@ impl Condition {
                 Comparand::Number(if *bits < 64 { f64::from(number as f32) } else { number })
             }
             Kind::Binary | Kind::Other(_) => {
-                return Err(wrong("--where needs numbers, truth values or text".to_string()));
+                return Err(wrong("`where` needs numbers, truth values or text".to_string()));
             }
         };
         Ok(Bound { operator: self.operator, value })
@@ -237,7 +237,7 @@ fn number(view: &View<'_>, row: usize) -> f64 {
 /// ```
 pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     let syntax = |expected: &str| Error::Syntax {
-        what: "--rows",
+        what: "`rows`",
         text: text.to_string(),
         expected: format!("{expected}; write it like 0..463715, ..284217 or 284217..; the end is not included"),
     };

@@ -110,7 +110,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// A row whose texts are longer than the budget has room for.
-    #[error("{path}: row {row} (counted from 0), column {column:?} brings the row's texts to {bytes}, and the budget has room for {room}; leave the column out or raise --memory to {needed}",
+    #[error("{path}: row {row} (counted from 0), column {column:?} brings the row's texts to {bytes}, and the budget has room for {room}; leave the column out or raise `memory` to {needed}",
         path = path.display(), bytes = crate::budget::bytes(*bytes), room = crate::budget::bytes(*room), needed = crate::budget::bytes_up(*needed))]
     LargeRow {
         /// The file.
@@ -147,7 +147,7 @@ pub enum Error {
     BadLine(Box<BadLine>),
     /// A label column with so many distinct labels that it is surely a measurement.
     #[error(
-        "column {column:?} has more than {limit} distinct labels; for a quantity choose --task regression, for folds a column with few values"
+        "column {column:?} has more than {limit} distinct labels; for a quantity choose `task` regression, for folds a column with few values"
     )]
     TooManyLabels {
         /// The column.
@@ -170,7 +170,7 @@ pub enum Error {
     /// A text that could not be parsed.
     #[error("cannot understand {what} {text:?}: {expected}")]
     Syntax {
-        /// The option, such as "--where".
+        /// What the text is: a parameter in backquotes, such as "`where`", or a noun, such as "size".
         what: &'static str,
         /// What was given.
         text: String,
@@ -186,7 +186,7 @@ pub enum Error {
         why: String,
     },
     /// The plan does not fit the budget.
-    #[error("{what} needs {needed}, the budget is {budget} (--memory): the largest part is {largest} with {largest_bytes}; {remedy}",
+    #[error("{what} needs {needed}, the budget is {budget} (`memory`): the largest part is {largest} with {largest_bytes}; {remedy}",
         needed = crate::budget::bytes(*needed), budget = crate::budget::bytes(*budget), largest_bytes = crate::budget::bytes(*largest_bytes))]
     OverBudget {
         /// What was planned.
@@ -214,7 +214,7 @@ pub enum Error {
         left: u64,
     },
     /// The disk of the scratch folder is full.
-    #[error("the disk of {folder} is full: a cache there needs {needed}{free}; free some space or choose another --scratch folder",
+    #[error("the disk of {folder} is full: a cache there needs {needed}{free}; free some space or choose another `scratch` folder",
         folder = folder.display(), needed = size(*needed), free = free.map_or(String::new(), |free| format!(", {} are free", size(free))))]
     ScratchFull {
         /// The scratch folder.
@@ -241,7 +241,7 @@ pub enum Error {
         detail: String,
     },
     /// A checkpoint that this run cannot go on from.
-    #[error("{path} is the checkpoint of another run: {difference}; go on as that run began, or leave --resume out and start afresh", path = path.display())]
+    #[error("{path} is the checkpoint of another run: {difference}; go on as that run began, or leave `resume` out and start afresh", path = path.display())]
     OtherCheckpoint {
         /// Its folder.
         path: PathBuf,
@@ -347,7 +347,7 @@ fn plain(error: &std::io::Error) -> (String, &'static str) {
             ("the name is too long or has a character that no name has", "choose another name")
         }
         ErrorKind::UnexpectedEof => ("it ends early", "copy or write it again"),
-        ErrorKind::OutOfMemory => ("there is not enough memory", "close other programs or lower --memory"),
+        ErrorKind::OutOfMemory => ("there is not enough memory", "close other programs or lower `memory`"),
         _ if is_loop(error) => ("it is a link that leads back to itself", "name the file it should lead to"),
         _ => return (without_number(&error.to_string()), "check the path and the disk"),
     };

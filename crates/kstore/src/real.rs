@@ -8,7 +8,7 @@ use std::fmt::{Debug, Display};
 ///
 /// Rows, kernel blocks and features are kept in `T`; whatever is summed over blocks is `f64`.
 pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
-    /// `"f32"` or `"f64"`, as in `--precision`.
+    /// `"f32"` or `"f64"`, the name of the type in the parameter `precision`.
     const NAME: &'static str;
     /// Distance from 1 to the next larger number, as `f64`.
     const EPSILON: f64;

@@ -12,7 +12,7 @@ pub struct Scaler {
     pub centre: Vec<f64>,
     /// Each feature is divided by it; 0 for a constant feature.
     pub scale: Vec<f64>,
-    /// What `--missing mean` puts in the place of a missing value, in the units of the file.
+    /// The value that replaces a missing one when `missing` is mean, per feature, in the units of the file.
     pub mean: Vec<f64>,
 }
 

@@ -80,20 +80,20 @@ impl Table {
         let targets: Vec<usize> = selection.targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
         if let Some(twice) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
             let expected = format!("{} is named twice", selection.targets[twice]);
-            return Err(Error::Syntax { what: "--target", text: selection.targets.join(","), expected });
+            return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
         }
         let class = self.class_column(selection, &targets)?;
         let targets = if class.is_some() { Vec::new() } else { targets };
         let mut targets = targets;
         for target in &targets {
-            self.expect_numbers(*target, "a target must hold numbers; for labels choose --task classification")?;
+            self.expect_numbers(*target, "a target must hold numbers; for labels choose `task` classification")?;
         }
         let weight = selection.weight.as_deref().map(|name| self.column(name)).transpose()?;
         if let Some(weight) = weight {
             self.expect_numbers(weight, "weights are numbers")?;
             if targets.contains(&weight) || class == Some(weight) {
                 let (text, expected) = (selection.weight.clone().unwrap_or_default(), "it is the target".to_string());
-                return Err(Error::Syntax { what: "--weights", text, expected });
+                return Err(Error::Syntax { what: "`weights`", text, expected });
             }
         }
         targets.extend(weight);
@@ -159,7 +159,7 @@ impl Table {
         match targets {
             [class] => self.expect_labels(*class).map(|()| Some(*class)),
             _ => Err(Error::Syntax {
-                what: "--target",
+                what: "`target`",
                 text: selection.targets.join(","),
                 expected: "classification has exactly one target".to_string(),
             }),
@@ -230,7 +230,7 @@ impl Table {
         let free = |i: &usize| columns[*i].kind.is_feature() && !roles.contains(i) && !row_labels.contains(i);
         let features: Vec<_> = (0..columns.len()).filter(free).collect();
         if features.is_empty() {
-            let why = "no numeric column is left to be a feature; name some with --features".to_string();
+            let why = "no numeric column is left to be a feature; name some with `features`".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
         }
         Ok(features)
@@ -249,10 +249,10 @@ impl Table {
             let columns = match places.get(name.as_str()).copied() {
                 Some(column) if targets.contains(&column) => {
                     let expected = "it is the target; a model that is given its target learns nothing".to_string();
-                    return Err(Error::Syntax { what: "--features", text: name.clone(), expected });
+                    return Err(Error::Syntax { what: "`features`", text: name.clone(), expected });
                 }
                 Some(column) => {
-                    self.expect_numbers(column, "a feature must hold numbers; leave it out with --features")?;
+                    self.expect_numbers(column, "a feature must hold numbers; leave it out with `features`")?;
                     vec![column]
                 }
                 None => match self.schema().block(name) {
@@ -285,7 +285,7 @@ impl Table {
         let why = match rows {
             Some(rows) if stored > 0 => {
                 let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
-                format!("--rows {}..{end} selects none of its {stored} rows; ask for rows below {stored}", rows.start)
+                format!("`rows` {}..{end} selects none of its {stored} rows; ask for rows below {stored}", rows.start)
             }
             _ => "it has no rows; name a table that has some".to_string(),
         };

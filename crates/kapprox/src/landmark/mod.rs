@@ -113,7 +113,7 @@ pub trait Landmarks<T: Real>: Debug + Send + Sync {
 /// A scheme as the command line and the laws see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
-    /// The name after `--landmarks`.
+    /// The name of the scheme: a value of the parameter `landmarks`.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,

@@ -78,7 +78,7 @@ fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
         _ => {
             return Err(Error::NoSpectrum {
                 why: format!("{} is no additive homogeneous kernel", given.kernel),
-                remedy: "use --kernel 'additive_chi_squared()' or 'intersection()', or another --map",
+                remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
             });
         }
     };
@@ -160,8 +160,8 @@ impl<T: Real> FeatureMap<T> for Additive {
 
 /// Random features of the skewed chi-squared kernel Π_c 2√(x_c + s)√(z_c + s)/(x_c + z_c + 2s), for values above −s.
 ///
-/// It is shift-invariant in ln(x + s), its frequencies have density 1/cosh πω. On the command line `--map fourier` and
-/// `quasi` make these of [`skewed_chi_squared`](crate::kernel::skewed_chi_squared).
+/// It is shift-invariant in ln(x + s), its frequencies have density 1/cosh πω. The maps `fourier` and `quasi` are these
+/// features where the kernel is [`skewed_chi_squared`](crate::kernel::skewed_chi_squared).
 #[derive(Debug)]
 pub struct SkewedChi2<T> {
     skew: f64,

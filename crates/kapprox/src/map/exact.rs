@@ -6,7 +6,7 @@ use super::registry::{Build, Family};
 /// `exact`.
 pub(super) const FAMILY: Family = Family {
     name: "exact",
-    about: "no approximation: ridge on the kernel of all rows; --rank is that of its preconditioner",
+    about: "no approximation: ridge on the kernel of all rows; `rank` is that of its preconditioner",
     parameters: &[],
     build: Build::exact(),
     nested: false,

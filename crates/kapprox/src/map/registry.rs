@@ -1,4 +1,4 @@
-//! Every map by name: what `--map` takes and a model file keeps.
+//! Every map by its name: the value of the parameter `map`, and the name in a model file.
 //!
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A kind of map.
 #[derive(Debug)]
 pub struct Family {
-    /// The name after `--map`.
+    /// The name of the map: a value of the parameter `map`.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,

@@ -48,7 +48,7 @@ fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     let Some(("polynomial", [degree, gamma, c0])) = call.as_ref().map(|(name, values)| (*name, &values[..])) else {
         return Err(Error::NoSpectrum {
             why: format!("{} is no polynomial kernel", given.kernel),
-            remedy: "use --kernel 'polynomial(degree=2)', or another --map",
+            remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
     };
     Ok(Box::new(TensorSketch::new(*gamma, *c0, *degree as u32, given.d, given.rank, given.seed)))

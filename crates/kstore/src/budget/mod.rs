@@ -36,7 +36,7 @@ pub struct Term {
     pub name: String,
     /// How many.
     pub bytes: usize,
-    /// Which option makes them fewer, as the end of a sentence: "lower --rank"; empty where only more
+    /// Which option makes them fewer, as the end of a sentence: "lower `rank`"; empty where only more
     /// memory helps.
     pub remedy: &'static str,
 }
@@ -51,9 +51,9 @@ const THREAD: usize = 128 << 10;
 ///
 /// ```
 /// use kstore::Plan;
-/// let plan = Plan::new("ridge at rank 1000", 1 << 20).term("Gram matrix", 8_000_000, "lower --rank");
+/// let plan = Plan::new("ridge at rank 1000", 1 << 20).term("Gram matrix", 8_000_000, "lower `rank`");
 /// let refused = plan.check().unwrap_err().to_string();
-/// assert!(refused.contains("Gram matrix") && refused.contains("lower --rank"), "{refused}");
+/// assert!(refused.contains("Gram matrix") && refused.contains("lower `rank`"), "{refused}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -108,8 +108,8 @@ impl Plan {
             largest: largest.name.clone(),
             largest_bytes: largest.bytes,
             remedy: match largest.remedy {
-                "" => format!("raise --memory to {}", bytes_up(needed)),
-                remedy => format!("{remedy} or raise --memory to {}", bytes_up(needed)),
+                "" => format!("raise `memory` to {}", bytes_up(needed)),
+                remedy => format!("{remedy} or raise `memory` to {}", bytes_up(needed)),
             },
         })
     }

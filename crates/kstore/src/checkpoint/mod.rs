@@ -218,7 +218,7 @@ impl<'a> Journal<'a> {
             if self.folder.exists() {
                 let folder = self.folder.display();
                 self.listener
-                    .note(format!("the checkpoint {folder} of an earlier run is replaced (--resume would use it)"));
+                    .note(format!("the checkpoint {folder} of an earlier run is replaced (`resume` would use it)"));
             }
             clear(&self.folder)
         };

@@ -213,7 +213,7 @@ pub(super) fn odd_length(odd: OddLength, path: &Path, first: u64, name: &str, ex
         expected,
         got: odd.got,
         remedy: "lists become columns only where all have one length; mend the data or leave the column out with \
-                 --features",
+                 `features`",
     }
 }
 

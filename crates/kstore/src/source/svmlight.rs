@@ -81,7 +81,7 @@ pub(super) fn parse<'a>(
         let index = whole(index).ok_or_else(wrong)?;
         let value = value.get(1..).filter(|value| !value.is_empty()).ok_or_else(wrong)?;
         let Some(place) = index.checked_sub(u64::from(!zero_based)) else {
-            let remedy = "if indices start at 0, say --zero-based";
+            let remedy = "if indices start at 0, say `zero_based`";
             return Err(("indices from 1 on".to_string(), "0".to_string(), remedy));
         };
         if let Some(last) = last.filter(|last| *last >= index) {
@@ -132,7 +132,7 @@ impl SvmlightFile {
         let most = options.width.unwrap_or(COLUMN_LIMIT);
         if most > COLUMN_LIMIT {
             let expected = format!("at most {COLUMN_LIMIT}, because rows become dense");
-            return Err(Error::Syntax { what: "--width", text: most.to_string(), expected });
+            return Err(Error::Syntax { what: "`width`", text: most.to_string(), expected });
         }
         let widest = svmlight.index(most)?;
         let column = |name| Column { name, kind: Kind::Float { bits: 64 } };
@@ -175,7 +175,7 @@ impl SvmlightFile {
 }
 
 fn too_wide(most: usize, place: u64) -> Wrong {
-    let remedy = "raise --width, leave it out, or leave out the features that are rarely set: rows become dense";
+    let remedy = "raise `width`, leave it out, or leave out the features that are rarely set: rows become dense";
     (format!("at most {most} features"), format!("feature {} of the row", place.saturating_add(1)), remedy)
 }
 

@@ -103,7 +103,7 @@ fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
     }
     let spectrum = T::kernel(given.kernel.build()?).spectrum().ok_or_else(|| Error::NoSpectrum {
         why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
-        remedy: "use --map nystrom, or a kernel such as gaussian, laplacian or matern",
+        remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
     Ok(Box::new(Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?))
 }

@@ -63,7 +63,7 @@ impl CsvFile {
         if matches!(delimiter, QUOTE | b'\n' | b'\r') {
             let expected = "a character between fields, such as ; or tab".to_string();
             let text = char::from(delimiter).escape_default().to_string();
-            return Err(Error::Syntax { what: "--delimiter", text, expected });
+            return Err(Error::Syntax { what: "`delimiter`", text, expected });
         }
         let (infer_rows, path) = (options.infer_rows, path.to_path_buf());
         let mut csv = Self { path, file, delimiter, infer_rows, schema: Schema::default(), places: Places::new() };
@@ -128,7 +128,7 @@ impl CsvFile {
         // different whole numbers may be names, such as years
         let numbers = matches!(data, Guess::Int | Guess::Signed | Guess::Large) && !all_different(&names);
         if header && (numbers || data == Guess::Float) {
-            let detail = "its first line holds numbers instead of column names; add --no-header, or a line of names";
+            let detail = "its first line holds numbers instead of column names; add `no_header`, or a line of names";
             return Err(malformed(&self.path, detail));
         }
         Ok(names)
@@ -147,7 +147,7 @@ impl CsvFile {
             column: None,
             expected: fields(expected),
             found: fields(found),
-            remedy: format!("correct the line, put quotes around fields with a '{delimiter}', or set --delimiter"),
+            remedy: format!("correct the line, put quotes around fields with a '{delimiter}', or set `delimiter`"),
         }))
     }
 
@@ -160,7 +160,7 @@ impl CsvFile {
             Kind::Text => (expected.to_string(), "convert the file to UTF-8 with iconv".to_string()),
             _ => (
                 format!("{expected} as in the first {infer} rows"),
-                format!("correct it, or set --infer-rows above {row} so that the column's type allows for it"),
+                format!("correct it, or set `infer_rows` above {row} so that the column's type allows for it"),
             ),
         };
         let column = Some(self.schema.columns[column].name.clone());
