@@ -51,9 +51,9 @@ impl Operator {
 pub struct Condition {
     /// The column.
     pub column: String,
-    /// How it is compared.
+    /// The comparison.
     pub operator: Operator,
-    /// With what, as it was written, without quotes.
+    /// The value that the column is compared with, as it was written, without quotes.
     pub value: String,
     /// Whether the value was written in quotes and is therefore text.
     pub quoted: bool,
@@ -168,7 +168,7 @@ impl std::fmt::Display for Condition {
     }
 }
 
-/// What a column is compared with.
+/// The value that a column is compared with.
 #[derive(Clone, Debug)]
 enum Comparand {
     /// A whole number, compared exactly with integers of any size.
@@ -191,7 +191,7 @@ impl Bound {
         out.extend((0..rows).filter(holds).map(|row| row as u32));
     }
 
-    /// How the value in `row` compares; `None` where it is missing or NaN.
+    /// The order of the value in `row` and that of the condition; `None` where it is missing or NaN.
     fn order(&self, view: &View<'_>, row: usize) -> Option<Ordering> {
         match &self.value {
             _ if view.is_null(row) => None,

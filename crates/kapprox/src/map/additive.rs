@@ -33,7 +33,7 @@ pub enum Homogeneous {
 }
 
 impl Homogeneous {
-    /// κ(λ).
+    /// The density κ(λ).
     fn density(self, lambda: f64) -> f64 {
         use std::f64::consts::PI;
         match self {
@@ -43,7 +43,7 @@ impl Homogeneous {
     }
 }
 
-/// `additive(steps=2, interval=0.4)`.
+/// The family of maps `additive(steps=2, interval=0.4)`.
 pub(super) const FAMILY: Family = Family {
     name: "additive",
     about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
@@ -172,7 +172,7 @@ impl<T: Real> SkewedChi2<T> {
     /// `p` features of rows of `d` values with skew s > 0.
     ///
     /// # Errors
-    /// None but those of [`Fourier::new`].
+    /// The errors of [`Fourier::new`].
     pub fn new(skew: f64, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let spectrum = Spectrum::new(Law::product(hyperbolic), 1.0);
         Ok(Self { skew, waves: Fourier::new(&spectrum, d, p, sampling, seed)? })

@@ -3,7 +3,7 @@
 use super::nystrom;
 use super::registry::{Build, Family};
 
-/// `exact`.
+/// The family of maps `exact`.
 pub(super) const FAMILY: Family = Family {
     name: "exact",
     about: "no approximation: ridge on the kernel of all rows; `rank` is that of its preconditioner",

@@ -18,7 +18,7 @@ use rustfft::{Fft, FftPlanner};
 use std::fmt;
 use std::sync::Arc;
 
-/// `sketch`.
+/// The family of maps `sketch`.
 pub(super) const FAMILY: Family = Family {
     name: "sketch",
     about: "TensorSketch: random features of a polynomial kernel",
@@ -38,7 +38,7 @@ fn tables(p: usize) -> usize {
     2 * 4 * p * size_of::<Complex<f64>>()
 }
 
-/// A strip's buffers, by its rows: two of length p and the transform's own.
+/// Bytes of a strip's buffers for each of its rows: two of length p and the transform's own.
 fn per_row(p: usize) -> usize {
     ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP)
 }
@@ -80,7 +80,7 @@ impl fmt::Debug for TensorSketch {
 }
 
 impl TensorSketch {
-    /// `p` features for rows of `d` values; γ and c₀ must not be negative, the degree is at least 1.
+    /// A map to `p` features for rows of `d` values; γ and c₀ must not be negative, the degree is at least 1.
     pub fn new(gamma: f64, c0: f64, degree: u32, d: usize, p: usize, seed: u64) -> Self {
         let hash = |factor: u32| {
             let keys = Stream::new(seed, Purpose::Frequencies, u64::from(factor));

@@ -197,8 +197,8 @@ impl TableFile for CsvFile {
         self.places.line(&self.file, self.scanner(), row)
     }
 
-    /// A block of text, a row without its quotes, and twice a chunk of columns: of numbers as many as rows, of text as
-    /// long as the chunk.
+    /// Bytes of a block of text, a row without its quotes, and two chunks of columns: columns of numbers have as many
+    /// values as rows, and texts are as long as the chunk.
     fn footprint(&self, columns: &[usize]) -> usize {
         let text = columns.iter().filter(|column| self.schema.columns[**column].kind == Kind::Text).count();
         let chunk = BATCH_ROWS * columns.len() * 8 + if text > 0 { BATCH_BYTES + self.places.longest() } else { 0 };
@@ -238,9 +238,9 @@ struct CsvCursor<'a> {
     csv: &'a CsvFile,
     records: Records<RowScanner>,
     splitter: Splitter,
-    /// For each column of the file its place among the builders.
+    /// For each column of the file, its place among the builders.
     wanted: Vec<Option<usize>>,
-    /// For each column asked for its place among the builders.
+    /// For each column asked for, its place among the builders.
     slots: Vec<usize>,
     builders: Vec<Builder>,
     arrays: Vec<ArrayRef>,
@@ -293,7 +293,7 @@ fn all_different(names: &[String]) -> bool {
     names.iter().all(|name| seen.insert(name))
 }
 
-/// Where the text starts: behind a byte order mark.
+/// The byte at which the text starts, behind a byte order mark.
 fn text_start(start: &[u8]) -> Result<usize, &'static str> {
     if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
         return Err("it is UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16 -t UTF-8");
