@@ -52,7 +52,8 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// The path at which a file that is called `path` will be: symbolic links are followed, also one whose file is not there yet.
+    /// The path at which a file that is called `path` will be: symbolic links are followed, also one whose file is not
+    /// there yet.
     ///
     /// # Errors
     /// [`Error::Output`] where the path names a folder, a device, a pipe or a socket, which no file may replace, and

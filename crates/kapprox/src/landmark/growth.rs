@@ -103,14 +103,14 @@ impl<'a, T: Real> Growth<'a, T> {
         phi
     }
 
-    /// The residual matrix of some rows, which may repeat, under the landmarks so far.
+    /// A pool of some rows, which may repeat, with their residual matrix under the landmarks so far.
     pub(super) fn pool(&mut self, rows: Vec<u64>, x: Vec<f64>) -> Pool {
         let phi = self.project(MatRef::from_row_major_slice(&x, rows.len(), self.chosen.d));
         self.chosen.evaluations += (phi.nrows() * phi.ncols()) as u64;
         self.pool_of(rows, x, phi)
     }
 
-    /// The residual matrix of rows whose features under the landmarks, `phi`, are known.
+    /// A pool of rows whose features under the landmarks so far, `phi`, are known.
     pub(super) fn pool_of(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> Pool {
         let b = rows.len();
         let points = MatRef::from_row_major_slice(&x, b, self.chosen.d);

@@ -48,7 +48,8 @@ impl<T: Real> Approximation<'_, T> {
     /// the largest eigenvalue of ΦᵀΦ up to ‖E‖₂, for projections not below it.
     ///
     /// # Errors
-    /// The errors of the source. Products of more than [`EXACT_ROWS`] rows are refused with [`crate::Error::TooManyRows`].
+    /// The errors of the source. Products of more than [`EXACT_ROWS`] rows are refused with
+    /// [`crate::Error::TooManyRows`].
     pub fn spectral(&self, errors: &Errors, source: SpectralSource<'_>, seed: u64) -> Result<(Measure, Norm)> {
         let norm = match source {
             SpectralSource::Bounds(gram) => self.bounds(errors, gram),
