@@ -58,7 +58,7 @@ impl Columns {
         self.factor.as_ref().subcols(0, landmarks)
     }
 
-    /// The residuals of the rows at these places under the landmarks so far.
+    /// A pool of the rows at these places, with their residuals under the landmarks so far.
     pub(super) fn pool<T: Real>(&self, growth: &mut Growth<'_, T>, at: &[usize]) -> Pool {
         let x = at.iter().flat_map(|i| &self.x[i * self.d..(i + 1) * self.d]).copied().collect();
         let phi = Mat::from_fn(at.len(), growth.len(), |i, j| self.factor[(at[i], j)]);
