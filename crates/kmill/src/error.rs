@@ -1,4 +1,4 @@
-//! What the command reports: the errors of the crates below, and its own.
+//! The errors of the command: its own, and those of the libraries.
 
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -7,13 +7,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Data, disk or memory.
+    /// An error about data, disk or memory.
     #[error("{}", in_flags(.0))]
     Store(#[from] kstore::Error),
-    /// Kernels, landmarks or maps.
+    /// An error about kernels, landmarks or maps.
     #[error("{}", in_flags(.0))]
     Approx(#[from] kapprox::Error),
-    /// Options, solving or model files.
+    /// An error about options, solving or model files.
     #[error("{}", in_flags(.0))]
     Solve(#[from] ksolve::Error),
     /// Two options, or an option and the data, that cannot go together.
@@ -21,33 +21,33 @@ pub enum Error {
     Option {
         /// The option, such as "--lambda".
         option: &'static str,
-        /// What was given.
+        /// The value that was given for the option.
         given: String,
-        /// Why it cannot be.
+        /// Why that value is wrong.
         why: String,
-        /// What would do.
+        /// What to do instead.
         remedy: String,
     },
-    /// An option that the solver cannot do without.
+    /// An option that the solver needs and that was not given.
     #[error("{solver} needs {option}: {why}")]
     Missing {
-        /// The option.
+        /// The option, such as "--target".
         option: &'static str,
-        /// The solver.
+        /// The name of the solver.
         solver: String,
-        /// What it is for, and how it is given.
+        /// What the option is for, and how it is given.
         why: &'static str,
     },
-    /// A result that is no number, and therefore was not written.
+    /// A result that is infinite or NaN, and therefore was not written.
     #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (--where), or fit with a kernel that does not grow without bound", path = path.display())]
     NotFinite {
-        /// The file.
+        /// The file of the row.
         path: std::path::PathBuf,
         /// Row within that file.
         row: u64,
-        /// What was computed.
+        /// The name of the result, such as "the prediction".
         what: &'static str,
-        /// Infinite, or NaN.
+        /// The value: infinite or NaN.
         value: f64,
     },
     /// A score over many rows that overflows.
@@ -55,29 +55,29 @@ pub enum Error {
         "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (--where)"
     )]
     Overflow {
-        /// The score.
+        /// The name of the score.
         what: &'static str,
-        /// Rows that it is of.
+        /// Number of rows that were scored.
         rows: u64,
-        /// Infinite, or NaN.
+        /// The value: infinite or NaN.
         value: f64,
     },
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
     Stopped {
-        /// The folder, or the file.
+        /// The folder or the file that keeps the finished work.
         checkpoint: std::path::PathBuf,
     },
-    /// A report that JSON cannot say.
+    /// A report that cannot be written as JSON.
     #[error("the report cannot be written as JSON ({0}); this is a bug in kmill, please report it")]
     Json(#[from] serde_json::Error),
-    /// Whoever reads standard output has closed it: no failure.
+    /// The reader of standard output has closed it; this is no failure.
     #[error("standard output was closed")]
     BrokenPipe,
 }
 
 impl Error {
-    /// True where the run ended because it was asked to.
+    /// True where the run ended because the user interrupted it.
     pub fn is_interruption(&self) -> bool {
         match self {
             Self::Solve(error) => error.is_interrupted(),
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::Option`].
+    /// Makes an [`Error::Option`].
     pub fn option(option: &'static str, given: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
         Self::Option { option, given: given.to_string(), why: why.to_string(), remedy: remedy.to_string() }
     }

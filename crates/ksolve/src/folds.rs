@@ -7,7 +7,7 @@ use std::ops::Range;
 
 const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), or a column (column:subject)";
 
-/// Each fold has a Gram matrix of its own, so many folds are a slip of the pen that would be refused for memory later.
+/// Most folds. Each has a Gram matrix of its own, so more are a slip of the pen that would be refused for memory later.
 const MOST_FOLDS: usize = 1_000;
 
 /// The folds as the command line gives them.
@@ -15,16 +15,16 @@ const MOST_FOLDS: usize = 1_000;
 pub enum FoldSpec {
     /// No cross-validation.
     None,
-    /// Rows by hash: `5`.
+    /// So many folds, to which rows are assigned by a hash of their number: `5`.
     Hash(usize),
-    /// Contiguous blocks: `blocks:6`.
+    /// So many contiguous blocks of rows: `blocks:6`.
     Blocks(usize),
     /// One fold per value of a column: `column:subject`.
     Column(String),
 }
 
 impl FoldSpec {
-    /// Reads `5`, `blocks:6`, `column:subject` or `none`.
+    /// Parses `5`, `blocks:6`, `column:subject` or `none`.
     ///
     /// # Errors
     /// [`Error::Option`] for anything else, and for fewer than two folds.
@@ -65,7 +65,7 @@ pub enum Folds {
     Hash {
         /// Number of folds.
         k: usize,
-        /// Keys of the rows.
+        /// Random keys of the rows.
         keys: Stream,
     },
     /// Contiguous blocks of equal length.

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use ksolve::solver::parameter::{Kind, Parameter};
 use ksolve::solver::{self, Options};
 
-/// What was given for the parameters of solvers, whichever reads them.
+/// The values that were given for the parameters of all solvers, by name.
 #[derive(Clone, Debug, Default)]
 pub struct SolverArgs(pub Options);
 
@@ -26,7 +26,7 @@ fn distinct() -> Vec<&'static Parameter> {
     distinct
 }
 
-/// Who reads a parameter, and the default that each takes.
+/// The help text of a parameter: its description, the solvers that read it, and their defaults.
 fn help(parameter: &Parameter) -> String {
     let mut readers: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for family in solver::registry() {
@@ -50,7 +50,7 @@ fn help(parameter: &Parameter) -> String {
     format!("{} ({}){defaults}", flags(parameter.about), all.join(", "))
 }
 
-/// The option as clap knows it.
+/// The option of a parameter, as an argument of clap.
 fn arg(parameter: &'static Parameter) -> Arg {
     let arg = Arg::new(parameter.name).long(option(parameter)).help(help(parameter)).help_heading("Solver");
     let name = match parameter.kind {
@@ -65,7 +65,7 @@ fn arg(parameter: &'static Parameter) -> Arg {
     arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| understood(parameter, text))
 }
 
-/// The text of a value that can be understood. A number that is no penalty is left for the run, which fails with exit code 1.
+/// Checks the text of a value and returns it. A number that is no penalty passes here and fails later, in the run.
 fn understood(parameter: &Parameter, text: &str) -> Result<String, String> {
     let numbers = || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
     match parameter.parse(text) {

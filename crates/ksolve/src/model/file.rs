@@ -37,7 +37,7 @@ pub const NEEDS_KMILL: &str = "0.1.0";
 /// Name of the metadata entry.
 pub(super) const KEY: &str = "kmill";
 
-/// A tensor to be written.
+/// The numbers of a tensor to be written.
 enum Data<'a, T> {
     Real(&'a [T]),
     Wide(Vec<f64>),
@@ -162,7 +162,7 @@ fn card_json(card: &Card) -> serde_json::Result<String> {
     serde_json::to_string(&sorted(value))
 }
 
-/// The same value with the keys of every object in order, whatever map serde_json was built with.
+/// The JSON value with the keys of every object sorted, whatever map type serde_json was built with.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

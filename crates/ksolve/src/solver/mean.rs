@@ -26,7 +26,7 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-/// `mean`.
+/// The description of the solver `mean`.
 pub(super) const FAMILY: Family = Family {
     name: "mean",
     about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",

@@ -26,7 +26,7 @@ use kapprox::{Real, vectorised};
 use kstore::Plan;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 
-/// `perceptron`.
+/// The description of the solver `perceptron`.
 pub(super) const FAMILY: Family = Family {
     name: "perceptron",
     about: "the kernel perceptron, averaged",
@@ -38,7 +38,7 @@ pub(super) const FAMILY: Family = Family {
     )),
 };
 
-/// The end of the search in the place of its average.
+/// The parameter that takes the last functions of the search instead of their average.
 const LAST: Parameter = Parameter {
     name: "last",
     kind: Kind::Flag,
@@ -49,9 +49,9 @@ const LAST: Parameter = Parameter {
 /// The kernel perceptron.
 #[derive(Clone, Copy, Debug)]
 pub struct Perceptron {
-    /// Most sweeps.
+    /// Most sweeps over the rows.
     pub sweeps: usize,
-    /// Gives the average of w over the rows seen, not the last.
+    /// True for the average of w over the rows seen, false for the last w.
     pub averaged: bool,
 }
 
@@ -117,7 +117,7 @@ impl<T: Real> Solver<T> for Perceptron {
     }
 }
 
-/// Functions, function after function, each with its constant at the end.
+/// The state of the search: functions, one after the other, each with its constant at the end.
 #[derive(Clone)]
 struct State {
     p: usize,
@@ -126,7 +126,7 @@ struct State {
     late: Vec<f64>,
     seen: u64,
     mistakes: u64,
-    /// Mistakes of each whole sweep.
+    /// Number of mistakes in each whole sweep.
     by_sweep: Vec<f64>,
 }
 

@@ -1,10 +1,10 @@
-//! Ridge regression: what it can be told. How it is learned stands in [`crate::train`].
+//! The parameters of ridge regression. [`crate::train`] has the method itself.
 
 use super::Family;
 use super::parameter::{FOLDS, INTERCEPT, Interval, Kind, LAMBDAS, Parameter};
 use crate::Task;
 
-/// `ridge`.
+/// The description of the solver `ridge`.
 pub(crate) const FAMILY: Family = Family {
     name: "ridge",
     about: "squared loss: values, or classes one against the rest",
@@ -27,7 +27,7 @@ pub(crate) const FAMILY: Family = Family {
     make: None,
 };
 
-/// Values or classes.
+/// The parameter `task`: regression or classification.
 pub const TASK: Parameter = Parameter {
     name: "task",
     kind: Kind::Word(&["regression", "classification"]),
@@ -35,7 +35,7 @@ pub const TASK: Parameter = Parameter {
     about: "What the target is: regression, or classification (one against the rest, labels kept)",
 };
 
-/// Ranks of the surface.
+/// The parameter `ranks`: the ranks of the surface.
 pub const RANKS: Parameter = Parameter {
     name: "ranks",
     kind: Kind::Ranks,
@@ -43,7 +43,7 @@ pub const RANKS: Parameter = Parameter {
     about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
 };
 
-/// The trace error that chooses the rank.
+/// The parameter `tolerance`: the trace error that chooses the rank.
 pub const TOLERANCE: Parameter = Parameter {
     name: "tolerance",
     kind: Kind::Number(Interval::Fraction),
@@ -51,7 +51,7 @@ pub const TOLERANCE: Parameter = Parameter {
     about: "Take the smallest rank, up to rank (then 4000 by default), with a relative trace error below this",
 };
 
-/// By what the cell is chosen.
+/// The parameter `select`: the error by which the cell is chosen.
 pub const SELECT: Parameter = Parameter {
     name: "select",
     kind: Kind::Word(&["mse", "error"]),
@@ -59,7 +59,7 @@ pub const SELECT: Parameter = Parameter {
     about: "Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)",
 };
 
-/// How the system is solved.
+/// The parameter `method`: how the system is solved.
 pub const METHOD: Parameter = Parameter {
     name: "method",
     kind: Kind::Word(&["auto", "direct", "pcg"]),
@@ -67,7 +67,7 @@ pub const METHOD: Parameter = Parameter {
     about: "How the system is solved: direct, pcg (conjugate gradient; one rank, one lambda) or auto, which is pcg where direct does not fit memory, and for the map exact beyond 10,000 rows",
 };
 
-/// What helps conjugate gradient.
+/// The parameter `preconditioner` of conjugate gradient.
 pub const PRECONDITIONER: Parameter = Parameter {
     name: "preconditioner",
     kind: Kind::Word(&["krill", "falkon"]),
@@ -75,7 +75,7 @@ pub const PRECONDITIONER: Parameter = Parameter {
     about: "Preconditioner of conjugate gradient on landmarks: krill (a sketch of 4 rank rows) or falkon [default: krill]",
 };
 
-/// Where conjugate gradient ends.
+/// The parameter `residual`: the relative residual at which conjugate gradient ends.
 pub const RESIDUAL: Parameter = Parameter {
     name: "residual",
     kind: Kind::Number(Interval::Fraction),
@@ -83,7 +83,7 @@ pub const RESIDUAL: Parameter = Parameter {
     about: "Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with precision f64]",
 };
 
-/// Leave-one-out.
+/// The parameter `loo`: leave-one-out errors are computed.
 pub const LOO: Parameter = Parameter {
     name: "loo",
     kind: Kind::Flag,
@@ -91,7 +91,7 @@ pub const LOO: Parameter = Parameter {
     about: "The error of every row by the fit to all others at the chosen rank and lambda, exactly: one more pass (direct)",
 };
 
-/// Variances.
+/// The parameter `std`: the model keeps what gives predictive variances.
 pub const STD: Parameter = Parameter {
     name: "std",
     kind: Kind::Flag,
@@ -99,7 +99,7 @@ pub const STD: Parameter = Parameter {
     about: "Keep in the model what predict `std` needs: 16 bytes for each pair of landmarks (direct, numeric target)",
 };
 
-/// Weights of the rows.
+/// The parameter `weights`: the column with the weights of the rows.
 pub const WEIGHTS: Parameter = Parameter {
     name: "weights",
     kind: Kind::Column,

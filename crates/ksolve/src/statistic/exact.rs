@@ -103,13 +103,13 @@ pub(super) fn measure<T: Real>(
     Ok(Measured { biased, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
-/// Of a label v.
+/// The sums of a 0/1 label v of the rows.
 struct Sums {
-    /// vᵀKv.
+    /// The sum vᵀKv.
     own: f64,
-    /// vᵀK1.
+    /// The sum vᵀK1.
     all: f64,
-    /// Σ v_i k_ii.
+    /// The sum Σ v_i k_ii.
     diag: f64,
 }
 

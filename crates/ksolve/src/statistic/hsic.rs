@@ -39,7 +39,7 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;
 use kstore::Plan;
 
-/// `hsic`.
+/// The description of the statistic `hsic`.
 pub(super) const FAMILY: Family = Family {
     name: "hsic",
     about: "Hilbert-Schmidt independence criterion: do two sets of columns depend on each other",
@@ -101,14 +101,14 @@ fn measure<T: Real>(data: &Features<'_, T>, p: Division, permutations: usize) ->
     Ok(Measured { biased, unbiased, alignment, p_values, permuted, certificate: None })
 }
 
-/// Sums of squared norms of the centred features.
+/// Sums of squared norms of the centred features, as in the formulas above.
 #[derive(Default)]
 struct Spreads {
-    /// a.
+    /// The sum a, over the first columns.
     first: f64,
-    /// b.
+    /// The sum b, over the second columns.
     second: f64,
-    /// d.
+    /// The sum d of the products.
     both: f64,
 }
 
@@ -119,7 +119,7 @@ impl Spreads {
     }
 }
 
-/// One pass over the features.
+/// Computes a, b and d: one pass over the features.
 fn spreads<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, mean: &[f64], p: usize) -> Result<Spreads> {
     let mut spreads = Spreads::default();
     let observer = data.resources.stages.stage("spread of the features", Some(kept.n as u64));
@@ -146,7 +146,8 @@ struct Buffers<T> {
     sum: Mat<f64>,
 }
 
-/// The biased statistic with the rows of psi in random orders. One thread computes a permutation, strip by strip.
+/// The biased statistic for each of some random orders of the rows of psi. One thread computes a permutation, strip by
+/// strip.
 fn permuted<T: Real>(
     data: &Features<'_, T>,
     kept: &Kept<'_, T>,

@@ -1,4 +1,4 @@
-//! From tables to a statistic: scaling, maps, the plan.
+//! The run of a statistic on tables: scaling, maps and the memory plan.
 
 use super::joint::Joint;
 use super::{Compares, Family, Measured, Outcome, Precision, exact};
@@ -35,7 +35,7 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// Everything that defines the result beside the rows.
+/// The options of a statistic, which define the result for given rows.
 #[derive(Clone, Debug)]
 pub struct StatisticOptions {
     /// Scaling of the features, over all rows of the test.
@@ -44,23 +44,23 @@ pub struct StatisticOptions {
     pub kernel: Spec,
     /// The kernel of the second columns; not read for two samples.
     pub other: Spec,
-    /// How rows become features.
+    /// The map from rows to features.
     pub map: MapSpec,
-    /// Where landmarks come from, for maps that have some.
+    /// The landmark scheme, or the table with the landmarks, for maps that have some.
     pub landmarks: LandmarkSource,
-    /// Rows they are chosen among, or all in `None`.
+    /// Number of rows that landmarks are chosen among; `None` for all.
     pub candidates: Option<usize>,
-    /// Features of each map.
+    /// Number of features of each map.
     pub rank: usize,
-    /// Random labels.
+    /// Number of random labellings.
     pub permutations: usize,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
 impl StatisticOptions {
-    /// A kernel with the usual rest: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows,
-    /// 1,000 permutations, seed 0.
+    /// The default options with a kernel: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000
+    /// rows, 1,000 permutations, seed 0.
     pub fn new(kernel: Spec) -> Self {
         Self {
             scaling: Scaling::default(),
@@ -75,7 +75,7 @@ impl StatisticOptions {
         }
     }
 
-    /// The options of everything that statistics share with training.
+    /// The options of training for the steps that statistics share with it: scaling, kernel and map.
     pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
         TrainOptions {
             task: Task::Components,
@@ -103,7 +103,7 @@ impl StatisticOptions {
 ///
 /// # Errors
 /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
-/// [`Error::TooFewFor`] for samples without a value; those of the maps.
+/// [`Error::TooFewFor`] for samples without a value; errors of the maps.
 pub fn measure<T: Precision>(
     family: &Family,
     rows: Compared<'_>,
@@ -153,7 +153,7 @@ pub fn measure<T: Precision>(
     Ok(Outcome { measured, rows: sizes, kernels, ranks, passes: 1 + passes, planned_bytes })
 }
 
-/// What the statistic holds, and where its features are kept.
+/// The place where the features are kept, and the memory plan of the statistic's stage.
 fn last<T: Real>(
     family: &Family,
     shape: &Shape,
@@ -182,7 +182,7 @@ fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
     Ok(Chained::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
 }
 
-/// The shape of the work: of two maps at once where two sets of columns are compared.
+/// The sizes of the work; those of two maps at once where two sets of columns are compared.
 fn shape<T: Real>(
     source: &Chained<'_, T>,
     family: &Family,
@@ -199,7 +199,7 @@ fn shape<T: Real>(
     Ok(shape)
 }
 
-/// One pass over every table: how the features are scaled, and the rows of each.
+/// Finds the scaling of the features and the number of rows of every table, in one pass over each.
 fn survey(
     tables: &[&Selected],
     training: &TrainOptions,
@@ -223,7 +223,7 @@ fn survey(
     Ok((survey::of(total, tables[0], training, resources.stages)?, sizes))
 }
 
-/// What the steps share.
+/// The arguments that the steps of a run share.
 struct Run<'a, T: Real> {
     source: &'a dyn RowSource<T>,
     survey: &'a Survey,
@@ -241,7 +241,8 @@ impl<T: Precision> Run<'_, T> {
         landmarks::kernel(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
     }
 
-    /// The statistic, the kernels, the features of their maps, and passes over the rows.
+    /// Measures, and returns the statistic, the kernels, the numbers of features of their maps, and of passes over the
+    /// rows.
     fn measure(
         &self,
         family: &Family,

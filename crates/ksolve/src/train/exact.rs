@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
-/// What the run would hold; see [`super::plan`].
+/// The memory plan of the run; see [`super::plan`].
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -47,13 +47,13 @@ fn shape<T: Real>(selected: &Selected, options: &TrainOptions, resources: &Resou
     prepare::shape::<T>(selected, &options, resources, t, 1)
 }
 
-/// Lanes where states are small, one otherwise: the rows are loaded in their order.
+/// The cut of the passes: one lane for loading the rows in their order, several where states are small.
 fn cut(shape: &Shape) -> Cut {
     let tile = plan::tile_rows(shape.d, shape.map.p, shape.element);
     Cut { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// What `auto` comes to.
+/// The method that is taken, where `method` is auto.
 fn method(shape: &Shape, options: &TrainOptions, resources: &Resources<'_>) -> Method {
     let fits = || direct_plan(shape, resources.memory).bytes() <= resources.memory;
     match options.system.method {
@@ -65,7 +65,7 @@ fn method(shape: &Shape, options: &TrainOptions, resources: &Resources<'_>) -> M
     }
 }
 
-/// Rows, targets and row numbers; the rows once more where the model is made.
+/// The plan of a stage with rows, targets and row numbers; the rows are held once more where the model is made.
 fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
     let row = shape.d * shape.element + 8 * (shape.t + 1);
     plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, ROWS)
@@ -100,7 +100,7 @@ fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, bud
 /// *Passes*: statistics, and one that loads the rows.
 ///
 /// # Errors
-/// Those of [`super::train`].
+/// The errors of [`super::train`].
 pub(super) fn train<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -173,7 +173,7 @@ pub(super) fn train<T: Real>(
     })
 }
 
-/// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
+/// Refuses schemes that look at targets: the preconditioner is of the kernel alone.
 fn check_landmarks(options: &TrainOptions) -> Result<()> {
     let LandmarkSource::Scheme(name) = &options.landmarks else { return Ok(()) };
     match landmark::by_name(name).is_some_and(|scheme| <f64 as Precision>::landmarks(scheme).needs_targets()) {
@@ -185,7 +185,7 @@ fn check_landmarks(options: &TrainOptions) -> Result<()> {
     }
 }
 
-/// Leave-one-out needs the diagonal of an inverse, which an iteration does not have.
+/// Refuses leave-one-out with an iteration: it needs the diagonal of an inverse.
 pub(super) fn check_leave_one_out(options: &TrainOptions) -> Result<()> {
     match options.system.leave_one_out && options.system.method == Method::Pcg {
         true => Err(Error::option("loo", "with `method` pcg", "it needs a factor; take `method` direct")),
@@ -193,7 +193,7 @@ pub(super) fn check_leave_one_out(options: &TrainOptions) -> Result<()> {
     }
 }
 
-/// Iterations and residual of every target.
+/// The figures of the report: iterations and residual of every target.
 pub(super) fn figures(found: &crate::iterative::cg::Found) -> Vec<Figure> {
     vec![
         Figure { name: "iterations", values: found.iterations.iter().map(|i| *i as f64).collect() },
@@ -223,7 +223,7 @@ struct Solution {
     method: Solved,
 }
 
-/// What both ways to solve share.
+/// The arguments that both ways to solve share.
 struct Run<'a, T> {
     memory: &'a MemoryRows<T>,
     y: MatRef<'a, f64>,
@@ -244,7 +244,7 @@ impl<T: Real> Run<'_, T> {
         Constant::new(self.options.intercept, self.memory.len(), self.mu)
     }
 
-    /// Rows in memory are no pass over the table: nothing of them is kept in the journal.
+    /// The resources without a journal: passes over rows in memory need none.
     fn resources(&self) -> Resources<'_> {
         Resources { journal: None, ..*self.resources }
     }
@@ -306,10 +306,10 @@ impl<T: Real> Run<'_, T> {
     }
 }
 
-/// All rows.
+/// All rows of the table in memory.
 struct Loaded<T> {
     x: Vec<T>,
-    /// Row-major.
+    /// Targets, n x t, row-major.
     y: Vec<f64>,
     rows: Vec<u64>,
 }

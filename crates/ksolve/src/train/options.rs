@@ -1,4 +1,4 @@
-//! What a training run computes, and what it may use.
+//! The options and the resources of a training run.
 
 use super::Forecast;
 use crate::folds::FoldSpec;
@@ -21,13 +21,13 @@ pub enum Scaling {
     Standard,
     /// From 0 to 1 over the training rows.
     Minmax,
-    /// As they are.
+    /// No scaling.
     None,
 }
 
 crate::words::words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "none" => None);
 
-/// By what the cell of the surface is chosen.
+/// The error by which the cell of the surface is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// Smallest cross-validated squared error.
@@ -37,7 +37,7 @@ pub enum Choice {
     Error,
 }
 
-/// Where landmarks come from.
+/// The source of landmarks: a scheme or a table.
 #[derive(Clone, Debug)]
 pub enum LandmarkSource {
     /// Chosen among the training rows by the scheme of this name, from [`kapprox::landmark::registry`].
@@ -47,7 +47,7 @@ pub enum LandmarkSource {
 }
 
 impl LandmarkSource {
-    /// The table they are read from, where they are.
+    /// The table of landmarks; `None` for a scheme.
     pub fn table(&self) -> Option<&Selected> {
         match self {
             Self::Scheme(_) => None,
@@ -57,7 +57,7 @@ impl LandmarkSource {
 }
 
 impl std::fmt::Display for LandmarkSource {
-    /// Of a table no path: the landmarks are in the model.
+    /// Writes the name of the scheme, or "a table" without its path: the landmarks are in the model.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Scheme(name) => f.write_str(name),
@@ -93,15 +93,15 @@ pub const DIRECT_ROWS: usize = 10_000;
 /// How the system of ridge regression is solved, how well, and what else is asked of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SystemOptions {
-    /// Directly or by iteration.
+    /// The method: directly or by iteration.
     pub method: Method,
-    /// What helps the iteration on landmarks.
+    /// The preconditioner of the iteration on landmarks.
     pub preconditioner: Preconditioner,
-    /// Relative residual at which the iteration ends; `None` for [`SystemOptions::residual`]'s.
+    /// Relative residual at which the iteration ends; `None` for the default of [`SystemOptions::residual`].
     pub residual: Option<f64>,
-    /// The error of every row by the others, at the chosen rank and lambda: one more pass.
+    /// True to compute leave-one-out errors at the chosen rank and lambda: one more pass.
     pub leave_one_out: bool,
-    /// Predictive variances are kept in the model: 16 m² bytes for m landmarks.
+    /// True to keep predictive variances in the model: 16 m² bytes for m landmarks.
     pub variance: bool,
 }
 
@@ -113,42 +113,42 @@ impl SystemOptions {
     }
 }
 
-/// Everything that defines the result of a training run beside the rows.
+/// The options of a training run, which define the result for given rows.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// What is learned.
+    /// Regression or classification, or the task of another solver.
     pub task: Task,
     /// Scaling of the features.
     pub scaling: Scaling,
     /// The kernel; a median still to be taken is taken on a sample.
     pub kernel: Spec,
-    /// How rows become features.
+    /// The map from rows to features.
     pub map: MapSpec,
-    /// Where the landmarks come from, for maps that have some.
+    /// The landmark scheme, or the table with the landmarks, for maps that have some.
     pub landmarks: LandmarkSource,
-    /// Rows landmarks are chosen among: a uniform sample of this size, or all rows in `None`.
+    /// Number of rows that landmarks are chosen among, a uniform sample; `None` for all rows.
     pub candidates: Option<usize>,
-    /// Features of the map: the largest rank.
+    /// Number of features of the map, which is the largest rank.
     pub rank: usize,
-    /// Take the smallest rank whose relative trace error is at most this, and no other.
+    /// Relative trace error that chooses the rank: the smallest rank whose error is at most this.
     pub tolerance: Option<f64>,
     /// Ranks of the surface, ascending, at most `rank`.
     pub ranks: Vec<usize>,
     /// Lambdas of the surface, ascending.
     pub lambdas: Vec<f64>,
-    /// Which rows are held out together.
+    /// The folds of cross-validation.
     pub folds: FoldSpec,
     /// Treatment of the constant.
     pub intercept: Intercept,
-    /// By what the cell is chosen.
+    /// The error by which the cell is chosen.
     pub choice: Choice,
-    /// How the system of ridge regression is solved.
+    /// The options for solving the system of ridge regression.
     pub system: SystemOptions,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
-/// Refuses rows with weights where all count alike.
+/// Refuses weights of rows, for methods where all rows count alike.
 pub(super) fn refuse_weights(selected: &Selected, what: &str, remedy: &str) -> Result<()> {
     match selected.is_weighted() {
         true => Err(Error::option("weights", "", format!("{what} takes no weights; {remedy}"))),
@@ -181,12 +181,12 @@ impl TrainOptions {
         Ok(())
     }
 
-    /// True where there is one system to solve and no other: conjugate gradient can.
+    /// True where there is only one system to solve, so that conjugate gradient can be used.
     pub(super) fn is_one_cell(&self) -> bool {
         self.check_one_cell().is_ok()
     }
 
-    /// What only direct solutions bring: surfaces, and features whose error is known.
+    /// Refuses options that only direct solutions can follow: surfaces, and errors of the features.
     fn check_one_cell(&self) -> Result<()> {
         let what = if self.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
         if self.system.variance {
@@ -216,19 +216,20 @@ impl TrainOptions {
     }
 }
 
-/// What a training run may use. Nothing here changes a bit of the result.
+/// The resources that a training run may use. None of them changes a bit of the result.
 #[derive(Clone, Copy)]
 pub struct Resources<'a> {
-    /// Bytes of resident memory, all of the process.
+    /// Memory budget of the whole process, in bytes.
     pub memory: usize,
-    /// Threads.
+    /// The pool of threads.
     pub workers: &'a Workers,
-    /// Who watches.
+    /// The observer of the stages.
     pub stages: &'a dyn Stages,
-    /// What the passes found before this run was stopped, and what they find now; `None` for runs that are begun anew
-    /// when they are stopped.
+    /// The journal that saves the results of passes, with which a stopped run can go on; `None` for runs that begin
+    /// anew.
     pub journal: Option<&'a Journal<'a>>,
-    /// Where rows are kept, decoded and scaled, for the passes after the first; `None` to decode them in every pass.
+    /// The scratch folder, where decoded and scaled rows are kept for the passes after the first; `None` to decode them
+    /// in every pass.
     pub scratch: Option<&'a Scratch>,
 }
 
@@ -239,21 +240,21 @@ impl std::fmt::Debug for Resources<'_> {
     }
 }
 
-/// Watches the stages of a run: progress, times, warnings.
+/// An observer of the stages of a run, for progress, times and warnings.
 pub trait Stages: Sync {
     /// Begins a stage over `rows` rows, or one that is no pass; it ends when the observer is dropped.
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
-    /// Something the user should know; the run goes on.
+    /// Takes a warning for the user; the run goes on.
     fn warn(&self, text: String);
-    /// True for a watch that [`Stages::planned`] is worth up to a second.
+    /// True where [`Stages::planned`] should be called, whose forecast may take a second.
     fn wants_plan(&self) -> bool {
         false
     }
-    /// What the run is going to do and hold, before it begins.
+    /// Takes the forecast of the run before it begins.
     fn planned(&self, _forecast: &Forecast) {}
 }
 
-/// Watches nothing.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 

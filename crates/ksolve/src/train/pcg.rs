@@ -1,4 +1,4 @@
-//! The run of Nyström ridge regression by conjugate gradient: `method` pcg, and `method` auto where the Gram matrix does not fit.
+//! The run of Nyström ridge regression by conjugate gradient: `method` pcg, or auto where the Gram matrix does not fit.
 //!
 //! See [`crate::iterative::nystrom`] for the problem. There is one rank and one lambda, and no certificate: it would need the
 //! features that this run avoids. A run that is resumed computes its kernel blocks and its preconditioner anew, and goes on
@@ -30,7 +30,7 @@ use kstore::{Pass, Plan, RowSource, Selected, TableRows, TableShape};
 
 const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 
-/// What the run would hold; see [`super::plan`].
+/// The memory plan of the run; see [`super::plan`].
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -41,7 +41,7 @@ pub(super) fn plan<T: Real>(
     Ok((cut, plans))
 }
 
-/// Where kernel blocks are, by rows.
+/// The numbers of rows whose kernel blocks are in memory and in scratch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tiers {
     pub(super) memory: usize,
@@ -49,7 +49,7 @@ pub(super) struct Tiers {
     pub(super) computed: usize,
 }
 
-/// The plan, and where kernel blocks are by it.
+/// The memory plan of the run, and the places of kernel blocks by it.
 pub(super) fn planned<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -64,13 +64,13 @@ pub(super) fn planned<T: Real>(
     Ok((cut, plans, tiers))
 }
 
-/// One lane with all threads inside the products.
+/// The cut of the passes: one lane, with all threads inside the products.
 fn cut(shape: &Shape) -> Cut {
     let tile = plan::tile_rows(shape.d, shape.map.p, shape.element);
     Cut { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// Landmark selection: schemes that are no pivoted Cholesky make no factor.
+/// The plan of landmark selection: schemes that are no pivoted Cholesky make no factor.
 fn choosing(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> Plan {
     let plan = plan::landmarks(shape, cut, budget);
     let factors = match &options.landmarks {
@@ -87,7 +87,7 @@ fn choosing(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> P
     Plan { terms: terms.map(remedy).collect(), ..plan }
 }
 
-/// What the products with the kernel's blocks need, kept blocks aside.
+/// The plan of a stage of products with the kernel's blocks, without the blocks that are kept.
 fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
     plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
@@ -97,7 +97,7 @@ fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan
         .term("sums of its strips", Rows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
-/// The preconditioner and the iteration, both with as many kernel blocks as there is room for.
+/// The plans of the preconditioner and of the iteration, both with as many kernel blocks as there is room for.
 fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
     let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
     let sums = 8 * m * (2 * shape.t + 2);
@@ -172,7 +172,7 @@ pub(super) fn is_taken<T: Real>(
 /// sketch, and where they are not in scratch either, one for every iteration and one for the training error.
 ///
 /// # Errors
-/// Those of [`super::train`].
+/// The errors of [`super::train`].
 pub(super) fn train<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -273,7 +273,7 @@ pub(super) fn train<T: Real>(
     })
 }
 
-/// Tells of a residual above the one that was asked for.
+/// Warns of a residual above the one that was asked for.
 pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, resources: &Resources<'_>) {
     if !found.converged {
         resources.stages.warn(format!(
@@ -283,7 +283,7 @@ pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, reso
     }
 }
 
-/// How far the iteration goes.
+/// The tolerance, the observer and the journal of the iteration.
 pub(super) fn until<'a, T: Real>(
     options: &TrainOptions,
     resources: &Resources<'a>,
@@ -292,7 +292,7 @@ pub(super) fn until<'a, T: Real>(
     Until { tolerance: options.system.residual::<T>(), observer, journal: resources.journal }
 }
 
-/// Variance of a target.
+/// Variance of target `j`.
 fn variance(sums: &Sums, j: usize) -> f64 {
     (sums.squares[j] / sums.rows as f64 - sums.mean_y[j] * sums.mean_y[j]).max(0.0)
 }

@@ -1,4 +1,4 @@
-//! How fast this machine is on the rows and the kernel at hand: a second of calibration.
+//! The speed of this machine on the rows and the kernel at hand, from a second of calibration.
 
 use super::options::{Resources, Scaling, TrainOptions};
 use super::plan::Cut;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Landmarks the products are timed with, at most: large enough that their rates are those of larger ones, small enough
-/// for a second.
+/// Most landmarks that products are timed with: enough that their speed is that of larger products, few enough to take
+/// a second.
 const TIMED: usize = 1000;
 
 /// Time for each of the two ways of reading.
@@ -24,30 +24,30 @@ const READING: Duration = Duration::from_millis(150);
 /// Places of the table that rows for the products are taken from, so that sorted tables do not mislead.
 const PLACES: u64 = 8;
 
-/// Seconds of the parts of a run, on all threads unless said.
+/// Measured seconds of the parts of a run, on all threads where nothing else is said.
 #[derive(Debug)]
 pub(super) struct Rates {
     /// Bytes read per stored row.
     pub(super) bytes: f64,
-    /// Selected rows among the stored.
+    /// Share of selected rows among the stored ones.
     pub(super) selected: f64,
-    /// The statistics of a stored row.
+    /// Seconds for the statistics of a stored row.
     pub(super) scan: f64,
-    /// Decoding a stored row, by one cursor.
+    /// Seconds for decoding a stored row, by one cursor.
     pub(super) decode: f64,
-    /// Landmarks that the rest was timed with.
+    /// Number of landmarks that the following times were measured with.
     pub(super) m: usize,
-    /// Kernel values and certificate of a row.
+    /// Seconds for kernel values and certificate of a row.
     pub(super) linear: f64,
-    /// Triangular solve of a row.
+    /// Seconds for the triangular solve of a row.
     pub(super) solve: f64,
-    /// Gram matrix of a row.
+    /// Seconds for the Gram matrix of a row.
     pub(super) gram: f64,
-    /// Kernel matrix of the landmarks and its factor.
+    /// Seconds for the kernel matrix of the landmarks and its factor.
     pub(super) factor: f64,
-    /// One fold and lambda.
+    /// Seconds for the system of one fold and lambda.
     pub(super) system: f64,
-    /// A row of kernel values, times a vector and its own transpose.
+    /// Seconds for the product of a row of kernel values with a vector and with its own transpose.
     pub(super) sweep: f64,
 }
 
@@ -55,7 +55,7 @@ impl Rates {
     /// Times everything; `None` where the places that are looked at hold fewer than two selected rows.
     ///
     /// # Errors
-    /// Those of the rows, and of a kernel that they do not suit.
+    /// Errors of reading the rows, and of a kernel that they do not suit.
     pub(super) fn measure<T: Real>(
         selected: &Selected,
         options: &TrainOptions,
@@ -78,7 +78,7 @@ impl Rates {
     }
 }
 
-/// Stops a pass when its time is over, and counts its rows.
+/// An observer that stops a pass when its time is over, and counts its rows.
 struct Until {
     end: Instant,
     rows: AtomicU64,
@@ -108,7 +108,7 @@ fn scan(selected: &Selected, cut: Cut, resources: &Resources<'_>) -> Result<(f64
     Ok((started.elapsed().as_secs_f64() / rows, selected.table().bytes_read() as f64 / rows))
 }
 
-/// Rows from all over the table, scaled about as the run will scale them.
+/// A sample of rows from all over the table, scaled about as the run will scale them.
 struct Sample<T> {
     reading: Reading,
     tile: usize,

@@ -1,4 +1,4 @@
-//! The training run.
+//! The training run of ridge regression from its Gram matrix.
 
 use super::exact;
 use super::options::{Choice, LandmarkSource, Resources, TrainOptions, refuse_weights};
@@ -18,10 +18,10 @@ use crate::{
 use kapprox::{FeatureMap, Real};
 use kstore::{Pass, Plan, RowSource, Selected};
 
-/// What a run over these rows would hold, stage by stage, and how its passes would be cut. Reads nothing.
+/// The memory plan of a run over these rows, stage by stage, and the cut of its passes. Reads no rows.
 ///
 /// # Errors
-/// Those of opening the rows. A plan over the budget is no error here.
+/// Errors of opening the rows. A plan over the budget is no error here.
 pub fn plan<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -179,7 +179,7 @@ fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
     explained(mse.iter().sum(), variance, mse.len())
 }
 
-/// What the passes of a run share.
+/// The arguments that the passes of a run share.
 struct Run<'a, T: Real> {
     source: &'a dyn RowSource<T>,
     targets: &'a Targets,
@@ -188,7 +188,7 @@ struct Run<'a, T: Real> {
     options: &'a TrainOptions,
     cut: Cut,
     resources: &'a Resources<'a>,
-    /// Rows have weights.
+    /// True where rows have weights.
     weighted: bool,
 }
 
@@ -197,7 +197,7 @@ impl<T: Real> Run<'_, T> {
         self.cut.pass(self.cut.gram_lanes, self.resources, observer)
     }
 
-    /// Where the weight of a row is: behind its numeric targets.
+    /// Position of the weight among a row's targets, behind the numeric ones; `None` without weights.
     fn weight(&self) -> Option<usize> {
         let targets = match self.targets {
             Targets::Numeric { centre } => centre.len(),
@@ -233,7 +233,7 @@ impl<T: Real> Run<'_, T> {
         (ranks, true)
     }
 
-    /// Cross-validated errors, and the passes they took.
+    /// Computes the cross-validated errors, and returns the number of passes they took.
     fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
         let stage = self.resources.stages.stage("surface", None);
         let mut surface = Surface::compute(gram, ridge, self.resources.workers)?;
@@ -254,7 +254,7 @@ impl<T: Real> Run<'_, T> {
         Ok((surface, 1))
     }
 
-    /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
+    /// Measures the share of held-out rows in the wrong class, for every cell that has coefficients: one pass.
     fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
         let fold = CvErrorFold::new(self.map, self.folds, self.targets, coefficients).with_bin(self.cut.tile);
         let fold = fold.weighted(self.weight());
@@ -268,7 +268,7 @@ impl<T: Real> Run<'_, T> {
         Ok(())
     }
 
-    /// One pass: the mean squared error of every row by the others.
+    /// The mean squared leave-one-out error: one pass.
     fn leave_one_out(&self, gram: &GramState, ridge: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
         let loo = Loo::new(gram, rank, lambda, ridge, self.resources.workers)?;
         let fold = FeatureFold::new(self.map, self.folds, self.targets, self.cut.tile, &loo);
@@ -277,7 +277,7 @@ impl<T: Real> Run<'_, T> {
         Ok(self.pass(&*observer).resume("leave-one-out", self.source, &fold)?.0.mse())
     }
 
-    /// The cell to fit on all rows.
+    /// The rank and the lambda to fit on all rows.
     fn choose(&self, surface: &Surface, ridge: &RidgeOptions, gram: &GramState) -> Result<(usize, f64)> {
         if surface.folds < 2 {
             let rank = ridge.ranks.last().copied().unwrap_or(self.map.dims().1);

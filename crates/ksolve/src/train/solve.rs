@@ -10,10 +10,10 @@ use crate::{FoldSpec, Result, Surface};
 use kapprox::Real;
 use kstore::{Plan, Selected};
 
-/// What a run of `solver` would hold; see [`super::plan`].
+/// The memory plan of a run of `solver`, and the cut of its passes; see [`super::plan`].
 ///
 /// # Errors
-/// Those of opening the rows.
+/// Errors of opening the rows.
 pub fn plan_solve<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -48,13 +48,13 @@ fn shape<T: Real>(
     Ok(Shape { keeps: solver.keeps(), ..prepare::shape::<T>(selected, options, resources, t, folds)? })
 }
 
-/// The folds are those of solvers that hold rows out; for others there are none.
+/// The options of a run: without folds for solvers that hold no rows out.
 fn own_folds<T: Real>(options: &TrainOptions, solver: &dyn Solver<T>) -> TrainOptions {
     let folds = if solver.holds_out() { options.folds.clone() } else { FoldSpec::None };
     TrainOptions { folds, ..options.clone() }
 }
 
-/// What the solver's stage holds, and where its features are kept.
+/// The place where the features are kept, and the memory plan of the solver's stage.
 fn last<T: Real>(shape: &Shape, solver: &dyn Solver<T>, cut: Cut, resources: &Resources<'_>) -> (Place, Plan) {
     if solver.keeps() {
         return Place::choose(
@@ -71,8 +71,8 @@ fn last<T: Real>(shape: &Shape, solver: &dyn Solver<T>, cut: Cut, resources: &Re
 /// *Passes*: statistics, candidates where landmarks are chosen among some, and those of the solver.
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; those of the
-/// map and of the solver.
+/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; errors
+/// of the map and of the solver.
 pub fn solve<T: Real>(
     selected: &Selected,
     options: &TrainOptions,

@@ -36,13 +36,13 @@ use kapprox::landmark::{Rows, Sample, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
 
-/// Kernels that stay, of so many that were measured: the better half.
+/// One of so many kernels stays after a comparison: the better half.
 const HALVING: usize = 2;
 
 /// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
 const FEWEST_ROWS: usize = 500;
 
-/// By what kernels are compared.
+/// The score that kernels are compared by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Score {
@@ -64,32 +64,32 @@ impl Score {
 
 crate::words::words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
 
-/// Everything that defines the choice beside the rows.
+/// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// Ranks, lambdas, folds, map and landmarks; its kernel is not read.
     pub training: TrainOptions,
     /// Kernels to try; medians still to be taken are taken on the sample.
     pub kernels: Vec<Spec>,
-    /// What the length scales of each are multiplied by.
+    /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
-    /// By what they are compared.
+    /// The score they are compared by.
     pub score: Score,
-    /// Rows of the last rung, or fewer where there are fewer.
+    /// Number of rows of the last rung; fewer where the table has fewer.
     pub sample: usize,
 }
 
-/// What was found.
+/// The result of a search: the best kernel, and all scores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Tuned {
-    /// The kernel, every parameter a number.
+    /// The best kernel, every parameter a number.
     #[serde(serialize_with = "as_text")]
     pub kernel: Spec,
-    /// What was measured.
+    /// The rungs of the search, each with the scores of its kernels.
     pub rungs: Vec<Rung>,
-    /// Passes over the table.
+    /// Number of passes over the table.
     pub passes: u64,
-    /// Largest sum of the plan.
+    /// Bytes of memory that were planned: those of the stage that needs most.
     pub planned_bytes: usize,
 }
 
@@ -108,14 +108,14 @@ pub struct Search<'a, T: Real> {
     targets: Targets,
     /// The whole sample, best keys first: every rung takes the first of them.
     sample: Sample<T>,
-    /// The same in the order of the rows, with targets.
+    /// The whole sample in the order of its row numbers, with targets.
     held: MemoryRows<T>,
     passes: u64,
     kernels: Vec<Spec>,
-    /// Rows of every rung.
+    /// Number of rows of every rung.
     sizes: Vec<usize>,
     done: Vec<Rung>,
-    /// Kernels of the rung at hand, and what was found of the first of them.
+    /// Kernels of the rung at hand; below, the scores of those that were measured.
     alive: Vec<usize>,
     entries: Vec<Entry>,
     rows: MemoryRows<T>,
@@ -128,7 +128,7 @@ impl<T: Real> std::fmt::Debug for Search<'_, T> {
 }
 
 impl<'a, T: Real> Search<'a, T> {
-    /// Plans, scales, draws the sample and settles the kernels. Three passes over the table.
+    /// Starts a search: plans, scales, draws the sample and settles the kernels. Three passes over the table.
     ///
     /// # Errors
     /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
@@ -176,7 +176,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(search)
     }
 
-    /// Kernels to measure, over all rungs.
+    /// Number of kernels to measure, over all rungs.
     pub fn runs(&self) -> usize {
         let mut alive = self.kernels.len();
         let mut rung = || {
@@ -196,7 +196,7 @@ impl<'a, T: Real> Search<'a, T> {
     /// Measures the next kernel.
     ///
     /// # Errors
-    /// Those of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
+    /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
     pub fn step(&mut self) -> Result<()> {
         let Some((kernel, _)) = self.upcoming() else { return Ok(()) };
         let measure = rung::Measure {
@@ -242,7 +242,7 @@ impl<'a, T: Real> Search<'a, T> {
         }
     }
 
-    /// The rows of the rung at hand: the first of the sample, in the order of their numbers.
+    /// Loads the rows of the rung at hand: the first of the sample, in the order of their numbers.
     fn load(&mut self) -> Result<()> {
         let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
         let rows = candidates::in_row_order(copy(&self.sample, *size))?;
@@ -251,7 +251,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// What was found; the first kernel where there was nothing to choose from.
+    /// Ends the search and returns its result: the first kernel where there was nothing to choose from.
     pub fn finish(self) -> Tuned {
         let Self { mut kernels, alive, done, passes, planned_bytes, .. } = self;
         Tuned { kernel: kernels.swap_remove(alive[0]), rungs: done, passes, planned_bytes }
@@ -293,7 +293,7 @@ fn check(options: &TuneOptions, features: usize) -> Result<()> {
     Ok(())
 }
 
-/// Every kernel at every length, each once.
+/// Every kernel at every length scale, each once.
 fn kernels<T: Real>(options: &TuneOptions, sample: &Sample<T>) -> Result<Vec<Spec>> {
     let mut kernels: Vec<Spec> = Vec::new();
     for kernel in &options.kernels {
@@ -308,7 +308,8 @@ fn kernels<T: Real>(options: &TuneOptions, sample: &Sample<T>) -> Result<Vec<Spe
     Ok(kernels)
 }
 
-/// Rows of every rung: twice as many each time, up to all of the sample; none where there is nothing to choose from.
+/// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to
+/// choose.
 fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
     let (mut alive, mut rungs) = (kernels, 0);
     while alive > 1 {
