@@ -144,7 +144,7 @@ impl Planned {
     }
 }
 
-/// The facts of a [`Setting`] that go into the report.
+/// The facts of a [`ksolve::curve::Setting`] that go into the report.
 pub(super) struct Context<'a> {
     pub(super) kernel: String,
     pub(super) approximated: u64,
