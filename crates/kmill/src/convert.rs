@@ -60,7 +60,7 @@ pub fn only_convert_keeps(missing: Missing) -> Result<()> {
     }
 }
 
-/// What is written: columns of the block, and what they become.
+/// The columns that are written, and their types in the output.
 struct Columns {
     /// Features, then targets: the order of the kept columns.
     columns: Vec<OutputColumn>,
@@ -110,14 +110,14 @@ fn is_small(kind: &Kind) -> bool {
     matches!(kind, Kind::Float { bits: ..=32 } | Kind::Int { bits: ..=16, .. } | Kind::Bool)
 }
 
-/// Writes every tile as it comes: one lane, one segment, so that the order is that of the rows.
+/// A fold that writes every tile as it comes: one lane and one segment, so the rows keep their order.
 struct Rewrite<'a> {
     out: &'a Mutex<TableWriter>,
     columns: &'a Columns,
     table: &'a Table,
 }
 
-/// The state of a fold whose result is a file.
+/// The empty state of [`Rewrite`], whose result is a file.
 #[derive(Debug)]
 struct Written;
 
@@ -160,7 +160,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// The rows, and the columns by name: all of them, or those asked for; then the targets.
+/// Selects the rows, and all columns or those that were named, then the targets. Also returns the number of targets.
 fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     let select = &args.data.select;
     let (table, targets) = open(&select.paths, &select.text.options(), &args.data.target)?;
@@ -177,7 +177,7 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     Ok((table.select(&selection)?, features.len()))
 }
 
-/// Refuses columns that are not read, or that the format of the output has no place for: all of them in one sentence.
+/// Refuses columns that cannot be read or written in the format of the output, and names all of them in one sentence.
 fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
     let (schema, places, path) = (table.schema(), table.schema().places(), &args.output);
     // numbers that store a time are what a person means who names the column
@@ -202,7 +202,7 @@ fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> R
     Err(Error::option("-o", path.display(), why, format!("leave them out with --drop {}", shell(&names.join(",")))))
 }
 
-/// A word as a shell takes it.
+/// The word, in quotes where a shell would change it.
 fn shell(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,".contains(c);
     if word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
@@ -211,7 +211,7 @@ fn shell(word: &str) -> String {
 /// Places where the texts of a tile are held at the same time: three tiles, and those where predictions have them, too.
 const COPIES: usize = 3 + carried::COPIES;
 
-/// Rewrites the selected rows and tells their number and the files.
+/// Writes the selected rows, and returns their number and the files.
 fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {
     let source = selected.rows::<f64>(Reading::default())?;
     let tile = writer::batch_rows(columns.columns.len());
@@ -239,7 +239,7 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     Ok((report.rows, files))
 }
 
-/// `kmill convert`.
+/// Runs `kmill convert` and prints its report.
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
     if args.data.select.missing == Missing::Mean {

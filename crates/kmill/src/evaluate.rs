@@ -14,25 +14,25 @@ use kstore::{Coded, Label};
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
 
-/// What `kmill evaluate` says.
+/// The report of `kmill evaluate`.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
 pub enum EvaluateReport {
-    /// Numbers.
+    /// The scores of a model that predicts numbers.
     Regression(RegressionReport),
-    /// Labels.
+    /// The scores of a model that predicts labels.
     Classification(ClassificationReport),
 }
 
 /// Scores of a regression; over several targets their averages.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RegressionReport {
-    /// Rows scored.
+    /// Number of rows scored.
     pub rows: u64,
     /// `mse`, `rmse`, `mae`, `r2` (null for a constant target), `relative_error` (null where any y is 0).
     #[serde(flatten)]
     pub scores: Regression,
-    /// The same for each target, where there are several.
+    /// The scores of each target, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_target: Vec<TargetReport>,
 }
@@ -40,9 +40,9 @@ pub struct RegressionReport {
 /// Scores of one of several targets.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TargetReport {
-    /// Its name.
+    /// The name of the target column.
     pub target: String,
-    /// Its scores.
+    /// The scores of the target.
     #[serde(flatten)]
     pub scores: Regression,
 }
@@ -50,15 +50,15 @@ pub struct TargetReport {
 /// Scores of a classification.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ClassificationReport {
-    /// Rows scored.
+    /// Number of rows scored.
     pub rows: u64,
-    /// Share of right classes.
+    /// Share of rows whose class was predicted rightly.
     pub accuracy: Option<f64>,
-    /// Share of wrong classes.
+    /// Share of rows whose class was predicted wrongly.
     pub error: Option<f64>,
     /// Labels, in the order of the confusion matrix.
     pub classes: Vec<Label>,
-    /// Rows by true class (row) and predicted class (column).
+    /// The confusion matrix: numbers of rows by true class (row) and predicted class (column).
     pub confusion: Vec<Vec<u64>>,
     /// Area under the ROC curve, for two classes; null where one of them has no row.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct ClassificationReport {
     /// Mean of −ln of the probability of the true class, over the rows of known classes; for models that have probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_loss: Option<f64>,
-    /// Rows whose label the model has never seen: wrong, and in no row of the matrix.
+    /// Number of rows whose label the model has never seen: they count as wrong, and are in no row of the matrix.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown: u64,
 }
@@ -142,7 +142,7 @@ impl fmt::Display for ClassificationReport {
 }
 
 impl ClassificationReport {
-    /// Rows, recall and precision of each class, and what it is taken for most often.
+    /// A table of the classes: rows, recall and precision of each, and the class it is mistaken for most often.
     fn by_class(&self) -> Table {
         let heads = ["class", "rows", "recall", "precision", "most often taken for"];
         let align = |i: usize| if i == 4 { Align::Left } else { Align::Right };
@@ -183,7 +183,7 @@ pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     Ok(report)
 }
 
-/// What only a page shows.
+/// The points of the charts on the page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Details {
     /// Prediction and truth of the first target, for a sample of the rows.
@@ -192,10 +192,10 @@ pub(crate) struct Details {
     pub(crate) roc: Option<Vec<(f64, f64)>>,
 }
 
-/// Points of a residual plot: more would hide each other.
+/// Most points of a residual plot: more would hide each other.
 const POINTS: usize = 2_000;
 
-/// Points of a ROC curve.
+/// Number of points of a ROC curve that are shown, about.
 const ROC_POINTS: usize = 60;
 
 /// A uniform sample of the rows that go by: those with the smallest keys.
@@ -229,7 +229,7 @@ impl Sample {
         }
     }
 
-    /// In the order of the rows.
+    /// The sampled pairs of prediction and truth, in the order of the rows.
     fn points(self) -> Vec<(f64, f64)> {
         let mut points: Vec<(u64, (f64, f64))> = self.points.into_iter().collect();
         points.sort_by_key(|(row, _)| *row);
@@ -284,7 +284,8 @@ fn finite(scores: &Regression, rows: u64) -> Result<()> {
     }
 }
 
-/// Scores that are kept to be ranked: of two classes, as far as the area under their curve is exact.
+/// The term of the plan for scores that are kept to be ranked: for two classes, as far as the area under the ROC curve
+/// is exact.
 fn ranked<T: kapprox::Real>(predictor: &Predictor<T>, classes: &Classes) -> Term {
     let rows = predictor.known_rows().map_or(EXACT_ROWS, |rows| EXACT_ROWS.min(rows as usize));
     let bytes = if classes.labels().len() == 2 { AucState::bytes(rows) } else { 0 };
@@ -325,7 +326,7 @@ fn classification<T: kapprox::Real>(
     Ok((report, details))
 }
 
-/// `kmill evaluate`.
+/// Runs `kmill evaluate` and prints its report.
 pub(crate) fn main(args: &EvaluateArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)

@@ -6,10 +6,10 @@ use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series};
 use crate::table::{Grid, count, number, percent};
 use std::path::Path;
 
-/// Classes up to which the matrix is shown.
+/// Most classes with which the confusion matrix is shown.
 const CLASSES: usize = 30;
 
-/// The page.
+/// Makes the page of a report.
 pub(crate) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
     let (mut sections, rows) = match report {
         EvaluateReport::Regression(report) => (regression(report, details), report.rows),
@@ -51,7 +51,7 @@ fn regression(report: &RegressionReport, details: &Details) -> Vec<Section> {
     sections
 }
 
-/// Truth and residual against the prediction, for a sample of the rows.
+/// The charts of truth and residual against the prediction, for a sample of the rows, as HTML.
 fn residuals(report: &RegressionReport, details: &Details) -> Option<String> {
     let cloud = |id: &str, title: &str, y: &str, points: Vec<(f64, f64)>, line: [(f64, f64); 2]| {
         let heights = points.iter().map(|point| point.1).chain(line.map(|end| end.1));
@@ -101,7 +101,7 @@ fn classification(report: &ClassificationReport, details: &Details) -> Vec<Secti
     sections
 }
 
-/// Shares of each true class, darkest where most rows are.
+/// The confusion matrix as HTML, in shares of each true class, darkest where most rows are.
 fn confusions(report: &ClassificationReport) -> String {
     let names: Vec<String> = report.classes.iter().map(ToString::to_string).collect();
     let rows = names.iter().zip(&report.confusion);

@@ -1,4 +1,4 @@
-//! How the passes outside a fit are cut: statistics, prediction, rewriting.
+//! The sizes of passes outside a fit, for statistics, prediction and conversion: tiles, segments and lanes.
 
 use crate::Result;
 use crate::args::run::Run;
@@ -15,34 +15,34 @@ pub const SEGMENT: u64 = 65_536;
 /// Tiles decoded ahead of each lane.
 const PREFETCH: usize = 2;
 
-/// What a lane of a verb holds besides its cursor and tiles.
+/// The memory that a lane of a verb holds besides its cursor and tiles.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// Rows of a tile.
+    /// Number of rows of a tile.
     pub tile: usize,
-    /// Name of the bytes below in a refusal.
+    /// Name of the memory below, for the message where it does not fit.
     pub name: &'static str,
-    /// Bytes of its state and scratch.
+    /// Bytes of the state and the buffers of a lane.
     pub bytes: usize,
-    /// What all lanes share, such as the model.
+    /// The memory that all lanes share, such as the model.
     pub shared: Vec<Term>,
 }
 
-/// Lanes that fit, and the bytes that they leave of the budget.
+/// The lanes that fit the memory, and the bytes of the budget that they leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
-    /// How many.
+    /// Number of lanes.
     pub count: usize,
     /// Bytes of the budget that nothing was planned for.
     pub spare: usize,
 }
 
-/// A term of a plan.
+/// Makes a term of a plan: its name, its bytes, and what to do where it does not fit.
 pub fn term(name: &str, bytes: usize, remedy: &'static str) -> Term {
     Term { name: name.to_string(), bytes, remedy }
 }
 
-/// The most lanes, up to the threads, that fit the budget.
+/// The largest number of lanes, up to the number of threads, that fits the budget.
 ///
 /// # Errors
 /// [`kstore::Error::OverBudget`] where not even one fits.

@@ -13,28 +13,28 @@ use kstore::{KeptValues, Label, RowSource, Selected, Strings, TILE_TEXT, TextLim
 use std::ops::Range;
 use std::path::Path;
 
-/// What scores become.
+/// The kind of predictions that are made of the scores of a model.
 #[derive(Clone, Debug)]
 pub enum Decision {
     /// Numbers, one for each target.
     Numbers,
     /// Numbers and their standard deviations, by the variance of the noise of each target.
     Deviations(Vec<f64>),
-    /// Coordinates.
+    /// Coordinates along the components.
     Components {
-        /// How many.
+        /// Number of components.
         count: usize,
-        /// The distance of the row from what they span comes too.
+        /// True where the squared distance of the row from the span of the components is written too.
         novelty: bool,
-        /// Names of the features whose pre-images come too; none without.
+        /// Names of the features whose pre-images are written too; empty without pre-images.
         preimages: Vec<String>,
     },
-    /// The position of the largest score.
+    /// The group of a row, which is the position of its largest score, among so many groups.
     Clusters(usize),
-    /// The score itself, negative for novel rows; and the squared distance that it falls with, where the score is this threshold
-    /// less that.
+    /// The score, negative for novel rows. Where the score is a threshold less a squared distance, this is the
+    /// threshold, and the distance is written too.
     Novelty(Option<f64>),
-    /// The label of the largest score, and the probabilities of all where there is a link.
+    /// The label of the largest score, and the probabilities of all labels where there is a link.
     Labels(Classes, Option<Link>),
 }
 
@@ -44,7 +44,7 @@ pub struct PredictionWriter {
     decision: Decision,
     kind: OutputKind,
     t: usize,
-    /// Number of columns that are not carried along.
+    /// Number of columns of predictions, without the columns that are carried along.
     columns: usize,
 }
 
@@ -111,7 +111,7 @@ impl PredictionWriter {
     /// Appends the predictions of a segment, beside the columns that are carried along.
     ///
     /// # Errors
-    /// Those of the file system, and of reading what is carried along.
+    /// Errors of the file system, and of reading what is carried along.
     pub(crate) fn write(&mut self, scores: &Scores, carried: Option<&mut Carried<'_>>) -> Result<()> {
         let (mut carried, mut done) = (carried, 0);
         while done < scores.rows.len() {
@@ -128,7 +128,7 @@ impl PredictionWriter {
         Ok(())
     }
 
-    /// Bytes held while rows are written: what waits in the sink, and predictions by columns.
+    /// Bytes held while rows are written: the values that wait in the file writer, and the predictions by columns.
     pub(crate) fn footprint(&self) -> usize {
         let longest = match &self.decision {
             Decision::Labels(classes, _) => classes.labels().iter().map(|label| label.to_string().len()).max(),
@@ -137,7 +137,7 @@ impl PredictionWriter {
         self.sink.footprint() + carried::TILE * (self.columns * size_of::<f64>() + 4 * longest.unwrap_or(0))
     }
 
-    /// The columns that the scores of some rows become.
+    /// The columns of predictions, made from the scores of some rows.
     fn predictions(&self, scores: &Scores, rows: Range<usize>) -> Vec<KeptValues> {
         let t = self.t;
         let wide = &scores.scores[rows.start * t..rows.end * t];
@@ -164,7 +164,7 @@ impl PredictionWriter {
                     columns.push(KeptValues::F64(scores.scores.iter().map(distance).collect()));
                 }
                 if let Decision::Deviations(noise) = &self.decision {
-                    // that of an observation has the noise once more
+                    // a new observation has the variance of the noise in addition
                     for more in [1.0, 0.0] {
                         let variances = &scores.quadratic[rows.clone()];
                         let of = |noise: &f64| variances.iter().map(|v| (noise * (v + more)).sqrt()).collect();
@@ -185,16 +185,16 @@ impl PredictionWriter {
         }
     }
 
-    /// Puts the file in its place.
+    /// Completes the file and gives it its name.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn finish(self) -> Result<()> {
         Ok(self.sink.finish()?)
     }
 }
 
-/// A column for each of k classes.
+/// The columns of probabilities, one for each of k classes.
 fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usize) -> Vec<KeptValues> {
     let (mut columns, mut row) = (vec![Vec::new(); k], Vec::new());
     for scores in rows {
@@ -209,7 +209,7 @@ fn largest(scores: &[f64]) -> usize {
     (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best })
 }
 
-/// The column type that holds all labels as they were.
+/// The column type that holds all labels without changing them.
 fn label_kind(labels: &[Label]) -> OutputKind {
     match labels {
         labels if labels.iter().all(|label| matches!(label, Label::Int(_))) => OutputKind::I64,
@@ -232,7 +232,7 @@ fn labels<'a>(kind: OutputKind, labels: impl Iterator<Item = &'a Label>) -> Kept
     }
 }
 
-/// Writes the predictions of a model and gives the number of rows.
+/// Writes the predictions of a model and returns the number of rows.
 ///
 /// # Errors
 /// Files that cannot be read or do not fit the model; then nothing is written.
@@ -306,7 +306,7 @@ fn write<T: kapprox::Real>(model: Model<T>, args: &PredictArgs, run: &Run) -> Re
     Ok(rows)
 }
 
-/// What is held beside the lanes: what is written, and the columns that are carried along.
+/// The terms of the plan beside the lanes: the file being written, and the columns that are carried along.
 fn held(out: &PredictionWriter, kept: &Selected) -> Result<Vec<Term>> {
     let mut held = vec![passes::term("row group being written", out.footprint(), "keep fewer columns with --keep")];
     if !kept.kept_columns().is_empty() {
@@ -319,7 +319,7 @@ fn held(out: &PredictionWriter, kept: &Selected) -> Result<Vec<Term>> {
     Ok(held)
 }
 
-/// `kmill predict`.
+/// Runs `kmill predict` and prints its report.
 pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let context = args.run.resolve();
     let rows = run(args, &context)?;

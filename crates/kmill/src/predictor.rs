@@ -1,4 +1,4 @@
-//! A model at work: rows in, scores out, in row order.
+//! Applies a model to the rows of a table and gives their scores in row order.
 
 use crate::args::data::SelectArgs;
 use crate::args::run::Run;
@@ -19,24 +19,24 @@ pub struct Predictor<T: Real> {
     model: Model<T>,
     functions: Box<dyn FeatureMap<T>>,
     selected: Selected,
-    /// Rows are rounded to f32 first: those of the fit were, though the model predicts in f64. Categories that were equal to
-    /// a landmark's there must be so here.
+    /// True where rows are rounded to f32 first, as in the fit, though the model predicts in f64: categories that were
+    /// equal to those of a landmark in the fit must be equal here too.
     narrow: bool,
     /// The kernel, where the model's quadratic function is computed too.
     quadratic: Option<Arc<dyn Kernel<T>>>,
     preimages: Option<PreImages>,
 }
 
-/// What a table must bring beside the features.
+/// The columns of true values that a table must have beside the features.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Truth {
-    /// Nothing: the target may be absent.
+    /// None: the table may lack the target.
     Absent,
-    /// The target columns, named so, or `FILE.npy`.
+    /// The target columns of these names, or in `FILE.npy`; without names those of the fit.
     Columns(Vec<String>),
 }
 
-/// Scores of the rows of a segment, and what the file says about them.
+/// Scores of the rows of a segment, with their true values and row numbers from the table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     /// Scores, row-major, t per row.
@@ -45,7 +45,7 @@ pub struct Scores {
     pub quadratic: Vec<f64>,
     /// Pre-images, row-major, d per row; empty where they were not asked for.
     pub preimages: Vec<f64>,
-    /// How many of them did not settle.
+    /// Number of pre-images whose iteration did not settle.
     pub unsettled: u64,
     /// Numeric targets of the table, row-major; empty where they were not asked for.
     pub y: Vec<f64>,
@@ -55,7 +55,7 @@ pub struct Scores {
     pub rows: Vec<u64>,
 }
 
-/// Buffers of a lane.
+/// Buffers that a lane reuses from tile to tile.
 #[derive(Debug, Default)]
 pub struct Scratch<T> {
     scores: Vec<f64>,
@@ -63,7 +63,7 @@ pub struct Scratch<T> {
     x: Vec<T>,
 }
 
-/// A model, unless its file alone is more than the budget.
+/// Loads a model, unless its file alone is larger than the memory budget.
 ///
 /// # Errors
 /// [`kstore::Error::OverBudget`], and files that hold no model.
@@ -75,7 +75,7 @@ pub fn load(path: &Path, run: &Run) -> Result<AnyModel> {
 
 const SMALLER: &str = "fit a model of lower --rank";
 
-/// The model at work: its functions hold the landmarks once more.
+/// The term of the plan for a loaded model, whose functions hold the landmarks once more.
 pub fn model_term<T: Real>(model: &Model<T>, functions: &dyn FeatureMap<T>, copies: usize) -> Term {
     passes::term("model", model.bytes() + functions.footprint().fixed + copies, SMALLER)
 }
@@ -106,7 +106,7 @@ pub fn select(card: &Card, args: &SelectArgs, truth: &Truth) -> Result<Selected>
     Ok(table.select(&Selection { class_target, ..selection })?)
 }
 
-/// The same rows with some columns that are only carried along.
+/// The rows of `selected` with the columns `keep`, which are only carried along.
 ///
 /// # Errors
 /// Columns that are not there, or hold what cannot be carried.
@@ -121,7 +121,7 @@ pub fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<S
 }
 
 impl<T: Real> Predictor<T> {
-    /// A model for the rows of `selected`.
+    /// Prepares a model for the rows of `selected`.
     ///
     /// # Errors
     /// A kernel or a map that this version does not know.
@@ -131,7 +131,7 @@ impl<T: Real> Predictor<T> {
         Ok(Self { model, functions, selected, narrow, quadratic: None, preimages: None })
     }
 
-    /// The model's quadratic function is computed too.
+    /// From here on the model's quadratic function is computed for every row too.
     ///
     /// # Errors
     /// A kernel that this version does not know.
@@ -140,10 +140,10 @@ impl<T: Real> Predictor<T> {
         Ok(())
     }
 
-    /// Pre-images are found too.
+    /// From here on the pre-image of every row is computed too.
     ///
     /// # Errors
-    /// A model that has none.
+    /// A model without pre-images.
     pub(crate) fn find_preimages(&mut self) -> Result<()> {
         self.preimages = Some(PreImages::new(&self.model)?);
         Ok(())
@@ -159,7 +159,7 @@ impl<T: Real> Predictor<T> {
         self.selected.target_names()
     }
 
-    /// How many lanes fit beside what the caller holds.
+    /// The number of lanes that fit the memory beside the terms `held` of the caller.
     ///
     /// # Errors
     /// A budget that does not hold one.
@@ -190,10 +190,10 @@ impl<T: Real> Predictor<T> {
         Ok(self.selected.rows::<T>(self.reading())?)
     }
 
-    /// Scores every selected row and hands the segments to `deliver`, in row order. Gives the number of rows.
+    /// Scores every selected row and hands the segments to `deliver`, in row order. Returns the number of rows.
     ///
     /// # Errors
-    /// Those of the source and of `deliver`, and a table without rows.
+    /// Errors of the source and of `deliver`, and a table without rows.
     pub fn run(&self, run: &Run, lanes: usize, mut deliver: impl FnMut(&Scores) -> Result<()> + Send) -> Result<u64> {
         let source = self.source()?;
         let workers = Workers::new(if lanes > 1 { 1 } else { run.threads });
@@ -209,7 +209,7 @@ impl<T: Real> Predictor<T> {
         Ok(report.rows)
     }
 
-    /// Refuses what is not finite among `values`, some for each of `rows`: nothing else leaves the program.
+    /// Refuses a value that is not finite. `values` has the same number of values for each of `rows`.
     fn check(&self, what: &'static str, values: &[f64], rows: &[u64]) -> Result<()> {
         let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
         let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
@@ -228,12 +228,12 @@ impl<T: Real> Predictor<T> {
         self.selected.known_rows()
     }
 
-    /// How scores become probabilities.
+    /// How scores become probabilities; `None` where they do not.
     pub fn link(&self) -> Option<Link> {
         self.model.card.link.clone()
     }
 
-    /// The model's scaling and classes, for the decoder.
+    /// The model's scaling and classes, for reading the rows.
     fn reading(&self) -> Reading {
         let Model { centre, scale, mean, .. } = &self.model;
         let scaler = Scaler { centre: centre.clone(), scale: scale.clone(), mean: mean.clone() };

@@ -1,4 +1,4 @@
-//! `kmill plot`: what a model says over two of its features, with the rows of a table.
+//! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a table.
 //!
 //! The model is evaluated on a grid over the two features; all others stand at their mean over the training rows. Classes
 //! are regions, with the line where the scores are equal; numbers and components are shades, with lines of equal value.
@@ -33,20 +33,20 @@ use svg::Svg;
 /// Grid points along the two features: a cell is some three pixels wide.
 const GRID: (usize, usize) = (200, 150);
 
-/// What a picture was made of.
+/// The report of `kmill plot`: the features, rows and scores of the picture.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PlotReport {
     /// The feature along the horizontal axis.
     pub x: String,
     /// The feature along the vertical axis.
     pub y: String,
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub rows: u64,
-    /// Rows drawn.
+    /// Number of rows that are drawn.
     pub drawn: usize,
     /// Smallest and largest score on the grid, for each output.
     pub scores: Vec<(f64, f64)>,
-    /// The file.
+    /// The path of the picture.
     #[serde(serialize_with = "kstore::lossy::path")]
     pub output: std::path::PathBuf,
 }
@@ -59,17 +59,17 @@ impl std::fmt::Display for PlotReport {
     }
 }
 
-/// The two features of a picture.
+/// The names and the places of the two features of a picture.
 struct Axes {
     names: [String; 2],
     /// Their places among the features of the model.
     at: [usize; 2],
 }
 
-/// Draws a model.
+/// Draws a model, writes the picture and returns the report.
 ///
 /// # Errors
-/// Columns that the model or the table does not have, and whatever reading them says.
+/// Columns that the model or the table does not have, and errors of reading them.
 pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     let kind = kind(&args.output)?;
@@ -79,7 +79,7 @@ pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     }
 }
 
-/// Kinds of output.
+/// The kinds of pictures, by the extensions of their files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Png,
@@ -99,7 +99,7 @@ fn kind(path: &Path) -> Result<Kind> {
     }
 }
 
-/// `kmill plot`.
+/// Runs `kmill plot` and prints its report.
 pub(crate) fn main(args: &PlotArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
@@ -160,14 +160,14 @@ fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Re
 /// Bytes of a drawing: its pixels or its text, and the file made of it.
 const DRAWING: usize = 8 << 20;
 
-/// The scores of the grid twice, a line of it, and the drawing.
+/// The term of the plan for the picture: the scores of the grid twice, a line of it, and the drawing.
 fn picture_term<T: Real>(model: &Model<T>, threads: usize) -> Term {
     let (_, d, t) = model.dims();
     let line = GRID.0 * d * size_of::<T>() + 8 * d + model.scratch_bytes(threads);
     passes::term("grid and drawing", 2 * 8 * GRID.0 * GRID.1 * t + line + DRAWING, "lower --threads")
 }
 
-/// Scores at every grid point.
+/// The scores of the model at every grid point, one row a point.
 fn evaluate<T: Real>(
     model: &Model<T>,
     functions: &dyn FeatureMap<T>,
@@ -200,7 +200,7 @@ fn regions(classes: &Classes, scores: &Mat<f64>) -> Vec<usize> {
     (0..scores.nrows()).map(|i| classes.decide(scores.row(i).iter().copied())).collect()
 }
 
-/// The picture as SVG; alone with its own rules and ground.
+/// The picture as SVG; where it stands alone, with its own rules and background.
 fn svg(picture: &Picture<'_>, alone: bool) -> String {
     let mut svg = Svg::new(&picture.name(), alone);
     if alone {

@@ -1,4 +1,4 @@
-//! The rows that are drawn: a sample, and how far all of them reach.
+//! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
 use crate::args::PlotArgs;
 use crate::args::run::Run;
@@ -10,7 +10,7 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Coded, Fold, Merge, Reading, RowBlock, Selection, Workers};
 use std::sync::Arc;
 
-/// Rows drawn at most: more would hide each other.
+/// Most rows that are drawn: more would hide each other.
 const DRAWN: usize = 2_000;
 
 /// Share of the rows' range that is left free around them.
@@ -21,21 +21,21 @@ const MARGIN: f64 = 0.05;
 pub(super) struct Drawn {
     key: u64,
     pub(super) place: [f64; 2],
-    /// Its class among those of the model, where the table tells.
+    /// Number of its class in the model, where the table has the class column.
     pub(super) class: Option<usize>,
 }
 
-/// What is known of the rows.
+/// The sampled rows, and the ranges of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Points {
     pub(super) rows: u64,
-    /// By their random keys, so that what is drawn last is no class in particular.
+    /// The sampled rows in random order, so that no class always lies on top.
     pub(super) drawn: Vec<Drawn>,
     range: Option<[(f64, f64); 2]>,
 }
 
 impl Points {
-    /// One pass over the rows of the table, beside what the run holds.
+    /// Reads the rows of the table in one pass; `held` is the memory that the run holds beside it.
     ///
     /// # Errors
     /// Columns that are not there, bad values, a table without rows.
@@ -66,7 +66,7 @@ impl Points {
         Ok(points)
     }
 
-    /// The plane of the picture.
+    /// The ranges of the two axes of the picture, with a margin.
     pub(super) fn bounds(&self) -> [(f64, f64); 2] {
         self.range.unwrap_or([(0.0, 1.0); 2]).map(|(low, high)| {
             let room = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
@@ -92,7 +92,7 @@ impl Merge for Points {
     }
 }
 
-/// Keeps the rows with the smallest keys.
+/// A fold that keeps the rows with the smallest random keys.
 struct Draw(Stream);
 
 impl Fold<f64> for Draw {

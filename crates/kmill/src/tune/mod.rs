@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Searches, fits, and writes the outputs.
 ///
 /// # Errors
-/// Options that contradict each other, and whatever stops the search or the fit; then nothing is written.
+/// Options that contradict each other, and all errors of the search and the fit; nothing is written then.
 pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let outputs = Outputs::new(&args.output)?;
     if args.disk.resume && outputs.model().is_none() {
@@ -39,7 +39,7 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     Ok(report)
 }
 
-/// `kmill tune`.
+/// Runs `kmill tune` and prints its report.
 pub(crate) fn main(args: &TuneArgs) -> Result<()> {
     let context = args.run.resolve();
     let report = run(args, &context)?;

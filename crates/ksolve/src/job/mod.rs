@@ -1,6 +1,6 @@
 //! A whole job: from rows to a model that predicts.
 //!
-//! [`Fit`] says what is learned, with the defaults of the command; [`Run`] says what it may use; [`Fit::run`] gives a
+//! [`Fit`] describes what is learned, with the defaults of the command; [`Run`] what it may use; [`Fit::run`] gives a
 //! [`Fitted`]: the model, and a report of how it came about.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! A model at work on rows in memory, in the units of its training table.
+//! Predictions of a model for rows in memory, in the units of its training table.
 
 use crate::model::PredictScratch;
 use crate::{AnyModel, Card, Classes, Error, Model, Result};
@@ -56,7 +56,7 @@ enum Buffers {
 }
 
 impl Predictor {
-    /// The model at work.
+    /// Makes a predictor of a model.
     ///
     /// # Errors
     /// A kernel or a map that this version does not know.
@@ -67,26 +67,26 @@ impl Predictor {
         }))
     }
 
-    /// The model of a file.
+    /// Reads a model from a file.
     ///
     /// # Errors
-    /// Those of [`AnyModel::load`] and [`Predictor::new`].
+    /// The errors of [`AnyModel::load`] and [`Predictor::new`].
     pub fn load(path: &Path) -> Result<Self> {
         Self::new(AnyModel::load(path)?)
     }
 
-    /// The model of the bytes of a file.
+    /// Reads a model from the bytes of its file.
     ///
     /// # Errors
-    /// Those of [`AnyModel::from_bytes`] and [`Predictor::new`].
+    /// The errors of [`AnyModel::from_bytes`] and [`Predictor::new`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::new(AnyModel::from_bytes(bytes)?)
     }
 
-    /// The bytes of its file.
+    /// The bytes of the model's file.
     ///
     /// # Errors
-    /// Those of [`Model::to_bytes`].
+    /// The errors of [`Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         match &self.0 {
             Inner::F32(typed) => typed.model.to_bytes(),
@@ -94,7 +94,7 @@ impl Predictor {
         }
     }
 
-    /// What defines the model.
+    /// The card of the model: its options, names and classes.
     pub fn card(&self) -> &Card {
         match &self.0 {
             Inner::F32(typed) => &typed.model.card,
@@ -115,7 +115,7 @@ impl Predictor {
         }
     }
 
-    /// Buffers for [`Predictor::predict_with`].
+    /// Makes buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
         let d = self.features();
         RowScratch(match &self.0 {
@@ -124,7 +124,7 @@ impl Predictor {
         })
     }
 
-    /// `out` (n x t, row-major) = the functions at the rows of `x` (n x d, row-major).
+    /// Writes the scores of the rows of `x` (n x d, row-major) to `out` (n x t, row-major).
     ///
     /// # Errors
     /// [`Error::Shape`] for slices of other lengths; [`Error::Row`] for a value that is not finite, and for a prediction that is
@@ -136,11 +136,11 @@ impl Predictor {
         }
     }
 
-    /// As [`Predictor::predict`], for one row, without allocation where the model has landmarks: 3 to 5 µs at 1,000 landmarks of
-    /// 10 features.
+    /// Writes the scores of one row `x` (d numbers) to `out` (t numbers), without allocation where the model has
+    /// landmarks: 3 to 5 µs at 1,000 landmarks of 10 features.
     ///
     /// # Errors
-    /// Those of [`Predictor::predict`], and [`Error::Shape`] for the scratch of another predictor.
+    /// The errors of [`Predictor::predict`], and [`Error::Shape`] for the scratch of another predictor.
     pub fn predict_with<V: kstore::Real>(&self, x: &[V], out: &mut [f64], scratch: &mut RowScratch) -> Result<()> {
         match (&self.0, &mut scratch.0) {
             (Inner::F32(typed), Buffers::F32(row, scratch)) => typed.predict_row(x, out, row, scratch),
@@ -149,7 +149,7 @@ impl Predictor {
         }
     }
 
-    /// The label that the scores of a row stand for; `None` for models without classes.
+    /// The predicted label of a row with these scores; `None` for models without classes.
     pub fn label(&self, scores: &[f64]) -> Option<&Label> {
         let classes = match &self.0 {
             Inner::F32(typed) => typed.classes.as_ref(),
@@ -158,7 +158,8 @@ impl Predictor {
         classes.and_then(|classes| classes.labels().get(classes.decide(scores.iter().copied())))
     }
 
-    /// Probabilities of the classes of a row with these scores, in the order of [`Card::classes`]; nothing for models without.
+    /// Writes the probabilities of the classes of a row with these scores to `out`, in the order of [`Card::classes`];
+    /// nothing for models without probabilities.
     pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
         out.clear();
         if let Some(link) = &self.card().link {
@@ -177,7 +178,7 @@ impl<T: Real> Typed<T> {
         Ok(Self { functions, scaler, classes, model })
     }
 
-    /// Rows in the model's units, rounded as those of the fit were.
+    /// Writes rows of `x` from `first` on to `out`, scaled and rounded as those of the fit were.
     fn scaled<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut [T]) -> Result<()> {
         let d = self.scaler.features();
         let narrow = self.model.is_narrow();
@@ -199,7 +200,7 @@ impl<T: Real> Typed<T> {
         Error::Row { row: row as u64, what: what.to_string(), value }
     }
 
-    /// Rows of `x`, and whether `out` has room for them.
+    /// The number of rows of `x`; an error where `x` or `out` has a wrong length.
     fn rows<V>(&self, x: &[V], out: &[f64]) -> Result<usize> {
         let (_, d, t) = self.model.dims();
         let n = x.len() / d.max(1);

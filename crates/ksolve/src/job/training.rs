@@ -1,4 +1,4 @@
-//! From what was asked for to what is trained: every default filled in, every contradiction refused.
+//! The training options of a fit: fills in every default and refuses every contradiction.
 
 use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
@@ -8,24 +8,24 @@ use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kstore::Selected;
 
-/// Rank where nothing else is said.
+/// Default rank.
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
 const TOLERANCE_CAP: usize = 4000;
-/// Folds where there is something to choose.
+/// Default number of folds, where there is something to choose.
 const FOLD_COUNT: usize = 5;
-/// Candidates for each landmark: selection then costs less than the fit.
+/// Default number of candidate rows for each landmark: selection then costs less than the fit.
 const CANDIDATES_PER_RANK: u64 = 20;
-/// Fewest candidates unless told otherwise.
+/// Fewest candidate rows by default.
 const FEWEST_CANDIDATES: u64 = 50_000;
 
 impl Candidates {
-    /// Rows that landmarks of a rank are chosen among, where nothing else is said: max(20·rank, 50,000).
+    /// The default number of rows that landmarks are chosen among: max(20·rank, 50,000).
     pub fn of_rank(rank: usize) -> Self {
         Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(FEWEST_CANDIDATES))
     }
 
-    /// How many; `None` for all.
+    /// The number of rows; `None` for all.
     pub fn rows(self) -> Option<usize> {
         match self {
             Self::All => None,
@@ -35,7 +35,7 @@ impl Candidates {
 }
 
 impl Fit {
-    /// Everything that defines the result, with every default filled in.
+    /// The options of training, with every default filled in.
     ///
     /// # Errors
     /// [`Error::Option`] for options that contradict each other or the rows.
@@ -116,7 +116,7 @@ impl Fit {
         }
     }
 
-    /// What defines the result, for the model file, keys sorted; paths are not among it.
+    /// The options that define the result, as JSON with sorted keys for the model file; without paths.
     pub(super) fn canonical(&self, settings: &Settings, training: &TrainOptions) -> serde_json::Value {
         let mut solver_options = settings.to_json();
         solver_options["folds"] = training.folds.to_string().into();

@@ -21,7 +21,7 @@ use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-/// `kmeans`.
+/// The description of the solver `kmeans`.
 pub(super) const FAMILY: Family = Family {
     name: "kmeans",
     about: "kernel k-means: groups of rows around their means in feature space",
@@ -33,9 +33,9 @@ pub(super) const FAMILY: Family = Family {
 /// Kernel k-means.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelKMeans {
-    /// k.
+    /// Number of groups k.
     pub clusters: usize,
-    /// Starts on the sample.
+    /// Number of starts on the sample.
     pub starts: usize,
 }
 

@@ -26,7 +26,7 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-/// `mean`.
+/// The description of the solver `mean`.
 pub(super) const FAMILY: Family = Family {
     name: "mean",
     about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
@@ -55,10 +55,10 @@ impl<T: Real> Solver<T> for MeanEmbedding {
 
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        plan.term("distances of the rows", n.saturating_mul(16), "learn from fewer rows (--rows)").term(
+        plan.term("distances of the rows", n.saturating_mul(16), "learn from fewer rows (`rows`)").term(
             "mean of the features",
             16 * shape.map.p,
-            "lower --rank",
+            "lower `rank`",
         )
     }
 

@@ -1,4 +1,4 @@
-//! Solvers: what is learned on the features.
+//! Solvers: the methods that learn functions of the features.
 //!
 //! A solver sees rows as features `phi` (and targets `y`), in as many passes as it likes, and leaves t linear functions of
 //! the features: wᵀphi(x) + c. What they mean is its [`Task`]: values, scores of classes, coordinates, or nearness to
@@ -66,15 +66,15 @@ pub struct Points<'a, T: Real> {
 /// The rows of a table as a solver sees them: what it folds over.
 #[derive(Debug)]
 pub struct Features<'a, T: Real> {
-    /// The rows.
+    /// The source of the rows.
     pub source: &'a dyn RowSource<T>,
     /// The map; it has no features for a solver that combines kernel functions itself.
     pub map: &'a dyn FeatureMap<T>,
-    /// What is learned from them; no target for solvers without.
+    /// The targets of the rows; empty for solvers without.
     pub targets: &'a Targets,
-    /// Selected rows, n.
+    /// Number of selected rows, n.
     pub rows: u64,
-    /// Tiles, segments and lanes.
+    /// How passes are cut into tiles, segments and lanes.
     pub cut: Cut,
     /// What defines the result beside the solver's own settings.
     pub options: &'a TrainOptions,
@@ -101,11 +101,11 @@ impl<T: Real> Features<'_, T> {
         }
     }
 
-    /// One pass over all rows as one fold. Its name is unique among the passes of a fit: progress shows it, and a resumed fit
-    /// finds its state by it.
+    /// Runs a fold over all rows in one pass and returns its state. The name must be unique among the passes of a fit:
+    /// progress shows it, and a resumed fit finds its state by it.
     ///
     /// # Errors
-    /// Those of the rows and of the fold.
+    /// Errors of reading the rows and of the fold.
     pub fn fold<F>(&self, name: &str, fold: &F) -> Result<F::State>
     where
         F: Fold<T, Error = crate::Error>,
@@ -116,20 +116,20 @@ impl<T: Real> Features<'_, T> {
         Ok(self.pass(&*observer).resume(name, self.source, fold)?.0)
     }
 
-    /// How a pass over the rows is cut.
+    /// A pass over the rows, cut for these features.
     fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
         self.cut.pass(self.cut.gram_lanes, self.resources, observer)
     }
 
-    /// All rows in one fold.
+    /// The rule that puts all rows in one fold.
     pub fn whole(&self) -> Result<Folds> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
-    /// Second moments of features and targets, and the certificate of every rank: one pass.
+    /// Computes the second moments of features and targets, and the certificate of every rank: one pass.
     ///
     /// # Errors
-    /// Those of the rows.
+    /// Errors of reading the rows.
     pub fn moments(&self) -> Result<RidgeState> {
         let folds = self.whole()?;
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_bin(self.cut.tile);
@@ -137,12 +137,12 @@ impl<T: Real> Features<'_, T> {
     }
 }
 
-/// What a solver found.
+/// The functions that a solver found, with its report.
 #[derive(Debug)]
 pub struct Fitted<T> {
     /// w, r x t: coefficients of the leading r features, or of the functions of `basis`.
     pub weights: Mat<f64>,
-    /// c, t.
+    /// The constants c, t numbers.
     pub intercept: Vec<f64>,
     /// The kernel functions that the coefficients multiply, of a solver that combines them itself.
     pub basis: Option<Basis<T>>,
@@ -150,7 +150,7 @@ pub struct Fitted<T> {
     pub wide: bool,
     /// How scores become probabilities.
     pub link: Option<Link>,
-    /// Scores are those of pairs of classes.
+    /// True where the scores are those of pairs of classes.
     pub pairs: bool,
     /// A quadratic function of the features to be kept with the linear ones.
     pub quadratic: Option<OnFeatures>,
@@ -170,7 +170,7 @@ pub struct Fitted<T> {
     pub train: Option<(f64, Option<f64>)>,
     /// What the solver says of its result: eigenvalues, gradient norm, duality gap.
     pub figures: Vec<Figure>,
-    /// Passes over the rows.
+    /// Number of passes over the rows.
     pub passes: u64,
 }
 
@@ -198,16 +198,16 @@ impl<T> Default for Fitted<T> {
     }
 }
 
-/// Numbers under a name.
+/// Named numbers of a solver's report.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Figure {
-    /// What they are, in the words of the report.
+    /// Name of the numbers in the report.
     pub name: &'static str,
-    /// One, or one for each component.
+    /// The numbers: one, or one for each component.
     pub values: Vec<f64>,
 }
 
-/// Learns linear functions of the features.
+/// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
     /// True for a solver that reads the features in many passes, by [`Kept`]: they are kept where there is room.
     fn keeps(&self) -> bool {
@@ -271,14 +271,14 @@ impl<S: Solver<f32> + Solver<f64>> AnySolver for S {}
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Penalty {
-    /// lambda of (1/n) Σ loss + lambda ‖w‖².
+    /// The factor lambda of (1/n) Σ loss + lambda ‖w‖².
     Lambda(f64),
-    /// C of ½‖w‖² + C Σ loss.
+    /// The factor C of ½‖w‖² + C Σ loss.
     C(f64),
 }
 
 impl Penalty {
-    /// lambda = 1/(2nC).
+    /// The penalty as lambda, for n rows: lambda = 1/(2nC).
     pub fn lambda(self, rows: u64) -> f64 {
         match self {
             Self::Lambda(lambda) => lambda,
@@ -286,7 +286,7 @@ impl Penalty {
         }
     }
 
-    /// C = 1/(2n lambda).
+    /// The penalty as C, for n rows: C = 1/(2n lambda).
     pub fn c(self, rows: u64) -> f64 {
         match self {
             Self::Lambda(lambda) => 0.5 / (lambda * rows as f64),
@@ -295,16 +295,16 @@ impl Penalty {
     }
 }
 
-/// A solver by name, with what it can be told.
+/// The description of a solver: its name, its help, its task and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The name after `kmill fit`.
+    /// The name of the solver.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// What its functions mean.
+    /// The task of the solver, such as regression or components.
     pub task: Task,
-    /// What it can be told.
+    /// The parameters that it reads.
     pub parameters: &'static [Parameter],
     make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
 }
@@ -324,7 +324,7 @@ impl Family {
         reads_folds && (settings.penalties().len() > 1 || settings.flag(&svm::PROBABILITIES))
     }
 
-    /// What the functions mean under these settings: ridge regression learns values or classes.
+    /// The task under these settings: ridge regression learns values or classes, as its parameter `task` says.
     pub fn task(&self, settings: &Settings) -> Task {
         match settings.word(&ridge::TASK) {
             Some("classification") => Task::Classification,
@@ -333,7 +333,7 @@ impl Family {
     }
 }
 
-/// Every solver. One line each.
+/// The descriptions of all solvers.
 pub fn registry() -> &'static [Family] {
     const FAMILIES: &[Family] = &[
         ridge::FAMILY,
@@ -352,12 +352,12 @@ pub fn registry() -> &'static [Family] {
     FAMILIES
 }
 
-/// The solver of a name.
+/// The solver with this name; `None` where there is none.
 pub fn by_name(name: &str) -> Option<&'static Family> {
     registry().iter().find(|family| family.name == name)
 }
 
-/// The parameters of all solvers; one that several read comes as often.
+/// The parameters of all solvers; one that several solvers read comes several times.
 pub fn parameters() -> impl Iterator<Item = &'static Parameter> {
     registry().iter().flat_map(|family| family.parameters)
 }

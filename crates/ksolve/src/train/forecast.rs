@@ -1,4 +1,4 @@
-//! What a run will cost, before it runs: memory by [`super::plan`], and passes, bytes read and time from a second of
+//! The forecast of the cost of a run: memory by [`super::plan`], and passes, bytes read and time from a second of
 //! calibration on the machine and the rows at hand.
 //!
 //! Per row and with m landmarks, a pass of products costs
@@ -37,37 +37,37 @@ const MODEST: f64 = 20e9;
 /// A stage of a run.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What is resident.
+    /// The memory that is resident in the stage.
     pub plan: Plan,
-    /// Passes over the table.
+    /// Number of passes over the table.
     pub passes: u64,
-    /// Bytes read, where the rows were timed.
+    /// Bytes read from storage; `None` where the rows were not timed.
     pub bytes_read: Option<u64>,
-    /// Time, where it was estimated.
+    /// Time in seconds; `None` where it was not estimated.
     pub seconds: Option<f64>,
 }
 
-/// What a run will do.
+/// The forecast of a run: its stages with their memory, passes and times.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// Stored rows of the selection: an upper bound on the rows.
     pub rows: u64,
-    /// Tiles, segments and lanes.
+    /// How passes are cut into tiles, segments and lanes.
     pub cut: Cut,
     /// The stages, in their order.
     pub steps: Vec<Step>,
-    /// Threads that it was made for.
+    /// Number of threads that it was made for.
     pub threads: usize,
-    /// What the other method would take, where there is one.
+    /// The other method of solution with its time, where there is one.
     pub other: Option<Alternative>,
 }
 
 /// Another way to the same solution.
 #[derive(Clone, Debug)]
 pub struct Alternative {
-    /// What to ask for.
+    /// The value of the parameter `method`.
     pub method: &'static str,
-    /// Its time.
+    /// Time of that method, in seconds.
     pub seconds: f64,
 }
 
@@ -82,7 +82,7 @@ impl Forecast {
         self.steps.iter().all(|step| step.plan.bytes() <= step.plan.budget)
     }
 
-    /// Passes over the table.
+    /// Number of passes over the table.
     pub fn passes(&self) -> u64 {
         self.steps.iter().map(|step| step.passes).sum()
     }
@@ -104,7 +104,7 @@ impl Forecast {
 /// Reads some rows for the calibration, about a second's worth; writes nothing.
 ///
 /// # Errors
-/// Those of the first rows: missing files, bad values.
+/// Errors of reading the first rows: missing files, bad values.
 pub fn forecast<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -149,13 +149,13 @@ pub struct Costs {
     candidates: Option<f64>,
     /// True for a pass that draws a sample.
     samples: bool,
-    /// Passes of the scheme, and their sum in landmarks and in their squares.
+    /// Number of passes of the landmark scheme, and the sums over them of the landmarks and of their squares.
     rounds: (u64, f64, f64),
-    /// Passes of the map.
+    /// Number of passes of the map.
     making: u64,
-    /// Systems solved: one for every fold and lambda, and the last.
+    /// Number of systems that are solved: one for every fold and lambda, and the last.
     systems: f64,
-    /// Columns of scores of a further pass, 0 without.
+    /// Number of columns of scores of a further pass; 0 without one.
     scored: f64,
     threads: usize,
     /// True where the calibration tells the time: of ridge regression on the default map.
@@ -208,7 +208,7 @@ impl Costs {
         }
     }
 
-    /// About how many flops, from the table above.
+    /// Number of flops of the run, roughly, from the table above.
     fn flops(&self) -> f64 {
         let (m, chosen) = (self.m as f64, self.candidates.unwrap_or(self.rows));
         let (_, linear, square) = self.rounds;

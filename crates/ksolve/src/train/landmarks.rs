@@ -1,4 +1,4 @@
-//! From rows to the feature map: candidates, the kernel's length scale, landmarks, map.
+//! The steps from rows to the feature map: candidates, the kernel's length scale, landmarks, map.
 
 use super::candidates;
 use super::options::{LandmarkSource, Resources, TrainOptions};
@@ -15,10 +15,10 @@ use kstore::pass::{Observer, Unobserved};
 use kstore::{Fold, Footprint, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
 use std::sync::Arc;
 
-/// Rows the median distance is taken over: half a million pairs, which places the median within 1 %.
+/// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.
 pub(crate) const MEDIAN_ROWS: usize = 1000;
 
-/// A map and what it took to find it.
+/// A map with its kernel, its landmarks and the number of passes it took.
 #[derive(Debug)]
 pub(crate) struct Mapped<T: Real> {
     pub(crate) map: Box<dyn FeatureMap<T>>,
@@ -51,8 +51,8 @@ pub(crate) fn map<T: Real>(
             return Ok(Mapped { map, kernel, set: None, landmarks: None, passes });
         }
         Making::Exact => {
-            let remedy = "only ridge learns with the kernel itself; leave it out, or raise --rank of the default map";
-            return Err(Error::option("--map", "exact", remedy));
+            let remedy = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
+            return Err(Error::option("map", "exact", remedy));
         }
     };
     let Selection { set, kernel, among, mut passes } = run.select()?;
@@ -114,7 +114,7 @@ impl<T: Real> FeatureMap<T> for NoFeatures {
     }
 }
 
-/// The kernel with every parameter a number, and the passes that took.
+/// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
 pub(crate) fn kernel<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
@@ -151,7 +151,7 @@ struct Chosen<T> {
     passes: u64,
 }
 
-/// What the steps share.
+/// The arguments that the steps share.
 struct Run<'a, T: Real> {
     source: &'a dyn RowSource<T>,
     n: u64,
@@ -198,12 +198,12 @@ impl<T: Real> Run<'_, T> {
         Ok(Selection { set, kernel, among, passes: passes + choosing })
     }
 
-    /// The map to come.
+    /// The shape of the map that the options ask for.
     fn shape(&self) -> Result<Shape> {
         prepare::map_shape::<T>(self.options, self.source.shape().features, self.n)
     }
 
-    /// A pass with a small state.
+    /// A pass for folds with a small state.
     fn scan<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
         self.cut.pass(self.cut.scan_lanes, self.resources, observer)
     }
@@ -212,7 +212,7 @@ impl<T: Real> Run<'_, T> {
         Rows { source, pass, count }
     }
 
-    /// As many landmarks as the map wants.
+    /// Chooses or reads as many landmarks as the map wants.
     fn choose(&self, kernel: &Arc<dyn AnyKernel>, sample: Option<Sample<T>>) -> Result<Chosen<T>> {
         let shape = self.shape()?;
         let wanted = shape.landmarks.unwrap_or(shape.p);
@@ -222,7 +222,7 @@ impl<T: Real> Run<'_, T> {
         }
     }
 
-    /// Landmarks chosen by a scheme, among the sample or by passes over the table.
+    /// Chooses landmarks by a scheme, among the sample or by passes over the table.
     fn choose_by(
         &self,
         name: &str,
@@ -253,7 +253,7 @@ impl<T: Real> Run<'_, T> {
         Ok(Chosen { set, among: count, passes })
     }
 
-    /// The rows of a table of landmarks, scaled as the training rows are: the first `wanted` of them.
+    /// Reads the first `wanted` rows of a table of landmarks, scaled as the training rows are.
     fn read(&self, table: &Selected, wanted: usize) -> Result<Chosen<T>> {
         let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
         let range = source.range();
@@ -264,7 +264,7 @@ impl<T: Real> Run<'_, T> {
         let (d, count) = (source.shape().features, found.rows.len() as u64);
         if count == 0 {
             let why = "the table of landmarks has no row; name another table, or a scheme".to_string();
-            return Err(kstore::Error::Empty { what: "--landmarks".to_string(), why }.into());
+            return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
         }
         let points = MatRef::from_row_major_slice(&found.x, found.rows.len(), d);
         self.options.kernel.check_values(points, 0)?;
@@ -273,7 +273,8 @@ impl<T: Real> Run<'_, T> {
         Ok(Chosen { set, among: count, passes: 0 })
     }
 
-    /// One pass for kernels that are not defined for every number, and how many passes it took.
+    /// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number
+    /// of passes.
     ///
     /// # Errors
     /// [`kapprox::Error::Domain`] for the first value outside.
@@ -286,7 +287,8 @@ impl<T: Real> Run<'_, T> {
     }
 }
 
-/// One pass for kernels that are not defined for every number, and how many passes it took.
+/// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number of
+/// passes.
 ///
 /// # Errors
 /// [`kapprox::Error::Domain`] for the first value outside.
@@ -298,7 +300,7 @@ pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pa
     Ok(1)
 }
 
-/// The first rows of a table.
+/// A fold that collects the first rows of a table.
 struct Leading {
     wanted: usize,
 }
@@ -340,10 +342,10 @@ impl<T: Real> Fold<T> for Leading {
     }
 }
 
-/// Refuses values outside the kernel's domain.
+/// A fold that refuses values outside the kernel's domain.
 struct Check<'a>(&'a Spec);
 
-/// The state of a fold that finds nothing or fails.
+/// The empty state of [`Check`], which finds nothing or fails.
 struct Checked;
 
 impl Merge for Checked {
@@ -385,7 +387,7 @@ pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &Sample<T>, seed: u64) -> R
     Ok(kernel.resolve_median(MatRef::from_row_major_slice(&wide, order.len(), d))?)
 }
 
-/// Lets a selection in memory be interrupted, and counts nothing: its rows were counted when they were sampled.
+/// An observer that lets a selection in memory be interrupted. It counts no rows: they were counted when sampled.
 struct Stop<'a>(&'a dyn Observer);
 
 impl Observer for Stop<'_> {
@@ -399,5 +401,5 @@ impl Observer for Stop<'_> {
 
 fn unknown_scheme(name: &str) -> Error {
     let known: Vec<&str> = landmark::registry().iter().map(|scheme| scheme.name).collect();
-    Error::option("--landmarks", format!("{name:?}"), format!("give one of {}", known.join(", ")))
+    Error::option("landmarks", format!("{name:?}"), format!("give one of {}", known.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! What a training run computes, and what it may use.
+//! The options and the resources of a training run.
 
 use super::Forecast;
 use crate::folds::FoldSpec;
@@ -19,7 +19,7 @@ pub enum Scaling {
     Standard,
     /// From 0 to 1 over the training rows.
     Minmax,
-    /// As they are.
+    /// No scaling.
     None,
 }
 
@@ -35,7 +35,7 @@ pub enum LandmarkSource {
 }
 
 impl LandmarkSource {
-    /// The table they are read from, where they are.
+    /// The table of landmarks; `None` for a scheme.
     pub fn table(&self) -> Option<&Selected> {
         match self {
             Self::Scheme(_) => None,
@@ -45,7 +45,7 @@ impl LandmarkSource {
 }
 
 impl std::fmt::Display for LandmarkSource {
-    /// Of a table no path: the landmarks are in the model.
+    /// Writes the name of the scheme, or "a table" without its path: the landmarks are in the model.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Scheme(name) => f.write_str(name),
@@ -64,21 +64,21 @@ impl Default for LandmarkSource {
 /// Everything that defines the result of a training run beside the rows.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// What is learned.
+    /// Regression or classification, or the task of another solver.
     pub task: Task,
     /// Scaling of the features.
     pub scaling: Scaling,
     /// The kernel; a median still to be taken is taken on a sample.
     pub kernel: Spec,
-    /// How rows become features.
+    /// The map from rows to features.
     pub map: MapSpec,
-    /// Where the landmarks come from, for maps that have some.
+    /// The landmark scheme, or the table with the landmarks, for maps that have some.
     pub landmarks: LandmarkSource,
-    /// Rows landmarks are chosen among: a uniform sample of this size, or all rows in `None`.
+    /// Number of rows that landmarks are chosen among, a uniform sample; `None` for all rows.
     pub candidates: Option<usize>,
-    /// Features of the map: the largest rank.
+    /// Number of features of the map, which is the largest rank.
     pub rank: usize,
-    /// Take the smallest rank whose relative trace error is at most this, and no other.
+    /// Relative trace error that chooses the rank: the smallest rank whose error is at most this.
     pub tolerance: Option<f64>,
     /// Ranks of the surface, ascending, at most `rank`.
     pub ranks: Vec<usize>,
@@ -115,29 +115,30 @@ impl TrainOptions {
         let name = self.map.family().name;
         if self.tolerance.is_some() && self.map.is_without_rows() {
             let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
-            return Err(Error::option("--tolerance", "a tolerance", remedy));
+            return Err(Error::option("tolerance", "a tolerance", remedy));
         }
         if self.ranks.len() > 1 && !self.map.family().nested {
-            let remedy = format!("the features of the map {name} are not nested; give one --rank");
-            return Err(Error::option("--ranks", format!("{} ranks", self.ranks.len()), remedy));
+            let remedy = format!("the features of the map {name} are not nested; give one `rank`");
+            return Err(Error::option("ranks", format!("{} ranks", self.ranks.len()), remedy));
         }
         Ok(())
     }
 }
 
-/// What a training run may use. Nothing here changes a bit of the result.
+/// The resources that a training run may use. None of them changes a bit of the result.
 #[derive(Clone, Copy)]
 pub struct Resources<'a> {
-    /// Bytes of resident memory, all of the process.
+    /// Memory budget of the whole process, in bytes.
     pub memory: usize,
-    /// Threads.
+    /// The pool of threads.
     pub workers: &'a Workers,
-    /// Who watches.
+    /// The observer of the stages.
     pub stages: &'a dyn Stages,
-    /// What the passes found before this run was stopped, and what they find now; `None` for runs that are begun anew
-    /// when they are stopped.
+    /// The journal that saves the results of passes, with which a stopped run can go on; `None` for runs that begin
+    /// anew.
     pub journal: Option<&'a Journal<'a>>,
-    /// Where rows are kept, decoded and scaled, for the passes after the first; `None` to decode them in every pass.
+    /// The scratch folder, where decoded and scaled rows are kept for the passes after the first; `None` to decode them
+    /// in every pass.
     pub scratch: Option<&'a Scratch>,
 }
 
@@ -148,21 +149,21 @@ impl std::fmt::Debug for Resources<'_> {
     }
 }
 
-/// Watches the stages of a run: progress, times, warnings.
+/// An observer of the stages of a run, for progress, times and warnings.
 pub trait Stages: Sync {
     /// Begins a stage over `rows` rows, or one that is no pass; it ends when the observer is dropped.
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
-    /// Something the user should know; the run goes on.
+    /// Takes a warning for the user; the run goes on.
     fn warn(&self, text: String);
-    /// True for a watch that [`Stages::planned`] is worth up to a second.
+    /// True where [`Stages::planned`] should be called, whose forecast may take a second.
     fn wants_plan(&self) -> bool {
         false
     }
-    /// What the run is going to do and hold, before it begins.
+    /// Takes the forecast of the run before it begins.
     fn planned(&self, _forecast: &Forecast) {}
 }
 
-/// Watches nothing.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 

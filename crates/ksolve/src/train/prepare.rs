@@ -1,4 +1,4 @@
-//! What every solver begins with: statistics, scaled rows, targets, and the feature map.
+//! The preparation that every solver begins with: statistics, scaled rows, targets, and the feature map.
 
 use super::cached;
 use super::landmarks::{self, Mapped};
@@ -15,17 +15,17 @@ use kapprox::map::registry::Ask;
 use kstore::scratch::Cache;
 use kstore::{Footprint, MemoryRows, Plan, Reading, RowSource, Selected, TableRows};
 
-/// Targets assumed before the classes are known, for the plan.
+/// Number of targets that plans assume before the classes are known.
 pub(crate) const CLASSES_ASSUMED: usize = 10;
 
-/// Rows, targets and map of a run.
+/// The prepared rows, targets and map of a run.
 pub(crate) struct Prepared<T: Real> {
     pub(crate) survey: Survey,
     pub(crate) folds: Folds,
     pub(crate) targets: Targets,
     pub(crate) mapped: Mapped<T>,
     pub(crate) cut: Cut,
-    /// Largest sum of the plan.
+    /// Bytes of memory that were planned: those of the stage that needs most.
     pub(crate) planned_bytes: usize,
     rows: TableRows<T>,
     cache: Option<Cache<T>>,
@@ -76,13 +76,13 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// Passes over the table so far.
+    /// Number of passes over the table so far.
     pub(crate) fn passes(&self) -> u64 {
         1 + u64::from(self.cache.is_some()) + self.mapped.passes
     }
 }
 
-/// Targets as far as they are known before the first pass.
+/// Number of targets as far as it is known before the first pass.
 pub(crate) fn assumed_targets(selected: &Selected, task: Task) -> usize {
     match task {
         Task::Classification => CLASSES_ASSUMED,
@@ -90,7 +90,7 @@ pub(crate) fn assumed_targets(selected: &Selected, task: Task) -> usize {
     }
 }
 
-/// Targets and folds as far as they are known before the first pass.
+/// Numbers of targets and folds as far as they are known before the first pass.
 pub(crate) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, usize) {
     let t = assumed_targets(selected, options.task);
     let folds = match &options.folds {
@@ -101,7 +101,7 @@ pub(crate) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, us
     (t, folds)
 }
 
-/// The shape of the work.
+/// The sizes of the work on the selected rows of a table.
 pub(crate) fn shape<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -113,7 +113,7 @@ pub(crate) fn shape<T: Real>(
     shape_of(&source, options, resources, t, folds)
 }
 
-/// The shape of the work on the rows of any source.
+/// The sizes of the work on the rows of any source.
 pub(crate) fn shape_of<T: Real>(
     source: &dyn RowSource<T>,
     options: &TrainOptions,
@@ -163,8 +163,8 @@ pub(crate) fn shape_of<T: Real>(
     })
 }
 
-/// The map to come, of rows with `d` features of which there are `n`: what is asked for, as far as there are landmarks to
-/// choose. Plans take it of the rows that are stored, runs of those that are left.
+/// The shape of the map that is asked for, on `n` rows with `d` features: it has no more landmarks than there are rows.
+/// Plans take n from the stored rows, runs from those that are left.
 pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::registry::Shape> {
     let rows = match &options.landmarks {
         LandmarkSource::Scheme(_) => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
@@ -174,7 +174,7 @@ pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Re
     Ok(options.map.shape(Ask { d, rank: options.rank, rows, element: size_of::<T>() })?)
 }
 
-/// Refuses a plan that does not fit; gives its largest sum.
+/// Refuses a plan that does not fit; returns the bytes of its largest stage.
 pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
     let mut largest = 0;
     // the stage that needs most tells best what to lower
@@ -186,8 +186,8 @@ pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
     Ok(largest)
 }
 
-/// Statistics, scaling, landmarks and map. `plan` is asked before the first pass and again once targets and folds are
-/// known.
+/// Computes statistics, scaling, landmarks and map. `plan` is called before the first pass, and again once targets and
+/// folds are known.
 pub(crate) fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -220,7 +220,7 @@ pub(crate) fn prepare<T: Real>(
     Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache, memory, weighted })
 }
 
-/// Fewer features than were asked for, of a map that has as many as its landmarks span.
+/// Warns of fewer features than were asked for, where the landmarks of the map span no more.
 fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
     let Some((landmarks, candidates)) = mapped.landmarks else { return };
     let (asked, got) = (options.rank, if mapped.set.is_some() { landmarks } else { mapped.map.dims().1 });

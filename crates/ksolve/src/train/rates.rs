@@ -1,4 +1,4 @@
-//! How fast this machine is on the rows and the kernel at hand: a second of calibration.
+//! The speed of this machine on the rows and the kernel at hand, from a second of calibration.
 
 use super::options::{Resources, Scaling, TrainOptions};
 use super::plan::Cut;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Landmarks the products are timed with, at most: large enough that their rates are those of larger ones, small enough
-/// for a second.
+/// Most landmarks that products are timed with: enough that their speed is that of larger products, few enough to take
+/// a second.
 const TIMED: usize = 1000;
 
 /// Time for each of the two ways of reading.
@@ -24,7 +24,7 @@ const READING: Duration = Duration::from_millis(150);
 /// Places of the table that rows for the products are taken from, so that sorted tables do not mislead.
 const PLACES: u64 = 8;
 
-/// Seconds of the parts of a run, on all threads unless said.
+/// Measured seconds of the parts of a run, on all threads where nothing else is said.
 #[derive(Debug)]
 pub(crate) struct Rates {
     /// Bytes read per stored row.
@@ -78,7 +78,7 @@ impl Rates {
     }
 }
 
-/// Stops a pass when its time is over, and counts its rows.
+/// An observer that stops a pass when its time is over, and counts its rows.
 struct Until {
     end: Instant,
     rows: AtomicU64,
@@ -108,7 +108,7 @@ fn scan(selected: &Selected, cut: Cut, resources: &Resources<'_>) -> Result<(f64
     Ok((started.elapsed().as_secs_f64() / rows, selected.table().bytes_read() as f64 / rows))
 }
 
-/// Rows from all over the table, scaled about as the run will scale them.
+/// A sample of rows from all over the table, scaled about as the run will scale them.
 struct Sample<T> {
     reading: Reading,
     tile: usize,

@@ -116,7 +116,7 @@ fn a_parameter_of_another_solver_is_refused_by_name() {
     let (x, y) = rows(100);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let refused = Fit::ridge().set("epsilon", 0.1).on(&table, &["y"], &Run::new()).unwrap_err().to_string();
-    assert!(refused.starts_with("epsilon") && refused.contains("ridge does not read it"), "{refused}");
+    assert!(refused.starts_with("`epsilon`") && refused.contains("ridge does not read it"), "{refused}");
     assert!(Fit::solver("rigde").unwrap_err().to_string().contains("ridge, kpca"));
     let refused = Fit::ridge().on(&table, &[], &Run::new()).unwrap_err().to_string();
     assert!(refused.contains("learns from a target"), "{refused}");

@@ -40,7 +40,7 @@ const SCRATCH: f64 = 4e9;
 
 const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 
-/// Where kernel blocks are, by rows.
+/// The numbers of rows whose kernel blocks are in memory and in scratch.
 #[derive(Clone, Copy, Debug)]
 struct Tiers {
     memory: usize,
@@ -109,7 +109,7 @@ impl Time {
     }
 }
 
-/// One lane with all threads inside the products.
+/// The cut of the passes: one lane, with all threads inside the products.
 fn cut(shape: &Shape) -> Cut {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     Cut { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
@@ -132,7 +132,7 @@ fn choosing(shape: &Shape, cut: Cut, landmarks: &LandmarkSource, budget: usize) 
     Plan { terms: terms.map(remedy).collect(), ..plan }
 }
 
-/// What the products with the kernel's blocks need, kept blocks aside.
+/// The plan of a stage of products with the kernel's blocks, without the blocks that are kept.
 fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
     plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
@@ -142,7 +142,7 @@ fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan
         .term("sums of its strips", Rows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
-/// The preconditioner and the iteration, both with as many kernel blocks as there is room for.
+/// The plans of the preconditioner and of the iteration, both with as many kernel blocks as there is room for.
 fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
     let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
     let sums = 8 * m * (2 * shape.t + 2);
@@ -263,7 +263,7 @@ pub(super) fn fit<T: Real>(
     })
 }
 
-/// Tells of a residual above the one that was asked for.
+/// Warns of a residual above the one that was asked for.
 pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, resources: &Resources<'_>) {
     if !found.converged {
         resources.stages.warn(format!(
@@ -278,7 +278,7 @@ pub(super) fn until<'a, T: Real>(ridge: &Ridge, resources: &Resources<'a>, obser
     Until { tolerance: ridge.tolerated::<T>(), observer, journal: resources.journal }
 }
 
-/// Variance of a target.
+/// Variance of target `j`.
 fn variance(sums: &Sums, j: usize) -> f64 {
     (sums.squares[j] / sums.rows as f64 - sums.mean_y[j] * sums.mean_y[j]).max(0.0)
 }

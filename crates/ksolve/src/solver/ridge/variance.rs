@@ -26,7 +26,7 @@ use crate::quadratic::OnFeatures;
 use crate::{Intercept, RidgeOptions};
 use kstore::Workers;
 
-/// The variance of a fit's function over that of the noise; the factor is that of the last solution of `system`.
+/// The predictive variance of a fit, divided by that of the noise; the factor is that of the last solution of `system`.
 pub(crate) fn of_fit(
     system: &System,
     rows: u64,
