@@ -5,11 +5,12 @@
 use crate::args::ConvertArgs;
 use crate::args::data::{Missing, SelectArgs};
 use crate::args::run::Run;
-use crate::passes::{self, Lane};
 use crate::table::count;
 use crate::writer::{self, TableWriter};
-use crate::{Error, Result, carried, output};
+use crate::{Error, Result, output};
 use ksolve::job::ElementType;
+use kstore::budget::Term;
+use kstore::pass::lanes::{self, Lane};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{
     Fold, KeptColumn, Kind, Merge, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit,
@@ -209,7 +210,7 @@ fn shell(word: &str) -> String {
 }
 
 /// Places where the texts of a tile are held at the same time: three tiles, and those where predictions have them, too.
-const COPIES: usize = 3 + carried::COPIES;
+const COPIES: usize = 3 + ksolve::predict::COPIES;
 
 /// Writes the selected rows, and returns their number and the files.
 fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {
@@ -218,18 +219,18 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     let (features, targets) = columns.columns.split_at(columns.features);
     let out = TableWriter::create(path, features, targets)?;
     let remedy = "leave columns out with --drop";
-    let mut shared = vec![passes::term("row group being written", out.footprint(), remedy)];
+    let mut shared = vec![Term::new("row group being written", out.footprint(), remedy)];
     if selected.keeps_text() {
-        shared.push(passes::term("texts", COPIES * TILE_TEXT, remedy));
+        shared.push(Term::new("texts", COPIES * TILE_TEXT, remedy));
     }
     let lane = Lane { tile, name: "batches of columns", bytes: tile * selected.kept_bytes_per_row(), shared };
-    let spare = passes::lanes("conversion", &source, &lane, run)?.spare;
+    let spare = lanes::lanes("conversion", &source, &lane, run.memory, run.threads)?.spare;
     let texts = TextLimit::new(run.memory, spare, COPIES);
     let source = selected.rows::<f64>(Reading { texts, ..Reading::default() })?;
     let out = Mutex::new(out);
     let stage = run.progress.stage("convert", selected.known_rows());
     let workers = Workers::sequential();
-    let pass = Pass { tile, segment: u64::MAX, lanes: 1, ..passes::pass(1, &workers, &stage) };
+    let pass = Pass { tile, segment: u64::MAX, lanes: 1, ..lanes::scan(1, &workers, &stage) };
     let (_, report) = pass.fold(&source, &Rewrite { out: &out, columns, table: selected.table() })?;
     if report.rows == 0 {
         return Err(Error::option("--where", "", "no row fulfils the condition", "choose another one"));

@@ -38,30 +38,6 @@ pub enum Error {
         /// What the option is for, and how it is given.
         why: &'static str,
     },
-    /// A result that is infinite or NaN, and therefore was not written.
-    #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (--where), or fit with a kernel that does not grow without bound", path = path.display())]
-    NotFinite {
-        /// The file of the row.
-        path: std::path::PathBuf,
-        /// Row within that file.
-        row: u64,
-        /// The name of the result, such as "the prediction".
-        what: &'static str,
-        /// The value: infinite or NaN.
-        value: f64,
-    },
-    /// A score over many rows that overflows.
-    #[error(
-        "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (--where)"
-    )]
-    Overflow {
-        /// The name of the score.
-        what: &'static str,
-        /// Number of rows that were scored.
-        rows: u64,
-        /// The value: infinite or NaN.
-        value: f64,
-    },
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
     Stopped {

@@ -2,11 +2,11 @@
 
 use crate::args::InspectArgs;
 use crate::args::run::Run;
-use crate::passes::{self, Lane};
 use crate::table::{Align, Table as Listing, count, exact, number};
 use crate::{Result, output, predictor};
 use ksolve::Card;
 use kstore::budget::bytes;
+use kstore::pass::lanes::{self, Lane};
 use kstore::shown;
 use kstore::statistics::Moments;
 use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
@@ -173,10 +173,10 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     let selected = table.select(&selection)?;
     let source = selected.rows::<f64>(kstore::Reading::default())?;
     let fold = StatisticsFold::new(selected.shape());
-    let lane = Lane { tile: passes::TILE, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
-    let lanes = passes::lanes("inspection", &source, &lane, run)?.count;
+    let lane = Lane { tile: lanes::TILE, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
+    let count = lanes::lanes("inspection", &source, &lane, run.memory, run.threads)?.count;
     let stage = run.progress.stage("statistics", Some(table.stored_rows()));
-    let (statistics, _) = passes::pass(lanes, &Workers::sequential(), &stage).fold(&source, &fold)?;
+    let (statistics, _) = lanes::scan(count, &Workers::sequential(), &stage).fold(&source, &fold)?;
     stage.finish();
     Ok(statistics)
 }

@@ -6,7 +6,6 @@
 
 pub mod allocator;
 pub mod args;
-mod carried;
 pub mod convert;
 pub mod curve;
 pub mod demo;
@@ -23,7 +22,6 @@ pub mod interrupt;
 pub mod machine;
 pub mod output;
 pub mod page;
-pub mod passes;
 pub mod pipeline;
 pub mod plan;
 pub mod plot;

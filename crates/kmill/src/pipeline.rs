@@ -72,7 +72,7 @@ pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<Pl
 }
 
 /// The memory, the threads and the progress display that the job may use.
-fn job(run: &Run) -> job::Run<'_> {
+pub(crate) fn job(run: &Run) -> job::Run<'_> {
     job::Run::new().memory(run.memory).threads(run.threads).watch(&run.progress)
 }
 

@@ -31,6 +31,30 @@ pub enum Error {
         /// The folder of the checkpoint.
         checkpoint: PathBuf,
     },
+    /// A result that is infinite or NaN, and therefore was not written.
+    #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (`where`), or fit with a kernel that does not grow without bound", path = path.display())]
+    NotFinitePrediction {
+        /// The file of the row.
+        path: PathBuf,
+        /// Row within that file.
+        row: u64,
+        /// The name of the result, such as "the prediction".
+        what: &'static str,
+        /// The value: infinite or NaN.
+        value: f64,
+    },
+    /// A score over many rows that overflows.
+    #[error(
+        "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (`where`)"
+    )]
+    ScoreOverflow {
+        /// The name of the score.
+        what: &'static str,
+        /// Number of rows that were scored.
+        rows: u64,
+        /// The value: infinite or NaN.
+        value: f64,
+    },
     /// Folds that leave nothing to train on or nothing to test.
     #[error("`folds` {folds} does not suit these rows: {why}")]
     Folds {

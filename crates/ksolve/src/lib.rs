@@ -14,6 +14,7 @@ pub mod job;
 pub mod model;
 mod passes;
 mod platt;
+pub mod predict;
 pub mod preimage;
 pub mod quadratic;
 pub mod score;

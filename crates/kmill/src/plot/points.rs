@@ -2,11 +2,11 @@
 
 use crate::args::PlotArgs;
 use crate::args::run::Run;
-use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
 use ksolve::Card;
 use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
+use kstore::pass::lanes::{self, Lane};
 use kstore::{Coded, Fold, Merge, Reading, RowBlock, Selection, Workers};
 use std::sync::Arc;
 
@@ -50,12 +50,12 @@ impl Points {
         let selected = table.select(&Selection { class_target: known, ..selection })?;
         let classes = known.then(|| Arc::new(card.classes.clone()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
-        let drawn = (DRAWN + passes::TILE) * size_of::<Drawn>();
-        let lane = Lane { tile: passes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: held };
+        let drawn = (DRAWN + lanes::TILE) * size_of::<Drawn>();
+        let lane = Lane { tile: lanes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: held };
         // the picture is the same however many; the pass is short
-        passes::lanes("plot", &source, &lane, run)?;
+        lanes::lanes("plot", &source, &lane, run.memory, run.threads)?;
         let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
-        let pass = passes::pass(1, &workers, &stage);
+        let pass = lanes::scan(1, &workers, &stage);
         let points = pass.fold(&source, &Draw(Stream::new(0, Purpose::Quality, 0)))?.0;
         stage.finish();
         if points.rows == 0 {

@@ -18,12 +18,11 @@
 mod checkpoint;
 mod fit;
 mod fitted;
-mod predictor;
 mod run;
 mod training;
 
+pub use crate::predict::{Predictor, RowScratch};
 pub use checkpoint::Checkpoint;
 pub use fit::{Candidates, ElementType, Fit};
 pub use fitted::{FitReport, Fitted, LAMBDA, LandmarkReport, Train};
-pub use predictor::{Predictor, RowScratch};
 pub use run::{CancelToken, Run};

@@ -121,6 +121,16 @@ impl<'a> Run<'a> {
         Self { checkpoint: Some(checkpoint), ..self }
     }
 
+    /// Bytes that the process may have resident.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory
+    }
+
+    /// The threads of the job.
+    pub(crate) fn pool(&self) -> &Workers {
+        &self.workers
+    }
+
     /// The observer of the stages.
     pub(super) fn stages(&self) -> &dyn Stages {
         self.stages
@@ -138,13 +148,13 @@ impl<'a> Run<'a> {
     }
 
     /// A watch that times the stages, keeps the warnings, and stops where the cancel token asks for it.
-    pub(super) fn watched(&self) -> Watch<'_> {
+    pub(crate) fn watched(&self) -> Watch<'_> {
         Watch { stages: self.stages, cancel: &self.cancel, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 }
 
 /// Times the stages and keeps the warnings of a run, and passes them on to its observer.
-pub(super) struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     stages: &'a dyn Stages,
     cancel: &'a CancelToken,
     seconds: Mutex<Vec<(String, f64)>>,

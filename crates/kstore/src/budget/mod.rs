@@ -41,6 +41,13 @@ pub struct Term {
     pub remedy: &'static str,
 }
 
+impl Term {
+    /// A term of a plan: its purpose, its bytes, and the parameter that makes them fewer.
+    pub fn new(name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
+        Self { name: name.into(), bytes, remedy }
+    }
+}
+
 /// Bytes a process holds before it holds rows: code, the allocator's free pages, buffers of the terminal.
 const PROCESS: usize = 24 << 20;
 

@@ -12,6 +12,7 @@
 //! [`Fold::init`] and segment states are merged in segment order along a fixed [tree](STRETCH), so lanes and prefetch change when a number is
 //! computed and never which: the result has the same bits for every number of threads and every budget.
 
+pub mod lanes;
 mod run;
 mod tree;
 mod workers;

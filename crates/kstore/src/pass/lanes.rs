@@ -1,10 +1,8 @@
 //! The sizes of passes outside a fit, for statistics, prediction and conversion: tiles, segments and lanes.
 
-use crate::Result;
-use crate::args::run::Run;
-use crate::progress::Stage;
-use kstore::budget::Term;
-use kstore::{Pass, Plan, Real, RowSource, Workers};
+use super::{Observer, Pass, Workers};
+use crate::budget::{Plan, Term};
+use crate::{Real, Result, RowSource};
 
 /// Rows per tile: enough to make a product of it worthwhile, few enough to stay near the cache.
 pub const TILE: usize = 1024;
@@ -37,33 +35,34 @@ pub struct Lanes {
     pub spare: usize,
 }
 
-/// Makes a term of a plan: its name, its bytes, and what to do where it does not fit.
-pub fn term(name: &str, bytes: usize, remedy: &'static str) -> Term {
-    Term { name: name.to_string(), bytes, remedy }
-}
-
 /// The largest number of lanes, up to the number of threads, that fits the budget.
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] where not even one fits.
-pub fn lanes<T: Real>(what: &str, source: &dyn RowSource<T>, lane: &Lane, run: &Run) -> Result<Lanes> {
+/// [`crate::Error::OverBudget`] where not even one fits.
+pub fn lanes<T: Real>(
+    what: &str,
+    source: &dyn RowSource<T>,
+    lane: &Lane,
+    memory: usize,
+    threads: usize,
+) -> Result<Lanes> {
     let tiles = source.footprint().at(lane.tile * (PREFETCH + 1));
     let plan = |lanes: usize| {
-        let mut plan = Plan::process(what, run.memory, run.threads, source.held())
-            .term("decoder and tiles", lanes * tiles, "choose fewer columns with --features")
+        let mut plan = Plan::process(what, memory, threads, source.held())
+            .term("decoder and tiles", lanes * tiles, "choose fewer columns with `features`")
             // one more for the state that waits for its turn
-            .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with --features");
+            .term(lane.name, (lanes + 1) * lane.bytes, "choose fewer columns with `features`");
         plan.terms.extend_from_slice(&lane.shared);
         plan
     };
-    let fits = |lanes: &usize| plan(*lanes).bytes() <= run.memory;
-    match (1..=run.threads).rev().find(fits) {
-        Some(count) => Ok(Lanes { count, spare: run.memory - plan(count).bytes() }),
-        None => Ok(plan(1).check().map(|_| Lanes { count: 1, spare: 0 })?),
+    let fits = |lanes: &usize| plan(*lanes).bytes() <= memory;
+    match (1..=threads).rev().find(fits) {
+        Some(count) => Ok(Lanes { count, spare: memory - plan(count).bytes() }),
+        None => plan(1).check().map(|_| Lanes { count: 1, spare: 0 }),
     }
 }
 
-/// A pass with `lanes` lanes, observed by `stage`.
-pub fn pass<'a>(lanes: usize, workers: &'a Workers, stage: &'a Stage<'_>) -> Pass<'a> {
-    Pass { tile: TILE, segment: SEGMENT, lanes, prefetch: PREFETCH, workers, observer: stage, journal: None }
+/// A pass of these sizes with `lanes` lanes.
+pub fn scan<'a>(lanes: usize, workers: &'a Workers, observer: &'a dyn Observer) -> Pass<'a> {
+    Pass { tile: TILE, segment: SEGMENT, lanes, prefetch: PREFETCH, workers, observer, journal: None }
 }

@@ -1,12 +1,33 @@
-//! Predictions of a model for rows in memory, in the units of its training table.
+//! A model at work: predictions for rows in memory, for the rows of a table, into a file, and against the truth.
+//!
+//! | rows | call |
+//! | --- | --- |
+//! | one, without allocation | [`Predictor::predict_with`] |
+//! | a slice | [`Predictor::predict`] |
+//! | a table of any size | [`Predictor::scores`], segment by segment |
+//! | a table, into a file | [`Predictor::write`] |
+//! | a table with the truth | [`Predictor::evaluate`] |
 
+mod carried;
+mod evaluate;
+mod table;
+mod writer;
+
+pub use carried::COPIES;
+pub use evaluate::{ClassificationScores, Details, Evaluation, RegressionScores, TargetScores};
+pub use table::Scores;
+pub use writer::Predicted;
+
+use crate::job::Run;
 use crate::model::PredictScratch;
-use crate::{AnyModel, Card, Classes, Error, Model, Result};
+use crate::{AnyModel, Card, Classes, Error, Model, Quadratic, Result, Task};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
-use kstore::{Label, Scaler, Workers};
+use kstore::budget::Term;
+use kstore::{Label, Scaler, Selected, Selection, Table, Workers};
 use std::path::Path;
 use std::sync::Arc;
+use table::TableScorer;
 
 /// Rows that are scaled and scored at once.
 const TILE: usize = 1024;
@@ -151,11 +172,7 @@ impl Predictor {
 
     /// The predicted label of a row with these scores; `None` for models without classes.
     pub fn label(&self, scores: &[f64]) -> Option<&Label> {
-        let classes = match &self.0 {
-            Inner::F32(typed) => typed.classes.as_ref(),
-            Inner::F64(typed) => typed.classes.as_ref(),
-        };
-        classes.and_then(|classes| classes.labels().get(classes.decide(scores.iter().copied())))
+        self.classes().and_then(|classes| classes.labels().get(classes.decide(scores.iter().copied())))
     }
 
     /// Writes the probabilities of the classes of a row with these scores to `out`, in the order of [`Card::classes`];
@@ -168,7 +185,161 @@ impl Predictor {
     }
 }
 
+/// What is computed for every row beside its scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Probabilities of the classes, of models that have them.
+    pub probabilities: bool,
+    /// Standard deviations, of ridge regression fitted with `std`.
+    pub std: bool,
+    /// Squared distances from the components, of kpca fitted with `novelty`.
+    pub novelty: bool,
+    /// Pre-images, of kpca fitted with `novelty`.
+    pub preimages: bool,
+}
+
+/// A value as the fit in f32 saw it, though the model predicts in f64: categories that were equal to those of a landmark in the
+/// fit must be equal here too.
+fn narrowed(value: f64) -> f64 {
+    f64::from((value as f32).clamp(f32::MIN, f32::MAX))
+}
+
+/// The term of the plan for a loaded model, whose functions hold the landmarks once more, and further copies.
+fn model_term<T: Real>(model: &Model<T>, functions: &dyn FeatureMap<T>, copies: usize) -> Term {
+    Term::new("model", model.bytes() + functions.footprint().fixed + copies, "fit a model of lower `rank`")
+}
+
+impl Predictor {
+    /// The rows of a table that the model can read: the features of the fit by name, and what else `selection` names.
+    ///
+    /// # Errors
+    /// Columns that are not there.
+    pub fn select(&self, table: &Table, selection: Selection) -> Result<Selected> {
+        let class_target = !self.card().classes.is_empty() && !selection.targets.is_empty();
+        let features = self.card().features.clone();
+        Ok(table.select(&Selection { features, class_target, ..selection })?)
+    }
+
+    /// The term of a plan for the loaded model, with further bytes.
+    pub fn term(&self, more: usize) -> Term {
+        match &self.0 {
+            Inner::F32(typed) => model_term(&typed.model, &*typed.functions, more),
+            Inner::F64(typed) => model_term(&typed.model, &*typed.functions, more),
+        }
+    }
+
+    /// Bytes that [`Predictor::predict`] holds beside its slices.
+    pub fn scratch_bytes(&self) -> usize {
+        let (element, scratch) = match &self.0 {
+            Inner::F32(typed) => (4, typed.model.scratch_bytes(1)),
+            Inner::F64(typed) => (8, typed.model.scratch_bytes(1)),
+        };
+        TILE * self.features() * element + scratch
+    }
+
+    /// The mean of every feature over the rows of the fit, in the units of the table.
+    pub fn means(&self) -> &[f64] {
+        match &self.0 {
+            Inner::F32(typed) => &typed.scaler.mean,
+            Inner::F64(typed) => &typed.scaler.mean,
+        }
+    }
+
+    /// The classes of the model, or its pairs of classes; `None` for a model without.
+    pub fn classes(&self) -> Option<&Classes> {
+        match &self.0 {
+            Inner::F32(typed) => typed.classes.as_ref(),
+            Inner::F64(typed) => typed.classes.as_ref(),
+        }
+    }
+
+    /// Scores the selected rows and hands the segments to `deliver`, in row order. Returns the number of rows. `held` is the memory
+    /// that the caller holds meanwhile.
+    ///
+    /// *Cost*: one pass, a row's prediction each. *Bytes*: the model, and for each lane a segment of scores.
+    ///
+    /// # Errors
+    /// A plan that does not fit; bad rows with their place; a prediction that is not finite; errors of `deliver`.
+    pub fn scores(
+        &self,
+        selected: &Selected,
+        extras: Extras,
+        held: Vec<Term>,
+        run: &Run<'_>,
+        deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        self.check(extras)?;
+        match &self.0 {
+            Inner::F32(typed) => typed.scores(selected, extras, held, run, deliver),
+            Inner::F64(typed) => typed.scores(selected, extras, held, run, deliver),
+        }
+    }
+
+    /// Refuses extras that the model does not hold.
+    fn check(&self, extras: Extras) -> Result<()> {
+        let card = self.card();
+        if extras.probabilities && card.link.is_none() {
+            let why = format!(
+                "the scores of {} are no probabilities; leave it out, or fit logistic, or svm with `probabilities`",
+                card.solver
+            );
+            return Err(Error::option("probabilities", "", why));
+        }
+        let asked = [
+            ("std", extras.std, "ridge with `std`", Task::Regression),
+            ("novelty", extras.novelty, "kpca with `novelty`", Task::Components),
+            ("preimage", extras.preimages, "kpca with `novelty`", Task::Components),
+        ];
+        let holds = self.quadratic().is_some();
+        match asked.into_iter().find(|(_, given, _, task)| *given && (!holds || card.task != *task)) {
+            Some((option, _, needed, _)) => {
+                let why = format!("the model does not hold what that needs; fit {needed}, or leave it out");
+                Err(Error::option(option, "", why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The model's quadratic function: variances or squared distances.
+    fn quadratic(&self) -> Option<&Quadratic> {
+        match &self.0 {
+            Inner::F32(typed) => typed.model.quadratic.as_ref(),
+            Inner::F64(typed) => typed.model.quadratic.as_ref(),
+        }
+    }
+
+    /// The constants of the outputs.
+    fn intercept(&self) -> &[f64] {
+        match &self.0 {
+            Inner::F32(typed) => &typed.model.intercept,
+            Inner::F64(typed) => &typed.model.intercept,
+        }
+    }
+
+    /// The bytes of the budget that a pass over the rows leaves beside `held`.
+    fn spare(&self, selected: &Selected, extras: Extras, held: Vec<Term>, run: &Run<'_>) -> Result<usize> {
+        let (memory, threads) = (run.bytes(), run.pool().threads());
+        Ok(match &self.0 {
+            Inner::F32(typed) => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare,
+            Inner::F64(typed) => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare,
+        })
+    }
+}
+
 impl<T: Real> Typed<T> {
+    fn scores(
+        &self,
+        selected: &Selected,
+        extras: Extras,
+        held: Vec<Term>,
+        run: &Run<'_>,
+        deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        let scorer = TableScorer::new(self, selected, extras)?;
+        let lanes = scorer.lanes(run.bytes(), run.pool().threads(), held)?;
+        scorer.run(run, lanes.count, deliver)
+    }
+
     fn new(model: Model<T>) -> Result<Self> {
         let functions = model.functions()?;
         let Model { centre, scale, mean, card, .. } = &model;
@@ -189,7 +360,7 @@ impl<T: Real> Typed<T> {
                     return Err(self.bad(first + row, &self.model.card.features[j], value));
                 }
                 let scaled = self.scaler.apply(j, value);
-                *to = T::from_f64(if narrow { f64::from((scaled as f32).clamp(f32::MIN, f32::MAX)) } else { scaled });
+                *to = T::from_f64(if narrow { narrowed(scaled) } else { scaled });
             }
         }
         Ok(())

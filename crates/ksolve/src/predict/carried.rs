@@ -4,15 +4,14 @@
 //! are only carried along are read when the scores are written, by a cursor of their own.
 
 use crate::{Error, Result};
-use kstore::{KeptColumn, RowBuf, RowCursor, RowSource, TableRows, TextLimit};
-use kstore::{Reading, Selected};
+use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, Selected, TableRows, TextLimit};
 
 /// Rows that are read at once.
 pub(crate) const TILE: usize = 1024;
 
 /// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
 /// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
-pub(crate) const COPIES: usize = 6;
+pub const COPIES: usize = 6;
 
 /// The kept columns of some rows of a table.
 pub(crate) struct Carried<'a> {
