@@ -140,7 +140,7 @@ impl<T: Real> Direct<'_, T> {
     fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stages.stage("surface", None);
-        let mut surface = Surface::compute(gram, ridge, workers)?;
+        let mut surface = Surface::watched(gram, ridge, workers, &*stage)?;
         if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
             return Ok((surface, 0));
         }
@@ -152,7 +152,7 @@ impl<T: Real> Direct<'_, T> {
         if cells.is_empty() {
             return Ok((surface, 0));
         }
-        let coefficients = FoldCoefficients::compute(gram, &cells, ridge, workers)?;
+        let coefficients = FoldCoefficients::watched(gram, &cells, ridge, workers, &*stage)?;
         drop(stage);
         self.score(&mut surface, &coefficients)?;
         Ok((surface, 1))
