@@ -1,8 +1,6 @@
 //! Every landmark scheme against slow oracles and the properties its paper promises.
 
-use kapprox::landmark::{
-    Bless, Farahat, Greedy, KMeans, Landmarks, Leverage, NO_ROW, Precision, Predictive, Uniform, registry,
-};
+use kapprox::landmark::{Bless, Farahat, Greedy, KMeans, Landmarks, Leverage, NO_ROW, Predictive, Uniform, registry};
 use kmill_tests::dense::trace_error;
 use kmill_tests::fit::{WHOLE, certify, select};
 use kmill_tests::kernels::kernel;
@@ -304,8 +302,8 @@ fn every_scheme_obeys_the_laws() {
     // targets that are all the same, too
     let same = Points::<f32>::new(&vec![vec![1.0, 2.0]; 40]).with_sums();
     for scheme in registry() {
-        let object = f32::landmarks(scheme);
-        let run = |points: &Points<f32>, m, seed, cut| select(points, &*object, "gaussian(sigma=400)", m, seed, cut);
+        let object = scheme.landmarks::<f32>();
+        let run = |points: &Points<f32>, m, seed, cut| select(points, object, "gaussian(sigma=400)", m, seed, cut);
         let one = run(&spiral, 30, 1, (2048, 1 << 16, 1));
         assert!((20..=30).contains(&one.len()), "{}: {} landmarks", scheme.name, one.len());
         assert!(one.rows.iter().all(|row| *row < 1_200 || *row == NO_ROW), "{}", scheme.name);

@@ -11,6 +11,7 @@ mod machines;
 mod machines_chosen;
 mod many_rows;
 mod maps;
+mod matrix;
 mod outside;
 mod pivot_law;
 mod quadratic;

@@ -10,9 +10,9 @@
 //! ```
 
 use super::direct::raw;
+use super::family::{Domain, Family};
 use super::linear::Linear;
 use super::panel::HarmonicMeans;
-use super::registry::{Domain, Family};
 
 /// `additive_chi_squared()`.
 pub(super) const FAMILY: Family = Family {

@@ -9,7 +9,7 @@
 //! assert!(Spec::parse("anova(sigma=1, degree=2)").is_ok());
 //! ```
 
-use super::registry::{Domain, Family, Parameter, Range, Value};
+use super::family::{Domain, Family, Parameter, Range, Value};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;

@@ -80,11 +80,11 @@ impl<T: Real> Kernel<T> for Applied {
     }
 
     fn positive_definite(&self) -> bool {
-        T::kernel(self.kernel.clone()).positive_definite()
+        self.kernel.typed::<T>().positive_definite()
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        let (kernel, function) = (T::kernel(self.kernel.clone()), self.function);
+        let (kernel, function) = (self.kernel.typed::<T>(), self.function);
         kernel.block(x, z, out.rb_mut());
         let (x, z) = (function.prepared(&*kernel, x), function.prepared(&*kernel, z));
         let mut spare = Vec::new();
@@ -103,13 +103,13 @@ impl<T: Real> Kernel<T> for Applied {
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let fixed = Fixed::new(T::kernel(self.kernel.clone()), z);
+        let fixed = Fixed::new(self.kernel.typed::<T>(), z);
         let z = self.function.prepared(fixed.kernel(), z);
         Some(Box::new(AppliedColumns { function: self.function, z, fixed }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        T::kernel(self.kernel.clone()).diag(x, out);
+        self.kernel.typed::<T>().diag(x, out);
         for own in out {
             *own = match self.function {
                 Function::Exp => own.exponential(),

@@ -8,12 +8,12 @@
 //! assert!(Spec::parse("cauchy(sigma=2)").is_ok());
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{Domain, Family, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
-use crate::map::random::Law;
 use rand_distr::Distribution;
 
 /// `cauchy(sigma=median)`.

@@ -11,8 +11,8 @@
 
 use super::Profile;
 use super::direct::raw;
+use super::family::{Domain, Family, Metric, SIGMA};
 use super::panel::ChiSquares;
-use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 
 /// `chi_squared(sigma=median)`.

@@ -7,8 +7,8 @@
 //! A kernel of some coordinates is the kernel of points that went through a linear map: positive definite where the
 //! kernel is.
 
+use super::Spectrum;
 use super::embedded::Embedding;
-use crate::map::random::Spectrum;
 use crate::{Error, Real, Result};
 use kstore::{Column, Kind, Schema};
 use std::collections::HashSet;

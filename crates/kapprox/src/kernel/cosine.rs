@@ -8,9 +8,9 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
+use super::family::{Domain, Family};
 use super::inner::product;
 use super::linear::Linear;
-use super::registry::{Domain, Family};
 use crate::Real;
 
 /// `cosine()`.

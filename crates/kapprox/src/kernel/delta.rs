@@ -10,8 +10,8 @@
 
 use super::Profile;
 use super::direct::raw;
+use super::family::{Domain, Family};
 use super::panel::Magnitudes;
-use super::registry::{Domain, Family};
 use crate::Real;
 
 /// `delta()`.

@@ -9,10 +9,10 @@
 //! assert!(Spec::parse("exponential(sigma=2)").is_ok());
 //! ```
 
+use super::family::{Domain, Family, Metric, SIGMA};
 use super::matern::Half;
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, SIGMA};
 
 /// `exponential(sigma=median)`.
 pub(super) const FAMILY: Family = Family {

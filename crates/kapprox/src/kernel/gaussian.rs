@@ -12,12 +12,12 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{Domain, Family, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
-use crate::map::random::Law;
 
 /// `gaussian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {

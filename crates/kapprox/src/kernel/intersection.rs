@@ -9,9 +9,9 @@
 //! ```
 
 use super::direct::raw;
+use super::family::{Domain, Family};
 use super::linear::Linear;
 use super::panel::Minima;
-use super::registry::{Domain, Family};
 
 /// `intersection()`.
 pub(super) const FAMILY: Family = Family {

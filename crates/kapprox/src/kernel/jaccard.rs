@@ -8,11 +8,11 @@
 //! assert!(Spec::parse("jaccard()").is_ok());
 //! ```
 
+use super::family::{Domain, Family};
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
 use super::panel::{self, Finish, Packed, Products};
 use super::points::{Frame, panel_norm, panel_norms, row_norms};
-use super::registry::{Domain, Family};
 use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};

@@ -9,11 +9,11 @@
 //! assert!(Spec::parse("laplacian(sigma=2)").is_ok());
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{Domain, Family, Metric, SIGMA};
 use super::manhattan::l1;
-use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
-use crate::map::random::Law;
 
 /// `laplacian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {

@@ -6,8 +6,8 @@
 //! ```
 
 use super::Profile;
+use super::family::{Domain, Family};
 use super::inner::product;
-use super::registry::{Domain, Family};
 use crate::Real;
 
 /// `linear()`.

@@ -15,12 +15,12 @@
 //! assert!(Spec::parse("matern(nu=2)").is_err());
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use crate::Real;
-use crate::map::random::Law;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 

@@ -9,8 +9,8 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
+use super::family::{Domain, Family, Metric, SIGMA};
 use super::matern::NU;
-use super::registry::{Domain, Family, Metric, SIGMA};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;

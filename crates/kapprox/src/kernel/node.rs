@@ -5,7 +5,7 @@ use super::algebra::{Combined, Operation, Scaled};
 use super::applied::{Applied, Function};
 use super::columns::{Columns, Places};
 use super::embedded::embedded;
-use super::registry::{Family, Metric, Value};
+use super::family::{Family, Metric, Value};
 use crate::Result;
 use std::fmt;
 use std::sync::Arc;

@@ -2,10 +2,12 @@
 
 use super::applied::Function;
 use super::columns::{Columns, Part};
+use super::family::{Family, Parameter, Range, Value};
 use super::node::{Call, Node};
-use super::registry::{Family, Parameter, Range, Value, registry};
+use super::registry::{by_name, names};
 use super::scan::{Parser, RANGE, is_name};
-use crate::Result;
+use crate::{Error, Result};
+use kstore::shown;
 
 /// Parentheses deeper than this are an error, not a stack overflow.
 const DEEPEST: usize = 64;
@@ -100,7 +102,7 @@ impl Parser<'_> {
             }
             Some(c) if is_name(c) => self.call().map(Factor::Kernel),
             Some(other) => self.fail(format!("expected a kernel, a number or '(', got '{other}'")),
-            None => self.fail(format!("expected a kernel: {}", names())),
+            None => self.fail(format!("expected a kernel: {}", names().join(", "))),
         }
     }
 
@@ -122,11 +124,7 @@ impl Parser<'_> {
         if let Some(node) = self.applied(&name)? {
             return Ok(node);
         }
-        let Some(family) = registry().iter().find(|family| family.name == name) else {
-            let known: Vec<_> = registry().iter().map(|family| family.name).collect();
-            let message = format!("there is no kernel '{name}'{}; known: {}", nearest(&name, &known), names());
-            return self.fail_at(start, message);
-        };
+        let Some(family) = by_name(&name) else { return Err(self.unknown(start, name)) };
         let (mut values, mut columns) = (vec![None; family.parameters.len()], None);
         if self.take('(') && !self.take(')') {
             loop {
@@ -143,6 +141,13 @@ impl Parser<'_> {
             .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
             .collect();
         Ok(Node::Call(Call { family, values, columns }))
+    }
+
+    fn unknown(&self, at: usize, name: String) -> Error {
+        let known = names();
+        let message = format!("there is no kernel '{name}'{}; known: {}", nearest(&name, &known), known.join(", "));
+        let (text, message) = (self.text.to_string(), shown::line(&message).into_owned());
+        Error::UnknownKernel { name, text, at, message }
     }
 
     /// A function of a kernel, if `name` is one.
@@ -283,10 +288,6 @@ impl Parser<'_> {
         self.expect(']', "',' or ']'")?;
         Ok(numbers)
     }
-}
-
-fn names() -> String {
-    registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ")
 }
 
 /// `" (did you mean 'gaussian'?)"` where a known name is near, or begins so.

@@ -15,10 +15,10 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
+use super::family::{Domain, Family, Parameter, Range, Value};
 use super::gaussian;
-use super::registry::{Domain, Family, Parameter, Range, Value};
-use crate::map::random::{Law, Spectrum};
-use crate::turns::{Turns, cosine_sine};
+use super::{Law, Spectrum};
+use crate::real::turns::{Turns, cosine_sine};
 use crate::{Real, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;

@@ -10,8 +10,8 @@
 //! ```
 
 use super::Profile;
+use super::family::{Domain, Family, Parameter, Range, Value};
 use super::inner::product;
-use super::registry::{Domain, Family, Parameter, Range, Value};
 use crate::Real;
 
 /// `polynomial(degree=3, gamma=1, c0=1)`.

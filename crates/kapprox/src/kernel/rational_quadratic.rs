@@ -8,12 +8,12 @@
 //! assert!(Spec::parse("rational_quadratic(alpha=0.5, sigma=2)").is_ok());
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use crate::Real;
-use crate::map::random::Law;
 use rand_distr::Distribution;
 
 /// `rational_quadratic(alpha=1, sigma=median)`.

@@ -11,8 +11,8 @@
 //! ```
 
 use super::Profile;
+use super::family::{Domain, Family, Parameter, Range, Value};
 use super::inner::indefinite;
-use super::registry::{Domain, Family, Parameter, Range, Value};
 use crate::Real;
 
 /// `sigmoid(gamma=1, c0=1)`.

@@ -11,7 +11,7 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::registry::{Domain, Family, Parameter, Range, Value};
+use super::family::{Domain, Family, Parameter, Range, Value};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;

@@ -1,13 +1,13 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
-use super::AnyKernel;
 use super::applied::Function;
 use super::columns::schema;
+use super::family::{Domain, Parameter, Value};
 use super::median::median_distance;
 use super::node::{Call, Node};
 use super::parse;
 use super::points::row;
-use super::registry::{Domain, Parameter, Value, registry};
+use super::{AnyKernel, gaussian};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use std::fmt;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// ```
 /// `power(k, degree=2)` is k to a whole power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and `mean(k, p=1)` is
 /// k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0.
-/// Names are those of the [`registry()`]; parameters that are not given have its defaults; factors are not
+/// Names are those of the [`registry`](super::registry()) and of kernels that were [registered](super::register); parameters that are not given have its defaults; factors are not
 /// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
 /// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
 /// `Spec`, to the last bit of each number.
@@ -58,7 +58,7 @@ pub struct Spec(pub(super) Node);
 impl Default for Spec {
     /// `gaussian(sigma=median)`.
     fn default() -> Self {
-        let family = &registry()[0];
+        let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
         Self(Node::Call(Call { family, values, columns: None }))
     }
@@ -288,7 +288,8 @@ impl Spec {
                 let row = row(x, i, &mut spare);
                 if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
-                    return Err(Error::Domain { kernel: call.family.name, domain, row, feature, value });
+                    let (kernel, domain) = (call.family.name, domain.to_string());
+                    return Err(Error::Domain { kernel, domain, row, feature, value });
                 }
             }
         }

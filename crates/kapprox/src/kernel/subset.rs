@@ -9,8 +9,8 @@
 //! ```
 
 use super::Profile;
+use super::family::{Domain, Family};
 use super::inner::product;
-use super::registry::{Domain, Family};
 use crate::Real;
 
 /// `subset()`.

@@ -34,7 +34,7 @@ const FIRST: f64 = 16.0;
 
 impl<T: Real> Landmarks<T> for Bless {
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        crate::kernel::require_positive_definite(&*T::kernel(kernel.clone()), "leverage scores")?;
+        crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let n = data.count as f64;
         let stream = |purpose, level| Stream::new(seed, purpose, level);
         let uniform = |level| Uniform {
@@ -44,8 +44,7 @@ impl<T: Real> Landmarks<T> for Bless {
             keys: stream(Purpose::Proposals, level),
         };
         let first = (OVERSAMPLING * FIRST).ceil() as usize;
-        let found =
-            Round::new(T::kernel(kernel.clone()), None, &uniform(0), first, data).run("a uniform sample", data)?;
+        let found = Round::new(kernel.typed::<T>(), None, &uniform(0), first, data).run("a uniform sample", data)?;
         let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
         let share = n / first as f64;
         let mut dictionary = take(found, first, |_| share);

@@ -4,13 +4,12 @@
 //! time so costs nm² over all, where passes that compute residuals anew would cost nm³/3.
 
 use super::Rows;
-use super::growth::{Growth, Pool};
+use super::growth::Growth;
 use crate::map::nystrom::STRIP;
+use crate::matrix::{Pool, eliminate};
 use crate::{Error, Real, Result};
-use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::prelude::*;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Mat, MatMut, MatRef};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// Largest n·m that is held: 512 MiB. A bound on the shape and not on the budget, because residuals that are updated and
@@ -101,10 +100,7 @@ fn extend_strip<T: Real>(
     let (s, lower) = (growth.len(), growth.lower());
     let (old, mut new) = factor.split_at_col_mut(before);
     growth.exact().block(x, z, new.rb_mut());
-    let rows = lower.subrows(before, s - before);
-    matmul(new.rb_mut(), Accum::Add, old.rb(), rows.subcols(0, before).transpose(), -1.0, Par::Seq);
-    solve_lower_triangular_in_place(rows.subcols(before, s - before), new.rb_mut().transpose_mut(), Par::Seq);
-    crate::map::residual::subtract_columns(new.rb(), residual);
+    eliminate(old.rb(), new, lower.subrows(before, s - before), residual);
 }
 
 /// Keeps every row.

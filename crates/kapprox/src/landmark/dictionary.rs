@@ -35,7 +35,7 @@ impl<T: Real> Dictionary<T> {
         let wide: Vec<f64> = self.members.points.iter().map(|v| kstore::Real::to_f64(*v)).collect();
         let z = MatRef::from_row_major_slice(&wide, self.members.len(), self.members.d);
         let mut k = Mat::zeros(z.nrows(), z.nrows());
-        <f64 as Real>::kernel(kernel.clone()).block(z, z, k.as_mut());
+        kernel.typed::<f64>().block(z, z, k.as_mut());
         k
     }
 
@@ -71,7 +71,7 @@ impl<T: Real> Dictionary<T> {
             let f = factor(regularised, 0.0, par(workers));
             Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, par(workers))
         });
-        Round::new(T::kernel(kernel.clone()), Some(map), draw, capacity, data).run("leverage scores", data)
+        Round::new(kernel.typed::<T>(), Some(map), draw, capacity, data).run("leverage scores", data)
     }
 }
 

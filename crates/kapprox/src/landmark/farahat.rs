@@ -11,7 +11,7 @@
 
 use super::columns::{self, Columns};
 use super::growth::Growth;
-use super::{LandmarkSet, Landmarks, Rows};
+use super::{Choice, LandmarkSet, Landmarks, Rows, Scheme};
 use crate::kernel::AnyKernel;
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::STRIP;
@@ -29,6 +29,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Farahat;
 
+/// `farahat`.
+pub(super) const SCHEME: Scheme = Scheme {
+    nested: true,
+    bytes: |Choice { n, d, m, .. }| columns::bytes(n, d, m + 2 * GROUPS),
+    ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
+};
+
 /// Groups of the sketch. The norm of a column is then known to about √(2/c) = 12 %; a greedy choice needs no more.
 const GROUPS: usize = 128;
 
@@ -36,10 +43,6 @@ const GROUPS: usize = 128;
 const PANEL: usize = 1024;
 
 impl<T: Real> Landmarks<T> for Farahat {
-    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
-        columns::bytes(n, d, m + 2 * GROUPS)
-    }
-
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;

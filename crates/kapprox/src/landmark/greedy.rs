@@ -12,10 +12,11 @@
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
 use super::columns::{self, Columns, LARGEST};
-use super::growth::{Growth, Pool};
+use super::growth::Growth;
 use super::round::{Draw, Round};
-use super::{LandmarkSet, Landmarks, Rows};
+use super::{Choice, LandmarkSet, Landmarks, Rows, Scheme};
 use crate::kernel::AnyKernel;
+use crate::matrix::{POOL, Pool, largest};
 use crate::{Real, Result};
 use std::sync::Arc;
 
@@ -29,15 +30,19 @@ pub struct Greedy {
     pub tolerance: f64,
 }
 
-/// Rows of a pool, least and most. Between them four times as many as the round before found pivots in its pool: a pool
-/// of b rows costs b² products of s numbers, so that large ones must earn it.
-const POOL: (usize, usize) = (32, 512);
+/// `greedy`.
+pub(super) const SCHEME: Scheme = Scheme {
+    nested: true,
+    seeded: false,
+    bytes: |Choice { n, d, m, .. }| if held(n, m) { columns::bytes(n, d, m) } else { 0 },
+    ..Scheme::new(
+        "greedy",
+        "pivoted Cholesky: the row that the earlier landmarks leave most of",
+        &Greedy { tolerance: 0.0 },
+    )
+};
 
 impl<T: Real> Landmarks<T> for Greedy {
-    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
-        if held(n, m) { columns::bytes(n, d, m) } else { 0 }
-    }
-
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         self.grow(data, kernel, m, held(data.count, m))
     }
@@ -112,7 +117,7 @@ impl Largest {
             }
             Self::Anew => {
                 let map = growth.map(data.pass.workers);
-                let kernel = T::kernel(growth.any().clone());
+                let kernel = growth.any().typed::<T>();
                 let mut residuals = Round::new(kernel, map, &ByResidual, capacity, data)
                     .run(&format!("residuals of {} landmarks", growth.len()), data)?;
                 growth.chosen.passes += 1;
@@ -135,19 +140,6 @@ impl Draw for ByResidual {
     fn key(&self, _: u64, residual: f64) -> Option<f64> {
         Some(residual)
     }
-}
-
-/// Σ max(r, 0), and the places of the `capacity` largest positive residuals, largest first, ties in order.
-fn largest(residual: &[f64], capacity: usize) -> (f64, Vec<usize>) {
-    let mut order: Vec<usize> = (0..residual.len()).filter(|i| residual[*i] > 0.0).collect();
-    let sum = order.iter().map(|i| residual[*i]).sum();
-    let better = |a: &usize, b: &usize| residual[*b].total_cmp(&residual[*a]).then(a.cmp(b));
-    if order.len() > capacity {
-        order.select_nth_unstable_by(capacity - 1, better);
-        order.truncate(capacity);
-    }
-    order.sort_unstable_by(better);
-    (sum, order)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ const FEWEST: usize = 16;
 
 impl<T: Real> Landmarks<T> for Leverage {
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        crate::kernel::require_positive_definite(&*T::kernel(kernel.clone()), "leverage scores")?;
+        crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let s = m.max(FEWEST);
         let oversampling = (s as f64).ln();
         let k = ((s as f64 / (4.0 * oversampling)).ceil() as usize).max(1);
@@ -45,8 +45,7 @@ impl<T: Real> Landmarks<T> for Leverage {
         let mut least;
         let mut dictionary = loop {
             // twice the expected number: the set's size is random
-            let found =
-                Round::new(T::kernel(kernel.clone()), None, &uniform, 2 * s, data).run("a uniform sample", data)?;
+            let found = Round::new(kernel.typed::<T>(), None, &uniform, 2 * s, data).run("a uniform sample", data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows);
             // without a map residuals are k(x, x)
             least = rounding::<T>(found.sum / found.rows.max(1) as f64);

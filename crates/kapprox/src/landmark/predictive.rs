@@ -17,7 +17,7 @@
 use super::columns::{self, Columns};
 use super::growth::Growth;
 use super::targets::targets;
-use super::{LandmarkSet, Landmarks, Rows};
+use super::{Choice, LandmarkSet, Landmarks, Rows, Scheme};
 use crate::kernel::AnyKernel;
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
@@ -37,12 +37,14 @@ pub struct Predictive {
     pub weight: f64,
 }
 
-impl Default for Predictive {
-    /// Both alike.
-    fn default() -> Self {
-        Self { weight: 0.5 }
-    }
-}
+/// `predictive`, with both alike.
+pub(super) const SCHEME: Scheme = Scheme {
+    seeded: false,
+    needs_targets: true,
+    // columns and basis; the look-ahead, what is left of it and its products; residuals, floors, keys and orders of rows
+    bytes: |Choice { n, d, m, .. }| columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
+    ..Scheme::new("predictive", "explains the kernel matrix and the targets alike", &Predictive { weight: 0.5 })
+};
 
 /// κ: columns of the look-ahead; the paper takes 40 to 80.
 const LOOK_AHEAD: usize = 64;
@@ -52,15 +54,6 @@ const LOOK_AHEAD: usize = 64;
 const BLOCK: usize = 16;
 
 impl<T: Real> Landmarks<T> for Predictive {
-    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
-        // columns and basis; the look-ahead, what is left of it and its products; residuals, floors, keys and orders of rows
-        columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8)
-    }
-
-    fn needs_targets(&self) -> bool {
-        true
-    }
-
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let y = targets(data)?;

@@ -13,11 +13,11 @@
 //! Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010.
 
 use super::FeatureMap;
+use super::family::{Built, Family, Parameter, Shape, WithoutRows};
 use super::nystrom::strips;
-use super::random::{Fourier, Law, Sampling, Spectrum};
-use super::registry::{Build, Built, Family, Parameter, Shape, WithoutRows};
-use crate::kernel::Range;
+use super::random::{Fourier, Sampling};
 use crate::kernel::skewed_chi_squared::logarithm;
+use crate::kernel::{Law, Range, Spectrum};
 use crate::{Error, Real, Result};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
@@ -61,7 +61,6 @@ pub(super) const FAMILY: Family = Family {
             reason: "it is the distance between frequencies",
         },
     ],
-    build: Build::without_rows(build, build),
     nested: false,
     passes: 0,
     shape: |spec, ask| {
@@ -70,7 +69,7 @@ pub(super) const FAMILY: Family = Family {
     },
 };
 
-fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     let call = given.kernel.call();
     let kernel = match call.as_ref().map(|(name, values)| (*name, &values[..])) {
         Some(("additive_chi_squared", [])) => Homogeneous::ChiSquared,

@@ -4,7 +4,7 @@ use super::FeatureMap;
 use super::nystrom::strips;
 use crate::Real;
 use crate::kernel::{AnyKernel, Fixed, KernelColumns, KernelRows};
-use crate::landmark::LandmarkSet;
+use crate::rows::LandmarkSet;
 use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Columns<T: Real> {
 impl<T: Real> Columns<T> {
     /// The kernel functions of `landmarks`.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>) -> Self {
-        Self { kernel: Fixed::new(T::kernel(kernel.clone()), landmarks.as_mat()), landmarks }
+        Self { kernel: Fixed::new(kernel.typed::<T>(), landmarks.as_mat()), landmarks }
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012, with equal weights.
 
-use super::registry::{Ask, Build, Built, Family, OnLandmarks, Parameter, Shape};
+use super::family::{Ask, Built, Family, OnLandmarks, Parameter, Shape};
 use super::{Expansion, FeatureMap, Nystrom, nystrom};
 use crate::kernel::Range;
-use crate::landmark::LandmarkSet;
+use crate::rows::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
@@ -21,7 +21,6 @@ pub(super) const FAMILY: Family = Family {
         range: Range::Whole { from: 1, to: 1000 },
         reason: "landmarks are dealt to so many maps",
     }],
-    build: Build::on_landmarks(build, build),
     nested: false,
     passes: 0,
     shape: |spec, ask| {
@@ -33,7 +32,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 /// Landmark i goes to part i mod e: every part gets early and late ones.
-fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { spec, kernel, landmarks, workers, .. } = given;
     let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
     let part = |first: usize| {

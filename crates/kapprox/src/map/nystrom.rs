@@ -9,11 +9,11 @@
 //! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
 
 use super::factor::amplification;
+use super::family::{Built, Family, OnLandmarks, Shape};
 use super::independent::Independent;
-use super::registry::{Build, Built, Family, OnLandmarks, Shape};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Kernel};
-use crate::landmark::LandmarkSet;
+use crate::rows::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::ReborrowMut;
@@ -26,7 +26,6 @@ pub(super) const FAMILY: Family = Family {
     name: "nystrom",
     about: "projection on the kernel functions of landmarks, in Cholesky coordinates; nested in the rank",
     parameters: &[],
-    build: Build::on_landmarks(build, build),
     nested: true,
     passes: 0,
     shape: |_, ask| {
@@ -37,7 +36,7 @@ pub(super) const FAMILY: Family = Family {
     },
 };
 
-fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, workers, .. } = given;
     Ok(Box::new(workers.install(|| Nystrom::new(kernel, landmarks, super::par(workers)))?))
 }
@@ -99,7 +98,7 @@ impl<T: Real> Nystrom<T> {
     /// # Errors
     /// [`Error::NoLandmarks`] where none is left, [`Error::NotFinite`] where the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
-        let exact = <f64 as Real>::kernel(kernel.clone());
+        let exact = kernel.typed::<f64>();
         crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
         let Independent { landmarks, lower, amplified } = Independent::of(kernel, landmarks, par)?;
         if landmarks.is_empty() {
@@ -130,7 +129,7 @@ impl<T: Real> Nystrom<T> {
         } else {
             Arithmetic::Wide(widened(&landmarks))
         };
-        let (exact, kernel) = (<f64 as Real>::kernel(kernel.clone()), T::kernel(kernel.clone()));
+        let (exact, kernel) = (kernel.typed::<f64>(), kernel.typed::<T>());
         Self { kernel, exact, landmarks, lower, arithmetic }
     }
 
@@ -197,12 +196,12 @@ pub(super) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &La
     let wide = widened(landmarks);
     let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
     let mut k = Mat::<f64>::zeros(m, m);
-    <f64 as Real>::kernel(kernel.clone()).block(z, z, k.as_mut());
+    kernel.typed::<f64>().block(z, z, k.as_mut());
     if (0..m).all(|j| (j..m).all(|i| k[(i, j)].is_finite())) {
         return Ok(k);
     }
     Err(Error::NotFinite {
-        what: format!("the kernel {} between two landmarks", <f64 as Real>::kernel(kernel.clone()).spec()),
+        what: format!("the kernel {} between two landmarks", kernel.typed::<f64>().spec()),
         remedy: "scale the features or lower the kernel's degree or gamma".to_string(),
     })
 }

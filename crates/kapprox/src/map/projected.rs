@@ -15,16 +15,15 @@
 //! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
+use super::family::{Ask, Built, Family, OnLandmarks, Parameter, Shape};
 use super::inner::InnerFold;
 use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, widened};
-use super::registry::{Ask, Build, Built, Family, OnLandmarks, Parameter, Shape};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
 use crate::kernel::{AnyKernel, Kernel, Range};
-use crate::landmark::{LandmarkSet, Rows};
+use crate::rows::{LandmarkSet, Rows};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
-use faer::prelude::*;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
@@ -48,19 +47,14 @@ pub(super) const EIGEN: Family = Family {
     name: "eigen",
     about: "projection on the leading eigenvectors of the landmarks' kernel matrix",
     parameters: &[OVERSAMPLING],
-    build: Build::on_landmarks(eigen_map, eigen_map),
     nested: true,
     passes: 0,
     shape,
 };
 
 /// `randomised(oversampling=2)`.
-pub(super) const RANDOMISED: Family = Family {
-    name: "randomised",
-    about: "the same eigenvectors by a randomised decomposition",
-    build: Build::on_landmarks(randomised_map, randomised_map),
-    ..EIGEN
-};
+pub(super) const RANDOMISED: Family =
+    Family { name: "randomised", about: "the same eigenvectors by a randomised decomposition", ..EIGEN };
 
 /// `double(oversampling=2, ratio=2)`.
 pub(super) const DOUBLE: Family = Family {
@@ -75,7 +69,6 @@ pub(super) const DOUBLE: Family = Family {
             reason: "one landmark in so many goes into the decomposition",
         },
     ],
-    build: Build::on_landmarks(double_map, double_map),
     nested: true,
     passes: 0,
     shape,
@@ -85,7 +78,6 @@ pub(super) const DOUBLE: Family = Family {
 pub(super) const TRUNCATED: Family = Family {
     name: "truncated",
     about: "the leading directions of the features of all rows; one pass more",
-    build: Build::on_landmarks(truncated_map, truncated_map),
     passes: 1,
     ..EIGEN
 };
@@ -99,21 +91,21 @@ fn shape(spec: &MapSpec, ask: Ask) -> Shape {
     Shape { p: ask.rank, landmarks: Some(m), footprint: Footprint { fixed, per_row: m * ask.element }, making }
 }
 
-fn eigen_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn eigen_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     Ok(Box::new(Projected::eigen(given.kernel, given.landmarks, given.rank)?))
 }
 
-fn randomised_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn randomised_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, rank, seed, workers, .. } = given;
     Ok(Box::new(Projected::randomised(kernel, landmarks, rank, seed, workers)?))
 }
 
-fn double_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn double_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let ratio = given.spec.value("ratio") as usize;
     Ok(Box::new(Projected::double(given.kernel, given.landmarks, given.rank, ratio)?))
 }
 
-fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, rank, workers, .. } = given;
     let whole = workers.install(|| Nystrom::new(kernel, landmarks, par(workers)))?;
     Ok(Box::new(Projected::truncated(&whole, kernel, rank, given.data)?))
@@ -140,14 +132,14 @@ pub struct Projected<T: Real> {
 impl<T: Real> Projected<T> {
     /// The map with weights W, which must make K̂ ≼ K.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
-        let exact = <f64 as Real>::kernel(kernel.clone());
+        let exact = kernel.typed::<f64>();
         let narrow = |i, j| <T as kstore::Real>::from_f64(weights[(i, j)]);
         let own = size_of::<T>() == size_of::<f64>() || noise::<T>(&*exact, &landmarks, weights.as_ref()) <= NOISE;
         let arithmetic = match own {
             true => Arithmetic::Own(Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
             false => Arithmetic::Wide(widened(&landmarks)),
         };
-        Self { kernel: T::kernel(kernel.clone()), exact, landmarks, weights, arithmetic, eigenvalues }
+        Self { kernel: kernel.typed::<T>(), exact, landmarks, weights, arithmetic, eigenvalues }
     }
 
     /// Eigen-coordinates, the nonlinear projection `y = Λ^(−1/2) Uᵀ k_S(x)` on the `r` leading eigenvectors of
@@ -266,15 +258,6 @@ impl<T: Real> Projected<T> {
     /// extensions", NIPS 2003).
     pub fn eigenvalues(&self) -> &[f64] {
         &self.eigenvalues
-    }
-
-    /// Turns features into values of the eigenfunctions, in place: column j times √(m/λ_j).
-    pub fn to_eigenfunctions(&self, mut phi: MatMut<'_, T>) {
-        let m = self.landmarks.len() as f64;
-        for (j, value) in self.eigenvalues.iter().enumerate() {
-            let factor = <T as kstore::Real>::from_f64((m / value).sqrt());
-            phi.rb_mut().col_mut(j).iter_mut().for_each(|phi| *phi *= factor);
-        }
     }
 }
 

@@ -1,172 +1,40 @@
-//! Every map by name: what `--map` takes and a model file keeps.
+//! Every map by name: what an option takes and a model file keeps.
 //!
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
-use super::{FeatureMap, MapSpec, additive, ensemble, exact, nystrom, projected, random, sketch};
-use crate::kernel::{AnyKernel, Range, Spec};
-use crate::landmark::{LandmarkSet, Rows};
+use super::family::{Ask, Family, MOST_FEATURES, Making, Shape};
+use super::{MapSpec, additive, ensemble, exact, nystrom, projected, random, sketch};
 use crate::{Error, Real, Result};
-use kstore::{Footprint, Workers};
-use std::fmt::Debug;
-use std::sync::Arc;
 
-/// A kind of map.
-#[derive(Debug)]
-pub struct Family {
-    /// The name after `--map`.
-    pub name: &'static str,
-    /// One line of help.
-    pub about: &'static str,
-    /// Its numbers.
-    pub parameters: &'static [Parameter],
-    /// What it is made of.
-    pub(crate) build: Build,
-    /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
-    pub nested: bool,
-    /// Passes over the rows that making it takes, beside those of the landmarks.
-    pub passes: u64,
-    /// What it will be, before it is made.
-    pub(crate) shape: fn(&MapSpec, Ask) -> Shape,
-}
-
-/// A number of a map.
-#[derive(Debug)]
-pub struct Parameter {
-    /// The name in expressions.
-    pub name: &'static str,
-    /// What is taken when the expression does not say.
-    pub default: f64,
-    /// Which numbers are allowed.
-    pub range: Range,
-    /// Why no others.
-    pub reason: &'static str,
-}
-
-/// Most features of a map: a tile of them is a gigabyte, and every product of counts in a plan is a number.
-pub const MOST_FEATURES: usize = 1 << 20;
-
-/// A map that is wanted.
-#[derive(Clone, Copy, Debug)]
-pub struct Ask {
-    /// Features of a row.
-    pub d: usize,
-    /// Features wanted.
-    pub rank: usize,
-    /// Rows that landmarks are chosen among: there are no more landmarks, and no more features in their span.
-    pub rows: usize,
-    /// Bytes of an element.
-    pub element: usize,
-}
-
-/// A map to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Its features, at most.
-    pub p: usize,
-    /// Landmarks to choose; `None` for maps that look at no rows.
-    pub landmarks: Option<usize>,
-    /// What it holds.
-    pub footprint: Footprint,
-    /// Bytes beside that while it is made.
-    pub making: usize,
-}
-
-/// What a map in the span of landmarks is made of.
-#[derive(Debug)]
-pub struct OnLandmarks<'a, T: Real> {
-    /// The map.
-    pub spec: &'a MapSpec,
-    /// The kernel.
-    pub kernel: &'a Arc<dyn AnyKernel>,
-    /// As many as [`Shape::landmarks`] says, or fewer.
-    pub landmarks: LandmarkSet<T>,
-    /// Features wanted: [`Shape::p`].
-    pub rank: usize,
-    /// The rows, for maps that pass over them.
-    pub data: &'a Rows<'a, T>,
-    /// Seed of random choices.
-    pub seed: u64,
-    /// Threads.
-    pub workers: &'a Workers,
-}
-
-/// What a map that looks at no rows is made of.
-#[derive(Debug)]
-pub struct WithoutRows<'a> {
-    /// The map.
-    pub spec: &'a MapSpec,
-    /// The kernel, every parameter a number.
-    pub kernel: &'a Spec,
-    /// Features of a row.
-    pub d: usize,
-    /// Features wanted: [`Shape::p`].
-    pub rank: usize,
-    /// Seed of random choices.
-    pub seed: u64,
-}
-
-/// A map of either kind, whatever its type.
-pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
-
-/// How a map is made.
-#[derive(Clone, Copy, Debug)]
-pub enum Making<T: Real> {
-    /// On landmarks.
-    OnLandmarks(fn(OnLandmarks<'_, T>) -> Built<T>),
-    /// Of its options alone: a model keeps those instead of the map's numbers.
-    WithoutRows(fn(&WithoutRows<'_>) -> Built<T>),
-    /// Not at all: the kernel itself is learned with.
-    Exact,
-}
-
-/// [`Making`] in both precisions.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Build(pub(crate) Making<f32>, pub(crate) Making<f64>);
-
-impl Build {
-    pub(super) const fn on_landmarks(
-        single: fn(OnLandmarks<'_, f32>) -> Built<f32>,
-        double: fn(OnLandmarks<'_, f64>) -> Built<f64>,
-    ) -> Self {
-        Self(Making::OnLandmarks(single), Making::OnLandmarks(double))
-    }
-
-    pub(super) const fn exact() -> Self {
-        Self(Making::Exact, Making::Exact)
-    }
-
-    pub(super) const fn without_rows(
-        single: fn(&WithoutRows<'_>) -> Built<f32>,
-        double: fn(&WithoutRows<'_>) -> Built<f64>,
-    ) -> Self {
-        Self(Making::WithoutRows(single), Making::WithoutRows(double))
+/// Every map, and how it is made for rows of `T`. One line each.
+pub fn registry<T: Real>() -> &'static [(&'static Family, Making<T>)] {
+    const {
+        &[
+            (&nystrom::FAMILY, Making::OnLandmarks(nystrom::build)),
+            (&projected::EIGEN, Making::OnLandmarks(projected::eigen_map)),
+            (&projected::RANDOMISED, Making::OnLandmarks(projected::randomised_map)),
+            (&projected::DOUBLE, Making::OnLandmarks(projected::double_map)),
+            (&projected::TRUNCATED, Making::OnLandmarks(projected::truncated_map)),
+            (&ensemble::FAMILY, Making::OnLandmarks(ensemble::build)),
+            (&random::FOURIER, Making::WithoutRows(random::plain)),
+            (&random::ORTHOGONAL, Making::WithoutRows(random::orthogonal)),
+            (&random::STRUCTURED, Making::WithoutRows(random::structured)),
+            (&random::QUASI, Making::WithoutRows(random::quasi)),
+            (&sketch::FAMILY, Making::WithoutRows(sketch::build)),
+            (&additive::FAMILY, Making::WithoutRows(additive::build)),
+            (&exact::FAMILY, Making::Exact),
+        ]
     }
 }
 
-/// Every map. One line each.
-pub fn registry() -> &'static [Family] {
-    const FAMILIES: &[Family] = &[
-        nystrom::FAMILY,
-        projected::EIGEN,
-        projected::RANDOMISED,
-        projected::DOUBLE,
-        projected::TRUNCATED,
-        ensemble::FAMILY,
-        random::FOURIER,
-        random::ORTHOGONAL,
-        random::STRUCTURED,
-        random::QUASI,
-        sketch::FAMILY,
-        additive::FAMILY,
-        exact::FAMILY,
-    ];
-    FAMILIES
+/// The facts about every map, whatever the type of the rows.
+pub fn families() -> impl Iterator<Item = &'static Family> {
+    registry::<f64>().iter().map(|(family, _)| *family)
 }
 
 /// The family of a name.
 pub fn by_name(name: &str) -> Option<&'static Family> {
-    registry().iter().find(|family| family.name == name)
+    families().find(|family| family.name == name)
 }
 
 impl MapSpec {
@@ -181,7 +49,7 @@ impl MapSpec {
         let rank = ask.rank.min(most).min(2 * MOST_FEATURES);
         let shape = (self.family().shape)(self, Ask { rank, rows, ..ask });
         match shape.p > MOST_FEATURES {
-            true => Err(Error::TooManyFeatures { map: self.to_string() }),
+            true => Err(Error::TooManyFeatures { map: self.to_string(), most: MOST_FEATURES }),
             false => Ok(shape),
         }
     }
@@ -203,7 +71,8 @@ impl MapSpec {
 
     /// How the map is made in a precision.
     pub fn making<T: Real>(&self) -> Making<T> {
-        T::making(&self.family().build)
+        let found = registry().iter().find(|(family, _)| family.name == self.family().name);
+        found.map_or(Making::Exact, |(_, making)| *making)
     }
 }
 
@@ -213,7 +82,7 @@ mod tests {
 
     #[test]
     fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
-        for family in registry() {
+        for family in families() {
             let spec: MapSpec = family.name.parse().unwrap();
             let shape = |rank, rows| spec.shape(Ask { d: 5000, rank, rows, element: 8 });
             for rank in [100, 1_000_000_000, usize::MAX] {

@@ -51,8 +51,9 @@ pub use spectral::{SpectralOptions, SpectralSource};
 pub use spectrum::{SampleSpectrum, sample_spectrum};
 
 use crate::kernel::AnyKernel;
-use crate::landmark::{Rows, uniform_sample};
+use crate::landmark::uniform_sample;
 use crate::map::FeatureMap;
+use crate::rows::Rows;
 use crate::{Real, Result};
 use faer::{Mat, MatRef};
 use kstore::Workers;
@@ -121,7 +122,7 @@ impl<T: Real> Approximation<'_, T> {
     /// True where K̂ ≼ K: a projection, of a kernel whose matrices have no negative eigenvalue.
     fn is_projection(&self) -> bool {
         let none = MatRef::from_row_major_slice(&[], 0, self.map.dims().0);
-        let positive_definite = T::kernel(self.kernel.clone()).positive_definite();
+        let positive_definite = self.kernel.typed::<T>().positive_definite();
         positive_definite && self.map.kernel_diag(none, &mut []).is_some()
     }
 }

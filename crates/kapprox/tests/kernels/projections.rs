@@ -2,9 +2,8 @@
 
 use faer::{Mat, Par, Side};
 use kapprox::kernel::{AnyKernel, Domain, Family, registry as kernels};
-use kapprox::landmark::{LandmarkSet, Landmarks, Precision, Rows, registry as schemes};
-use kapprox::map::registry::{Ask, Making, OnLandmarks};
-use kapprox::map::{MapSpec, registry as maps};
+use kapprox::landmark::{LandmarkSet, Landmarks, Rows, registry as schemes};
+use kapprox::map::{Ask, Making, MapSpec, OnLandmarks, families as maps};
 use kapprox::{FeatureMap, Nystrom, Real, Spec};
 use kstore::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
@@ -138,23 +137,23 @@ fn every_case<T: Real>(n: usize, check: impl Fn(&Case<T>)) {
     }
 }
 
-fn every_scheme<T: Real + Precision>() {
+fn every_scheme<T: Real>() {
     every_case::<T>(96, |case| {
         for (scheme, m) in schemes().iter().flat_map(|scheme| [(scheme, 24), (scheme, 96)]) {
-            case.check_nystrom(&format!("{m} by {}", scheme.name), case.landmarks(&*T::landmarks(scheme), m));
+            case.check_nystrom(&format!("{m} by {}", scheme.name), case.landmarks(scheme.landmarks::<T>(), m));
         }
     });
 }
 
-fn every_map<T: Real + Precision>() {
+fn every_map<T: Real>() {
     let workers = Workers::sequential();
     every_case::<T>(48, |case| {
-        for spec in maps().iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
+        for spec in maps().map(|family| family.name.parse::<MapSpec>().unwrap()) {
             let Making::OnLandmarks(make) = spec.making::<T>() else { continue };
             for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
                 let ask = Ask { d: case.d, rank, rows: case.matrix.nrows(), element: size_of::<T>() };
                 let wanted = spec.shape(ask).unwrap().landmarks.unwrap();
-                let landmarks = case.landmarks(&*T::landmarks(scheme), wanted);
+                let landmarks = case.landmarks(scheme.landmarks::<T>(), wanted);
                 let (kernel, data) = (&case.kernel, &case.data(&workers));
                 let given = OnLandmarks { spec: &spec, kernel, landmarks, rank, data, seed: 1, workers: &workers };
                 case.check(&format!("{spec}, {rank} by {}", scheme.name), &*make(given).unwrap());

@@ -28,7 +28,7 @@ fn landmarks_help() -> String {
 /// The registry's maps, each with its line.
 fn map_help() -> String {
     let maps: Vec<String> =
-        kapprox::map::registry().iter().map(|family| format!("{} ({})", family.name, family.about)).collect();
+        kapprox::map::families().map(|family| format!("{} ({})", family.name, family.about)).collect();
     format!("How rows become features: {}", maps.join("; "))
 }
 

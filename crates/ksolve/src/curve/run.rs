@@ -9,7 +9,7 @@ use super::{Cell, EXACT_ROWS, Estimate};
 use crate::train::plan::Cut;
 use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
 use kapprox::landmark::{LandmarkSet, Rows, Scheme};
-use kapprox::map::registry::{Ask, Making, OnLandmarks, Shape, WithoutRows};
+use kapprox::map::{Ask, Making, OnLandmarks, Shape, WithoutRows};
 use kapprox::quality::{
     Approximation, ColumnFold, Errors, GramSpectrum, Measure, Norm, SpectralOptions, SpectralSource,
 };
@@ -77,7 +77,7 @@ impl<T: Real> Task<'_, '_, T> {
 
     /// `count` landmarks, watched.
     fn choose(&self, scheme: &Scheme, count: usize, milestones: &Milestones<'_>) -> Result<(LandmarkSet<T>, Cost)> {
-        let chooser = T::landmarks(scheme);
+        let chooser = scheme.landmarks::<T>();
         let set = chooser.select(&self.data(milestones), &self.setting.any, count, self.seed)?;
         if set.is_empty() {
             let why = "the kernel is zero on every row; choose another kernel or scale the features".to_string();

@@ -11,7 +11,7 @@ use crate::{Result, Targets};
 use faer::Par;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{Landmarks, Rows, RpCholesky, Sample, uniform_sample};
-use kapprox::map::registry::{Making, WithoutRows};
+use kapprox::map::{Making, WithoutRows};
 use kapprox::quality::{Approximation, GramSpectrum, Measure, SampleSpectrum, SpectralSource, sample_spectrum};
 use kapprox::{Nystrom, Real};
 use kstore::key::Purpose;
@@ -118,7 +118,7 @@ impl<'a, T: Real> Setting<'a, T> {
         let kernel = opening.kernel(source, n)?;
         let any = kernel.build()?;
         opening.try_maps::<T>(&kernel, source.shape().features)?;
-        let definite = T::kernel(any.clone()).positive_definite();
+        let definite = any.typed::<T>().positive_definite();
         let beyond = match n > EXACT_ROWS && definite {
             true => Some((opening.norm(source, n, &any)?, opening.few(source, n)?)),
             false => None,

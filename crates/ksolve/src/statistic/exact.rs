@@ -64,7 +64,7 @@ pub(super) fn measure<T: Real>(
     let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, options.seed)?)?;
     drop(observer);
     let (n, m) = (rows.len(), usize::try_from(m).unwrap_or(usize::MAX));
-    let kernel = T::kernel(kernel.build()?);
+    let kernel = kernel.build()?.typed::<T>();
     let x = MatRef::from_row_major_slice(rows.x(), n, source.shape().features);
     let mut diag = vec![0.0; n];
     kernel.diag(x, &mut diag);

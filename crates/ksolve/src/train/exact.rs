@@ -18,7 +18,7 @@ use crate::solver::Figure;
 use crate::{Certificate, Error, Intercept, Result, Surface, Targets};
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kapprox::landmark::{self, Precision};
+use kapprox::landmark;
 use kstore::{Fold, MemoryRows, Merge, Pass, Plan, RowBlock, RowSource, Selected, Workers};
 use std::sync::{Mutex, PoisonError};
 
@@ -176,7 +176,7 @@ pub(super) fn train<T: Real>(
 /// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
 fn check_landmarks(options: &TrainOptions) -> Result<()> {
     let LandmarkSource::Scheme(name) = &options.landmarks else { return Ok(()) };
-    match landmark::by_name(name).is_some_and(|scheme| <f64 as Precision>::landmarks(scheme).needs_targets()) {
+    match landmark::by_name(name).is_some_and(|scheme| scheme.needs_targets) {
         true => {
             let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
             Err(Error::option("--landmarks", name, remedy))
@@ -256,7 +256,7 @@ impl<T: Real> Run<'_, T> {
         let (kernel, _) =
             landmarks::kernel(self.memory, n as u64, self.survey_reading, &options, self.cut, &resources)?;
         let _stage = self.resources.stages.stage(plan::FACTOR, None);
-        let exact = <f64 as Real>::kernel(kernel.build()?);
+        let exact = kernel.build()?.typed::<f64>();
         kapprox::kernel::require_positive_definite(&*exact, "exact kernel ridge regression")?;
         let wide: Vec<f64> = self.memory.x().iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&wide, n, self.x().ncols());
@@ -287,7 +287,7 @@ impl<T: Real> Run<'_, T> {
         drop(mapped.map);
         let observer = self.resources.stages.stage(plan::ITERATION, None);
         let any = mapped.kernel.build()?;
-        let (kernel, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
+        let (kernel, exact) = (any.typed::<T>(), any.typed::<f64>());
         let until = pcg::until::<T>(self.options, self.resources, &*observer);
         let (x, constant) = (self.x(), self.constant());
         let kernels = (&*kernel, &*exact);

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use faer::MatRef;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, NO_ROW, Rows, Sample, uniform_sample};
-use kapprox::map::registry::{Making, OnLandmarks, Shape, WithoutRows};
+use kapprox::map::{Making, OnLandmarks, Shape, WithoutRows};
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
@@ -193,7 +193,7 @@ impl<T: Real> Run<'_, T> {
         wanted: usize,
     ) -> Result<Chosen<T>> {
         let scheme = landmark::by_name(name).ok_or_else(|| unknown_scheme(name))?;
-        let chooser = T::landmarks(scheme);
+        let chooser = scheme.landmarks::<T>();
         let observer = self.resources.stages.stage(&format!("landmarks ({})", scheme.name), None);
         let Some(sample) = sample else {
             let data = self.rows(self.source, self.scan(&*observer), self.n);
@@ -201,7 +201,7 @@ impl<T: Real> Run<'_, T> {
             return Ok(Chosen { among: self.n, passes: set.passes, set });
         };
         let (mut candidates, mut passes) = (candidates::in_row_order(sample)?, 0);
-        if chooser.needs_targets() {
+        if scheme.needs_targets {
             candidates = candidates::with_targets(candidates, self.source, self.scan(&*observer))?;
             passes = 1;
         }

@@ -195,7 +195,7 @@ pub(super) fn train<T: Real>(
     let chosen = landmarks::select(source, survey.rows(), &survey.reading(), options, cut, resources)?;
     let Selection { set, kernel, among, passes } = chosen;
     let any = kernel.build()?;
-    let (own, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
+    let (own, exact) = (any.typed::<T>(), any.typed::<f64>());
     kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
     let workers = resources.workers;
     let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };

@@ -42,7 +42,7 @@ pub struct Shape {
     /// Targets of the regression.
     pub t: usize,
     /// The feature map.
-    pub map: kapprox::map::registry::Shape,
+    pub map: kapprox::map::Shape,
     /// Folds.
     pub folds: usize,
     /// Bytes of an element.

@@ -9,7 +9,7 @@ use crate::solver::{Features, Place};
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::landmark;
-use kapprox::map::registry::Ask;
+use kapprox::map::Ask;
 use kstore::scratch::Cache;
 use kstore::{Footprint, Plan, Reading, RowSource, Selected, TableRows};
 
@@ -112,11 +112,11 @@ pub(crate) fn shape_of<T: Real>(
     let scheme = match (&options.landmarks, map.landmarks) {
         (LandmarkSource::Scheme(name), Some(count)) => {
             landmark::by_name(name).map_or(0, |scheme| {
-                let targeted = <f64 as landmark::Precision>::landmarks(scheme).needs_targets();
                 // with the candidates, apart, about their means, and what is left of them
-                let targets = if targeted { 4 * 8 * (t + 1) } else { 0 };
+                let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
                 let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
-                scheme.bytes(size_of::<T>(), rows, d, count).saturating_add(targets)
+                let choice = landmark::Choice { element: size_of::<T>(), n: rows, d, m: count };
+                (scheme.bytes)(choice).saturating_add(targets)
             })
         }
         _ => 0,
@@ -148,7 +148,7 @@ pub(crate) fn shape_of<T: Real>(
 
 /// The map to come, of rows with `d` features of which there are `n`: what is asked for, as far as there are landmarks to
 /// choose. Plans take it of the rows that are stored, runs of those that are left.
-pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::registry::Shape> {
+pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::Shape> {
     let rows = match &options.landmarks {
         LandmarkSource::Scheme(_) => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
         LandmarkSource::Rows(table) => table.range().end - table.range().start,
