@@ -7,7 +7,7 @@ use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
 use kapprox::map::additive::Homogeneous;
 use kapprox::map::random::Sampling;
 use kapprox::map::{Additive, Ensemble, Making, MapSpec, Projected, TensorSketch, WithoutRows};
-use kapprox::{FeatureMap, Fourier, Nystrom, Real, Spec};
+use kapprox::{FeatureMap, Fourier, Nystrom, Spec};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::{Lcg, smile};
 use kmill_tests::source::Points;
@@ -45,7 +45,6 @@ fn spectrum(spec: &str) -> Spectrum {
 
 /// Every registered kernel with frequencies, and the Matérn kernels of other smoothness.
 fn shift_invariant() -> Vec<String> {
-    use kapprox::Real;
     let of_order = ["matern(nu=0.5, sigma=2)", "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)"];
     let examples = registry().iter().map(|family| family.example).chain(of_order);
     let specs: Vec<String> =

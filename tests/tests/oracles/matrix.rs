@@ -66,7 +66,8 @@ fn the_mean_error_of_random_pivots_is_within_its_law() {
     for best in [3, 6, 10] {
         let eta = tail(best);
         let rank = best + (best as f64 * (1.0 / eta).ln()).ceil() as usize;
-        let errors: Vec<f64> = (0..60).map(|seed| approximate(&k, rank, 0.0, Some(seed)).trace_error).collect();
+        let errors: Vec<f64> =
+            (0..60).map(|seed| approximate(&k.as_ref(), rank, 0.0, Some(seed)).trace_error).collect();
         let mean = errors.iter().sum::<f64>() / 60.0;
         eprintln!("rank {rank}: mean {mean:.3e}, law {:.3e}, best {:.3e}", 2.0 * eta, tail(rank));
         assert!(mean <= 2.0 * eta && errors.iter().all(|error| *error >= tail(rank)), "{mean} at rank {rank}");

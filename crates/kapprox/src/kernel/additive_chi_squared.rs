@@ -16,13 +16,8 @@ use super::panel::HarmonicMeans;
 
 /// `additive_chi_squared()`.
 pub(super) const FAMILY: Family = Family {
-    name: "additive_chi_squared",
-    formula: "sum 2xz/(x+z)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
     domain: Domain::NotNegative,
-    example: "additive_chi_squared()",
-    build: |text, _| raw(text, HarmonicMeans, |x| x.iter().sum(), Linear),
-    each: None,
+    ..Family::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
+        raw(text, HarmonicMeans, |x| x.iter().sum(), Linear)
+    })
 };

@@ -10,7 +10,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Domain, Family, Metric, SIGMA};
+use super::family::{Family, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -18,15 +18,11 @@ use rand_distr::Distribution;
 
 /// `cauchy(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
-    name: "cauchy",
-    formula: "1 / (1 + |x-z|^2 / sigma^2)",
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "cauchy(sigma=2)",
-    build: |text, values| l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy),
-    each: None,
+    ..Family::new("cauchy", "1 / (1 + |x-z|^2 / sigma^2)", "cauchy(sigma=2)", |text, values| {
+        l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy)
+    })
 };
 
 #[derive(Debug)]

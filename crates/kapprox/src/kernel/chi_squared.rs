@@ -17,15 +17,12 @@ use crate::Real;
 
 /// `chi_squared(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
-    name: "chi_squared",
-    formula: "exp(-sum (x-z)^2/(x+z) / sigma)",
     parameters: &[SIGMA],
     metric: Some(Metric::ChiSquared),
-    positive_definite: true,
     domain: Domain::NotNegative,
-    example: "chi_squared(sigma=2)",
-    build: |text, values| raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] }),
-    each: None,
+    ..Family::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
+        raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] })
+    })
 };
 
 #[derive(Debug)]

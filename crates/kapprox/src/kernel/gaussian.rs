@@ -14,25 +14,22 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Domain, Family, Metric, SIGMA};
+use super::family::{Family, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
 
 /// `gaussian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
-    name: "gaussian",
-    formula: "exp(-|x-z|^2 / (2 sigma^2))",
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "gaussian(sigma=1.5)",
-    build: |text, values| l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian),
     each: Some(|text, sigmas| {
         let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
         l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)
     }),
+    ..Family::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
+        l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian)
+    })
 };
 
 /// √(2 ln 2): in units of σ times this, the kernel is 2^(−r²).

@@ -15,13 +15,8 @@ use super::panel::Minima;
 
 /// `intersection()`.
 pub(super) const FAMILY: Family = Family {
-    name: "intersection",
-    formula: "sum min(x, z)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
     domain: Domain::NotNegative,
-    example: "intersection()",
-    build: |text, _| raw(text, Minima, |x| x.iter().sum(), Linear),
-    each: None,
+    ..Family::new("intersection", "sum min(x, z)", "intersection()", |text, _| {
+        raw(text, Minima, |x| x.iter().sum(), Linear)
+    })
 };

@@ -20,15 +20,8 @@ use std::sync::Arc;
 
 /// `jaccard()`.
 pub(super) const FAMILY: Family = Family {
-    name: "jaccard",
-    formula: "x.z / (x.x + z.z - x.z)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
     domain: Domain::Binary,
-    example: "jaccard()",
-    build: |text, _| Arc::new(Jaccard { text }),
-    each: None,
+    ..Family::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
 };
 
 #[derive(Debug)]

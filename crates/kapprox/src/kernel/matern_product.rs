@@ -9,7 +9,7 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
-use super::family::{Domain, Family, Metric, SIGMA};
+use super::family::{Family, Metric, SIGMA};
 use super::matern::NU;
 use super::sweep::{Features, swept};
 use crate::Real;
@@ -17,23 +17,22 @@ use std::f64::consts::LN_2;
 
 /// `matern_product(nu=1.5, sigma=median)`, where the median is that of the Euclidean distance.
 pub(super) const FAMILY: Family = Family {
-    name: "matern_product",
-    formula: "product of the features' matern(nu, sigma)",
     parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "matern_product(nu=1.5, sigma=4)",
-    build: |text, values| {
-        // M(a) = (1 + linear a + square a²) 2^−a, in units that make it a power of two
-        let (root, linear, square) = match values[0] {
-            0.5 => (1.0, 0.0, 0.0),
-            1.5 => (3f64.sqrt(), LN_2, 0.0),
-            _ => (5f64.sqrt(), LN_2, LN_2 * LN_2 / 3.0),
-        };
-        swept(text, values[1] * LN_2 / root, Matern { linear, square })
-    },
-    each: None,
+    ..Family::new(
+        "matern_product",
+        "product of the features' matern(nu, sigma)",
+        "matern_product(nu=1.5, sigma=4)",
+        |text, values| {
+            // M(a) = (1 + linear a + square a²) 2^−a, in units that make it a power of two
+            let (root, linear, square) = match values[0] {
+                0.5 => (1.0, 0.0, 0.0),
+                1.5 => (3f64.sqrt(), LN_2, 0.0),
+                _ => (5f64.sqrt(), LN_2, LN_2 * LN_2 / 3.0),
+            };
+            swept(text, values[1] * LN_2 / root, Matern { linear, square })
+        },
+    )
 };
 
 #[derive(Debug)]

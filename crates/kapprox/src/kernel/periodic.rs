@@ -15,7 +15,7 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::{Domain, Family, Parameter, Range, Value};
+use super::family::{Family, Parameter, Range, Value};
 use super::gaussian;
 use super::{Law, Spectrum};
 use crate::real::turns::{Turns, cosine_sine};
@@ -25,8 +25,6 @@ use std::sync::Arc;
 
 /// `periodic(period=1, sigma=1)`.
 pub(super) const FAMILY: Family = Family {
-    name: "periodic",
-    formula: "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",
     parameters: &[
         Parameter {
             name: "period",
@@ -41,19 +39,19 @@ pub(super) const FAMILY: Family = Family {
             reason: "it is a length on the unit circle",
         },
     ],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "periodic(period=3, sigma=1.5)",
-    build: |text, values| {
-        // 2 sin² is half of the squared chord on the unit circle: the Gaussian kernel there
-        embedded(
-            text,
-            Circles { period: values[0], sigma: values[1] },
-            (gaussian::FAMILY.build)(String::new(), &values[1..]),
-        )
-    },
-    each: None,
+    ..Family::new(
+        "periodic",
+        "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",
+        "periodic(period=3, sigma=1.5)",
+        |text, values| {
+            // 2 sin² is half of the squared chord on the unit circle: the Gaussian kernel there
+            embedded(
+                text,
+                Circles { period: values[0], sigma: values[1] },
+                (gaussian::FAMILY.build)(String::new(), &values[1..]),
+            )
+        },
+    )
 };
 
 /// (cos, sin) of 2πx / period, for every feature.

@@ -10,14 +10,12 @@
 //! ```
 
 use super::Profile;
-use super::family::{Domain, Family, Parameter, Range, Value};
+use super::family::{Family, Parameter, Range, Value};
 use super::inner::product;
 use crate::Real;
 
 /// `polynomial(degree=3, gamma=1, c0=1)`.
 pub(super) const FAMILY: Family = Family {
-    name: "polynomial",
-    formula: "(gamma x.z + c0)^degree",
     parameters: &[
         Parameter {
             name: "degree",
@@ -38,12 +36,9 @@ pub(super) const FAMILY: Family = Family {
             reason: "a negative constant breaks positive definiteness",
         },
     ],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "polynomial(degree=3, gamma=0.5, c0=1)",
-    build: |text, values| product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] }),
-    each: None,
+    ..Family::new("polynomial", "(gamma x.z + c0)^degree", "polynomial(degree=3, gamma=0.5, c0=1)", |text, values| {
+        product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] })
+    })
 };
 
 /// [`Real::power`] goes up to here.

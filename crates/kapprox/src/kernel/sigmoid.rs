@@ -11,14 +11,12 @@
 //! ```
 
 use super::Profile;
-use super::family::{Domain, Family, Parameter, Range, Value};
+use super::family::{Family, Parameter, Range, Value};
 use super::inner::indefinite;
 use crate::Real;
 
 /// `sigmoid(gamma=1, c0=1)`.
 pub(super) const FAMILY: Family = Family {
-    name: "sigmoid",
-    formula: "tanh(gamma x.z + c0)",
     parameters: &[
         Parameter {
             name: "gamma",
@@ -28,12 +26,10 @@ pub(super) const FAMILY: Family = Family {
         },
         Parameter { name: "c0", default: Value::Number(1.0), range: Range::Any, reason: "it is a number" },
     ],
-    metric: None,
     positive_definite: false,
-    domain: Domain::Any,
-    example: "sigmoid(gamma=0.5, c0=-0.25)",
-    build: |text, values| indefinite(text, Sigmoid { gamma: values[0], c0: values[1] }),
-    each: None,
+    ..Family::new("sigmoid", "tanh(gamma x.z + c0)", "sigmoid(gamma=0.5, c0=-0.25)", |text, values| {
+        indefinite(text, Sigmoid { gamma: values[0], c0: values[1] })
+    })
 };
 
 #[derive(Debug)]

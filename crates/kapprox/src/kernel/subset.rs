@@ -14,17 +14,8 @@ use super::inner::product;
 use crate::Real;
 
 /// `subset()`.
-pub(super) const FAMILY: Family = Family {
-    name: "subset",
-    formula: "2^(x.z)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Binary,
-    example: "subset()",
-    build: |text, _| product(text, Subset),
-    each: None,
-};
+pub(super) const FAMILY: Family =
+    Family { domain: Domain::Binary, ..Family::new("subset", "2^(x.z)", "subset()", |text, _| product(text, Subset)) };
 
 #[derive(Debug)]
 struct Subset;
