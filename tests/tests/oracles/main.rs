@@ -11,7 +11,6 @@ mod machines;
 mod machines_chosen;
 mod many_rows;
 mod maps;
-mod matrix;
 mod outside;
 mod pivot_law;
 mod quadratic;

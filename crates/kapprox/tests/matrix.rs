@@ -3,20 +3,23 @@
 use faer::{Mat, MatRef, Side};
 use kapprox::Error;
 use kapprox::matrix::{self, Entries, Function, PartialCholesky};
-use kmill_tests::dense::kernel_matrix;
-use kmill_tests::kernels;
-use kmill_tests::points::Lcg;
 use kstore::Workers;
 
 /// A kernel matrix of three clouds, one of them far smaller; whoever approximates it sees no points.
 fn clouds(n: usize) -> Mat<f64> {
-    let mut rows = Lcg(5).normals(n, 3);
-    for (i, row) in rows.iter_mut().enumerate() {
-        let (shift, scale) = [(0.0, 1.0), (6.0, 1.5), (-9.0, 0.3)][if i % 50 == 0 { 2 } else { i % 2 }];
-        row.iter_mut().for_each(|value| *value = shift + scale * *value);
-    }
-    let k = kernel_matrix(&rows, &*kernels::kernel("gaussian(sigma=1.5)"));
-    Mat::from_fn(n, n, |i, j| k[i][j])
+    let mut state = 5u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let mut coordinate = |i: usize| {
+        let (shift, scale) = [(0.0, 2.0), (6.0, 3.0), (-9.0, 0.6)][if i.is_multiple_of(50) { 2 } else { i % 2 }];
+        // three uniform numbers are nearly normal
+        shift + scale * (uniform() + uniform() + uniform() - 1.5)
+    };
+    let x: Vec<[f64; 3]> = (0..n).map(|i| [coordinate(i), coordinate(i), coordinate(i)]).collect();
+    let squares = |i: usize, j: usize| x[i].iter().zip(&x[j]).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    Mat::from_fn(n, n, |i, j| (-squares(i, j) / 4.5).exp())
 }
 
 fn approximate(k: &dyn Entries, rank: usize, tolerance: f64, seed: Option<u64>) -> PartialCholesky {
@@ -112,9 +115,10 @@ fn a_tolerance_stops() {
 fn it_does_not_depend_on_where_the_entries_are_nor_on_threads() {
     let k = clouds(700);
     let rows: Vec<f64> = (0..700 * 700).map(|i| k[(i / 700, i % 700)]).collect();
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), rows.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
-    let mapped = kstore::mmap::Mapped::open(file.path()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("k.f64");
+    std::fs::write(&path, rows.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+    let mapped = kstore::mmap::Mapped::open(&path).unwrap();
     let mapped: &[f64] = mapped.slice(0, 700 * 700).unwrap();
     let function = Function { n: 700, entry: |i: u64, j: u64| k[(i as usize, j as usize)] };
     let (rows, mapped) =
