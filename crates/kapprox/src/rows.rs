@@ -9,7 +9,7 @@ use kstore::{Pass, RowSource};
 pub struct Rows<'a, T: Real> {
     /// The table.
     pub source: &'a dyn RowSource<T>,
-    /// Tiles, lanes, threads, progress.
+    /// How a pass over it is made: tiles, lanes, threads, progress.
     pub pass: Pass<'a>,
     /// Number of selected rows, n.
     pub count: u64,
@@ -48,7 +48,7 @@ impl<T: Real> LandmarkSet<T> {
         let points = kept.iter().flat_map(|i| &self.points[i * self.d..(i + 1) * self.d]).copied().collect();
         Self { points, rows: kept.iter().map(|i| self.rows[*i]).collect(), ..*self }
     }
-    /// These, then `more` of them.
+    /// These landmarks, followed by `more`.
     #[must_use]
     pub fn followed_by(mut self, more: Self) -> Self {
         self.points.extend(more.points);

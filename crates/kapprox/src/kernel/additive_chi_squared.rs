@@ -14,7 +14,7 @@ use super::family::{Domain, Family};
 use super::linear::Linear;
 use super::panel::HarmonicMeans;
 
-/// `additive_chi_squared()`.
+/// The family of kernels `additive_chi_squared()`.
 pub(super) const FAMILY: Family = Family {
     domain: Domain::NotNegative,
     ..Family::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {

@@ -16,7 +16,7 @@ use super::radial::{AtZero, l2};
 use crate::Real;
 use rand_distr::Distribution;
 
-/// `cauchy(sigma=median)`.
+/// The family of kernels `cauchy(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),

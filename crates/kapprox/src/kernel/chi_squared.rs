@@ -15,7 +15,7 @@ use super::family::{Domain, Family, Metric, SIGMA};
 use super::panel::ChiSquares;
 use crate::Real;
 
-/// `chi_squared(sigma=median)`.
+/// The family of kernels `chi_squared(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::ChiSquared),

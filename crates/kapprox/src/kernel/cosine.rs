@@ -13,7 +13,7 @@ use super::inner::product;
 use super::linear::Linear;
 use crate::Real;
 
-/// `cosine()`.
+/// The family of kernels `cosine()`.
 pub(super) const FAMILY: Family = Family::new("cosine", "x.z / (|x| |z|)", "cosine()", |text, _| {
     embedded(text, Sphere, product("linear()".into(), Linear))
 });

@@ -14,7 +14,7 @@ use super::family::Family;
 use super::panel::Magnitudes;
 use crate::Real;
 
-/// `delta()`.
+/// The family of kernels `delta()`.
 pub(super) const FAMILY: Family =
     Family::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, |_| 0.0, Delta));
 

@@ -14,7 +14,7 @@ use super::matern::Half;
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 
-/// `exponential(sigma=median)`.
+/// The family of kernels `exponential(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),

@@ -19,7 +19,7 @@ use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
 
-/// `gaussian(sigma=median)`.
+/// The family of kernels `gaussian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),

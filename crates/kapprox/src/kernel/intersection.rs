@@ -13,7 +13,7 @@ use super::family::{Domain, Family};
 use super::linear::Linear;
 use super::panel::Minima;
 
-/// `intersection()`.
+/// The family of kernels `intersection()`.
 pub(super) const FAMILY: Family = Family {
     domain: Domain::NotNegative,
     ..Family::new("intersection", "sum min(x, z)", "intersection()", |text, _| {

@@ -15,7 +15,7 @@ use super::family::{Family, Metric, SIGMA};
 use super::manhattan::l1;
 use crate::Real;
 
-/// `laplacian(sigma=median)`.
+/// The family of kernels `laplacian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     parameters: &[SIGMA],
     metric: Some(Metric::L1),

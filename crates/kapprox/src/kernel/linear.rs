@@ -10,7 +10,7 @@ use super::family::Family;
 use super::inner::product;
 use crate::Real;
 
-/// `linear()`.
+/// The family of kernels `linear()`.
 pub(super) const FAMILY: Family = Family::new("linear", "x.z", "linear()", |text, _| product(text, Linear));
 
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use super::family::{Family, Parameter, Range, Value};
 use super::inner::product;
 use crate::Real;
 
-/// `polynomial(degree=3, gamma=1, c0=1)`.
+/// The family of kernels `polynomial(degree=3, gamma=1, c0=1)`.
 pub(super) const FAMILY: Family = Family {
     parameters: &[
         Parameter {
@@ -41,7 +41,7 @@ pub(super) const FAMILY: Family = Family {
     })
 };
 
-/// [`Real::power`] goes up to here.
+/// The largest degree, up to which [`Real::power`] goes.
 const MOST: u32 = 31;
 
 #[derive(Debug)]

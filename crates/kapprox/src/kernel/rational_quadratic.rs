@@ -16,7 +16,7 @@ use super::radial::{AtZero, l2};
 use crate::Real;
 use rand_distr::Distribution;
 
-/// `rational_quadratic(alpha=1, sigma=median)`.
+/// The family of kernels `rational_quadratic(alpha=1, sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     parameters: &[
         Parameter {

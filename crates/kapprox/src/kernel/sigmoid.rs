@@ -15,7 +15,7 @@ use super::family::{Family, Parameter, Range, Value};
 use super::inner::indefinite;
 use crate::Real;
 
-/// `sigmoid(gamma=1, c0=1)`.
+/// The family of kernels `sigmoid(gamma=1, c0=1)`.
 pub(super) const FAMILY: Family = Family {
     parameters: &[
         Parameter {

@@ -13,7 +13,7 @@ use super::family::{Domain, Family};
 use super::inner::product;
 use crate::Real;
 
-/// `subset()`.
+/// The family of kernels `subset()`.
 pub(super) const FAMILY: Family =
     Family { domain: Domain::Binary, ..Family::new("subset", "2^(x.z)", "subset()", |text, _| product(text, Subset)) };
 

@@ -63,14 +63,14 @@ impl PrecisionPair for &'static dyn AnyLandmarks {
 /// A landmark scheme by name: what is known of it, and its rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
-    /// The name by which it is asked for.
+    /// The name of the scheme: a value of the parameter `landmarks`.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
     /// True where the first r landmarks are the scheme's choice for rank r, whatever the largest rank: one run then serves
     /// every rank, and tells [`kstore::pass::Observer::reached`] how far it is.
     pub nested: bool,
-    /// True where another seed may choose others.
+    /// True where another seed may choose other landmarks.
     pub seeded: bool,
     /// True where it looks at the targets of the rows.
     pub needs_targets: bool,

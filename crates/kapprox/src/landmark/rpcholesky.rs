@@ -88,7 +88,7 @@ impl Draw for Proportional {
 
 /// Rows proposed as landmarks.
 struct Proposals {
-    /// With repetitions.
+    /// Stored row numbers, with repetitions.
     rows: Vec<u64>,
     /// Residuals they were proposed by.
     weights: Vec<f64>,
@@ -104,7 +104,7 @@ fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Str
     let mut genuine = false;
     for first in (0..b).step_by(POOL) {
         let chunk = first..(first + POOL).min(b);
-        // what the landmarks leave of these now, those of the chunks before among them
+        // the residuals of these rows now, under the landmarks of earlier chunks too
         let mut pool = growth.pool(rows[chunk.clone()].to_vec(), x[chunk.start * d..chunk.end * d].to_vec());
         for i in chunk {
             if growth.is_full() {

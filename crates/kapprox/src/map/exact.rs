@@ -3,10 +3,10 @@
 use super::family::Family;
 use super::nystrom;
 
-/// `exact`.
+/// The family of maps `exact`.
 pub(super) const FAMILY: Family = Family {
     name: "exact",
-    about: "no approximation: ridge on the kernel of all rows; --rank is that of its preconditioner",
+    about: "no approximation: ridge on the kernel of all rows; `rank` is that of its preconditioner",
     parameters: &[],
     nested: false,
     passes: 0,

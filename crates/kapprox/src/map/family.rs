@@ -15,13 +15,13 @@ pub struct Family {
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// Its numbers.
+    /// The parameters of the map.
     pub parameters: &'static [Parameter],
     /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
     pub nested: bool,
     /// Passes over the rows that making it takes, beside those of the landmarks.
     pub passes: u64,
-    /// What it will be, before it is made.
+    /// The size and memory of the map, before it is made.
     pub(crate) shape: fn(&MapSpec, Ask) -> Shape,
 }
 
@@ -30,18 +30,18 @@ pub struct Family {
 pub struct Parameter {
     /// The name in expressions.
     pub name: &'static str,
-    /// What is taken when the expression does not say.
+    /// The value where the expression gives none.
     pub default: f64,
-    /// Which numbers are allowed.
+    /// The numbers that are allowed.
     pub range: Range,
-    /// Why no others.
+    /// Why other numbers are refused, for messages.
     pub reason: &'static str,
 }
 
 /// Most features of a map: a tile of them is a gigabyte, and every product of counts in a plan is a number.
 pub const MOST_FEATURES: usize = 1 << 20;
 
-/// A map that is wanted.
+/// The sizes that decide the shape of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// Features of a row.
@@ -54,27 +54,27 @@ pub struct Ask {
     pub element: usize,
 }
 
-/// A map to come.
+/// The size and memory of a map that is not made yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Its features, at most.
     pub p: usize,
     /// Landmarks to choose; `None` for maps that look at no rows.
     pub landmarks: Option<usize>,
-    /// What it holds.
+    /// Memory that the map holds.
     pub footprint: Footprint,
-    /// Bytes beside that while it is made.
+    /// Bytes beside the map's own while it is made.
     pub making: usize,
 }
 
-/// What a map in the span of landmarks is made of.
+/// The ingredients of a map in the span of landmarks.
 #[derive(Debug)]
 pub struct OnLandmarks<'a, T: Real> {
-    /// The map.
+    /// The map to be made.
     pub spec: &'a MapSpec,
     /// The kernel.
     pub kernel: &'a Arc<dyn AnyKernel>,
-    /// As many as [`Shape::landmarks`] says, or fewer.
+    /// The landmarks: as many as [`Shape::landmarks`] says, or fewer.
     pub landmarks: LandmarkSet<T>,
     /// Features wanted: [`Shape::p`].
     pub rank: usize,
@@ -86,7 +86,7 @@ pub struct OnLandmarks<'a, T: Real> {
     pub workers: &'a Workers,
 }
 
-/// What a map that looks at no rows is made of.
+/// The ingredients of a map that looks at no rows.
 #[derive(Debug)]
 pub struct WithoutRows<'a> {
     /// The map.
@@ -101,16 +101,16 @@ pub struct WithoutRows<'a> {
     pub seed: u64,
 }
 
-/// A map of either kind, whatever its type.
+/// A map, whatever its type, or the error that it could not be made.
 pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
 
 /// How a map is made.
 #[derive(Clone, Copy, Debug)]
 pub enum Making<T: Real> {
-    /// On landmarks.
+    /// From landmarks.
     OnLandmarks(fn(OnLandmarks<'_, T>) -> Built<T>),
-    /// Of its options alone: a model keeps those instead of the map's numbers.
+    /// From its options alone: a model keeps those instead of the map's numbers.
     WithoutRows(fn(&WithoutRows<'_>) -> Built<T>),
-    /// Not at all: the kernel itself is learned with.
+    /// Without a map: solvers work on the kernel itself.
     Exact,
 }

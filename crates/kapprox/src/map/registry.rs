@@ -1,4 +1,4 @@
-//! Every map by name: what an option takes and a model file keeps.
+//! Every map by its name: the value of the parameter `map`, and the name in a model file.
 //!
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
@@ -32,13 +32,13 @@ pub fn families() -> impl Iterator<Item = &'static Family> {
     registry::<f64>().iter().map(|(family, _)| *family)
 }
 
-/// The family of a name.
+/// The family called `name`.
 pub fn by_name(name: &str) -> Option<&'static Family> {
     families().find(|family| family.name == name)
 }
 
 impl MapSpec {
-    /// What the map will be: the one place that turns the rank that was asked for into the one that is planned and made.
+    /// The size and memory of the map: the one place that turns the rank that was asked for into the one that is made.
     ///
     /// # Errors
     /// [`Error::TooManyFeatures`] above [`MOST_FEATURES`].

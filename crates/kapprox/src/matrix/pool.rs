@@ -7,16 +7,16 @@ use faer::{Accum, Mat, Par};
 /// of b rows costs b² products of s numbers, so that large ones must earn it.
 pub(crate) const POOL: (usize, usize) = (32, 512);
 
-/// Rows that may become landmarks, with what the landmarks leave of them: S = K_BB − Φ_B Φ_Bᵀ.
+/// Rows that may become landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.
 pub(crate) struct Pool {
     pub(crate) rows: Vec<u64>,
     /// Features in f64, row-major; none of the rows of a matrix without vectors.
     pub(crate) x: Vec<f64>,
     /// Features under the landmarks at the start of the round, b x s.
     phi: Mat<f64>,
-    /// b x b.
+    /// S, b x b.
     schur: Mat<f64>,
-    /// What rounding may leave of each row.
+    /// For each row, the largest residual that may be mere rounding.
     floors: Vec<f64>,
     /// Columns of the factor that this pool's landmarks have added, b numbers each.
     eliminated: Vec<Vec<f64>>,
@@ -40,7 +40,7 @@ impl Pool {
         self.rows.len()
     }
 
-    /// What is left of row i now; `None` where that is rounding.
+    /// The residual of row i now; `None` where it is mere rounding.
     pub(crate) fn residual(&self, i: usize) -> Option<f64> {
         let residual = self.schur[(i, i)];
         (residual > self.floors[i]).then_some(residual)
