@@ -8,7 +8,7 @@
 
 use faer::Par;
 use kapprox::kernel::{AnyKernel, Spec};
-use kapprox::landmark::{self, Rows};
+use kapprox::landmark::{self, Scan};
 use kapprox::map::{Making, OnLandmarks, WithoutRows};
 use kapprox::quality::Approximation;
 use kapprox::{FeatureMap, MapSpec, Nystrom};
@@ -21,7 +21,7 @@ use std::time::Instant;
 const COLUMNS: usize = 300;
 
 struct Case<'a> {
-    data: Rows<'a, f64>,
+    data: Scan<'a, f64>,
     spec: Spec,
     kernel: Arc<dyn AnyKernel>,
     ranks: Vec<usize>,
@@ -79,7 +79,7 @@ impl Case<'_> {
                     (map, 0, 0)
                 }
                 Making::OnLandmarks(make) => {
-                    let ask = kapprox::map::Ask { d, rank: rank[0], rows: self.data.count as usize, element: 8 };
+                    let ask = kapprox::map::MapRequest { d, rank: rank[0], rows: self.data.count as usize, element: 8 };
                     let count = spec.shape(ask).expect("a map").landmarks.unwrap_or(rank[0]);
                     let scheme = landmark::by_name("rpcholesky").expect("a scheme").landmarks::<f64>();
                     let set = scheme.select(&self.data, &self.kernel, count, 0).expect("landmarks");
@@ -99,7 +99,7 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     let (n, d) = (rows.len(), rows[0].len());
     let source = MemoryRows::new(flat(rows), d).expect("rows");
     let workers = Workers::new(2);
-    let data = Rows { source: &source, pass: Pass::new(2304, 1 << 20, &workers), count: n as u64 };
+    let data = Scan { source: &source, pass: Pass::new(2304, 1 << 20, &workers), count: n as u64 };
     let spec = Spec::parse(kernel).expect("a kernel");
     let built = spec.build().expect("a kernel");
     let ranks = ranks.iter().copied().filter(|rank| *rank <= n).collect();

@@ -6,7 +6,7 @@ use kstore::{Pass, RowSource};
 
 /// A table and how to pass over it.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a, T: Real> {
+pub struct Scan<'a, T: Real> {
     /// The table.
     pub source: &'a dyn RowSource<T>,
     /// How a pass over it is made: tiles, lanes, threads, progress.

@@ -25,13 +25,13 @@ fn clouds(n: usize) -> Mat<f64> {
 fn approximate(k: &dyn Entries, rank: usize, tolerance: f64, seed: Option<u64>) -> PartialCholesky {
     let workers = Workers::sequential();
     match seed {
-        Some(seed) => matrix::rpcholesky(k, rank, tolerance, seed, &workers).unwrap(),
-        None => matrix::greedy(k, rank, tolerance, &workers).unwrap(),
+        Some(seed) => matrix::rpcholesky(k, rank, tolerance, seed, &workers).expect("pivots"),
+        None => matrix::greedy(k, rank, tolerance, &workers).expect("pivots"),
     }
 }
 
 fn eigenvalues(k: MatRef<'_, f64>) -> Vec<f64> {
-    k.self_adjoint_eigenvalues(Side::Lower).unwrap()
+    k.self_adjoint_eigenvalues(Side::Lower).expect("eigenvalues")
 }
 
 /// F Fᵀ is K_nS K_SS⁻¹ K_Sn, what is left is positive semi-definite, and its trace is the certificate.

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p ksolve --example features`
 
-use kapprox::landmark::{Landmarks, Rows, RpCholesky};
+use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 use kapprox::{FeatureMap, Nystrom, Spec};
 use kstore::{MemoryRows, Pass, Workers};
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let rows = MemoryRows::new(x.clone(), d)?;
     let pass = Pass::new(2048, 65_536, &workers);
-    let chosen = RpCholesky.select(&Rows { source: &rows, pass, count: n as u64 }, &kernel, rank, 0)?;
+    let chosen = RpCholesky.select(&Scan { source: &rows, pass, count: n as u64 }, &kernel, rank, 0)?;
     let map = Nystrom::<f32>::new(&kernel, chosen, faer::Par::Seq)?;
 
     let mut phi = faer::Mat::<f32>::zeros(n, map.rank());

@@ -1,14 +1,14 @@
 //! A kernel and a landmark scheme of your own: registered by name, they fit, save, load and predict as any other.
 
-use kapprox::kernel::{self, Family, pointwise};
-use kapprox::landmark::{self, LandmarkSet, Landmarks, Rows, RpCholesky, Scheme, Uniform};
+use kapprox::kernel::{self, KernelFamily, pointwise};
+use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme, Uniform};
 use kapprox::{AnyKernel, Real, Result};
 use ksolve::job::{Fit, Predictor, Run};
 use ksolve::train::LandmarkSource;
 use std::sync::Arc;
 
 /// 1 for points that are equal but for whole days, 0 for those half a day apart.
-static DAILY: Family = Family::new("daily", "(1 + cos(2 pi (x-z)/24))/2", "daily()", |text, _| {
+static DAILY: KernelFamily = KernelFamily::new("daily", "(1 + cos(2 pi (x-z)/24))/2", "daily()", |text, _| {
     pointwise(text, |x, z| ((x[0] - z[0]) * std::f64::consts::TAU / 24.0).cos() / 2.0 + 0.5)
 });
 
@@ -18,7 +18,7 @@ struct Half;
 static HALF: Scheme = Scheme::new("half", "half by residual, half by chance", &Half);
 
 impl<T: Real> Landmarks<T> for Half {
-    fn select(&self, rows: &Rows<'_, T>, k: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, rows: &Scan<'_, T>, k: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         Ok(RpCholesky.select(rows, k, m / 2, seed)?.followed_by(Uniform.select(rows, k, m - m / 2, seed)?))
     }
 }

@@ -94,7 +94,7 @@ fn errors_are_those_of_the_dense_matrix() {
     assert_eq!(found.len(), 8);
     for cell in found.iter().filter(|cell| cell.method != "fourier") {
         let scheme = landmark::by_name(&cell.method).unwrap().landmarks::<f64>();
-        let set = select(&points, &*scheme, SPEC, RANKS[1], 5, WHOLE);
+        let set = select(&points, scheme, SPEC, RANKS[1], 5, WHOLE);
         let chosen: Vec<usize> = set.rows.iter().take(cell.rank).map(|row| *row as usize).collect();
         check(cell, &residual_matrix(k.clone(), &chosen, 0.0), &k, whole, true);
         // the features of every row, the factor, and what the choice took until there were so many
@@ -130,7 +130,7 @@ fn estimates_and_bounds_beyond_the_exact_rows() {
     let (found, _) = cells(&rows, &options("uniform", 1, Scaling::None), 2);
     let any = kernel(SPEC);
     let scheme = landmark::by_name("uniform").unwrap().landmarks::<f64>();
-    let map = Nystrom::new(&any, select(&points, &*scheme, SPEC, RANKS[1], 5, WHOLE), faer::Par::Seq).unwrap();
+    let map = Nystrom::new(&any, select(&points, scheme, SPEC, RANKS[1], 5, WHOLE), faer::Par::Seq).unwrap();
     let workers = Workers::new(2);
     let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
     let exact = approximation.errors(&RANKS, rows.len(), 0).unwrap();

@@ -1,8 +1,8 @@
 //! A kernel and a landmark scheme of somebody who only uses the crates, handed over as objects and registered by name.
 
 use faer::{Mat, MatMut, MatRef, Par};
-use kapprox::kernel::{self, Family, Metric, Parameter, Range, Value};
-use kapprox::landmark::{self, LandmarkSet, Landmarks, Rows, RpCholesky, Scheme};
+use kapprox::kernel::{self, KernelFamily, KernelParameter, Metric, Range, Value};
+use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme};
 use kapprox::{AnyKernel, Kernel, Nystrom, Real, Spec};
 use kmill_tests::dense;
 use kmill_tests::fit::{WHOLE, certify_kernel, rows_of, select_for};
@@ -82,7 +82,7 @@ impl<T: Real> Fold<T> for Every {
 }
 
 impl<T: Real> Landmarks<T> for Every {
-    fn select(&self, data: &Rows<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, _: u64) -> kapprox::Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, _: u64) -> kapprox::Result<LandmarkSet<T>> {
         let (met, _) = data.pass.fold(data.source, self)?;
         let d = data.source.shape().features;
         let set = LandmarkSet { points: met.points, rows: met.rows, d, passes: 1, evaluations: 0 };
@@ -133,15 +133,15 @@ fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
 }
 
 /// The Gaussian kernel again, by its formula.
-static OWN: Family = Family {
-    parameters: &[Parameter {
+static OWN: KernelFamily = KernelFamily {
+    parameters: &[KernelParameter {
         name: "length",
         default: Value::Median,
         range: Range::Positive,
         reason: "it is a length",
     }],
     metric: Some(Metric::L2),
-    ..Family::new("own_gaussian", "exp(-|x-z|^2/(2 length^2))", "own_gaussian(length=2)", |text, values| {
+    ..KernelFamily::new("own_gaussian", "exp(-|x-z|^2/(2 length^2))", "own_gaussian(length=2)", |text, values| {
         let length = values[0];
         kernel::pointwise(text, move |x, z| {
             let squares: f64 = x.iter().zip(z).map(|(a, b)| (a - b).powi(2)).sum();
@@ -198,15 +198,15 @@ fn a_registered_kernel_and_scheme_fit_save_load_and_predict() {
 /// A name means one thing.
 #[test]
 fn names_that_are_taken_or_no_words_are_refused() {
-    const fn named(name: &'static str) -> Family {
-        Family::new(name, "x.z", "linear()", |text, _| kernel::pointwise(text, |_, _| 1.0))
+    const fn named(name: &'static str) -> KernelFamily {
+        KernelFamily::new(name, "x.z", "linear()", |text, _| kernel::pointwise(text, |_, _| 1.0))
     }
-    static TAKEN: [Family; 4] = [named("gaussian"), named("exp"), named("Own"), named("2own")];
+    static TAKEN: [KernelFamily; 4] = [named("gaussian"), named("exp"), named("Own"), named("2own")];
     for family in &TAKEN {
         let error = kernel::register(family).unwrap_err().to_string();
         assert!(error.contains(family.name) && error.contains("cannot be registered"), "{error}");
     }
-    static TWICE: Family = named("own_twice");
+    static TWICE: KernelFamily = named("own_twice");
     kernel::register(&TWICE).unwrap();
     assert!(kernel::register(&TWICE).is_err() && Spec::parse("own_twice()").is_ok());
     static SCHEMES: [Scheme; 2] = [

@@ -1,6 +1,6 @@
 //! The law of randomly pivoted Cholesky: block proposals with rejection must draw every pivot as one at a time would.
 
-use kapprox::landmark::{Landmarks, Rows, RpCholesky};
+use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 use kapprox::matrix::{self, Function};
 use kmill_tests::dense::kernel_matrix;
 use kmill_tests::fit::kernel;
@@ -106,7 +106,7 @@ fn counts(n: usize, runs: &[Vec<u64>]) -> Vec<Vec<f64>> {
 fn library(rows: &[Vec<f64>], spec: &str, m: usize, seeds: u64) -> Vec<Vec<u64>> {
     let (points, any, workers) = (Points::<f64>::new(rows), kernel(spec), Workers::sequential());
     let pass = Pass { prefetch: 0, ..Pass::new(7, 11, &workers) };
-    let data = Rows { source: &points, pass, count: rows.len() as u64 };
+    let data = Scan { source: &points, pass, count: rows.len() as u64 };
     (0..seeds).map(|seed| RpCholesky.select(&data, &any, m, seed).unwrap().rows).collect()
 }
 

@@ -10,14 +10,14 @@
 //! ```
 
 use super::direct::raw;
-use super::family::{Domain, Family};
+use super::family::{Domain, KernelFamily};
 use super::linear::Linear;
 use super::panel::HarmonicMeans;
 
 /// The family of kernels `additive_chi_squared()`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
-    ..Family::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
+    ..KernelFamily::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
         raw(text, HarmonicMeans, |x| x.iter().sum(), Linear)
     })
 };

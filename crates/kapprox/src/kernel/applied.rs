@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A function that is applied to k(x, z).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Function {
+pub(super) enum KernelFunction {
     /// exp(k).
     Exp,
     /// k to a whole power.
@@ -29,11 +29,11 @@ pub(super) enum Function {
 #[derive(Debug)]
 pub(super) struct Applied {
     pub(super) text: String,
-    pub(super) function: Function,
+    pub(super) function: KernelFunction,
     pub(super) kernel: Arc<dyn AnyKernel>,
 }
 
-impl Function {
+impl KernelFunction {
     /// Computes the numbers that the function needs from the k(x, x) in `own`: 1/√k, k^p, or nothing. Negative ones, of
     /// a kernel that is not positive definite, count as 0.
     fn prepare<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>, own: &mut [f64], prepared: &mut [T]) {
@@ -112,10 +112,10 @@ impl<T: Real> Kernel<T> for Applied {
         self.kernel.typed::<T>().diag(x, out);
         for own in out {
             *own = match self.function {
-                Function::Exp => own.exponential(),
-                Function::Power(degree) => own.power(degree),
+                KernelFunction::Exp => own.exponential(),
+                KernelFunction::Power(degree) => own.power(degree),
                 // 0/0 is 0
-                Function::Normalised | Function::Mean(_) => f64::from(u8::from(*own > 0.0)),
+                KernelFunction::Normalised | KernelFunction::Mean(_) => f64::from(u8::from(*own > 0.0)),
             }
             .saturate();
         }
@@ -125,7 +125,7 @@ impl<T: Real> Kernel<T> for Applied {
 /// Fixed points for a function of a kernel.
 #[derive(Debug)]
 struct AppliedColumns<T: Real> {
-    function: Function,
+    function: KernelFunction,
     /// For each point, the number prepared from its k(z, z).
     z: Vec<T>,
     fixed: Fixed<T>,

@@ -10,17 +10,17 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Family, Metric, SIGMA};
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
 use rand_distr::Distribution;
 
 /// The family of kernels `cauchy(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
-    ..Family::new("cauchy", "1 / (1 + |x-z|^2 / sigma^2)", "cauchy(sigma=2)", |text, values| {
+    ..KernelFamily::new("cauchy", "1 / (1 + |x-z|^2 / sigma^2)", "cauchy(sigma=2)", |text, values| {
         l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy)
     })
 };

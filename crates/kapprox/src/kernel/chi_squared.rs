@@ -11,16 +11,16 @@
 
 use super::Profile;
 use super::direct::raw;
-use super::family::{Domain, Family, Metric, SIGMA};
+use super::family::{Domain, KernelFamily, Metric, SIGMA};
 use super::panel::ChiSquares;
 use crate::Real;
 
 /// The family of kernels `chi_squared(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::ChiSquared),
     domain: Domain::NotNegative,
-    ..Family::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
+    ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
         raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] })
     })
 };

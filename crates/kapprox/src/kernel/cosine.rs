@@ -8,13 +8,13 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::Family;
+use super::family::KernelFamily;
 use super::inner::product;
 use super::linear::Linear;
 use crate::Real;
 
 /// The family of kernels `cosine()`.
-pub(super) const FAMILY: Family = Family::new("cosine", "x.z / (|x| |z|)", "cosine()", |text, _| {
+pub(super) const FAMILY: KernelFamily = KernelFamily::new("cosine", "x.z / (|x| |z|)", "cosine()", |text, _| {
     embedded(text, Sphere, product("linear()".into(), Linear))
 });
 

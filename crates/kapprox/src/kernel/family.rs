@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 /// A family of kernels: its name, its parameters and the function that builds it.
 #[derive(Debug)]
-pub struct Family {
+pub struct KernelFamily {
     /// The name in expressions.
     pub name: &'static str,
     /// The definition, in plain characters.
     pub formula: &'static str,
     /// The parameters, in the order in which expressions are printed.
-    pub parameters: &'static [Parameter],
+    pub parameters: &'static [KernelParameter],
     /// The distance that the median heuristic takes; `None` where there is no length scale.
     pub metric: Option<Metric>,
     /// Whether k is positive definite for every allowed parameter.
@@ -31,7 +31,7 @@ pub struct Family {
 /// Makes the kernel `text` of its parameters' values.
 pub type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
 
-impl Family {
+impl KernelFamily {
     /// A positive definite kernel without parameters, defined for every number. Other facts are fields to set.
     ///
     /// `build` is given the expression, which [`Kernel::spec`](super::Kernel::spec) must give back, and the values of the
@@ -42,7 +42,7 @@ impl Family {
     }
 }
 
-impl Named for Family {
+impl Named for KernelFamily {
     const WHAT: &'static str = "kernel";
     fn name(&self) -> &'static str {
         self.name
@@ -94,7 +94,7 @@ pub enum Metric {
 
 /// A named number of a kernel.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Parameter {
+pub struct KernelParameter {
     /// The name in expressions.
     pub name: &'static str,
     /// The value where the expression gives none.
@@ -166,7 +166,7 @@ impl fmt::Display for Range {
 }
 
 /// The length scale of most kernels.
-pub(super) const SIGMA: Parameter = Parameter {
+pub(super) const SIGMA: KernelParameter = KernelParameter {
     name: "sigma",
     default: Value::Median,
     range: Range::Positive,

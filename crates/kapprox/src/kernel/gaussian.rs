@@ -14,20 +14,20 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Family, Metric, SIGMA};
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
 
 /// The family of kernels `gaussian(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
     each: Some(|text, sigmas| {
         let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
         l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)
     }),
-    ..Family::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
+    ..KernelFamily::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
         l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian)
     })
 };

@@ -9,14 +9,14 @@
 //! ```
 
 use super::direct::raw;
-use super::family::{Domain, Family};
+use super::family::{Domain, KernelFamily};
 use super::linear::Linear;
 use super::panel::Minima;
 
 /// The family of kernels `intersection()`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
-    ..Family::new("intersection", "sum min(x, z)", "intersection()", |text, _| {
+    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| {
         raw(text, Minima, |x| x.iter().sum(), Linear)
     })
 };

@@ -8,7 +8,7 @@
 //! assert!(Spec::parse("jaccard()").is_ok());
 //! ```
 
-use super::family::{Domain, Family};
+use super::family::{Domain, KernelFamily};
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
 use super::panel::{self, Finish, Packed, Products};
@@ -19,9 +19,9 @@ use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
 /// The family of kernels `jaccard()`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
-    ..Family::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
+    ..KernelFamily::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
 };
 
 #[derive(Debug)]

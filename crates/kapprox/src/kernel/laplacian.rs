@@ -11,15 +11,15 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Family, Metric, SIGMA};
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::manhattan::l1;
 use crate::Real;
 
 /// The family of kernels `laplacian(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::L1),
-    ..Family::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
+    ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
         l1(text, values[0] * std::f64::consts::LN_2, Laplacian)
     })
 };

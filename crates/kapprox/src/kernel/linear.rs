@@ -6,12 +6,12 @@
 //! ```
 
 use super::Profile;
-use super::family::Family;
+use super::family::KernelFamily;
 use super::inner::product;
 use crate::Real;
 
 /// The family of kernels `linear()`.
-pub(super) const FAMILY: Family = Family::new("linear", "x.z", "linear()", |text, _| product(text, Linear));
+pub(super) const FAMILY: KernelFamily = KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear));
 
 #[derive(Debug)]
 pub(super) struct Linear;

@@ -17,7 +17,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Family, Metric, Parameter, Range, SIGMA, Value};
+use super::family::{KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -25,7 +25,7 @@ use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
 /// The parameter `nu`, the smoothness.
-pub(super) const NU: Parameter = Parameter {
+pub(super) const NU: KernelParameter = KernelParameter {
     name: "nu",
     default: Value::Number(1.5),
     range: Range::OneOf(&[0.5, 1.5, 2.5]),
@@ -33,10 +33,10 @@ pub(super) const NU: Parameter = Parameter {
 };
 
 /// The family of kernels `matern(nu=1.5, sigma=median)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
-    ..Family::new(
+    ..KernelFamily::new(
         "matern",
         "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
         "matern(nu=1.5, sigma=2)",

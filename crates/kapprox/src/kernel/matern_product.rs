@@ -9,17 +9,17 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
-use super::family::{Family, Metric, SIGMA};
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::matern::NU;
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 /// The family of kernels `matern_product(nu=1.5, sigma=median)`, where the median is that of the Euclidean distance.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
-    ..Family::new(
+    ..KernelFamily::new(
         "matern_product",
         "product of the features' matern(nu, sigma)",
         "matern_product(nu=1.5, sigma=4)",

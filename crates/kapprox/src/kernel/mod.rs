@@ -64,7 +64,7 @@ pub mod sigmoid;
 pub mod skewed_chi_squared;
 pub mod subset;
 
-pub use family::{Build, Domain, Family, Metric, Parameter, Range, Value};
+pub use family::{Build, Domain, KernelFamily, KernelParameter, Metric, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
 pub(crate) use points::Aligned;

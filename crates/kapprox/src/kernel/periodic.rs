@@ -15,7 +15,7 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::{Family, Parameter, Range, Value};
+use super::family::{KernelFamily, KernelParameter, Range, Value};
 use super::gaussian;
 use super::{Law, Spectrum};
 use crate::real::turns::{Turns, cosine_sine};
@@ -24,22 +24,22 @@ use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 
 /// The family of kernels `periodic(period=1, sigma=1)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        Parameter {
+        KernelParameter {
             name: "period",
             default: Value::Number(1.0),
             range: Range::Positive,
             reason: "it is a length that distances are divided by",
         },
-        Parameter {
+        KernelParameter {
             name: "sigma",
             default: Value::Number(1.0),
             range: Range::Positive,
             reason: "it is a length on the unit circle",
         },
     ],
-    ..Family::new(
+    ..KernelFamily::new(
         "periodic",
         "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",
         "periodic(period=3, sigma=1.5)",

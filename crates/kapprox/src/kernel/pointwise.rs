@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// The function must be symmetric and positive definite.
 ///
 /// ```
-/// use kapprox::kernel::{self, Family, Spec};
+/// use kapprox::kernel::{self, KernelFamily, Spec};
 ///
-/// static TENT: Family = Family::new("tent", "max(0, 1 - |x-z|)", "tent()", |text, _| {
+/// static TENT: KernelFamily = KernelFamily::new("tent", "max(0, 1 - |x-z|)", "tent()", |text, _| {
 ///     kernel::pointwise(text, |x, z| (1.0 - (x[0] - z[0]).abs()).max(0.0))
 /// });
 /// kernel::register(&TENT)?;

@@ -10,16 +10,16 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Family, Metric, Parameter, Range, SIGMA, Value};
+use super::family::{KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
 use rand_distr::Distribution;
 
 /// The family of kernels `rational_quadratic(alpha=1, sigma=median)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        Parameter {
+        KernelParameter {
             name: "alpha",
             default: Value::Number(1.0),
             range: Range::Positive,
@@ -28,7 +28,7 @@ pub(super) const FAMILY: Family = Family {
         SIGMA,
     ],
     metric: Some(Metric::L2),
-    ..Family::new(
+    ..KernelFamily::new(
         "rational_quadratic",
         "(1 + |x-z|^2 / (2 alpha sigma^2))^-alpha",
         "rational_quadratic(alpha=0.75, sigma=2)",

@@ -1,14 +1,14 @@
 //! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
 
 use super::{
-    Family, additive_chi_squared, anova, cauchy, chi_squared, cosine, delta, exponential, gaussian, intersection,
+    KernelFamily, additive_chi_squared, anova, cauchy, chi_squared, cosine, delta, exponential, gaussian, intersection,
     jaccard, laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic, sigmoid,
     skewed_chi_squared, subset,
 };
 use crate::named::{Named, Registry};
 use crate::{Error, Result};
 
-static FAMILIES: Registry<Family> = Registry::new(&[
+static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     gaussian::FAMILY,
     laplacian::FAMILY,
     exponential::FAMILY,
@@ -32,12 +32,12 @@ static FAMILIES: Registry<Family> = Registry::new(&[
 ]);
 
 /// The kernels of this crate, in the order in which help lists them.
-pub fn registry() -> &'static [Family] {
+pub fn registry() -> &'static [KernelFamily] {
     FAMILIES.own()
 }
 
 /// The kernel of a name, of this crate or [registered](register).
-pub fn by_name(name: &str) -> Option<&'static Family> {
+pub fn by_name(name: &str) -> Option<&'static KernelFamily> {
     FAMILIES.by_name(name)
 }
 
@@ -56,10 +56,10 @@ pub(super) const FUNCTIONS: [&str; 4] = ["exp", "power", "normalised", "mean"];
 ///
 /// # Errors
 /// [`Error::Register`] for a name that a kernel or a function of kernels has, or that is no word.
-pub fn register(family: &'static Family) -> Result<()> {
+pub fn register(family: &'static KernelFamily) -> Result<()> {
     if FUNCTIONS.contains(&family.name) {
         return Err(Error::Register {
-            what: Family::WHAT,
+            what: KernelFamily::WHAT,
             name: family.name,
             why: "a function of kernels has this name",
         });

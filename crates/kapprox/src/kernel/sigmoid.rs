@@ -11,23 +11,23 @@
 //! ```
 
 use super::Profile;
-use super::family::{Family, Parameter, Range, Value};
+use super::family::{KernelFamily, KernelParameter, Range, Value};
 use super::inner::indefinite;
 use crate::Real;
 
 /// The family of kernels `sigmoid(gamma=1, c0=1)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        Parameter {
+        KernelParameter {
             name: "gamma",
             default: Value::Number(1.0),
             range: Range::Positive,
             reason: "a negative slope has even more negative eigenvalues, and 0 leaves a constant",
         },
-        Parameter { name: "c0", default: Value::Number(1.0), range: Range::Any, reason: "it is a number" },
+        KernelParameter { name: "c0", default: Value::Number(1.0), range: Range::Any, reason: "it is a number" },
     ],
     positive_definite: false,
-    ..Family::new("sigmoid", "tanh(gamma x.z + c0)", "sigmoid(gamma=0.5, c0=-0.25)", |text, values| {
+    ..KernelFamily::new("sigmoid", "tanh(gamma x.z + c0)", "sigmoid(gamma=0.5, c0=-0.25)", |text, values| {
         indefinite(text, Sigmoid { gamma: values[0], c0: values[1] })
     })
 };

@@ -11,21 +11,21 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::{Domain, Family, Parameter, Range, Value};
+use super::family::{Domain, KernelFamily, KernelParameter, Range, Value};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 /// The family of kernels `skewed_chi_squared(skew=1)`.
-pub(super) const FAMILY: Family = Family {
-    parameters: &[Parameter {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
+    parameters: &[KernelParameter {
         name: "skew",
         default: Value::Number(1.0),
         range: Range::Positive,
         reason: "it is added to values that may be 0, and their logarithm is taken",
     }],
     domain: Domain::NotNegative,
-    ..Family::new(
+    ..KernelFamily::new(
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
         "skewed_chi_squared(skew=0.5)",

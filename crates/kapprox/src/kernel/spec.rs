@@ -1,8 +1,8 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
-use super::applied::Function;
+use super::applied::KernelFunction;
 use super::columns::schema;
-use super::family::{Domain, Parameter, Value};
+use super::family::{Domain, KernelParameter, Value};
 use super::median::median_distance;
 use super::node::{Call, Node};
 use super::parse;
@@ -97,13 +97,13 @@ impl Spec {
     /// The kernel exp(k).
     #[must_use]
     pub fn exp(self) -> Self {
-        Self(Node::Applied(Function::Exp, Box::new(self.0)))
+        Self(Node::Applied(KernelFunction::Exp, Box::new(self.0)))
     }
 
     /// The kernel k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
     #[must_use]
     pub fn normalised(self) -> Self {
-        Self(Node::Applied(Function::Normalised, Box::new(self.0)))
+        Self(Node::Applied(KernelFunction::Normalised, Box::new(self.0)))
     }
 
     /// This kernel on some columns, written as in an expression: `x0..x9`, `x*`, `[city, x3..x5]`.
@@ -212,7 +212,7 @@ impl Spec {
             Err(Error::NotFinite { what, remedy: "choose another factor".to_string() })
         };
         let mut change = |call: &Call| {
-            let of = |(value, parameter): (&Value, &Parameter)| -> Result<Value> {
+            let of = |(value, parameter): (&Value, &KernelParameter)| -> Result<Value> {
                 match value {
                     Value::Number(number) if parameter.default == Value::Median => Ok(Value::Number(stretch(number)?)),
                     Value::Each(list) => Ok(Value::Each(list.iter().map(stretch).collect::<Result<_>>()?)),

@@ -9,13 +9,15 @@
 //! ```
 
 use super::Profile;
-use super::family::{Domain, Family};
+use super::family::{Domain, KernelFamily};
 use super::inner::product;
 use crate::Real;
 
 /// The family of kernels `subset()`.
-pub(super) const FAMILY: Family =
-    Family { domain: Domain::Binary, ..Family::new("subset", "2^(x.z)", "subset()", |text, _| product(text, Subset)) };
+pub(super) const FAMILY: KernelFamily = KernelFamily {
+    domain: Domain::Binary,
+    ..KernelFamily::new("subset", "2^(x.z)", "subset()", |text, _| product(text, Subset))
+};
 
 #[derive(Debug)]
 struct Subset;

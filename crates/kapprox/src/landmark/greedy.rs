@@ -11,10 +11,10 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2, 2001; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::columns::{self, Columns, LARGEST};
+use super::columns::{self, HeldColumns, LARGEST};
 use super::growth::Growth;
-use super::round::{Draw, Round};
-use super::{Choice, LandmarkSet, Landmarks, Rows, Scheme};
+use super::round::{Round, RowKey};
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
 use crate::matrix::{POOL, Pool, largest};
 use crate::{Real, Result};
@@ -34,7 +34,7 @@ pub struct Greedy {
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
     seeded: false,
-    bytes: |Choice { n, d, m, .. }| if held(n, m) { columns::bytes(n, d, m) } else { 0 },
+    bytes: |ChoiceSize { n, d, m, .. }| if held(n, m) { columns::bytes(n, d, m) } else { 0 },
     ..Scheme::new(
         "greedy",
         "pivoted Cholesky: the row that the earlier landmarks leave most of",
@@ -43,7 +43,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 };
 
 impl<T: Real> Landmarks<T> for Greedy {
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         self.grow(data, kernel, m, held(data.count, m))
     }
 }
@@ -56,16 +56,16 @@ fn held(n: u64, m: usize) -> bool {
 impl Greedy {
     fn grow<T: Real>(
         &self,
-        data: &Rows<'_, T>,
+        data: &Scan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         held: bool,
     ) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut largest = if held { Largest::Updated(Columns::read(&mut growth, data, m)?) } else { Largest::Anew };
+        let mut largest = if held { Largest::Updated(HeldColumns::read(&mut growth, data, m)?) } else { Largest::Anew };
         let (mut trace, mut capacity) = (None, POOL.0);
         while !growth.is_full() {
-            let Found { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
+            let LargestFound { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
             if sum <= self.tolerance * *trace.get_or_insert(sum) {
                 break;
             }
@@ -95,11 +95,11 @@ enum Largest {
     /// Residuals computed anew in a pass.
     Anew,
     /// Residuals kept in memory and updated.
-    Updated(Columns),
+    Updated(HeldColumns),
 }
 
 /// The rows with the largest residuals.
-struct Found {
+struct LargestFound {
     /// Σr over all rows.
     sum: f64,
     /// No row outside the pool has more left than this.
@@ -108,12 +108,12 @@ struct Found {
 }
 
 impl Largest {
-    fn find<T: Real>(&self, growth: &mut Growth<'_, T>, data: &Rows<'_, T>, capacity: usize) -> Result<Found> {
+    fn find<T: Real>(&self, growth: &mut Growth<'_, T>, data: &Scan<'_, T>, capacity: usize) -> Result<LargestFound> {
         match self {
             Self::Updated(columns) => {
                 let (sum, best) = largest(&columns.residual, capacity);
                 let outside = best.get(capacity - 1).map_or(0.0, |i| columns.residual[*i]);
-                Ok(Found { sum, outside, pool: columns.pool(growth, &best) })
+                Ok(LargestFound { sum, outside, pool: columns.pool(growth, &best) })
             }
             Self::Anew => {
                 let map = growth.map(data.pass.workers);
@@ -127,7 +127,7 @@ impl Largest {
                 let features = entries.iter().flat_map(|entry| residuals.best.features(entry));
                 let x = features.map(|value| kstore::Real::to_f64(*value)).collect();
                 let rows = entries.iter().map(|entry| entry.row).collect();
-                Ok(Found { sum: residuals.sum, outside, pool: growth.pool(rows, x) })
+                Ok(LargestFound { sum: residuals.sum, outside, pool: growth.pool(rows, x) })
             }
         }
     }
@@ -136,7 +136,7 @@ impl Largest {
 /// A draw that keeps the rows with the largest residuals.
 struct ByResidual;
 
-impl Draw for ByResidual {
+impl RowKey for ByResidual {
     fn key(&self, _: u64, residual: f64) -> Option<f64> {
         Some(residual)
     }
@@ -169,7 +169,7 @@ mod tests {
             observer: &Unobserved,
             journal: None,
         };
-        let data = Rows { source: &source, pass, count: 900 };
+        let data = Scan { source: &source, pass, count: 900 };
         for spec in ["gaussian(sigma=1)", "polynomial(gamma=1, c0=1, degree=2)"] {
             let kernel = Spec::parse(spec).unwrap().build().unwrap();
             let held = Greedy::default().grow(&data, &kernel, 60, true).unwrap();

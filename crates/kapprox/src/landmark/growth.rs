@@ -8,7 +8,7 @@
 //! Whatever proposes rows, the decision about each is taken in f64 on the pool's own Schur complement, so that what is
 //! left of a row that earlier landmarks span is told from rounding.
 
-use super::{LandmarkSet, Rows};
+use super::{LandmarkSet, Scan};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::Nystrom;
@@ -48,7 +48,7 @@ impl<'a, T: Real> Growth<'a, T> {
     }
 
     /// Reports the number of landmarks so far to the observer.
-    pub(super) fn tell(&self, data: &Rows<'_, T>) {
+    pub(super) fn tell(&self, data: &Scan<'_, T>) {
         data.pass.observer.reached(self.len(), self.chosen.passes, self.chosen.evaluations);
     }
 

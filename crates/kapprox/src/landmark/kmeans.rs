@@ -8,7 +8,7 @@
 //! 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
 use super::sample::BestRows;
-use super::{Choice, LandmarkSet, Landmarks, NO_ROW, Rows, Scheme, uniform_sample};
+use super::{ChoiceSize, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, uniform_sample};
 use crate::kernel::AnyKernel;
 use crate::map::nystrom::STRIP;
 use crate::{Error, Real, Result, vectorised};
@@ -36,7 +36,7 @@ const SAMPLE: usize = 10;
 
 /// `kmeans`.
 pub(super) const SCHEME: Scheme = Scheme {
-    bytes: |Choice { element, n, d, m }| {
+    bytes: |ChoiceSize { element, n, d, m }| {
         let sample = usize::try_from(n).unwrap_or(usize::MAX).min(SAMPLE * m);
         // the sample while it is drawn, and sums, centroids and centred centroids
         3 * sample * (d * element + 40) + m * d * (2 * size_of::<f64>() + 4 * element)
@@ -45,7 +45,7 @@ pub(super) const SCHEME: Scheme = Scheme {
 };
 
 impl<T: Real> Landmarks<T> for KMeans {
-    fn select(&self, data: &Rows<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let d = data.source.shape().features;
         let sample = uniform_sample(data, SAMPLE.saturating_mul(m), Purpose::Landmarks, seed)?;
         let mut centroids = plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));

@@ -13,8 +13,8 @@
 //! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and Theorem 8.
 
 use super::dictionary::Dictionary;
-use super::round::{Draw, Residuals, Round};
-use super::{LandmarkSet, Landmarks, Rows};
+use super::round::{Residuals, Round, RowKey};
+use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
 use kstore::key::{Purpose, Stream};
@@ -31,7 +31,7 @@ pub struct Leverage;
 const FEWEST: usize = 16;
 
 impl<T: Real> Landmarks<T> for Leverage {
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let s = m.max(FEWEST);
         let oversampling = (s as f64).ln();
@@ -137,7 +137,7 @@ struct Uniformly {
     keys: Stream,
 }
 
-impl Draw for Uniformly {
+impl RowKey for Uniformly {
     fn takes_part(&self, row: u64) -> bool {
         self.level.holds(row)
     }
@@ -154,7 +154,7 @@ struct Independently {
     least: f64,
 }
 
-impl Draw for Independently {
+impl RowKey for Independently {
     fn least(&self) -> f64 {
         self.least
     }
@@ -175,7 +175,7 @@ pub(super) struct ByScore {
     pub(super) least: f64,
 }
 
-impl Draw for ByScore {
+impl RowKey for ByScore {
     fn least(&self) -> f64 {
         self.least
     }

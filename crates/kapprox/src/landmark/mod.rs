@@ -28,10 +28,10 @@ pub use kmeans::KMeans;
 pub use leverage::Leverage;
 pub use predictive::Predictive;
 pub use rpcholesky::RpCholesky;
-pub use sample::{Sample, uniform_sample};
+pub use sample::{RowSample, uniform_sample};
 pub use uniform::Uniform;
 
-pub use crate::rows::{LandmarkSet, NO_ROW, Rows};
+pub use crate::rows::{LandmarkSet, NO_ROW, Scan};
 
 use crate::kernel::AnyKernel;
 use crate::named::{Named, Registry};
@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// A rule that chooses landmarks.
 pub trait Landmarks<T: Real>: Debug + Send + Sync {
     /// Chooses at most `m` landmarks; fewer where the rows span no more at the precision of `T`.
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
 }
 
 /// A rule for rows of either element type.
@@ -75,14 +75,14 @@ pub struct Scheme {
     /// True where it looks at the targets of the rows.
     pub needs_targets: bool,
     /// Bytes held beside the rows and the factor of the landmarks.
-    pub bytes: fn(Choice) -> usize,
+    pub bytes: fn(ChoiceSize) -> usize,
     /// The rule.
     pub rule: &'static dyn AnyLandmarks,
 }
 
 /// The size of a choice of landmarks.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct ChoiceSize {
     /// Bytes of an element of the rows.
     pub element: usize,
     /// Rows to choose from.

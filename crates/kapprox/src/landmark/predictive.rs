@@ -14,10 +14,10 @@
 //! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. There the look-ahead is
 //! updated with each pivot; here it is computed anew for each block, which costs as much and needs no downdating.
 
-use super::columns::{self, Columns};
+use super::columns::{self, HeldColumns};
 use super::growth::Growth;
 use super::targets::targets;
-use super::{Choice, LandmarkSet, Landmarks, Rows, Scheme};
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
@@ -42,7 +42,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     seeded: false,
     needs_targets: true,
     // columns and basis; the look-ahead, what is left of it and its products; residuals, floors, keys and orders of rows
-    bytes: |Choice { n, d, m, .. }| columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
+    bytes: |ChoiceSize { n, d, m, .. }| columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
     ..Scheme::new("predictive", "explains the kernel matrix and the targets alike", &Predictive { weight: 0.5 })
 };
 
@@ -54,14 +54,14 @@ const LOOK_AHEAD: usize = 64;
 const BLOCK: usize = 16;
 
 impl<T: Real> Landmarks<T> for Predictive {
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let y = targets(data)?;
         if y.ncols() == 0 {
             return Err(Error::NoTargets { scheme: "predictive" });
         }
         let mut growth = Growth::new(kernel, data.source.shape().features, m + LOOK_AHEAD)?;
-        let mut columns = Columns::read(&mut growth, data, m + LOOK_AHEAD)?;
+        let mut columns = HeldColumns::read(&mut growth, data, m + LOOK_AHEAD)?;
         growth.chosen.passes += 1;
         let scale = Scale {
             trace: (1.0 - self.weight) / columns.residual.iter().sum::<f64>().max(f64::MIN_POSITIVE),
@@ -106,7 +106,7 @@ struct Scale {
 /// rows whose targets are least explained. `None` where nothing is left.
 fn look_ahead<T: Real>(
     growth: &mut Growth<'_, T>,
-    columns: &mut Columns,
+    columns: &mut HeldColumns,
     left: &Mat<f64>,
     workers: &Workers,
 ) -> Option<Mat<f64>> {

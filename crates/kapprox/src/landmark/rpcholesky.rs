@@ -11,8 +11,8 @@
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
 
 use super::growth::Growth;
-use super::round::{Draw, Residuals, Round};
-use super::{LandmarkSet, Landmarks, Rows};
+use super::round::{Residuals, Round, RowKey};
+use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
 use kstore::key::{Purpose, Stream};
@@ -53,7 +53,7 @@ impl RpCholesky {
 }
 
 impl<T: Real> Landmarks<T> for RpCholesky {
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
         let mut empty = 0;
         for round in 0.. {
@@ -80,7 +80,7 @@ impl<T: Real> Landmarks<T> for RpCholesky {
 /// Keys ln(u)/r: the largest are a sample without replacement in proportion to r, in order of drawing.
 struct Proportional(Stream);
 
-impl Draw for Proportional {
+impl RowKey for Proportional {
     fn key(&self, row: u64, residual: f64) -> Option<f64> {
         Some(self.0.uniform(row).ln() / residual)
     }

@@ -13,7 +13,7 @@
 //! Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010.
 
 use super::FeatureMap;
-use super::family::{Built, Family, Parameter, Shape, WithoutRows};
+use super::family::{Built, MapFamily, MapParameter, MapShape, WithoutRows};
 use super::nystrom::strips;
 use super::random::{Fourier, Sampling};
 use crate::kernel::skewed_chi_squared::logarithm;
@@ -44,17 +44,17 @@ impl Homogeneous {
 }
 
 /// The family of maps `additive(steps=2, interval=0.4)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: MapFamily = MapFamily {
     name: "additive",
     about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
     parameters: &[
-        Parameter {
+        MapParameter {
             name: "steps",
             default: 2.0,
             range: Range::Whole { from: 0, to: 50 },
             reason: "it is the number of frequencies beside 0",
         },
-        Parameter {
+        MapParameter {
             name: "interval",
             default: 0.4,
             range: Range::Positive,
@@ -65,7 +65,7 @@ pub(super) const FAMILY: Family = Family {
     passes: 0,
     shape: |spec, ask| {
         let p = ask.d * (2 * spec.value("steps") as usize + 1);
-        Shape { p, landmarks: None, footprint: Footprint::default(), making: 0 }
+        MapShape { p, landmarks: None, footprint: Footprint::default(), making: 0 }
     },
 };
 

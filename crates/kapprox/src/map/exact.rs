@@ -1,10 +1,10 @@
 //! `exact`: no map. The kernel itself, for solvers that need no features.
 
-use super::family::Family;
+use super::family::MapFamily;
 use super::nystrom;
 
 /// The family of maps `exact`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: MapFamily = MapFamily {
     name: "exact",
     about: "no approximation: ridge on the kernel of all rows; `rank` is that of its preconditioner",
     parameters: &[],

@@ -2,7 +2,7 @@
 
 use super::{FeatureMap, MapSpec};
 use crate::kernel::{AnyKernel, Range, Spec};
-use crate::rows::{LandmarkSet, Rows};
+use crate::rows::{LandmarkSet, Scan};
 use crate::{Real, Result};
 use kstore::{Footprint, Workers};
 use std::fmt::Debug;
@@ -10,24 +10,24 @@ use std::sync::Arc;
 
 /// A kind of map.
 #[derive(Debug)]
-pub struct Family {
+pub struct MapFamily {
     /// The name by which it is asked for.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
     /// The parameters of the map.
-    pub parameters: &'static [Parameter],
+    pub parameters: &'static [MapParameter],
     /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
     pub nested: bool,
     /// Passes over the rows that making it takes, beside those of the landmarks.
     pub passes: u64,
     /// The size and memory of the map, before it is made.
-    pub(crate) shape: fn(&MapSpec, Ask) -> Shape,
+    pub(crate) shape: fn(&MapSpec, MapRequest) -> MapShape,
 }
 
 /// A number of a map.
 #[derive(Debug)]
-pub struct Parameter {
+pub struct MapParameter {
     /// The name in expressions.
     pub name: &'static str,
     /// The value where the expression gives none.
@@ -43,7 +43,7 @@ pub const MOST_FEATURES: usize = 1 << 20;
 
 /// The sizes that decide the shape of a map.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
+pub struct MapRequest {
     /// Features of a row.
     pub d: usize,
     /// Features wanted.
@@ -56,7 +56,7 @@ pub struct Ask {
 
 /// The size and memory of a map that is not made yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct MapShape {
     /// Its features, at most.
     pub p: usize,
     /// Landmarks to choose; `None` for maps that look at no rows.
@@ -74,12 +74,12 @@ pub struct OnLandmarks<'a, T: Real> {
     pub spec: &'a MapSpec,
     /// The kernel.
     pub kernel: &'a Arc<dyn AnyKernel>,
-    /// The landmarks: as many as [`Shape::landmarks`] says, or fewer.
+    /// The landmarks: as many as [`MapShape::landmarks`] says, or fewer.
     pub landmarks: LandmarkSet<T>,
-    /// Features wanted: [`Shape::p`].
+    /// Features wanted: [`MapShape::p`].
     pub rank: usize,
     /// The rows, for maps that pass over them.
-    pub data: &'a Rows<'a, T>,
+    pub data: &'a Scan<'a, T>,
     /// Seed of random choices.
     pub seed: u64,
     /// Threads.
@@ -95,7 +95,7 @@ pub struct WithoutRows<'a> {
     pub kernel: &'a Spec,
     /// Features of a row.
     pub d: usize,
-    /// Features wanted: [`Shape::p`].
+    /// Features wanted: [`MapShape::p`].
     pub rank: usize,
     /// Seed of random choices.
     pub seed: u64,

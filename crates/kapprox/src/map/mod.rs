@@ -18,10 +18,12 @@ pub mod sketch;
 mod spec;
 
 pub use additive::{Additive, SkewedChi2};
-pub use columns::Columns;
+pub use columns::KernelFunctions;
 pub use ensemble::Ensemble;
 pub use expansion::Expansion;
-pub use family::{Ask, Built, Family, MOST_FEATURES, Making, OnLandmarks, Parameter, Shape, WithoutRows};
+pub use family::{
+    Built, MOST_FEATURES, Making, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks, WithoutRows,
+};
 pub use nystrom::Nystrom;
 pub use projected::Projected;
 pub use random::Fourier;

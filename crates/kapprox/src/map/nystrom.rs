@@ -9,7 +9,7 @@
 //! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
 
 use super::factor::amplification;
-use super::family::{Built, Family, OnLandmarks, Shape};
+use super::family::{Built, MapFamily, MapShape, OnLandmarks};
 use super::independent::Independent;
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Kernel};
@@ -22,7 +22,7 @@ use kstore::{Footprint, Workers};
 use std::sync::Arc;
 
 /// The family of maps `nystrom`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: MapFamily = MapFamily {
     name: "nystrom",
     about: "projection on the kernel functions of landmarks, in Cholesky coordinates; nested in the rank",
     parameters: &[],
@@ -32,7 +32,7 @@ pub(super) const FAMILY: Family = Family {
         let footprint = Footprint { fixed: bytes(ask.rank, ask.d, ask.element), per_row: 0 };
         // the kernel matrix, and the landmarks copied and in f64
         let making = ask.rank * (8 * ask.rank + ask.d * (2 * ask.element + 8));
-        Shape { p: ask.rank, landmarks: Some(ask.rank), footprint, making }
+        MapShape { p: ask.rank, landmarks: Some(ask.rank), footprint, making }
     },
 };
 

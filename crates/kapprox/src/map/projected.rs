@@ -15,13 +15,13 @@
 //! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
-use super::family::{Ask, Built, Family, OnLandmarks, Parameter, Shape};
+use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
 use super::inner::InnerFold;
 use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few, widened};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
 use crate::kernel::{AnyKernel, Kernel, Range};
-use crate::rows::{LandmarkSet, Rows};
+use crate::rows::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -35,7 +35,7 @@ use std::sync::Arc;
 const SMALLEST: f64 = 1e3 * f64::EPSILON;
 
 /// The parameter `oversampling`: landmarks for each feature.
-const OVERSAMPLING: Parameter = Parameter {
+const OVERSAMPLING: MapParameter = MapParameter {
     name: "oversampling",
     default: 2.0,
     range: Range::Whole { from: 1, to: 100 },
@@ -43,7 +43,7 @@ const OVERSAMPLING: Parameter = Parameter {
 };
 
 /// The family of maps `eigen(oversampling=2)`.
-pub(super) const EIGEN: Family = Family {
+pub(super) const EIGEN: MapFamily = MapFamily {
     name: "eigen",
     about: "projection on the leading eigenvectors of the landmarks' kernel matrix",
     parameters: &[OVERSAMPLING],
@@ -53,16 +53,16 @@ pub(super) const EIGEN: Family = Family {
 };
 
 /// The family of maps `randomised(oversampling=2)`.
-pub(super) const RANDOMISED: Family =
-    Family { name: "randomised", about: "the same eigenvectors by a randomised decomposition", ..EIGEN };
+pub(super) const RANDOMISED: MapFamily =
+    MapFamily { name: "randomised", about: "the same eigenvectors by a randomised decomposition", ..EIGEN };
 
 /// The family of maps `double(oversampling=2, ratio=2)`.
-pub(super) const DOUBLE: Family = Family {
+pub(super) const DOUBLE: MapFamily = MapFamily {
     name: "double",
     about: "eigenvectors approximated from a part of the landmarks",
     parameters: &[
         OVERSAMPLING,
-        Parameter {
+        MapParameter {
             name: "ratio",
             default: 2.0,
             range: Range::Whole { from: 1, to: 100 },
@@ -75,20 +75,20 @@ pub(super) const DOUBLE: Family = Family {
 };
 
 /// The family of maps `truncated(oversampling=2)`.
-pub(super) const TRUNCATED: Family = Family {
+pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading directions of the features of all rows; one pass more",
     passes: 1,
     ..EIGEN
 };
 
-fn shape(spec: &MapSpec, ask: Ask) -> Shape {
+fn shape(spec: &MapSpec, ask: MapRequest) -> MapShape {
     let m = (ask.rank * spec.value("oversampling") as usize).min(ask.rows);
     let (landmarks, weights) = (m * ask.d * (ask.element + size_of::<f64>()), m * ask.rank);
     let fixed = landmarks + weights * (ask.element + size_of::<f64>());
     // the kernel matrix, its decomposition and what that works on
     let making = m * (48 * m + ask.d * (2 * ask.element + 8));
-    Shape { p: ask.rank, landmarks: Some(m), footprint: Footprint { fixed, per_row: m * ask.element }, making }
+    MapShape { p: ask.rank, landmarks: Some(m), footprint: Footprint { fixed, per_row: m * ask.element }, making }
 }
 
 pub(super) fn eigen_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
@@ -219,7 +219,7 @@ impl<T: Real> Projected<T> {
     ///
     /// # Errors
     /// The errors of the source, and of the decomposition.
-    pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Rows<'_, T>) -> Result<Self> {
+    pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
         let fold = InnerFold { map, tile: data.pass.tile };
         let inner = data.pass.fold(data.source, &fold)?.0.0;
         let (_, directions) = eigen(inner.as_ref(), r)?;

@@ -2,12 +2,12 @@
 //!
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
-use super::family::{Ask, Family, MOST_FEATURES, Making, Shape};
+use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape};
 use super::{MapSpec, additive, ensemble, exact, nystrom, projected, random, sketch};
 use crate::{Error, Real, Result};
 
 /// Every map, and how it is made for rows of `T`. One line each.
-pub fn registry<T: Real>() -> &'static [(&'static Family, Making<T>)] {
+pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
     const {
         &[
             (&nystrom::FAMILY, Making::OnLandmarks(nystrom::build)),
@@ -28,12 +28,12 @@ pub fn registry<T: Real>() -> &'static [(&'static Family, Making<T>)] {
 }
 
 /// The facts about every map, whatever the type of the rows.
-pub fn families() -> impl Iterator<Item = &'static Family> {
+pub fn families() -> impl Iterator<Item = &'static MapFamily> {
     registry::<f64>().iter().map(|(family, _)| *family)
 }
 
 /// The family called `name`.
-pub fn by_name(name: &str) -> Option<&'static Family> {
+pub fn by_name(name: &str) -> Option<&'static MapFamily> {
     families().find(|family| family.name == name)
 }
 
@@ -42,12 +42,12 @@ impl MapSpec {
     ///
     /// # Errors
     /// [`Error::TooManyFeatures`] above [`MOST_FEATURES`].
-    pub fn shape(&self, ask: Ask) -> Result<Shape> {
+    pub fn shape(&self, ask: MapRequest) -> Result<MapShape> {
         let rows = ask.rows.max(1);
         let most = if self.is_without_rows() { usize::MAX } else { rows };
         // beyond the most, how far does not matter, and its square must be a number
         let rank = ask.rank.min(most).min(2 * MOST_FEATURES);
-        let shape = (self.family().shape)(self, Ask { rank, rows, ..ask });
+        let shape = (self.family().shape)(self, MapRequest { rank, rows, ..ask });
         match shape.p > MOST_FEATURES {
             true => Err(Error::TooManyFeatures { map: self.to_string(), most: MOST_FEATURES }),
             false => Ok(shape),
@@ -84,7 +84,7 @@ mod tests {
     fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
         for family in families() {
             let spec: MapSpec = family.name.parse().unwrap();
-            let shape = |rank, rows| spec.shape(Ask { d: 5000, rank, rows, element: 8 });
+            let shape = |rank, rows| spec.shape(MapRequest { d: 5000, rank, rows, element: 8 });
             for rank in [100, 1_000_000_000, usize::MAX] {
                 let Ok(few) = shape(rank, 60) else {
                     assert!(spec.is_without_rows() && rank > MOST_FEATURES, "{}", family.name);

@@ -7,7 +7,7 @@
 //! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD 2013.
 
 use super::FeatureMap;
-use super::family::{Built, Family, Shape, WithoutRows};
+use super::family::{Built, MapFamily, MapShape, WithoutRows};
 use super::nystrom::{STRIP, strips};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The family of maps `sketch`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: MapFamily = MapFamily {
     name: "sketch",
     about: "TensorSketch: random features of a polynomial kernel",
     parameters: &[],
@@ -28,7 +28,7 @@ pub(super) const FAMILY: Family = Family {
     shape: |_, ask| {
         // buckets and signs of a cubic kernel's three factors; others hold in proportion
         let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>() + tables(ask.rank);
-        Shape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
+        MapShape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
     },
 };
 

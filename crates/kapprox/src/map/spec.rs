@@ -1,6 +1,6 @@
 //! Maps as expressions: `nystrom`, `ensemble(parts=4)`.
 
-use super::family::Family;
+use super::family::MapFamily;
 use super::nystrom;
 use super::registry::{by_name, families};
 use crate::{Error, Result};
@@ -21,7 +21,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug)]
 pub struct MapSpec {
-    family: &'static Family,
+    family: &'static MapFamily,
     values: Vec<f64>,
 }
 
@@ -40,12 +40,12 @@ impl Default for MapSpec {
 
 impl MapSpec {
     /// A map with the defaults of its parameters.
-    fn of(family: &'static Family) -> Self {
+    fn of(family: &'static MapFamily) -> Self {
         Self { family, values: family.parameters.iter().map(|parameter| parameter.default).collect() }
     }
 
     /// The entry of the registry.
-    pub fn family(&self) -> &'static Family {
+    pub fn family(&self) -> &'static MapFamily {
         self.family
     }
 

@@ -8,7 +8,7 @@ use super::measure::share;
 use crate::decompose::symmetric_eigenvalues;
 use crate::kernel::AnyKernel;
 use crate::landmark::uniform_sample;
-use crate::rows::Rows;
+use crate::rows::Scan;
 use crate::{Real, Result};
 use faer::{Mat, MatRef};
 use kstore::key::Purpose;
@@ -33,7 +33,7 @@ pub struct SampleSpectrum {
 /// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of eigenvalues;
 /// [`crate::Error::NotFinite`] where the kernel is.
 pub fn sample_spectrum<T: Real>(
-    data: &Rows<'_, T>,
+    data: &Scan<'_, T>,
     kernel: &Arc<dyn AnyKernel>,
     count: usize,
     seed: u64,

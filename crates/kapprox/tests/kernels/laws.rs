@@ -5,7 +5,7 @@ use crate::inputs::{block, build, points, suited, view};
 use faer::{Mat, MatMut, MatRef, Side};
 use kapprox::kernel::{AnyKernel, Kernel, Metric, Spec, registry};
 use kapprox::landmark::LandmarkSet;
-use kapprox::map::Columns;
+use kapprox::map::KernelFunctions;
 use kapprox::{FeatureMap, Real};
 use std::sync::Arc;
 
@@ -155,7 +155,7 @@ fn few_rows_are_those_of_the_block<T: Real>(kernel: &Arc<dyn AnyKernel>, text: &
     let whole = block(kernel, view(&x, d), view(&z, d));
     let rows = vec![0; m];
     let landmarks = LandmarkSet { points: z, rows, d, passes: 0, evaluations: 0 };
-    let columns = Columns::new(kernel, landmarks);
+    let columns = KernelFunctions::new(kernel, landmarks);
     let few = FeatureMap::<T>::kernel_rows(&columns).unwrap();
     let mut scratch = vec![T::from_f64(f64::NAN); few.scratch()];
     for (first, count) in [(0, 1), (28, 1), (3, 2), (5, 7), (19, 8), (0, 0)] {

@@ -1,9 +1,9 @@
 //! Every map on landmarks is a projection, whatever chose the landmarks and whatever order they come in: K̂ ≼ K.
 
 use faer::{Mat, Par, Side};
-use kapprox::kernel::{AnyKernel, Domain, Family, registry as kernels};
-use kapprox::landmark::{LandmarkSet, Landmarks, Rows, registry as schemes};
-use kapprox::map::{Ask, Making, MapSpec, OnLandmarks, families as maps};
+use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
+use kapprox::landmark::{LandmarkSet, Landmarks, Scan, registry as schemes};
+use kapprox::map::{Making, MapRequest, MapSpec, OnLandmarks, families as maps};
 use kapprox::{FeatureMap, Nystrom, Real, Spec};
 use kstore::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
@@ -61,9 +61,9 @@ impl<T: Real> Case<T> {
         Self { name: format!("{spec}, d = {d}, {}", T::NAME), kernel, rows, d, source, matrix, trace }
     }
 
-    fn data<'a>(&'a self, workers: &'a Workers) -> Rows<'a, T> {
+    fn data<'a>(&'a self, workers: &'a Workers) -> Scan<'a, T> {
         let n = self.matrix.nrows();
-        Rows { source: &self.source, pass: Pass::new(64, 128, workers), count: n as u64 }
+        Scan { source: &self.source, pass: Pass::new(64, 128, workers), count: n as u64 }
     }
 
     fn landmarks(&self, scheme: &dyn Landmarks<T>, m: usize) -> LandmarkSet<T> {
@@ -121,7 +121,7 @@ fn dense<T: Real>(kernel: &Arc<dyn AnyKernel>, x: &[T], z: &[T], d: usize) -> Ma
 }
 
 /// Every positive definite kernel, and the same with long length scales where it has some.
-fn specs(family: &Family) -> Vec<Spec> {
+fn specs(family: &KernelFamily) -> Vec<Spec> {
     let spec = Spec::parse(family.example).unwrap();
     let smooth = spec.stretched(6.0).unwrap();
     if smooth == spec { vec![spec] } else { vec![spec, smooth] }
@@ -151,7 +151,7 @@ fn every_map<T: Real>() {
         for spec in maps().map(|family| family.name.parse::<MapSpec>().unwrap()) {
             let Making::OnLandmarks(make) = spec.making::<T>() else { continue };
             for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
-                let ask = Ask { d: case.d, rank, rows: case.matrix.nrows(), element: size_of::<T>() };
+                let ask = MapRequest { d: case.d, rank, rows: case.matrix.nrows(), element: size_of::<T>() };
                 let wanted = spec.shape(ask).unwrap().landmarks.unwrap();
                 let landmarks = case.landmarks(scheme.landmarks::<T>(), wanted);
                 let (kernel, data) = (&case.kernel, &case.data(&workers));

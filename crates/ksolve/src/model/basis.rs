@@ -4,7 +4,7 @@ use super::{Card, Model};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
-use kapprox::map::{Columns, Expansion, Making, MapSpec, WithoutRows};
+use kapprox::map::{Expansion, KernelFunctions, Making, MapSpec, WithoutRows};
 use kapprox::{AnyKernel, FeatureMap, Kernel, Real, Spec};
 use kstore::Workers;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ impl<T: Real> Model<T> {
             Basis::Landmarks { points, rows } => {
                 let landmarks =
                     LandmarkSet { points: points.clone(), rows: rows.clone(), d, passes: 0, evaluations: 0 };
-                return Ok(Box::new(Columns::new(&kernel.build()?, landmarks)));
+                return Ok(Box::new(KernelFunctions::new(&kernel.build()?, landmarks)));
             }
             Basis::Features { probe } => probe,
         };

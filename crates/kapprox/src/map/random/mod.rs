@@ -20,7 +20,7 @@ mod quantile;
 
 pub use frequencies::Sampling;
 
-use super::family::{Ask, Built, Family, Shape, WithoutRows};
+use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
 use super::nystrom::strips;
 use super::{FeatureMap, MapSpec, SkewedChi2};
 use crate::kernel::{Law, Spectrum};
@@ -35,7 +35,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 /// The family of maps `fourier`.
-pub(super) const FOURIER: Family = Family {
+pub(super) const FOURIER: MapFamily = MapFamily {
     name: "fourier",
     about: "random Fourier features of a shift-invariant kernel",
     parameters: &[],
@@ -45,26 +45,26 @@ pub(super) const FOURIER: Family = Family {
 };
 
 /// The family of maps `orthogonal`.
-pub(super) const ORTHOGONAL: Family =
-    Family { name: "orthogonal", about: "random Fourier features, frequencies at right angles", ..FOURIER };
+pub(super) const ORTHOGONAL: MapFamily =
+    MapFamily { name: "orthogonal", about: "random Fourier features, frequencies at right angles", ..FOURIER };
 
 /// The family of maps `structured`.
-pub(super) const STRUCTURED: Family = Family {
+pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
     ..FOURIER
 };
 
 /// The family of maps `quasi`.
-pub(super) const QUASI: Family =
-    Family { name: "quasi", about: "Fourier features at the points of a randomised Halton sequence", ..FOURIER };
+pub(super) const QUASI: MapFamily =
+    MapFamily { name: "quasi", about: "Fourier features at the points of a randomised Halton sequence", ..FOURIER };
 
-fn shape(_: &MapSpec, ask: Ask) -> Shape {
+fn shape(_: &MapSpec, ask: MapRequest) -> MapShape {
     let count = (ask.rank / 2).max(1);
     let footprint = Footprint { fixed: count * ask.d * ask.element, per_row: count * ask.element };
     // drawn in f64
     let making = count * ask.d * size_of::<f64>();
-    Shape { p: 2 * count, landmarks: None, footprint, making }
+    MapShape { p: 2 * count, landmarks: None, footprint, making }
 }
 
 pub(super) fn plain<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
