@@ -24,7 +24,8 @@ impl<T: Real> Landmarks<T> for Half {
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    (kernel::register(&DAILY)?, landmark::register(&HALF)?);
+    kernel::register(&DAILY)?;
+    landmark::register(&HALF)?;
     let hours: Vec<f64> = (0..3000).map(f64::from).collect();
     let night: Vec<f64> = hours.iter().map(|hour| f64::from(u8::from(hour % 24.0 < 6.0))).collect();
     let fit = Fit::ridge().scaling("none".parse()?).kernel("power(daily(), degree=9)".parse()?).rank(40);
