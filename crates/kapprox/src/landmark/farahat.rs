@@ -29,7 +29,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Farahat;
 
-/// `farahat`.
+/// The scheme `farahat`.
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
     bytes: |ChoiceSize { n, d, m, .. }| columns::bytes(n, d, m + 2 * GROUPS),

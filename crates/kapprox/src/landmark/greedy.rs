@@ -30,7 +30,7 @@ pub struct Greedy {
     pub tolerance: f64,
 }
 
-/// `greedy`.
+/// The scheme `greedy`.
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
     seeded: false,

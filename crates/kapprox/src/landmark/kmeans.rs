@@ -34,7 +34,7 @@ const GAIN: f64 = 1e-3;
 /// Rows of the sample for each centroid that is seeded.
 const SAMPLE: usize = 10;
 
-/// `kmeans`.
+/// The scheme `kmeans`.
 pub(super) const SCHEME: Scheme = Scheme {
     bytes: |ChoiceSize { element, n, d, m }| {
         let sample = usize::try_from(n).unwrap_or(usize::MAX).min(SAMPLE * m);

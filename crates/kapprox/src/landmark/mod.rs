@@ -45,7 +45,7 @@ pub trait Landmarks<T: Real>: Debug + Send + Sync {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
 }
 
-/// A rule for rows of either element type.
+/// A rule that chooses landmarks among rows of `f32` and of `f64`.
 pub trait AnyLandmarks: Landmarks<f32> + Landmarks<f64> {}
 
 impl<S: Landmarks<f32> + Landmarks<f64>> AnyLandmarks for S {}
@@ -80,7 +80,7 @@ pub struct Scheme {
     pub rule: &'static dyn AnyLandmarks,
 }
 
-/// The size of a choice of landmarks.
+/// The sizes of a choice of landmarks: rows, features, landmarks.
 #[derive(Clone, Copy, Debug)]
 pub struct ChoiceSize {
     /// Bytes of an element of the rows.

@@ -37,7 +37,7 @@ pub struct Predictive {
     pub weight: f64,
 }
 
-/// `predictive`, with both alike.
+/// The scheme `predictive`, with equal weight for the trace and the targets.
 pub(super) const SCHEME: Scheme = Scheme {
     seeded: false,
     needs_targets: true,

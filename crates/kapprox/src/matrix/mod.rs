@@ -78,7 +78,7 @@ impl PartialCholesky {
 ///
 /// # Errors
 /// [`Error::Indefinite`] for a negative diagonal entry, or columns that no positive semi-definite matrix has;
-/// [`Error::NotFinite`]; those of the entries, which so can stop the work.
+/// [`Error::NotFinite`]; an error of the entries, which so can stop the work.
 pub fn rpcholesky(
     matrix: &dyn Entries,
     rank: usize,
@@ -103,7 +103,7 @@ pub fn rpcholesky(
 /// Takes `rank` pivots; fewer where the trace error comes down to `tolerance` with fewer, or where what is left is rounding.
 ///
 /// # Errors
-/// As [`rpcholesky`].
+/// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for [`rpcholesky`].
 pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Workers) -> Result<PartialCholesky> {
     let mut grown = Grown::new(matrix, rank, workers)?;
     let mut capacity = POOL.0;
