@@ -7,6 +7,7 @@
 //!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
+mod features;
 mod fisher;
 mod fold;
 pub(crate) mod kept;
@@ -22,6 +23,7 @@ pub mod ridge;
 mod spectral;
 mod svm;
 
+pub use features::MapFeatures;
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
@@ -348,6 +350,7 @@ pub fn registry() -> &'static [Family] {
         kmeans::FAMILY,
         spectral::FAMILY,
         perceptron::FAMILY,
+        features::FAMILY,
     ];
     FAMILIES
 }

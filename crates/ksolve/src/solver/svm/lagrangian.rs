@@ -184,11 +184,16 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Returns to the best point. Its values and its certificate must be computed next.
+    /// Returns to the best point, whose values and whose P must be computed next. D stays: it came from the features in f64, and it
+    /// bounds every point. A problem that ended without progress is certified and makes no further step.
     pub(super) fn return_to_best(&mut self) {
-        self.best = self.best.uncertified();
+        self.best.primal = f64::INFINITY;
         self.direction = (self.best.w.clone(), self.best.b);
-        (self.least, self.idle, self.open) = (f64::INFINITY, 0, true);
+        match self.idle > self.terms.patience {
+            true => self.terms.patience = 0,
+            false => self.least = f64::INFINITY,
+        }
+        (self.idle, self.open) = (0, true);
     }
 
     /// Ends the problem and returns the best point; its buffers go to the next problem.

@@ -34,10 +34,14 @@ fn most(n: usize) -> usize {
     MOST.max(10 * n.min(MOST).min(MOST * MOST / n.max(1)))
 }
 
-/// The iteration has reached the level of rounding where the true residual is not below this share of the smallest one
-/// before, so many times in a row.
-const STALLED: f64 = 0.95;
-const STALLS: usize = 10;
+/// A true residual below this share of the smallest one before is progress.
+const PROGRESS: f64 = 0.95;
+
+/// Iterations without progress after which rounding leaves no more to gain. The residual of a badly conditioned system goes up and
+/// down for about as many iterations as there are unknowns; where those are many, iterations are dear.
+fn patience(n: usize) -> usize {
+    100.max(n.min(MOST * MOST / n.max(1)))
+}
 
 /// How much larger than the recurrence's rᵀM⁻¹r the true one is where the directions begin anew.
 const DRIFTED: f64 = 4.0;
@@ -197,7 +201,10 @@ impl Run<'_> {
         self.whole = false;
         self.step(&ap)?;
         let State { found, columns, .. } = &mut self.state;
-        columns.iter().for_each(|column| found.iterations[column.j] = iteration);
+        for column in columns.iter_mut() {
+            found.iterations[column.j] = iteration;
+            column.stalls += 1;
+        }
         self.precondition()?;
         let last = iteration == most(self.b.nrows());
         if last || iteration.is_multiple_of(TRUE_EVERY) || self.claims() {
@@ -279,7 +286,7 @@ impl Run<'_> {
         columns.retain_mut(|column| {
             let (j, rz) = (column.j, dot_of(r.as_ref(), column.j, z, column.j));
             let residual = size(norm, rz, r.as_ref(), j) / column.scale;
-            column.stalls = if residual > STALLED * column.proven { column.stalls + 1 } else { 0 };
+            column.stalls = if residual > PROGRESS * column.proven { column.stalls } else { 0 };
             if residual < column.proven {
                 column.proven = residual;
                 best.col_mut(j).copy_from(found.x.col(j));
@@ -288,7 +295,7 @@ impl Run<'_> {
             if rz > DRIFTED * column.claimed {
                 column.rz = 0.0;
             }
-            let stalled = column.stalls >= STALLS;
+            let stalled = column.stalls >= patience(found.x.nrows());
             let converged = residual <= tolerance;
             if !converged && (stalled || last) {
                 found.x.col_mut(j).copy_from(best.col(j));
