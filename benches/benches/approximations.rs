@@ -8,8 +8,8 @@
 
 use faer::Par;
 use kapprox::kernel::{AnyKernel, Spec};
-use kapprox::landmark::{self, Precision, Rows};
-use kapprox::map::registry::{Making, OnLandmarks, WithoutRows};
+use kapprox::landmark::{self, Scan};
+use kapprox::map::{Making, OnLandmarks, WithoutRows};
 use kapprox::quality::Approximation;
 use kapprox::{FeatureMap, MapSpec, Nystrom};
 use kmill_tests::points::{Lcg, flat, real, robspiral, smile};
@@ -17,14 +17,11 @@ use kstore::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Schemes whose landmarks of rank r are the first r of those of any larger rank.
-const NESTED: [&str; 6] = ["uniform", "rpcholesky", "rpcholesky-plain", "rpcholesky-block", "greedy", "farahat"];
-
 /// Sampled columns of the Frobenius error.
 const COLUMNS: usize = 300;
 
 struct Case<'a> {
-    data: Rows<'a, f64>,
+    data: Scan<'a, f64>,
     spec: Spec,
     kernel: Arc<dyn AnyKernel>,
     ranks: Vec<usize>,
@@ -48,13 +45,13 @@ impl Case<'_> {
 
     /// A scheme with the Nyström map.
     fn scheme(&self, name: &str) {
-        let scheme = f64::landmarks(landmark::by_name(name).expect("a scheme"));
-        if scheme.needs_targets() {
+        let facts = landmark::by_name(name).expect("a scheme");
+        if facts.needs_targets {
             return;
         }
+        let scheme = facts.landmarks::<f64>();
         let last = self.ranks.len() - 1;
-        let runs: Vec<&[usize]> =
-            if NESTED.contains(&name) { vec![&self.ranks[..]] } else { self.ranks.chunks(1).collect() };
+        let runs: Vec<&[usize]> = if facts.nested { vec![&self.ranks[..]] } else { self.ranks.chunks(1).collect() };
         for ranks in runs {
             let largest = ranks.last().copied().unwrap_or(self.ranks[last]);
             let start = Instant::now();
@@ -82,10 +79,9 @@ impl Case<'_> {
                     (map, 0, 0)
                 }
                 Making::OnLandmarks(make) => {
-                    let ask =
-                        kapprox::map::registry::Ask { d, rank: rank[0], rows: self.data.count as usize, element: 8 };
+                    let ask = kapprox::map::MapRequest { d, rank: rank[0], rows: self.data.count as usize, element: 8 };
                     let count = spec.shape(ask).expect("a map").landmarks.unwrap_or(rank[0]);
-                    let scheme = f64::landmarks(landmark::by_name("rpcholesky").expect("a scheme"));
+                    let scheme = landmark::by_name("rpcholesky").expect("a scheme").landmarks::<f64>();
                     let set = scheme.select(&self.data, &self.kernel, count, 0).expect("landmarks");
                     let (passes, evaluations) = (set.passes + spec.passes(), set.evaluations);
                     let (kernel, data, seed, rank) = (&self.kernel, &self.data, 0, rank[0]);
@@ -103,7 +99,7 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     let (n, d) = (rows.len(), rows[0].len());
     let source = MemoryRows::new(flat(rows), d).expect("rows");
     let workers = Workers::new(2);
-    let data = Rows { source: &source, pass: Pass::new(2304, 1 << 20, &workers), count: n as u64 };
+    let data = Scan { source: &source, pass: Pass::new(2304, 1 << 20, &workers), count: n as u64 };
     let spec = Spec::parse(kernel).expect("a kernel");
     let built = spec.build().expect("a kernel");
     let ranks = ranks.iter().copied().filter(|rank| *rank <= n).collect();
@@ -117,7 +113,7 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     for scheme in landmark::registry().iter().filter(|scheme| is_wanted(scheme.name)) {
         case.scheme(scheme.name);
     }
-    for family in kapprox::map::registry().iter().filter(|family| family.name != "nystrom" && is_wanted(family.name)) {
+    for family in kapprox::map::families().filter(|family| family.name != "nystrom" && is_wanted(family.name)) {
         case.map(family.name);
     }
 }

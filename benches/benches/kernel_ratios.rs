@@ -52,7 +52,7 @@ fn table<T: Real>(b: usize, m: usize, d: usize, names: &[String]) {
     let (x, z) = (points::<T>(b, d, 1), points::<T>(m, d, 2));
     let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
     let mut block = Mat::<T>::zeros(b, m);
-    let build = |text| T::kernel(Spec::parse(text).and_then(|spec| spec.build()).expect("examples are right"));
+    let build = |text| Spec::parse(text).and_then(|spec| spec.build()).expect("examples are right").typed::<T>();
     let wanted = |text: &str| names.is_empty() || names.iter().any(|name| text.contains(name.as_str()));
     let mut rounds: Vec<_> = registry()
         .iter()

@@ -2,7 +2,7 @@
 
 use crate::source::Points;
 use kapprox::kernel::{AnyKernel, Spec};
-use kapprox::landmark::{LandmarkSet, Landmarks, Rows};
+use kapprox::landmark::{LandmarkSet, Landmarks, Scan};
 use kapprox::{FeatureMap, Nystrom, Real};
 use ksolve::certificate::{Certificate, CertificateState};
 use kstore::pass::Unobserved;
@@ -52,7 +52,7 @@ pub fn select_for<T: Real>(
 ) -> LandmarkSet<T> {
     let workers = Workers::new(lanes);
     let pass = Pass { tile, segment, lanes, prefetch: 1, workers: &workers, observer: &Unobserved, journal: None };
-    let rows = Rows { source: points, pass, count: points.len() as u64 };
+    let rows = Scan { source: points, pass, count: points.len() as u64 };
     scheme.select(&rows, kernel, m, seed).expect("landmarks")
 }
 
@@ -87,7 +87,7 @@ pub fn certify_kernel<T: Real>(
 }
 
 /// All points in one pass of several tiles.
-pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> Rows<'a, T> {
+pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> Scan<'a, T> {
     let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &Unobserved, journal: None };
-    Rows { source: points, pass, count: points.len() as u64 }
+    Scan { source: points, pass, count: points.len() as u64 }
 }

@@ -1,6 +1,5 @@
 //! Errors about kernels, landmarks and maps.
 
-use crate::map::registry::MOST_FEATURES;
 use kstore::shown;
 
 /// Result of every fallible operation of this crate.
@@ -38,16 +37,40 @@ pub enum Error {
         remedy: &'static str,
     },
     /// A map was to have more features than any machine holds tiles of.
-    #[error("the map {map} would have more than {MOST_FEATURES} features; lower `rank`, or the map's own numbers")]
+    #[error("the map {map} would have more than {most} features; lower `rank`, or the map's own numbers")]
     TooManyFeatures {
         /// The map.
         map: String,
+        /// Features a map may have.
+        most: usize,
     },
     /// A scheme that looks at targets was given rows without.
     #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]
     NoTargets {
         /// The scheme's name.
         scheme: &'static str,
+    },
+    /// A name that cannot be registered.
+    #[error("the {what} {name:?} cannot be registered: {why}")]
+    Register {
+        /// Kernel or landmark scheme.
+        what: &'static str,
+        /// Its name.
+        name: &'static str,
+        /// What is wrong with the name.
+        why: &'static str,
+    },
+    /// A kernel expression with a name that no kernel has.
+    #[error("{message}\n{}", drawing(text, *at))]
+    UnknownKernel {
+        /// The name.
+        name: String,
+        /// The expression.
+        text: String,
+        /// Character of the expression where the name begins, from 0.
+        at: usize,
+        /// The kernels there are.
+        message: String,
     },
     /// A value that a kernel is not defined for.
     #[error(
@@ -58,7 +81,7 @@ pub enum Error {
         /// The kernel's name.
         kernel: &'static str,
         /// The values it is defined for.
-        domain: crate::kernel::Domain,
+        domain: String,
         /// Row, from 0.
         row: u64,
         /// Feature, from 0.
@@ -105,6 +128,16 @@ pub enum Error {
         kernel: String,
         /// The method that needs a positive definite kernel.
         what: &'static str,
+    },
+    /// A matrix with negative eigenvalues where the mathematics needs there to be none.
+    #[error(
+        "the matrix is not positive semi-definite: {why} in row {row} (counted from 0); make it so, as by adding to its diagonal"
+    )]
+    Indefinite {
+        /// Row, from 0.
+        row: u64,
+        /// What was found there.
+        why: String,
     },
     /// More rows than a measure over all pairs of rows is made for.
     #[error(

@@ -3,6 +3,26 @@
 //! A [`Kernel`] sees two blocks of points. A [`FeatureMap`] turns rows into features `phi` with
 //! `phi(x)·phi(x') ≈ k(x, x')`, row by row, so that whatever is learned on features never needs the n x n matrix.
 //!
+//! ```
+//! use faer::{Mat, MatRef, Par};
+//! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
+//! use kapprox::{FeatureMap, Nystrom, Spec};
+//! use kstore::{MemoryRows, Pass, Workers};
+//!
+//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i * 7919 % 1000) / 250.0).collect();
+//! let (rows, workers) = (MemoryRows::new(x.clone(), 2)?, Workers::new(2));
+//! let kernel = Spec::parse("gaussian(sigma=1.5)")?.build()?;
+//! let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: 1000 };
+//! let map = Nystrom::<f64>::new(&kernel, RpCholesky.select(&scan, &kernel, 60, 0)?, Par::Seq)?;
+//! let mut phi = Mat::zeros(1000, map.rank());
+//! map.apply(MatRef::from_row_major_slice(&x, 1000, 2), phi.as_mut(), &workers);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Kernels stand in [`kernel::registry()`], landmark schemes in [`landmark::registry()`], maps in [`map::registry()`]; a program adds
+//! kernels and schemes of its own with [`kernel::register`] and [`landmark::register`]. A matrix without vectors is approximated by
+//! [`matrix`].
+//!
 //! # Layouts
 //! Points are row-major (`n x d`, a row is contiguous), as they come from storage. Kernel blocks and features are
 //! column-major (`b x m`, a column is contiguous): the triangular solve and the Gram product both run fastest so.
@@ -14,17 +34,20 @@ pub mod kernel;
 pub mod landmark;
 mod lanes;
 pub mod map;
+pub mod matrix;
+mod named;
 pub mod quality;
 mod real;
+mod rows;
 pub mod thin;
-mod turns;
 
 pub use error::{Error, Result};
 pub use instructions::instruction_set;
 pub use kernel::{AnyKernel, Kernel, Spec};
 pub use kstore::vectorised;
-pub use landmark::{LandmarkSet, Landmarks};
+pub use landmark::Landmarks;
 pub use lanes::Lanes;
 pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
-pub use real::Real;
-pub use turns::Turns;
+pub use real::turns::Turns;
+pub use real::{PrecisionPair, Real};
+pub use rows::LandmarkSet;

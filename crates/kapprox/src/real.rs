@@ -4,16 +4,14 @@
 //! that made the entry. The functions here are straight-line code, marked `#[inline(always)]` so that they are compiled
 //! with the instruction set of the loop they stand in (see [`pulp::Arch::dispatch`]).
 
+pub(crate) mod turns;
+
 use crate::Lanes;
-use crate::kernel::{AnyKernel, Kernel};
-use std::sync::Arc;
 
 /// `f32` or `f64` with the arithmetic that kernels need, written so that loops over it vectorise.
 ///
 /// The names differ from faer's (`sqrt`, `abs`, `fmax`, …), so that both can be in scope.
-pub trait Real:
-    kstore::Real + faer::traits::RealField + Lanes + crate::turns::Turns + crate::landmark::Precision
-{
+pub trait Real: kstore::Real + faer::traits::RealField + Lanes + turns::Turns {
     /// An integer type whose order is that of the numbers ≥ 0.
     type Order: Ord + Copy;
 
@@ -67,13 +65,25 @@ pub trait Real:
     fn saturate(self) -> Self {
         self.larger(Self::ZERO - Self::LARGEST).smaller(Self::LARGEST)
     }
-    /// A kernel built at run time, seen as a kernel on `Self`.
-    fn kernel(kernel: Arc<dyn AnyKernel>) -> Arc<dyn Kernel<Self>>;
+    /// What a pair of things for `f32` and `f64` holds for this type.
+    fn pick<P: PrecisionPair>(pair: P) -> P::For<Self>;
+}
+
+/// A thing that stands ready for both element types, such as a kernel; [`Real::pick`] takes the one for a type.
+///
+/// So code that is generic in its element type reaches what was made at run time, and the number types know nothing of it.
+pub trait PrecisionPair {
+    /// What it holds for one type.
+    type For<T: Real>;
+    /// The one for `f32`.
+    fn single(self) -> Self::For<f32>;
+    /// The one for `f64`.
+    fn double(self) -> Self::For<f64>;
 }
 
 /// Everything but the constants of `exponential` is the same text for both types.
 macro_rules! shared {
-    ($type:ty, $order:ty) => {
+    ($type:ty, $order:ty, $pick:ident) => {
         type Order = $order;
         const ZERO: Self = 0.0;
         const ONE: Self = 1.0;
@@ -118,14 +128,14 @@ macro_rules! shared {
             }
             result
         }
-        fn kernel(kernel: Arc<dyn AnyKernel>) -> Arc<dyn Kernel<Self>> {
-            kernel
+        fn pick<P: PrecisionPair>(pair: P) -> P::For<Self> {
+            pair.$pick()
         }
     };
 }
 
 impl Real for f32 {
-    shared!(f32, i32);
+    shared!(f32, i32, single);
 
     #[inline(always)]
     fn exponential(self) -> Self {
@@ -199,7 +209,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    shared!(f64, i64);
+    shared!(f64, i64, double);
 
     #[inline(always)]
     fn exponential(self) -> Self {

@@ -15,6 +15,17 @@ pub enum Error {
     /// An error about kernels and feature maps.
     #[error(transparent)]
     Approx(#[from] kapprox::Error),
+    /// A model whose kernel is that of a crate which has not registered it.
+    #[error(
+        "the model {path} was made with the kernel {kernel:?}, which this program does not know: register it with kapprox::kernel::register before the model is loaded (the kmill command knows only the kernels that its help lists)",
+        path = path.display()
+    )]
+    UnknownKernel {
+        /// The model.
+        path: PathBuf,
+        /// The name to register.
+        kernel: String,
+    },
     /// An option that cannot be understood or makes no sense.
     #[error("`{option}`{}{given}: {expected}", if given.is_empty() { "" } else { " " })]
     Option {

@@ -1,8 +1,8 @@
 //! The cells of a curve against dense matrices of 2,000 rows.
 
 use faer::{Mat, MatRef};
-use kapprox::landmark::{self, Precision};
-use kapprox::map::registry::{Making, WithoutRows};
+use kapprox::landmark;
+use kapprox::map::{Making, WithoutRows};
 use kapprox::quality::{Approximation, SpectralOptions, SpectralSource};
 use kapprox::{FeatureMap, MapSpec, Nystrom, Spec};
 use kmill_tests::dense::{frobenius, kernel_matrix, residual_matrix};
@@ -93,8 +93,8 @@ fn errors_are_those_of_the_dense_matrix() {
     let (found, floor) = cells(&rows, &options("uniform,rpcholesky,greedy,fourier", 1, Scaling::None), 2);
     assert_eq!(found.len(), 8);
     for cell in found.iter().filter(|cell| cell.method != "fourier") {
-        let scheme = f64::landmarks(landmark::by_name(&cell.method).unwrap());
-        let set = select(&points, &*scheme, SPEC, RANKS[1], 5, WHOLE);
+        let scheme = landmark::by_name(&cell.method).unwrap().landmarks::<f64>();
+        let set = select(&points, scheme, SPEC, RANKS[1], 5, WHOLE);
         let chosen: Vec<usize> = set.rows.iter().take(cell.rank).map(|row| *row as usize).collect();
         check(cell, &residual_matrix(k.clone(), &chosen, 0.0), &k, whole, true);
         // the features of every row, the factor, and what the choice took until there were so many
@@ -129,8 +129,8 @@ fn estimates_and_bounds_beyond_the_exact_rows() {
     let points = Points::<f64>::new(&rows);
     let (found, _) = cells(&rows, &options("uniform", 1, Scaling::None), 2);
     let any = kernel(SPEC);
-    let scheme = f64::landmarks(landmark::by_name("uniform").unwrap());
-    let map = Nystrom::new(&any, select(&points, &*scheme, SPEC, RANKS[1], 5, WHOLE), faer::Par::Seq).unwrap();
+    let scheme = landmark::by_name("uniform").unwrap().landmarks::<f64>();
+    let map = Nystrom::new(&any, select(&points, scheme, SPEC, RANKS[1], 5, WHOLE), faer::Par::Seq).unwrap();
     let workers = Workers::new(2);
     let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
     let exact = approximation.errors(&RANKS, rows.len(), 0).unwrap();

@@ -1,8 +1,6 @@
 //! Every landmark scheme against slow oracles and the properties its paper promises.
 
-use kapprox::landmark::{
-    Bless, Farahat, Greedy, KMeans, Landmarks, Leverage, NO_ROW, Precision, Predictive, Uniform, registry,
-};
+use kapprox::landmark::{Bless, Farahat, Greedy, KMeans, Landmarks, Leverage, NO_ROW, Predictive, Uniform, registry};
 use kmill_tests::dense::trace_error;
 use kmill_tests::fit::{WHOLE, certify, select};
 use kmill_tests::kernels::kernel;
@@ -191,7 +189,7 @@ fn predictive_landmarks_explain_the_targets_sooner() {
         let observer = &kstore::pass::Unobserved;
         let pass =
             kstore::Pass { tile: 64, segment: 128, lanes: 2, prefetch: 1, workers: &workers, observer, journal: None };
-        let data = kapprox::landmark::Rows { source: &source, pass, count: 400 };
+        let data = kapprox::landmark::Scan { source: &source, pass, count: 400 };
         let set = Predictive { weight }.select(&data, &kmill_tests::fit::kernel(spec), 40, 0).unwrap();
         assert_eq!(set.len(), 40);
         share_explained(&rows, &y, &set.rows, &kernel(spec))
@@ -212,7 +210,7 @@ fn predictive_landmarks_are_those_of_the_exact_criterion_where_the_look_ahead_is
     let source = kstore::MemoryRows::new(rows.iter().flatten().copied().collect::<Vec<f64>>(), 2).unwrap();
     let source = source.with_targets(y.clone(), 1).unwrap();
     let workers = kstore::Workers::new(2);
-    let data = kapprox::landmark::Rows { source: &source, pass: kstore::Pass::new(16, 32, &workers), count: 48 };
+    let data = kapprox::landmark::Scan { source: &source, pass: kstore::Pass::new(16, 32, &workers), count: 48 };
     let spec = "laplacian(sigma=1)";
     for weight in [0.0, 0.5, 1.0] {
         let set = Predictive { weight }.select(&data, &kmill_tests::fit::kernel(spec), 36, 0).unwrap();
@@ -304,8 +302,8 @@ fn every_scheme_obeys_the_laws() {
     // targets that are all the same, too
     let same = Points::<f32>::new(&vec![vec![1.0, 2.0]; 40]).with_sums();
     for scheme in registry() {
-        let object = f32::landmarks(scheme);
-        let run = |points: &Points<f32>, m, seed, cut| select(points, &*object, "gaussian(sigma=400)", m, seed, cut);
+        let object = scheme.landmarks::<f32>();
+        let run = |points: &Points<f32>, m, seed, cut| select(points, object, "gaussian(sigma=400)", m, seed, cut);
         let one = run(&spiral, 30, 1, (2048, 1 << 16, 1));
         assert!((20..=30).contains(&one.len()), "{}: {} landmarks", scheme.name, one.len());
         assert!(one.rows.iter().all(|row| *row < 1_200 || *row == NO_ROW), "{}", scheme.name);
@@ -315,7 +313,7 @@ fn every_scheme_obeys_the_laws() {
         // another seed, another choice, where the scheme says so
         let (points, other) = (&one.points, run(&spiral, 30, 2, WHOLE).points);
         assert_eq!(*points != other, scheme.seeded, "{}", scheme.name);
-        let error = certify(&few, select(&few, &*object, "gaussian(sigma=1)", 50, 0, WHOLE), "gaussian(sigma=1)");
+        let error = certify(&few, select(&few, object, "gaussian(sigma=1)", 50, 0, WHOLE), "gaussian(sigma=1)");
         assert!(error.1 <= 8 && error.0.trace_error < 1e-5, "{}: {error:?}", scheme.name);
         assert_eq!(certify(&same, run(&same, 10, 0, WHOLE), "gaussian(sigma=400)").1, 1, "{}", scheme.name);
     }

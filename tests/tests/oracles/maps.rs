@@ -1,13 +1,13 @@
 //! Feature maps against the kernels they approximate.
 
 use faer::{Mat, MatRef};
+use kapprox::kernel::Spectrum;
 use kapprox::kernel::registry;
 use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
 use kapprox::map::additive::Homogeneous;
-use kapprox::map::random::{Sampling, Spectrum};
-use kapprox::map::registry::{Making, WithoutRows};
-use kapprox::map::{Additive, Ensemble, MapSpec, Projected, TensorSketch};
-use kapprox::{FeatureMap, Fourier, Nystrom, Real, Spec};
+use kapprox::map::random::Sampling;
+use kapprox::map::{Additive, Ensemble, Making, MapSpec, Projected, TensorSketch, WithoutRows};
+use kapprox::{FeatureMap, Fourier, Nystrom, Spec};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::{Lcg, smile};
 use kmill_tests::source::Points;
@@ -40,16 +40,15 @@ fn gaussian(x: &[f64], z: &[f64]) -> f64 {
 }
 
 fn spectrum(spec: &str) -> Spectrum {
-    f64::kernel(kernel(spec)).spectrum().expect("a shift-invariant kernel")
+    kernel(spec).typed::<f64>().spectrum().expect("a shift-invariant kernel")
 }
 
 /// Every registered kernel with frequencies, and the Matérn kernels of other smoothness.
 fn shift_invariant() -> Vec<String> {
-    use kapprox::Real;
     let of_order = ["matern(nu=0.5, sigma=2)", "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)"];
     let examples = registry().iter().map(|family| family.example).chain(of_order);
     let specs: Vec<String> =
-        examples.filter(|spec| f64::kernel(kernel(spec)).spectrum().is_some()).map(str::to_string).collect();
+        examples.filter(|spec| kernel(spec).typed::<f64>().spectrum().is_some()).map(str::to_string).collect();
     for name in ["gaussian", "laplacian", "exponential", "matern", "cauchy", "rational_quadratic"] {
         assert!(specs.iter().any(|spec| spec.starts_with(name)), "{name} is shift-invariant: {specs:?}");
     }
@@ -109,7 +108,7 @@ fn random_features_are_unbiased() {
     }
     // of some columns: the other frequencies are 0
     let restricted = Spec::parse("gaussian(sigma=1.7, on=[e, b])").unwrap().resolve_columns(&["a", "b", "c", "d", "e"]);
-    let restricted = f64::kernel(restricted.unwrap().build().unwrap()).spectrum().unwrap();
+    let restricted = restricted.unwrap().build().unwrap().typed::<f64>().spectrum().unwrap();
     for sampling in [Sampling::Plain, Sampling::Orthogonal] {
         let map = fourier(restricted.clone(), d, sampling);
         let k = |x: &[f64], z: &[f64]| gaussian(&[x[4], x[1]], &[z[4], z[1]]);
@@ -332,10 +331,6 @@ fn the_exact_map_reproduces_the_kernel_matrix() {
         for (j, value) in eigen.eigenvalues().iter().enumerate() {
             assert!((inner[(j, j)] / value - 1.0).abs() < 1e-6, "{spec}: direction {j}");
         }
-        let mut functions = y.clone();
-        eigen.to_eigenfunctions(functions.as_mut());
-        let mean_square = functions.col(0).squared_norm_l2() / 150.0;
-        assert!((mean_square - 1.0).abs() < 1e-9, "{spec}: {mean_square}");
     }
 }
 

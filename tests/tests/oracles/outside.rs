@@ -1,13 +1,17 @@
-//! A kernel and a landmark scheme of somebody who only uses the crates, as the README says.
+//! A kernel and a landmark scheme of somebody who only uses the crates, handed over as objects and registered by name.
 
 use faer::{Mat, MatMut, MatRef, Par};
-use kapprox::landmark::{LandmarkSet, Landmarks, Rows, RpCholesky};
+use kapprox::kernel::{self, KernelFamily, KernelParameter, Metric, Range, Value};
+use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme};
 use kapprox::{AnyKernel, Kernel, Nystrom, Real, Spec};
 use kmill_tests::dense;
 use kmill_tests::fit::{WHOLE, certify_kernel, rows_of, select_for};
 use kmill_tests::points::Lcg;
 use kmill_tests::source::Points;
-use kstore::{Fold, Merge, RowBlock, Workers};
+use ksolve::job::{ElementType, Fit, Predictor, Run};
+use ksolve::model::AnyModel;
+use ksolve::train::LandmarkSource;
+use kstore::{Fold, Merge, RowBlock, Table, Workers};
 use std::sync::Arc;
 
 /// The inverse multiquadric, 1 / √(1 + ‖x − z‖²): positive definite in every dimension (Micchelli 1986).
@@ -78,7 +82,7 @@ impl<T: Real> Fold<T> for Every {
 }
 
 impl<T: Real> Landmarks<T> for Every {
-    fn select(&self, data: &Rows<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, _: u64) -> kapprox::Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, _: u64) -> kapprox::Result<LandmarkSet<T>> {
         let (met, _) = data.pass.fold(data.source, self)?;
         let d = data.source.shape().features;
         let set = LandmarkSet { points: met.points, rows: met.rows, d, passes: 1, evaluations: 0 };
@@ -126,4 +130,88 @@ fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
     Kernel::<f32>::block(&*kernel, x, x.subrows(14, 1), k.as_mut());
     let got = &phi * phi.row(14).transpose();
     assert!((0..500).all(|i| (got[i] - k[(i, 0)]).abs() < 1e-3 * k[(14, 0)]), "the landmark of row 14");
+}
+
+/// The Gaussian kernel again, by its formula.
+static OWN: KernelFamily = KernelFamily {
+    parameters: &[KernelParameter {
+        name: "length",
+        default: Value::Median,
+        range: Range::Positive,
+        reason: "it is a length",
+    }],
+    metric: Some(Metric::L2),
+    ..KernelFamily::new("own_gaussian", "exp(-|x-z|^2/(2 length^2))", "own_gaussian(length=2)", |text, values| {
+        let length = values[0];
+        kernel::pointwise(text, move |x, z| {
+            let squares: f64 = x.iter().zip(z).map(|(a, b)| (a - b).powi(2)).sum();
+            (-squares / (2.0 * length * length)).exp()
+        })
+    })
+};
+
+static SEVENTH: Scheme = Scheme::new("every_seventh", "rows 0, 7, 14, …", &Every { stride: 7 });
+
+/// Registered, both fit, save, load and predict; the same kernel built in predicts the same.
+#[test]
+fn a_registered_kernel_and_scheme_fit_save_load_and_predict() {
+    kernel::register(&OWN).unwrap();
+    landmark::register(&SEVENTH).unwrap();
+    let rows = Lcg(13).normals(700, 3);
+    let x: Vec<f64> = rows.iter().flatten().copied().collect();
+    let y: Vec<f64> = rows.iter().map(|x| (2.0 * x[0]).sin() * x[1] + x[2]).collect();
+    let table = Table::from_rows(&x, 3, &y).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.safetensors");
+    let fit = |precision, kernel: &str| {
+        let fit = Fit::ridge().kernel(kernel.parse().unwrap()).rank(90).set("lambda", 1e-4).precision(precision);
+        fit.landmarks(LandmarkSource::Scheme("every_seventh".into())).on(&table, &["y"], &Run::new()).unwrap()
+    };
+    for (precision, tolerance) in [(ElementType::F64, 1e-9), (ElementType::F32, 1e-3)] {
+        for (own, built_in) in [
+            ("own_gaussian()", "gaussian()"),
+            (
+                "0.5*own_gaussian(length=1.5, on=x0..x1)*linear() + linear()",
+                "0.5*gaussian(sigma=1.5, on=x0..x1)*linear() + linear()",
+            ),
+        ] {
+            fit(precision, own).save(&path).unwrap();
+            let loaded = Predictor::load(&path).unwrap();
+            let (mut got, mut want) = (vec![0.0; 700], vec![0.0; 700]);
+            loaded.predict(&x, &mut got).unwrap();
+            Predictor::new(fit(precision, built_in).model).unwrap().predict(&x, &mut want).unwrap();
+            let apart = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(apart < tolerance, "{own}, {precision}: {apart:e}");
+            let AnyModel::F64(model) = AnyModel::load(&path).unwrap() else { continue };
+            let (_, landmarks) = model.basis.landmarks().unwrap();
+            assert!(landmarks.len() == 90 && landmarks.iter().all(|row| row % 7 == 0), "{landmarks:?}");
+        }
+    }
+    // the file of a program that registered another name
+    let renamed = std::fs::read(&path).unwrap();
+    let at = renamed.windows(12).position(|bytes| bytes == b"own_gaussian").unwrap();
+    let renamed = [&renamed[..at], b"her_gaussian", &renamed[at + 12..]].concat();
+    let error = Predictor::from_bytes(&renamed).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("\"her_gaussian\"") && error.contains("kernel::register"), "{error}");
+}
+
+/// A name means one thing.
+#[test]
+fn names_that_are_taken_or_no_words_are_refused() {
+    const fn named(name: &'static str) -> KernelFamily {
+        KernelFamily::new(name, "x.z", "linear()", |text, _| kernel::pointwise(text, |_, _| 1.0))
+    }
+    static TAKEN: [KernelFamily; 4] = [named("gaussian"), named("exp"), named("Own"), named("2own")];
+    for family in &TAKEN {
+        let error = kernel::register(family).unwrap_err().to_string();
+        assert!(error.contains(family.name) && error.contains("cannot be registered"), "{error}");
+    }
+    static TWICE: KernelFamily = named("own_twice");
+    kernel::register(&TWICE).unwrap();
+    assert!(kernel::register(&TWICE).is_err() && Spec::parse("own_twice()").is_ok());
+    static SCHEMES: [Scheme; 2] = [
+        Scheme::new("uniform", "a scheme has this name", &Every { stride: 1 }),
+        Scheme::new("nystrom", "a map has this name", &Every { stride: 1 }),
+    ];
+    assert!(SCHEMES.iter().all(|scheme| landmark::register(scheme).is_err()));
 }

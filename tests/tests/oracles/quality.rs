@@ -48,7 +48,7 @@ fn exact_measures_are_those_of_the_dense_matrix() {
     let set = select(&points, &RpCholesky, SPEC, 40, 1, WHOLE);
     let chosen: Vec<usize> = set.rows.iter().map(|row| *row as usize).collect();
     let nystrom = Nystrom::new(&any, set, faer::Par::Seq).unwrap();
-    let spectrum = f64::kernel(any.clone()).spectrum().unwrap();
+    let spectrum = any.typed::<f64>().spectrum().unwrap();
     let fourier = Fourier::<f64>::new(&spectrum, 4, 40, Sampling::Plain, 3).unwrap();
     let whole = norm(&eigenvalues(k.clone()));
     let workers = Workers::new(2);
@@ -157,7 +157,7 @@ fn bounds_hold_for_every_map_and_both_precisions() {
         let k = kernel_matrix(&held, &*kernels::kernel(spec));
         let values = eigenvalues(k.clone());
         let map = Nystrom::new(&any, select(&points, &RpCholesky, spec, 30, 1, WHOLE), faer::Par::Seq).unwrap();
-        let spectrum = T::kernel(any.clone()).spectrum().unwrap();
+        let spectrum = any.typed::<T>().spectrum().unwrap();
         let fourier = Fourier::<T>::new(&spectrum, points.d, 60, Sampling::Orthogonal, 3).unwrap();
         let workers = Workers::new(2);
         for map in [&map as &dyn FeatureMap<T>, &fourier] {

@@ -10,19 +10,14 @@
 //! ```
 
 use super::direct::raw;
+use super::family::{Domain, KernelFamily};
 use super::linear::Linear;
 use super::panel::HarmonicMeans;
-use super::registry::{Domain, Family};
 
 /// The family of kernels `additive_chi_squared()`.
-pub(super) const FAMILY: Family = Family {
-    name: "additive_chi_squared",
-    formula: "sum 2xz/(x+z)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
-    example: "additive_chi_squared()",
-    build: |text, _| raw(text, HarmonicMeans, |x| x.iter().sum(), Linear),
-    each: None,
+    ..KernelFamily::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
+        raw(text, HarmonicMeans, |x| x.iter().sum(), Linear)
+    })
 };

@@ -3,11 +3,11 @@
 //!
 //! The first operand writes the block; each further one a panel of it at a time, so that no second block is needed.
 
+use super::Spectrum;
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::{fill_column, row};
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
-use crate::map::random::Spectrum;
 use crate::vectorised;
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
@@ -50,16 +50,16 @@ impl<T: Real> Kernel<T> for Combined {
     }
 
     fn positive_definite(&self) -> bool {
-        let all = |kernel: &Arc<dyn AnyKernel>| T::kernel(kernel.clone()).positive_definite();
+        let all = |kernel: &Arc<dyn AnyKernel>| kernel.typed::<T>().positive_definite();
         all(&self.first) && self.others.iter().all(all)
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        T::kernel(self.first.clone()).block(x, z, out.rb_mut());
+        self.first.typed::<T>().block(x, z, out.rb_mut());
         let mut panel = Mat::zeros(PANEL_ROWS.min(x.nrows()), PANEL_COLUMNS.min(z.nrows()));
         for other in &self.others {
-            let other = T::kernel(other.clone());
+            let other = other.typed::<T>();
             for i in (0..x.nrows()).step_by(PANEL_ROWS) {
                 let rows = PANEL_ROWS.min(x.nrows() - i);
                 for (j, columns) in panels_of(z.nrows()) {
@@ -73,19 +73,19 @@ impl<T: Real> Kernel<T> for Combined {
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let panels = |kernel: &Arc<dyn AnyKernel>| -> Vec<_> {
-            let kernel = T::kernel(kernel.clone());
+            let kernel = kernel.typed::<T>();
             panels_of(z.nrows()).map(|(j, columns)| Fixed::new(kernel.clone(), z.subrows(j, columns))).collect()
         };
-        let first = Fixed::new(T::kernel(self.first.clone()), z);
+        let first = Fixed::new(self.first.typed::<T>(), z);
         let others = self.others.iter().flat_map(panels).collect();
         Some(Box::new(CombinedColumns { operation: self.operation, first, others }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        T::kernel(self.first.clone()).diag(x, out);
+        self.first.typed::<T>().diag(x, out);
         let mut more = vec![0.0; out.len()];
         for other in &self.others {
-            T::kernel(other.clone()).diag(x, &mut more);
+            other.typed::<T>().diag(x, &mut more);
             for (out, &more) in out.iter_mut().zip(&more) {
                 *out = self.operation.apply(*out, more);
             }
@@ -167,16 +167,16 @@ impl<T: Real> Kernel<T> for Scaled {
     }
 
     fn positive_definite(&self) -> bool {
-        T::kernel(self.kernel.clone()).positive_definite()
+        self.kernel.typed::<T>().positive_definite()
     }
 
     fn spectrum(&self) -> Option<Spectrum> {
-        let spectrum = T::kernel(self.kernel.clone()).spectrum()?;
+        let spectrum = self.kernel.typed::<T>().spectrum()?;
         Some(Spectrum { amplitude: self.factor * spectrum.amplitude, ..spectrum })
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        T::kernel(self.kernel.clone()).block(x, z, out.rb_mut());
+        self.kernel.typed::<T>().block(x, z, out.rb_mut());
         let mut spare = Vec::new();
         for column in out.col_iter_mut() {
             fill_column(column, &mut spare, |column| multiply(column, self.factor));
@@ -184,12 +184,12 @@ impl<T: Real> Kernel<T> for Scaled {
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let fixed = Fixed::new(T::kernel(self.kernel.clone()), z);
+        let fixed = Fixed::new(self.kernel.typed::<T>(), z);
         Some(Box::new(ScaledColumns { factor: self.factor, fixed }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        T::kernel(self.kernel.clone()).diag(x, out);
+        self.kernel.typed::<T>().diag(x, out);
         out.iter_mut().for_each(|value| *value = (*value * self.factor).saturate());
     }
 }

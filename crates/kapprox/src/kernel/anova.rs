@@ -9,36 +9,34 @@
 //! assert!(Spec::parse("anova(sigma=1, degree=2)").is_ok());
 //! ```
 
-use super::registry::{Domain, Family, Parameter, Range, Value};
+use super::family::{KernelFamily, KernelParameter, Range, Value};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 /// The family of kernels `anova(sigma=1, degree=2)`.
-pub(super) const FAMILY: Family = Family {
-    name: "anova",
-    formula: "(sum exp(-(x-z)^2 / (2 sigma^2)))^degree",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        Parameter {
+        KernelParameter {
             name: "sigma",
             default: Value::Number(1.0),
             range: Range::Positive,
             reason: "it is a length that differences are divided by",
         },
-        Parameter {
+        KernelParameter {
             name: "degree",
             default: Value::Number(2.0),
             range: Range::Whole { from: 1, to: 31 },
             reason: "a positive-definite power is a whole one, and higher ones overflow",
         },
     ],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "anova(sigma=0.5, degree=2)",
-    // in units of √(2 ln 2) σ the Gaussian is 2^−r²
-    build: |text, values| swept(text, values[0] * (2.0 * LN_2).sqrt(), Anova { degree: values[1] as u32 }),
-    each: None,
+    ..KernelFamily::new(
+        "anova",
+        "(sum exp(-(x-z)^2 / (2 sigma^2)))^degree",
+        "anova(sigma=0.5, degree=2)",
+        // in units of √(2 ln 2) σ the Gaussian is 2^−r²
+        |text, values| swept(text, values[0] * (2.0 * LN_2).sqrt(), Anova { degree: values[1] as u32 }),
+    )
 };
 
 #[derive(Debug)]

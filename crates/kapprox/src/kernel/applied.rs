@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A function that is applied to k(x, z).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Function {
+pub(super) enum KernelFunction {
     /// exp(k).
     Exp,
     /// k to a whole power.
@@ -29,11 +29,11 @@ pub(super) enum Function {
 #[derive(Debug)]
 pub(super) struct Applied {
     pub(super) text: String,
-    pub(super) function: Function,
+    pub(super) function: KernelFunction,
     pub(super) kernel: Arc<dyn AnyKernel>,
 }
 
-impl Function {
+impl KernelFunction {
     /// Computes the numbers that the function needs from the k(x, x) in `own`: 1/√k, k^p, or nothing. Negative ones, of
     /// a kernel that is not positive definite, count as 0.
     fn prepare<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>, own: &mut [f64], prepared: &mut [T]) {
@@ -80,11 +80,11 @@ impl<T: Real> Kernel<T> for Applied {
     }
 
     fn positive_definite(&self) -> bool {
-        T::kernel(self.kernel.clone()).positive_definite()
+        self.kernel.typed::<T>().positive_definite()
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        let (kernel, function) = (T::kernel(self.kernel.clone()), self.function);
+        let (kernel, function) = (self.kernel.typed::<T>(), self.function);
         kernel.block(x, z, out.rb_mut());
         let (x, z) = (function.prepared(&*kernel, x), function.prepared(&*kernel, z));
         let mut spare = Vec::new();
@@ -103,19 +103,19 @@ impl<T: Real> Kernel<T> for Applied {
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let fixed = Fixed::new(T::kernel(self.kernel.clone()), z);
+        let fixed = Fixed::new(self.kernel.typed::<T>(), z);
         let z = self.function.prepared(fixed.kernel(), z);
         Some(Box::new(AppliedColumns { function: self.function, z, fixed }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        T::kernel(self.kernel.clone()).diag(x, out);
+        self.kernel.typed::<T>().diag(x, out);
         for own in out {
             *own = match self.function {
-                Function::Exp => own.exponential(),
-                Function::Power(degree) => own.power(degree),
+                KernelFunction::Exp => own.exponential(),
+                KernelFunction::Power(degree) => own.power(degree),
                 // 0/0 is 0
-                Function::Normalised | Function::Mean(_) => f64::from(u8::from(*own > 0.0)),
+                KernelFunction::Normalised | KernelFunction::Mean(_) => f64::from(u8::from(*own > 0.0)),
             }
             .saturate();
         }
@@ -125,7 +125,7 @@ impl<T: Real> Kernel<T> for Applied {
 /// Fixed points for a function of a kernel.
 #[derive(Debug)]
 struct AppliedColumns<T: Real> {
-    function: Function,
+    function: KernelFunction,
     /// For each point, the number prepared from its k(z, z).
     z: Vec<T>,
     fixed: Fixed<T>,

@@ -8,25 +8,21 @@
 //! assert!(Spec::parse("cauchy(sigma=2)").is_ok());
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
-use crate::map::random::Law;
 use rand_distr::Distribution;
 
 /// The family of kernels `cauchy(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
-    name: "cauchy",
-    formula: "1 / (1 + |x-z|^2 / sigma^2)",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "cauchy(sigma=2)",
-    build: |text, values| l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy),
-    each: None,
+    ..KernelFamily::new("cauchy", "1 / (1 + |x-z|^2 / sigma^2)", "cauchy(sigma=2)", |text, values| {
+        l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy)
+    })
 };
 
 #[derive(Debug)]

@@ -11,21 +11,18 @@
 
 use super::Profile;
 use super::direct::raw;
+use super::family::{Domain, KernelFamily, Metric, SIGMA};
 use super::panel::ChiSquares;
-use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 
 /// The family of kernels `chi_squared(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
-    name: "chi_squared",
-    formula: "exp(-sum (x-z)^2/(x+z) / sigma)",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::ChiSquared),
-    positive_definite: true,
     domain: Domain::NotNegative,
-    example: "chi_squared(sigma=2)",
-    build: |text, values| raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] }),
-    each: None,
+    ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
+        raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] })
+    })
 };
 
 #[derive(Debug)]

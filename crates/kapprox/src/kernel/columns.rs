@@ -7,8 +7,8 @@
 //! A kernel of some coordinates is the kernel of points that went through a linear map: positive definite where the
 //! kernel is.
 
+use super::Spectrum;
 use super::embedded::Embedding;
-use crate::map::random::Spectrum;
 use crate::{Error, Real, Result};
 use kstore::{Column, Kind, Schema};
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Names of columns as they were written, and the places where they were found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Columns {
+pub(super) struct ColumnChoice {
     parts: Vec<Part>,
     places: Option<Places>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Places {
     at: Arc<[usize]>,
 }
 
-impl Columns {
+impl ColumnChoice {
     pub(super) fn new(parts: Vec<Part>) -> Self {
         Self { parts, places: None }
     }
@@ -136,7 +136,7 @@ pub(super) fn is_bare(c: char) -> bool {
     !c.is_whitespace() && !",()[]\"".contains(c)
 }
 
-impl fmt::Display for Columns {
+impl fmt::Display for ColumnChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [part] = self.parts.as_slice() {
             return part.fmt(f);

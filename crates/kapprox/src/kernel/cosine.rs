@@ -8,23 +8,15 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
+use super::family::KernelFamily;
 use super::inner::product;
 use super::linear::Linear;
-use super::registry::{Domain, Family};
 use crate::Real;
 
 /// The family of kernels `cosine()`.
-pub(super) const FAMILY: Family = Family {
-    name: "cosine",
-    formula: "x.z / (|x| |z|)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "cosine()",
-    build: |text, _| embedded(text, Sphere, product("linear()".into(), Linear)),
-    each: None,
-};
+pub(super) const FAMILY: KernelFamily = KernelFamily::new("cosine", "x.z / (|x| |z|)", "cosine()", |text, _| {
+    embedded(text, Sphere, product("linear()".into(), Linear))
+});
 
 /// x / ‖x‖, and 0 for 0.
 #[derive(Debug)]

@@ -10,22 +10,13 @@
 
 use super::Profile;
 use super::direct::raw;
+use super::family::KernelFamily;
 use super::panel::Magnitudes;
-use super::registry::{Domain, Family};
 use crate::Real;
 
 /// The family of kernels `delta()`.
-pub(super) const FAMILY: Family = Family {
-    name: "delta",
-    formula: "1 if x = z, else 0",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "delta()",
-    build: |text, _| raw(text, Magnitudes, |_| 0.0, Delta),
-    each: None,
-};
+pub(super) const FAMILY: KernelFamily =
+    KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, |_| 0.0, Delta));
 
 #[derive(Debug)]
 struct Delta;

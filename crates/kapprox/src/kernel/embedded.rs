@@ -1,10 +1,10 @@
 //! Kernels of points that are changed first, row by row.
 
+use super::Spectrum;
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::row;
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
-use crate::map::random::Spectrum;
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
@@ -62,16 +62,16 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
     }
 
     fn positive_definite(&self) -> bool {
-        T::kernel(self.kernel.clone()).positive_definite()
+        self.kernel.typed::<T>().positive_definite()
     }
 
     fn spectrum(&self) -> Option<Spectrum> {
-        self.embedding.spectrum(T::kernel(self.kernel.clone()).spectrum())
+        self.embedding.spectrum(self.kernel.typed::<T>().spectrum())
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        let (kernel, p) = (T::kernel(self.kernel.clone()), self.embedding.features(x.ncols()));
+        let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.features(x.ncols()));
         let z_images = self.images(z);
         for i in (0..x.nrows()).step_by(TILE) {
             let rows = TILE.min(x.nrows() - i);
@@ -86,14 +86,14 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let (p, images) = (self.embedding.features(z.ncols()), self.images(z));
-        let fixed = Fixed::new(T::kernel(self.kernel.clone()), MatRef::from_row_major_slice(&images, z.nrows(), p));
+        let fixed = Fixed::new(self.kernel.typed::<T>(), MatRef::from_row_major_slice(&images, z.nrows(), p));
         Some(Box::new(EmbeddedColumns { embedding: self.embedding.clone(), images, p, fixed }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         let p = self.embedding.features(x.ncols());
         let images = self.images(x);
-        T::kernel(self.kernel.clone()).diag(MatRef::from_row_major_slice(&images, x.nrows(), p), out);
+        self.kernel.typed::<T>().diag(MatRef::from_row_major_slice(&images, x.nrows(), p), out);
     }
 }
 

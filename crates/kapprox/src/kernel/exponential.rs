@@ -9,20 +9,16 @@
 //! assert!(Spec::parse("exponential(sigma=2)").is_ok());
 //! ```
 
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::matern::Half;
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, SIGMA};
 
 /// The family of kernels `exponential(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
-    name: "exponential",
-    formula: "exp(-|x-z| / sigma)",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "exponential(sigma=3)",
-    build: |text, values| l2(text, Lengths::Same(values[0] * std::f64::consts::LN_2), AtZero::Cusp, Half),
-    each: None,
+    ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
+        l2(text, Lengths::Same(values[0] * std::f64::consts::LN_2), AtZero::Cusp, Half)
+    })
 };

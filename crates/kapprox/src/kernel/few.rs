@@ -89,7 +89,7 @@ impl<T: Real, M: Term + Send + Sync, F: Finish<T> + Send + Sync> KernelColumns<T
             self.frame.pack_row(row(x, i, &mut spare), scaled);
             *own = self.finish.own(scaled);
         }
-        pulp::Arch::new().dispatch(Sums { rows: scaled, panels: &self.panels, d, m, out, term: self.term });
+        pulp::Arch::new().dispatch(FewSums { rows: scaled, panels: &self.panels, d, m, out, term: self.term });
         for (i, (own, values)) in own.iter().zip(out.chunks_exact_mut(m.max(1))).enumerate() {
             self.finish.row(*own, row(x, i, &mut spare), z, values);
         }
@@ -97,7 +97,7 @@ impl<T: Real, M: Term + Send + Sync, F: Finish<T> + Send + Sync> KernelColumns<T
 }
 
 /// The sums of rows with all points: `out[i m + j]`.
-struct Sums<'a, T, M> {
+struct FewSums<'a, T, M> {
     rows: &'a [T],
     panels: &'a [T],
     d: usize,
@@ -106,7 +106,7 @@ struct Sums<'a, T, M> {
     term: PhantomData<M>,
 }
 
-impl<T: Real, M: Term> WithSimd for Sums<'_, T, M> {
+impl<T: Real, M: Term> WithSimd for FewSums<'_, T, M> {
     type Output = ();
 
     #[inline(always)]
@@ -123,7 +123,7 @@ impl<T: Real, M: Term> WithSimd for Sums<'_, T, M> {
     }
 }
 
-impl<T: Real, M: Term> Sums<'_, T, M> {
+impl<T: Real, M: Term> FewSums<'_, T, M> {
     /// Rows `first..first + COUNT`.
     #[inline(always)]
     fn group<S: Simd, const COUNT: usize>(&mut self, simd: S, first: usize) {

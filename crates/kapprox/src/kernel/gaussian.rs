@@ -12,27 +12,24 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
-use crate::map::random::Law;
 
 /// The family of kernels `gaussian(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
-    name: "gaussian",
-    formula: "exp(-|x-z|^2 / (2 sigma^2))",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "gaussian(sigma=1.5)",
-    build: |text, values| l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian),
     each: Some(|text, sigmas| {
         let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
         l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)
     }),
+    ..KernelFamily::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
+        l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian)
+    })
 };
 
 /// √(2 ln 2): in units of σ times this, the kernel is 2^(−r²).

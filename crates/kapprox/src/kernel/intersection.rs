@@ -9,19 +9,14 @@
 //! ```
 
 use super::direct::raw;
+use super::family::{Domain, KernelFamily};
 use super::linear::Linear;
 use super::panel::Minima;
-use super::registry::{Domain, Family};
 
 /// The family of kernels `intersection()`.
-pub(super) const FAMILY: Family = Family {
-    name: "intersection",
-    formula: "sum min(x, z)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
-    example: "intersection()",
-    build: |text, _| raw(text, Minima, |x| x.iter().sum(), Linear),
-    each: None,
+    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| {
+        raw(text, Minima, |x| x.iter().sum(), Linear)
+    })
 };

@@ -8,27 +8,20 @@
 //! assert!(Spec::parse("jaccard()").is_ok());
 //! ```
 
+use super::family::{Domain, KernelFamily};
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
 use super::panel::{self, Finish, Packed, Products};
 use super::points::{Frame, panel_norm, panel_norms, row_norms};
-use super::registry::{Domain, Family};
 use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
 /// The family of kernels `jaccard()`.
-pub(super) const FAMILY: Family = Family {
-    name: "jaccard",
-    formula: "x.z / (x.x + z.z - x.z)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
-    example: "jaccard()",
-    build: |text, _| Arc::new(Jaccard { text }),
-    each: None,
+    ..KernelFamily::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
 };
 
 #[derive(Debug)]

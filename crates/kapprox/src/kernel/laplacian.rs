@@ -9,23 +9,19 @@
 //! assert!(Spec::parse("laplacian(sigma=2)").is_ok());
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::manhattan::l1;
-use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
-use crate::map::random::Law;
 
 /// The family of kernels `laplacian(sigma=median)`.
-pub(super) const FAMILY: Family = Family {
-    name: "laplacian",
-    formula: "exp(-|x-z|_1 / sigma)",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::L1),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "laplacian(sigma=4)",
-    build: |text, values| l1(text, values[0] * std::f64::consts::LN_2, Laplacian),
-    each: None,
+    ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
+        l1(text, values[0] * std::f64::consts::LN_2, Laplacian)
+    })
 };
 
 /// exp(−r); the argument is r / ln 2, so that it is a power of two.

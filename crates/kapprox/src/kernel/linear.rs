@@ -6,22 +6,12 @@
 //! ```
 
 use super::Profile;
+use super::family::KernelFamily;
 use super::inner::product;
-use super::registry::{Domain, Family};
 use crate::Real;
 
 /// The family of kernels `linear()`.
-pub(super) const FAMILY: Family = Family {
-    name: "linear",
-    formula: "x.z",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "linear()",
-    build: |text, _| product(text, Linear),
-    each: None,
-};
+pub(super) const FAMILY: KernelFamily = KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear));
 
 #[derive(Debug)]
 pub(super) struct Linear;

@@ -3,6 +3,7 @@
 //! Σ |x − z| = 2 Σ max(x, z) − Σ x − Σ z costs a maximum and an addition per feature, where the difference, its sign and the
 //! addition cost three on the units that add; but it cancels: see [`cancelling`](super::cancelling) for the remedy.
 
+use super::Spectrum;
 use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
 use super::few::{self, Own};
@@ -11,7 +12,6 @@ use super::panel::{self, Magnitudes, Maxima, Packed};
 use super::points::{Frame, Lengths, absolute_distance, panel_sum, panel_sums, row_sums};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
-use crate::map::random::Spectrum;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 

@@ -15,17 +15,17 @@
 //! assert!(Spec::parse("matern(nu=2)").is_err());
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use crate::Real;
-use crate::map::random::Law;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
 /// The parameter `nu`, the smoothness.
-pub(super) const NU: Parameter = Parameter {
+pub(super) const NU: KernelParameter = KernelParameter {
     name: "nu",
     default: Value::Number(1.5),
     range: Range::OneOf(&[0.5, 1.5, 2.5]),
@@ -33,23 +33,22 @@ pub(super) const NU: Parameter = Parameter {
 };
 
 /// The family of kernels `matern(nu=1.5, sigma=median)`.
-pub(super) const FAMILY: Family = Family {
-    name: "matern",
-    formula: "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "matern(nu=1.5, sigma=2)",
-    build: |text, values| {
-        let length = |root: f64| Lengths::Same(values[1] * LN_2 / root);
-        match values[0] {
-            0.5 => l2(text, length(1.0), AtZero::Cusp, Half),
-            1.5 => l2(text, length(3f64.sqrt()), AtZero::Smooth, ThreeHalves),
-            _ => l2(text, length(5f64.sqrt()), AtZero::Smooth, FiveHalves),
-        }
-    },
-    each: None,
+    ..KernelFamily::new(
+        "matern",
+        "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
+        "matern(nu=1.5, sigma=2)",
+        |text, values| {
+            let length = |root: f64| Lengths::Same(values[1] * LN_2 / root);
+            match values[0] {
+                0.5 => l2(text, length(1.0), AtZero::Cusp, Half),
+                1.5 => l2(text, length(3f64.sqrt()), AtZero::Smooth, ThreeHalves),
+                _ => l2(text, length(5f64.sqrt()), AtZero::Smooth, FiveHalves),
+            }
+        },
+    )
 };
 
 /// Student's t in every direction, with 2ν degrees of freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006,

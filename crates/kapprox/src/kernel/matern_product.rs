@@ -9,31 +9,30 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
+use super::family::{KernelFamily, Metric, SIGMA};
 use super::matern::NU;
-use super::registry::{Domain, Family, Metric, SIGMA};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 /// The family of kernels `matern_product(nu=1.5, sigma=median)`, where the median is that of the Euclidean distance.
-pub(super) const FAMILY: Family = Family {
-    name: "matern_product",
-    formula: "product of the features' matern(nu, sigma)",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "matern_product(nu=1.5, sigma=4)",
-    build: |text, values| {
-        // M(a) = (1 + linear a + square a²) 2^−a, in units that make it a power of two
-        let (root, linear, square) = match values[0] {
-            0.5 => (1.0, 0.0, 0.0),
-            1.5 => (3f64.sqrt(), LN_2, 0.0),
-            _ => (5f64.sqrt(), LN_2, LN_2 * LN_2 / 3.0),
-        };
-        swept(text, values[1] * LN_2 / root, Matern { linear, square })
-    },
-    each: None,
+    ..KernelFamily::new(
+        "matern_product",
+        "product of the features' matern(nu, sigma)",
+        "matern_product(nu=1.5, sigma=4)",
+        |text, values| {
+            // M(a) = (1 + linear a + square a²) 2^−a, in units that make it a power of two
+            let (root, linear, square) = match values[0] {
+                0.5 => (1.0, 0.0, 0.0),
+                1.5 => (3f64.sqrt(), LN_2, 0.0),
+                _ => (5f64.sqrt(), LN_2, LN_2 * LN_2 / 3.0),
+            };
+            swept(text, values[1] * LN_2 / root, Matern { linear, square })
+        },
+    )
 };
 
 #[derive(Debug)]

@@ -6,9 +6,9 @@
 //!
 //! ```
 //! use faer::{Mat, MatRef};
-//! use kapprox::{Real, kernel::Spec};
+//! use kapprox::kernel::Spec;
 //!
-//! let kernel = f64::kernel(Spec::parse("gaussian(sigma=2)")?.build()?);
+//! let kernel = Spec::parse("gaussian(sigma=2)")?.build()?.typed::<f64>();
 //! let points = [0.0, 0.0, 3.0, 4.0];
 //! let x = MatRef::from_row_major_slice(&points, 2, 2);
 //! let mut out = Mat::zeros(2, 1);
@@ -23,6 +23,7 @@ mod applied;
 mod columns;
 mod direct;
 mod embedded;
+mod family;
 mod few;
 mod fixed;
 mod inner;
@@ -31,10 +32,12 @@ mod node;
 mod panel;
 mod parse;
 mod points;
+mod pointwise;
 mod radial;
 mod registry;
 mod scan;
 mod spec;
+mod spectrum;
 mod sweep;
 
 pub mod additive_chi_squared;
@@ -61,16 +64,19 @@ pub mod sigmoid;
 pub mod skewed_chi_squared;
 pub mod subset;
 
+pub use family::{Build, Domain, KernelFamily, KernelParameter, Metric, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
 pub(crate) use points::Aligned;
-pub use registry::{Domain, Family, Metric, Parameter, Range, Value, registry};
+pub use pointwise::pointwise;
+pub use registry::{by_name, register, registry};
 pub use spec::Spec;
+pub use spectrum::{Draw, Law, Spectrum};
 
-use crate::Real;
-use crate::map::random::{Law, Spectrum};
+use crate::{PrecisionPair, Real};
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// A kernel k(x, z) on points of d numbers.
 ///
@@ -86,7 +92,7 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
         true
     }
     /// The law of the frequencies of a shift-invariant kernel; `None` where random Fourier features do not exist or are
-    /// not known. See [`crate::map::random`].
+    /// not known.
     fn spectrum(&self) -> Option<Spectrum> {
         None
     }
@@ -111,10 +117,27 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]);
 }
 
-/// A kernel whose element type is chosen later, with [`Real::kernel`].
+/// A kernel whose element type is chosen later, with `typed`.
 pub trait AnyKernel: Kernel<f32> + Kernel<f64> {}
 
 impl<K: Kernel<f32> + Kernel<f64>> AnyKernel for K {}
+
+impl dyn AnyKernel {
+    /// The kernel on points of `T`.
+    pub fn typed<T: Real>(self: &Arc<Self>) -> Arc<dyn Kernel<T>> {
+        T::pick(self.clone())
+    }
+}
+
+impl PrecisionPair for Arc<dyn AnyKernel> {
+    type For<T: Real> = Arc<dyn Kernel<T>>;
+    fn single(self) -> Arc<dyn Kernel<f32>> {
+        self
+    }
+    fn double(self) -> Arc<dyn Kernel<f64>> {
+        self
+    }
+}
 
 /// The scalar function that makes a kernel of a distance or an inner product.
 ///

@@ -2,10 +2,10 @@
 
 use super::AnyKernel;
 use super::algebra::{Combined, Operation, Scaled};
-use super::applied::{Applied, Function};
-use super::columns::{Columns, Places};
+use super::applied::{Applied, KernelFunction};
+use super::columns::{ColumnChoice, Places};
 use super::embedded::embedded;
-use super::registry::{Family, Metric, Value};
+use super::family::{KernelFamily, Metric, Value};
 use crate::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) enum Node {
     /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
     Scaled(f64, Box<Node>),
     /// A function of a kernel.
-    Applied(Function, Box<Node>),
+    Applied(KernelFunction, Box<Node>),
     /// Two or more, none of them a `Product` or `Scaled`.
     Product(Vec<Node>),
     /// Two or more, none of them a `Sum`.
@@ -28,10 +28,10 @@ pub(super) enum Node {
 /// A kernel of the registry, with a value for each of its parameters.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    pub(super) family: &'static Family,
+    pub(super) family: &'static KernelFamily,
     pub(super) values: Vec<Value>,
     /// The columns it looks at; `None` for all.
-    pub(super) columns: Option<Columns>,
+    pub(super) columns: Option<ColumnChoice>,
 }
 
 impl PartialEq for Call {
@@ -124,7 +124,7 @@ impl Call {
 
     /// The columns it looks at, once they are found; `None` for all.
     pub(super) fn places(&self) -> Option<&Places> {
-        self.columns.as_ref().and_then(Columns::places)
+        self.columns.as_ref().and_then(ColumnChoice::places)
     }
 
     /// Whether its columns are still to be found.
@@ -185,10 +185,10 @@ impl fmt::Display for Node {
                 write!(f, "{}*", Value::Number(*factor))?;
                 node.fmt_operand(f)
             }
-            Self::Applied(Function::Exp, node) => write!(f, "exp({node})"),
-            Self::Applied(Function::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
-            Self::Applied(Function::Normalised, node) => write!(f, "normalised({node})"),
-            Self::Applied(Function::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
+            Self::Applied(KernelFunction::Exp, node) => write!(f, "exp({node})"),
+            Self::Applied(KernelFunction::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
+            Self::Applied(KernelFunction::Normalised, node) => write!(f, "normalised({node})"),
+            Self::Applied(KernelFunction::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
             Self::Product(nodes) => join(f, nodes, "*", Self::fmt_operand),
             Self::Sum(nodes) => join(f, nodes, " + ", Self::fmt),
         }

@@ -1,11 +1,13 @@
 //! Reads kernel expressions, by recursive descent; every error points at a character.
 
-use super::applied::Function;
-use super::columns::{Columns, Part};
+use super::applied::KernelFunction;
+use super::columns::{ColumnChoice, Part};
+use super::family::{KernelFamily, KernelParameter, Range, Value};
 use super::node::{Call, Node};
-use super::registry::{Family, Parameter, Range, Value, registry};
+use super::registry::{by_name, names};
 use super::scan::{Parser, RANGE, is_name};
-use crate::Result;
+use crate::{Error, Result};
+use kstore::shown;
 
 /// Parentheses deeper than this are an error, not a stack overflow.
 const DEEPEST: usize = 64;
@@ -22,7 +24,7 @@ pub(super) fn parse(text: &str) -> Result<Node> {
 }
 
 /// Reads columns alone, as they stand after `on=`.
-pub(super) fn columns(text: &str) -> Result<Columns> {
+pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
     let mut parser = Parser::new(text);
     let columns = parser.columns()?;
     parser.skip_space();
@@ -41,7 +43,7 @@ const ORDER: Given = ("p", Range::Positive, 1.0, "only these means keep a kernel
 /// The parameter that every kernel has: its columns.
 const ON: &str = "on";
 /// A factor of a product: a kernel, or a plain number.
-enum Factor {
+enum ParsedFactor {
     Kernel(Node),
     Number(f64),
 }
@@ -65,12 +67,12 @@ impl Parser<'_> {
             self.skip_space();
             let here = self.at;
             match self.factor()? {
-                Factor::Number(number) => scale *= number,
-                Factor::Kernel(Node::Scaled(number, node)) => {
+                ParsedFactor::Number(number) => scale *= number,
+                ParsedFactor::Kernel(Node::Scaled(number, node)) => {
                     scale *= number;
                     factors.push(*node);
                 }
-                Factor::Kernel(node) => factors.push(node),
+                ParsedFactor::Kernel(node) => factors.push(node),
             }
             if !f64::is_finite(scale) {
                 return self.fail_at(here, "the factors multiply to a number that is too large");
@@ -85,10 +87,10 @@ impl Parser<'_> {
         Ok(Node::product(scale, factors))
     }
 
-    fn factor(&mut self) -> Result<Factor> {
+    fn factor(&mut self) -> Result<ParsedFactor> {
         self.skip_space();
         match self.peek() {
-            Some('(') => self.parentheses().map(Factor::Kernel),
+            Some('(') => self.parentheses().map(ParsedFactor::Kernel),
             Some(c) if c.is_ascii_digit() || matches!(c, '.' | '-' | '+') => {
                 let start = self.at;
                 let number = self.number()?;
@@ -96,11 +98,11 @@ impl Parser<'_> {
                     return self.fail_at(start, format!("a factor must be >= 0, got {}", Value::Number(number)));
                 }
                 // -0 becomes 0
-                Ok(Factor::Number(number + 0.0))
+                Ok(ParsedFactor::Number(number + 0.0))
             }
-            Some(c) if is_name(c) => self.call().map(Factor::Kernel),
+            Some(c) if is_name(c) => self.call().map(ParsedFactor::Kernel),
             Some(other) => self.fail(format!("expected a kernel, a number or '(', got '{other}'")),
-            None => self.fail(format!("expected a kernel: {}", names())),
+            None => self.fail(format!("expected a kernel: {}", names().join(", "))),
         }
     }
 
@@ -122,11 +124,7 @@ impl Parser<'_> {
         if let Some(node) = self.applied(&name)? {
             return Ok(node);
         }
-        let Some(family) = registry().iter().find(|family| family.name == name) else {
-            let known: Vec<_> = registry().iter().map(|family| family.name).collect();
-            let message = format!("there is no kernel '{name}'{}; choose one of {}", nearest(&name, &known), names());
-            return self.fail_at(start, message);
-        };
+        let Some(family) = by_name(&name) else { return Err(self.unknown(start, name)) };
         let (mut values, mut columns) = (vec![None; family.parameters.len()], None);
         if self.take('(') && !self.take(')') {
             loop {
@@ -143,6 +141,14 @@ impl Parser<'_> {
             .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
             .collect();
         Ok(Node::Call(Call { family, values, columns }))
+    }
+
+    fn unknown(&self, at: usize, name: String) -> Error {
+        let known = names();
+        let message =
+            format!("there is no kernel '{name}'{}; choose one of {}", nearest(&name, &known), known.join(", "));
+        let (text, message) = (self.text.to_string(), shown::line(&message).into_owned());
+        Error::UnknownKernel { name, text, at, message }
     }
 
     /// Reads a function of a kernel, if `name` is one.
@@ -178,15 +184,20 @@ impl Parser<'_> {
         }
         self.expect(')', "')' or an operator")?;
         let function = match name {
-            "exp" => Function::Exp,
-            "normalised" => Function::Normalised,
-            "power" => Function::Power(number as u32),
-            _ => Function::Mean(number),
+            "exp" => KernelFunction::Exp,
+            "normalised" => KernelFunction::Normalised,
+            "power" => KernelFunction::Power(number as u32),
+            _ => KernelFunction::Mean(number),
         };
         Ok(Some(Node::Applied(function, node)))
     }
 
-    fn argument(&mut self, family: &Family, values: &mut [Option<Value>], columns: &mut Option<Columns>) -> Result<()> {
+    fn argument(
+        &mut self,
+        family: &KernelFamily,
+        values: &mut [Option<Value>],
+        columns: &mut Option<ColumnChoice>,
+    ) -> Result<()> {
         self.skip_space();
         let start = self.at;
         let known: Vec<_> = family.parameters.iter().map(|p| p.name).chain([ON]).collect();
@@ -212,9 +223,9 @@ impl Parser<'_> {
     }
 
     /// Reads the columns after `on=`.
-    fn columns(&mut self) -> Result<Columns> {
+    fn columns(&mut self) -> Result<ColumnChoice> {
         if !self.take('[') {
-            return Ok(Columns::new(vec![self.part()?]));
+            return Ok(ColumnChoice::new(vec![self.part()?]));
         }
         let mut parts = Vec::new();
         loop {
@@ -224,7 +235,7 @@ impl Parser<'_> {
             }
         }
         self.expect(']', "',' or ']'")?;
-        Ok(Columns::new(parts))
+        Ok(ColumnChoice::new(parts))
     }
 
     fn part(&mut self) -> Result<Part> {
@@ -237,10 +248,10 @@ impl Parser<'_> {
         Ok(Part::Range(first, self.column()?))
     }
 
-    fn value(&mut self, family: &Family, parameter: &Parameter) -> Result<Value> {
+    fn value(&mut self, family: &KernelFamily, parameter: &KernelParameter) -> Result<Value> {
         self.skip_space();
         let start = self.at;
-        let Parameter { name, default, range, reason } = parameter;
+        let KernelParameter { name, default, range, reason } = parameter;
         if self.take_any(&['[']) {
             if family.each.is_none() {
                 return self.fail_at(start, format!("{name} of {} is one number, not a list", family.name));
@@ -264,8 +275,8 @@ impl Parser<'_> {
     }
 
     /// Reads numbers up to `]`.
-    fn list(&mut self, parameter: &Parameter) -> Result<Vec<f64>> {
-        let Parameter { name, range, reason, .. } = parameter;
+    fn list(&mut self, parameter: &KernelParameter) -> Result<Vec<f64>> {
+        let KernelParameter { name, range, reason, .. } = parameter;
         let mut numbers = Vec::new();
         loop {
             self.skip_space();
@@ -283,10 +294,6 @@ impl Parser<'_> {
         self.expect(']', "',' or ']'")?;
         Ok(numbers)
     }
-}
-
-fn names() -> String {
-    registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ")
 }
 
 /// `" (did you mean 'gaussian'?)"` where a known name is near, or begins so.

@@ -15,45 +15,43 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
+use super::family::{KernelFamily, KernelParameter, Range, Value};
 use super::gaussian;
-use super::registry::{Domain, Family, Parameter, Range, Value};
-use crate::map::random::{Law, Spectrum};
-use crate::turns::{Turns, cosine_sine};
+use super::{Law, Spectrum};
+use crate::real::turns::{Turns, cosine_sine};
 use crate::{Real, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 
 /// The family of kernels `periodic(period=1, sigma=1)`.
-pub(super) const FAMILY: Family = Family {
-    name: "periodic",
-    formula: "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        Parameter {
+        KernelParameter {
             name: "period",
             default: Value::Number(1.0),
             range: Range::Positive,
             reason: "it is a length that distances are divided by",
         },
-        Parameter {
+        KernelParameter {
             name: "sigma",
             default: Value::Number(1.0),
             range: Range::Positive,
             reason: "it is a length on the unit circle",
         },
     ],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "periodic(period=3, sigma=1.5)",
-    build: |text, values| {
-        // 2 sin² is half of the squared chord on the unit circle: the Gaussian kernel there
-        embedded(
-            text,
-            Circles { period: values[0], sigma: values[1] },
-            (gaussian::FAMILY.build)(String::new(), &values[1..]),
-        )
-    },
-    each: None,
+    ..KernelFamily::new(
+        "periodic",
+        "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",
+        "periodic(period=3, sigma=1.5)",
+        |text, values| {
+            // 2 sin² is half of the squared chord on the unit circle: the Gaussian kernel there
+            embedded(
+                text,
+                Circles { period: values[0], sigma: values[1] },
+                (gaussian::FAMILY.build)(String::new(), &values[1..]),
+            )
+        },
+    )
 };
 
 /// (cos, sin) of 2πx / period, for every feature.

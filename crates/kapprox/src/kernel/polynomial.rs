@@ -10,40 +10,38 @@
 //! ```
 
 use super::Profile;
+use super::family::{KernelFamily, KernelParameter, Range, Value};
 use super::inner::product;
-use super::registry::{Domain, Family, Parameter, Range, Value};
 use crate::Real;
 
 /// The family of kernels `polynomial(degree=3, gamma=1, c0=1)`.
-pub(super) const FAMILY: Family = Family {
-    name: "polynomial",
-    formula: "(gamma x.z + c0)^degree",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        Parameter {
+        KernelParameter {
             name: "degree",
             default: Value::Number(3.0),
             range: Range::Whole { from: 1, to: MOST },
             reason: "a positive-definite power is a whole one, and higher ones overflow",
         },
-        Parameter {
+        KernelParameter {
             name: "gamma",
             default: Value::Number(1.0),
             range: Range::Positive,
             reason: "a negative factor breaks positive definiteness, and 0 leaves a constant",
         },
-        Parameter {
+        KernelParameter {
             name: "c0",
             default: Value::Number(1.0),
             range: Range::NotNegative,
             reason: "a negative constant breaks positive definiteness",
         },
     ],
-    metric: None,
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "polynomial(degree=3, gamma=0.5, c0=1)",
-    build: |text, values| product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] }),
-    each: None,
+    ..KernelFamily::new(
+        "polynomial",
+        "(gamma x.z + c0)^degree",
+        "polynomial(degree=3, gamma=0.5, c0=1)",
+        |text, values| product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] }),
+    )
 };
 
 /// The largest degree, up to which [`Real::power`] goes.

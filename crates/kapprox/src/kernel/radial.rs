@@ -3,6 +3,7 @@
 //! ‖x − z‖² = ‖x‖² + ‖z‖² − 2 x·z costs one fused multiply-add per feature instead of two operations, but it cancels: see
 //! [`cancelling`](super::cancelling) for the remedy.
 
+use super::Spectrum;
 use super::cancelling::{Cancelling, Split};
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
@@ -10,7 +11,6 @@ use super::panel::{self, Packed, Products, Squares};
 use super::points::{Frame, Lengths, panel_norm, panel_norms, row_norms, squared_distance};
 use super::{Kernel, Profile, check_shapes, direct::Plain};
 use crate::Real;
-use crate::map::random::Spectrum;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 

@@ -8,20 +8,18 @@
 //! assert!(Spec::parse("rational_quadratic(alpha=0.5, sigma=2)").is_ok());
 //! ```
 
+use super::Law;
 use super::Profile;
+use super::family::{KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
-use super::registry::{Domain, Family, Metric, Parameter, Range, SIGMA, Value};
 use crate::Real;
-use crate::map::random::Law;
 use rand_distr::Distribution;
 
 /// The family of kernels `rational_quadratic(alpha=1, sigma=median)`.
-pub(super) const FAMILY: Family = Family {
-    name: "rational_quadratic",
-    formula: "(1 + |x-z|^2 / (2 alpha sigma^2))^-alpha",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        Parameter {
+        KernelParameter {
             name: "alpha",
             default: Value::Number(1.0),
             range: Range::Positive,
@@ -30,15 +28,16 @@ pub(super) const FAMILY: Family = Family {
         SIGMA,
     ],
     metric: Some(Metric::L2),
-    positive_definite: true,
-    domain: Domain::Any,
-    example: "rational_quadratic(alpha=0.75, sigma=2)",
-    build: |text, values| {
-        let (alpha, sigma) = (values[0], values[1]);
-        let length = sigma * (2.0 * alpha).sqrt();
-        l2(text, Lengths::Same(length), AtZero::Smooth, RationalQuadratic { alpha })
-    },
-    each: None,
+    ..KernelFamily::new(
+        "rational_quadratic",
+        "(1 + |x-z|^2 / (2 alpha sigma^2))^-alpha",
+        "rational_quadratic(alpha=0.75, sigma=2)",
+        |text, values| {
+            let (alpha, sigma) = (values[0], values[1]);
+            let length = sigma * (2.0 * alpha).sqrt();
+            l2(text, Lengths::Same(length), AtZero::Smooth, RationalQuadratic { alpha })
+        },
+    )
 };
 
 #[derive(Debug)]

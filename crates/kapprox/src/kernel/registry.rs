@@ -1,186 +1,68 @@
 //! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
 
 use super::{
-    AnyKernel, additive_chi_squared, anova, cauchy, chi_squared, cosine, delta, exponential, gaussian, intersection,
+    KernelFamily, additive_chi_squared, anova, cauchy, chi_squared, cosine, delta, exponential, gaussian, intersection,
     jaccard, laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic, sigmoid,
     skewed_chi_squared, subset,
 };
-use std::fmt;
-use std::sync::Arc;
+use crate::named::{Named, Registry};
+use crate::{Error, Result};
 
-/// Every kernel, in the order in which help lists them.
-pub fn registry() -> &'static [Family] {
-    const FAMILIES: &[Family] = &[
-        gaussian::FAMILY,
-        laplacian::FAMILY,
-        exponential::FAMILY,
-        matern::FAMILY,
-        matern_product::FAMILY,
-        cauchy::FAMILY,
-        rational_quadratic::FAMILY,
-        periodic::FAMILY,
-        polynomial::FAMILY,
-        linear::FAMILY,
-        cosine::FAMILY,
-        sigmoid::FAMILY,
-        chi_squared::FAMILY,
-        additive_chi_squared::FAMILY,
-        skewed_chi_squared::FAMILY,
-        intersection::FAMILY,
-        anova::FAMILY,
-        delta::FAMILY,
-        subset::FAMILY,
-        jaccard::FAMILY,
-    ];
-    FAMILIES
+static FAMILIES: Registry<KernelFamily> = Registry::new(&[
+    gaussian::FAMILY,
+    laplacian::FAMILY,
+    exponential::FAMILY,
+    matern::FAMILY,
+    matern_product::FAMILY,
+    cauchy::FAMILY,
+    rational_quadratic::FAMILY,
+    periodic::FAMILY,
+    polynomial::FAMILY,
+    linear::FAMILY,
+    cosine::FAMILY,
+    sigmoid::FAMILY,
+    chi_squared::FAMILY,
+    additive_chi_squared::FAMILY,
+    skewed_chi_squared::FAMILY,
+    intersection::FAMILY,
+    anova::FAMILY,
+    delta::FAMILY,
+    subset::FAMILY,
+    jaccard::FAMILY,
+]);
+
+/// The kernels of this crate, in the order in which help lists them.
+pub fn registry() -> &'static [KernelFamily] {
+    FAMILIES.own()
 }
 
-/// A family of kernels: its name, its parameters and the function that builds it.
-#[derive(Debug)]
-pub struct Family {
-    /// The name in expressions.
-    pub name: &'static str,
-    /// The definition, in plain characters.
-    pub formula: &'static str,
-    /// The parameters, in the order in which expressions are printed.
-    pub parameters: &'static [Parameter],
-    /// The distance that the median heuristic takes; `None` where there is no length scale.
-    pub metric: Option<Metric>,
-    /// Whether k is positive definite for every allowed parameter.
-    pub positive_definite: bool,
-    /// The values its features may have.
-    pub domain: Domain,
-    /// An expression that gives every parameter.
-    pub example: &'static str,
-    /// The kernel `text` with the parameters' values, in their order and in range.
-    pub(crate) build: Build,
-    /// The kernel whose only parameter is a list, with a number for each feature; `None` where that has no meaning.
-    pub(crate) each: Option<Build>,
+/// The kernel of a name, of this crate or [registered](register).
+pub fn by_name(name: &str) -> Option<&'static KernelFamily> {
+    FAMILIES.by_name(name)
 }
 
-/// Makes the kernel `text` of its parameters' values.
-pub(crate) type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
-
-/// The values that features may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Domain {
-    /// Every finite number.
-    Any,
-    /// 0 or above.
-    NotNegative,
-    /// 0 or 1.
-    Binary,
+/// The names of all kernels, of this crate and registered.
+pub(super) fn names() -> Vec<&'static str> {
+    FAMILIES.all().iter().map(|family| family.name).collect()
 }
 
-impl Domain {
-    /// Whether `value` lies in it.
-    pub fn contains(self, value: f64) -> bool {
-        match self {
-            Self::Any => value.is_finite(),
-            Self::NotNegative => value.is_finite() && value >= 0.0,
-            Self::Binary => value == 0.0 || value == 1.0,
-        }
+/// Functions of kernels in expressions.
+pub(super) const FUNCTIONS: [&str; 4] = ["exp", "power", "normalised", "mean"];
+
+/// Makes a kernel of another crate known by its name, in this process and from now on: expressions with it are read, sums
+/// and products with other kernels too, and models with it are saved and loaded.
+///
+/// A model file holds the expression and no code: whoever loads it must have registered the kernel before.
+///
+/// # Errors
+/// [`Error::Register`] for a name that a kernel or a function of kernels has, or that is no word.
+pub fn register(family: &'static KernelFamily) -> Result<()> {
+    if FUNCTIONS.contains(&family.name) {
+        return Err(Error::Register {
+            what: KernelFamily::WHAT,
+            name: family.name,
+            why: "a function of kernels has this name",
+        });
     }
+    FAMILIES.register(family)
 }
-
-impl fmt::Display for Domain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Any => "finite",
-            Self::NotNegative => ">= 0",
-            Self::Binary => "0 or 1",
-        })
-    }
-}
-
-/// A distance between points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metric {
-    /// Σ |x − z|.
-    L1,
-    /// √Σ (x − z)².
-    L2,
-    /// Σ (x − z)² / (x + z).
-    ChiSquared,
-}
-
-/// A named number of a kernel.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameter {
-    /// The name in expressions.
-    pub name: &'static str,
-    /// The value where the expression gives none.
-    pub default: Value,
-    /// The numbers that are allowed.
-    pub range: Range,
-    /// Why other numbers are refused, for messages.
-    pub reason: &'static str,
-}
-
-/// A parameter as written: a number, a list of numbers, or the word `median`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// A finite number.
-    Number(f64),
-    /// A finite number for each feature.
-    Each(Vec<f64>),
-    /// The median distance between the points of a sample.
-    Median,
-}
-
-/// The numbers a parameter may be. All are finite.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Range {
-    /// Any finite number.
-    Any,
-    /// Above 0.
-    Positive,
-    /// 0 or above.
-    NotNegative,
-    /// A whole number between the two, which are allowed themselves.
-    Whole {
-        /// The smallest.
-        from: u32,
-        /// The largest.
-        to: u32,
-    },
-    /// One of a few numbers.
-    OneOf(&'static [f64]),
-}
-
-impl Range {
-    /// Whether `value` is allowed.
-    pub fn contains(self, value: f64) -> bool {
-        value.is_finite()
-            && match self {
-                Self::Any => true,
-                Self::Positive => value > 0.0,
-                Self::NotNegative => value >= 0.0,
-                Self::Whole { from, to } => value.fract() == 0.0 && (f64::from(from)..=f64::from(to)).contains(&value),
-                Self::OneOf(values) => values.contains(&value),
-            }
-    }
-}
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => write!(f, "finite"),
-            Self::Positive => write!(f, "> 0"),
-            Self::NotNegative => write!(f, ">= 0"),
-            Self::Whole { from, to } => write!(f, "a whole number from {from} to {to}"),
-            Self::OneOf(values) => {
-                let values: Vec<_> = values.iter().map(f64::to_string).collect();
-                write!(f, "one of {}", values.join(", "))
-            }
-        }
-    }
-}
-
-/// The length scale of most kernels.
-pub(super) const SIGMA: Parameter = Parameter {
-    name: "sigma",
-    default: Value::Median,
-    range: Range::Positive,
-    reason: "it is a length that distances are divided by",
-};

@@ -9,7 +9,7 @@ pub(super) const RANGE: [char; 2] = ['.', '.'];
 
 /// An expression and how far it has been read.
 pub(super) struct Parser<'a> {
-    text: &'a str,
+    pub(super) text: &'a str,
     pub(super) characters: Vec<char>,
     pub(super) at: usize,
     pub(super) depth: usize,

@@ -11,29 +11,25 @@
 //! ```
 
 use super::Profile;
+use super::family::{KernelFamily, KernelParameter, Range, Value};
 use super::inner::indefinite;
-use super::registry::{Domain, Family, Parameter, Range, Value};
 use crate::Real;
 
 /// The family of kernels `sigmoid(gamma=1, c0=1)`.
-pub(super) const FAMILY: Family = Family {
-    name: "sigmoid",
-    formula: "tanh(gamma x.z + c0)",
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        Parameter {
+        KernelParameter {
             name: "gamma",
             default: Value::Number(1.0),
             range: Range::Positive,
             reason: "a negative slope has even more negative eigenvalues, and 0 leaves a constant",
         },
-        Parameter { name: "c0", default: Value::Number(1.0), range: Range::Any, reason: "it is a number" },
+        KernelParameter { name: "c0", default: Value::Number(1.0), range: Range::Any, reason: "it is a number" },
     ],
-    metric: None,
     positive_definite: false,
-    domain: Domain::Any,
-    example: "sigmoid(gamma=0.5, c0=-0.25)",
-    build: |text, values| indefinite(text, Sigmoid { gamma: values[0], c0: values[1] }),
-    each: None,
+    ..KernelFamily::new("sigmoid", "tanh(gamma x.z + c0)", "sigmoid(gamma=0.5, c0=-0.25)", |text, values| {
+        indefinite(text, Sigmoid { gamma: values[0], c0: values[1] })
+    })
 };
 
 #[derive(Debug)]

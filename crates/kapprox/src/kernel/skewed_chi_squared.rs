@@ -11,30 +11,29 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::registry::{Domain, Family, Parameter, Range, Value};
+use super::family::{Domain, KernelFamily, KernelParameter, Range, Value};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
 /// The family of kernels `skewed_chi_squared(skew=1)`.
-pub(super) const FAMILY: Family = Family {
-    name: "skewed_chi_squared",
-    formula: "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
-    parameters: &[Parameter {
+pub(super) const FAMILY: KernelFamily = KernelFamily {
+    parameters: &[KernelParameter {
         name: "skew",
         default: Value::Number(1.0),
         range: Range::Positive,
         reason: "it is added to values that may be 0, and their logarithm is taken",
     }],
-    metric: None,
-    positive_definite: true,
     domain: Domain::NotNegative,
-    example: "skewed_chi_squared(skew=0.5)",
-    // a difference of logarithms is halved, and a power of two is cheaper than e to the power
-    build: |text, values| {
-        embedded(text, Logarithms { skew: values[0] }, swept(String::new(), 2.0 * LN_2, HyperbolicSecants))
-    },
-    each: None,
+    ..KernelFamily::new(
+        "skewed_chi_squared",
+        "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
+        "skewed_chi_squared(skew=0.5)",
+        // a difference of logarithms is halved, and a power of two is cheaper than e to the power
+        |text, values| {
+            embedded(text, Logarithms { skew: values[0] }, swept(String::new(), 2.0 * LN_2, HyperbolicSecants))
+        },
+    )
 };
 
 /// ln(x + skew), for every feature.

@@ -1,13 +1,13 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
-use super::AnyKernel;
-use super::applied::Function;
+use super::applied::KernelFunction;
 use super::columns::schema;
+use super::family::{Domain, KernelParameter, Value};
 use super::median::median_distance;
 use super::node::{Call, Node};
 use super::parse;
 use super::points::row;
-use super::registry::{Domain, Parameter, Value, registry};
+use super::{AnyKernel, gaussian};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use std::fmt;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// ```
 /// `power(k, degree=2)` is k to a whole power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and `mean(k, p=1)` is
 /// k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0.
-/// Names are those of the [`registry()`]; parameters that are not given have its defaults; factors are not
+/// Names are those of the [`registry`](super::registry()) and of kernels that were [registered](super::register); parameters that are not given have its defaults; factors are not
 /// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
 /// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
 /// `Spec`, to the last bit of each number.
@@ -58,7 +58,7 @@ pub struct Spec(pub(super) Node);
 impl Default for Spec {
     /// The kernel `gaussian(sigma=median)`.
     fn default() -> Self {
-        let family = &registry()[0];
+        let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
         Self(Node::Call(Call { family, values, columns: None }))
     }
@@ -97,13 +97,13 @@ impl Spec {
     /// The kernel exp(k).
     #[must_use]
     pub fn exp(self) -> Self {
-        Self(Node::Applied(Function::Exp, Box::new(self.0)))
+        Self(Node::Applied(KernelFunction::Exp, Box::new(self.0)))
     }
 
     /// The kernel k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
     #[must_use]
     pub fn normalised(self) -> Self {
-        Self(Node::Applied(Function::Normalised, Box::new(self.0)))
+        Self(Node::Applied(KernelFunction::Normalised, Box::new(self.0)))
     }
 
     /// This kernel on some columns, written as in an expression: `x0..x9`, `x*`, `[city, x3..x5]`.
@@ -212,7 +212,7 @@ impl Spec {
             Err(Error::NotFinite { what, remedy: "choose another factor".to_string() })
         };
         let mut change = |call: &Call| {
-            let of = |(value, parameter): (&Value, &Parameter)| -> Result<Value> {
+            let of = |(value, parameter): (&Value, &KernelParameter)| -> Result<Value> {
                 match value {
                     Value::Number(number) if parameter.default == Value::Median => Ok(Value::Number(stretch(number)?)),
                     Value::Each(list) => Ok(Value::Each(list.iter().map(stretch).collect::<Result<_>>()?)),
@@ -288,7 +288,8 @@ impl Spec {
                 let row = row(x, i, &mut spare);
                 if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
-                    return Err(Error::Domain { kernel: call.family.name, domain, row, feature, value });
+                    let (kernel, domain) = (call.family.name, domain.to_string());
+                    return Err(Error::Domain { kernel, domain, row, feature, value });
                 }
             }
         }

@@ -9,21 +9,14 @@
 //! ```
 
 use super::Profile;
+use super::family::{Domain, KernelFamily};
 use super::inner::product;
-use super::registry::{Domain, Family};
 use crate::Real;
 
 /// The family of kernels `subset()`.
-pub(super) const FAMILY: Family = Family {
-    name: "subset",
-    formula: "2^(x.z)",
-    parameters: &[],
-    metric: None,
-    positive_definite: true,
+pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
-    example: "subset()",
-    build: |text, _| product(text, Subset),
-    each: None,
+    ..KernelFamily::new("subset", "2^(x.z)", "subset()", |text, _| product(text, Subset))
 };
 
 #[derive(Debug)]

@@ -12,8 +12,8 @@
 //! 2018, Algorithm 1.
 
 use super::leverage::{ByScore, rounding, take};
-use super::round::{Draw, Round};
-use super::{LandmarkSet, Landmarks, Rows};
+use super::round::{Round, RowKey};
+use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
 use kstore::key::{Purpose, Stream};
@@ -33,19 +33,18 @@ const OVERSAMPLING: f64 = 2.0;
 const FIRST: f64 = 16.0;
 
 impl<T: Real> Landmarks<T> for Bless {
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        crate::kernel::require_positive_definite(&*T::kernel(kernel.clone()), "leverage scores")?;
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let n = data.count as f64;
         let stream = |purpose, level| Stream::new(seed, purpose, level);
-        let uniform = |level| Uniform {
+        let uniform = |level| UniformKey {
             share: 1.0,
             part: stream(Purpose::Candidates, level),
             score: None,
             keys: stream(Purpose::Proposals, level),
         };
         let first = (OVERSAMPLING * FIRST).ceil() as usize;
-        let found =
-            Round::new(T::kernel(kernel.clone()), None, &uniform(0), first, data).run("a uniform sample", data)?;
+        let found = Round::new(kernel.typed::<T>(), None, &uniform(0), first, data).run("a uniform sample", data)?;
         let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
         let share = n / first as f64;
         let mut dictionary = take(found, first, |_| share);
@@ -56,7 +55,7 @@ impl<T: Real> Landmarks<T> for Bless {
             mu /= STEP;
             let rows = (OVERSAMPLING * trace / mu).min(n);
             let keys = ByScore { keys: stream(Purpose::Proposals, level), mu, least: rounding::<T>(trace / n) };
-            let draw = Uniform { share: rows / n, score: Some(keys), ..uniform(level) };
+            let draw = UniformKey { share: rows / n, score: Some(keys), ..uniform(level) };
             let found = dictionary.round(mu, kernel, &draw, m, data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows * (dictionary.members.len() as u64 + 1));
             let (drawn, sum) = (found.rows as f64, found.sum / mu);
@@ -79,7 +78,7 @@ impl<T: Real> Landmarks<T> for Bless {
 }
 
 /// A draw in which a share of the rows takes part, with keys from their scores or at random.
-struct Uniform {
+struct UniformKey {
     share: f64,
     part: Stream,
     /// `None` for equal chances.
@@ -87,9 +86,9 @@ struct Uniform {
     keys: Stream,
 }
 
-impl Draw for Uniform {
+impl RowKey for UniformKey {
     fn least(&self) -> f64 {
-        self.score.as_ref().map_or(0.0, Draw::least)
+        self.score.as_ref().map_or(0.0, RowKey::least)
     }
     fn takes_part(&self, row: u64) -> bool {
         self.share >= 1.0 || self.part.uniform(row) < self.share

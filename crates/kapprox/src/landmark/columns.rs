@@ -3,14 +3,13 @@
 //! Holds n·m numbers in f64. Adding b landmarks to s costs 2nd·b + 2nsb flops; a scheme that takes one landmark at a
 //! time so costs nm² over all, where passes that compute residuals anew would cost nm³/3.
 
-use super::Rows;
-use super::growth::{Growth, Pool};
+use super::Scan;
+use super::growth::Growth;
 use crate::map::nystrom::STRIP;
+use crate::matrix::{Pool, eliminate};
 use crate::{Error, Real, Result};
-use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::prelude::*;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Mat, MatMut, MatRef};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// Largest n·m that is held: 512 MiB. A bound on the shape and not on the budget, because residuals that are updated and
@@ -18,7 +17,7 @@ use kstore::{Fold, Merge, RowBlock, Workers};
 pub(super) const LARGEST: u64 = 1 << 26;
 
 /// Rows in memory with F = K_nS L⁻ᵀ and r = diag(K − F Fᵀ), in f64.
-pub(super) struct Columns {
+pub(super) struct HeldColumns {
     /// Stored row numbers, ascending.
     pub(super) rows: Vec<u64>,
     /// n x d, row-major.
@@ -35,11 +34,11 @@ pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX).saturating_mul((2 * d + m + 2) * size_of::<f64>())
 }
 
-impl Columns {
+impl HeldColumns {
     /// Reads all rows: one pass.
-    pub(super) fn read<T: Real>(growth: &mut Growth<'_, T>, data: &Rows<'_, T>, m: usize) -> Result<Self> {
+    pub(super) fn read<T: Real>(growth: &mut Growth<'_, T>, data: &Scan<'_, T>, m: usize) -> Result<Self> {
         let d = data.source.shape().features;
-        let Held { rows, x } = data.pass.fold(data.source, &Hold)?.0;
+        let RowsRead { rows, x } = data.pass.fold(data.source, &ReadRows)?.0;
         growth.chosen.passes += 1;
         let mut residual = vec![0.0; rows.len()];
         growth.exact().diag(MatRef::from_row_major_slice(&x, rows.len(), d), &mut residual);
@@ -101,37 +100,34 @@ fn extend_strip<T: Real>(
     let (s, lower) = (growth.len(), growth.lower());
     let (old, mut new) = factor.split_at_col_mut(before);
     growth.exact().block(x, z, new.rb_mut());
-    let rows = lower.subrows(before, s - before);
-    matmul(new.rb_mut(), Accum::Add, old.rb(), rows.subcols(0, before).transpose(), -1.0, Par::Seq);
-    solve_lower_triangular_in_place(rows.subcols(before, s - before), new.rb_mut().transpose_mut(), Par::Seq);
-    crate::map::residual::subtract_columns(new.rb(), residual);
+    eliminate(old.rb(), new, lower.subrows(before, s - before), residual);
 }
 
 /// A fold that keeps every row.
-struct Hold;
+struct ReadRows;
 
-struct Held {
+struct RowsRead {
     rows: Vec<u64>,
     x: Vec<f64>,
 }
 
-impl Merge for Held {
+impl Merge for RowsRead {
     fn merge(&mut self, later: &Self) {
         self.rows.extend_from_slice(&later.rows);
         self.x.extend_from_slice(&later.x);
     }
 }
 
-impl<T: Real> Fold<T> for Hold {
-    type State = Held;
+impl<T: Real> Fold<T> for ReadRows {
+    type State = RowsRead;
     type Scratch = ();
     type Error = Error;
 
-    fn init(&self) -> Held {
-        Held { rows: Vec::new(), x: Vec::new() }
+    fn init(&self) -> RowsRead {
+        RowsRead { rows: Vec::new(), x: Vec::new() }
     }
     fn scratch(&self) {}
-    fn step(&self, state: &mut Held, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+    fn step(&self, state: &mut RowsRead, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
         state.rows.extend_from_slice(block.rows);
         state.x.extend(block.x.iter().map(|value| kstore::Real::to_f64(*value)));
         Ok(())

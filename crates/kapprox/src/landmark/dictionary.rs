@@ -9,8 +9,8 @@
 //!
 //! which is a residual as [`super::round`] computes it, with the Cholesky factor of the regularised matrix for L.
 
-use super::round::{Draw, Residuals, Round};
-use super::{LandmarkSet, Rows};
+use super::round::{Residuals, Round, RowKey};
+use super::{LandmarkSet, Scan};
 use crate::decompose::symmetric_eigenvalues;
 use crate::kernel::AnyKernel;
 use crate::map::factor::factor;
@@ -35,7 +35,7 @@ impl<T: Real> Dictionary<T> {
         let wide: Vec<f64> = self.members.points.iter().map(|v| kstore::Real::to_f64(*v)).collect();
         let z = MatRef::from_row_major_slice(&wide, self.members.len(), self.members.d);
         let mut k = Mat::zeros(z.nrows(), z.nrows());
-        <f64 as Real>::kernel(kernel.clone()).block(z, z, k.as_mut());
+        kernel.typed::<f64>().block(z, z, k.as_mut());
         k
     }
 
@@ -53,13 +53,13 @@ impl<T: Real> Dictionary<T> {
     }
 
     /// One round over the rows with l̃(x)·μ for residuals: `capacity` rows with the largest keys of `draw`.
-    pub(super) fn round<D: Draw>(
+    pub(super) fn round<D: RowKey>(
         &self,
         mu: f64,
         kernel: &Arc<dyn AnyKernel>,
         draw: &D,
         capacity: usize,
-        data: &Rows<'_, T>,
+        data: &Scan<'_, T>,
     ) -> Result<Residuals<T>> {
         let mut regularised = self.kernel_matrix(kernel);
         for (j, stands_for) in self.stands_for.iter().enumerate() {
@@ -71,7 +71,7 @@ impl<T: Real> Dictionary<T> {
             let f = factor(regularised, 0.0, par(workers));
             Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, par(workers))
         });
-        Round::new(T::kernel(kernel.clone()), Some(map), draw, capacity, data).run("leverage scores", data)
+        Round::new(kernel.typed::<T>(), Some(map), draw, capacity, data).run("leverage scores", data)
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     struct Everything;
 
-    impl Draw for Everything {
+    impl RowKey for Everything {
         fn key(&self, row: u64, _: f64) -> Option<f64> {
             Some(-(row as f64))
         }
@@ -100,7 +100,7 @@ mod tests {
         let dictionary = Dictionary { stands_for: vec![stands_for; members.len()], members };
         let workers = Workers::sequential();
         let source = MemoryRows::new(x.to_vec(), 2).unwrap();
-        let data = Rows { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
+        let data = Scan { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
         let mut found = dictionary.round(mu, &kernel, &Everything, n, &data).unwrap();
         let scores = found.best.sorted().iter().map(|entry| entry.weight / mu).collect();
         (scores, found.sum / mu, dictionary.spectrum(&kernel).unwrap())

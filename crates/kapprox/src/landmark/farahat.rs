@@ -9,9 +9,9 @@
 //! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS 2011, sections 4
 //! (criterion, recursion) and 5 (random partitions; signs are added here, they make the estimate unbiased).
 
-use super::columns::{self, Columns};
+use super::columns::{self, HeldColumns};
 use super::growth::Growth;
-use super::{LandmarkSet, Landmarks, Rows};
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::STRIP;
@@ -29,6 +29,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Farahat;
 
+/// The scheme `farahat`.
+pub(super) const SCHEME: Scheme = Scheme {
+    nested: true,
+    bytes: |ChoiceSize { n, d, m, .. }| columns::bytes(n, d, m + 2 * GROUPS),
+    ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
+};
+
 /// Groups of the sketch. The norm of a column is then known to about √(2/c) = 12 %; a greedy choice needs no more.
 const GROUPS: usize = 128;
 
@@ -36,14 +43,10 @@ const GROUPS: usize = 128;
 const PANEL: usize = 1024;
 
 impl<T: Real> Landmarks<T> for Farahat {
-    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
-        columns::bytes(n, d, m + 2 * GROUPS)
-    }
-
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut columns = Columns::read(&mut growth, data, m)?;
+        let mut columns = HeldColumns::read(&mut growth, data, m)?;
         let floors: Vec<f64> = columns.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
         let groups = Groups::new(&columns.rows, &Stream::new(seed, Purpose::Proposals, 0));
         let mut sketch = groups.sketch(&columns, &growth, workers);
@@ -88,7 +91,7 @@ impl Groups {
     }
 
     /// K Ω, panel of columns by panel: 2n²d flops and as many exponentials as K has entries.
-    fn sketch<T: Real>(&self, columns: &Columns, growth: &Growth<'_, T>, workers: &Workers) -> Sketch {
+    fn sketch<T: Real>(&self, columns: &HeldColumns, growth: &Growth<'_, T>, workers: &Workers) -> Sketch {
         let (n, x) = (columns.len(), columns.points());
         let mut sketch = Mat::zeros(GROUPS, n);
         workers.each(strips(sketch.as_mut()), |(start, mut strip)| {
@@ -161,10 +164,10 @@ mod tests {
         let x: Vec<f64> = (0..2 * n).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
         let source = MemoryRows::new(x, 2).unwrap();
         let workers = Workers::sequential();
-        let data = Rows { source: &source, pass: Pass::new(64, 128, &workers), count: n as u64 };
+        let data = Scan { source: &source, pass: Pass::new(64, 128, &workers), count: n as u64 };
         let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
         let mut growth = Growth::new(&kernel, 2, 4).unwrap();
-        let mut columns = Columns::read(&mut growth, &data, 4).unwrap();
+        let mut columns = HeldColumns::read(&mut growth, &data, 4).unwrap();
         let (rows, points) = (columns.rows.clone(), columns.points().to_owned());
         let square = |i: usize, j: usize| (0..2).map(|c| (points[(i, c)] - points[(j, c)]).powi(2)).sum::<f64>();
         let mut e = Mat::from_fn(n, n, |i, j| (-square(i, j) / 2.0).exp());

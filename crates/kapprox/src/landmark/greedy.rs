@@ -11,11 +11,12 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2, 2001; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::columns::{self, Columns, LARGEST};
-use super::growth::{Growth, Pool};
-use super::round::{Draw, Round};
-use super::{LandmarkSet, Landmarks, Rows};
+use super::columns::{self, HeldColumns, LARGEST};
+use super::growth::Growth;
+use super::round::{Round, RowKey};
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
+use crate::matrix::{POOL, Pool, largest};
 use crate::{Real, Result};
 use std::sync::Arc;
 
@@ -29,16 +30,20 @@ pub struct Greedy {
     pub tolerance: f64,
 }
 
-/// Rows of a pool, least and most. Between them four times as many as the round before found pivots in its pool: a pool
-/// of b rows costs b² products of s numbers, so that large ones must earn it.
-const POOL: (usize, usize) = (32, 512);
+/// The scheme `greedy`.
+pub(super) const SCHEME: Scheme = Scheme {
+    nested: true,
+    seeded: false,
+    bytes: |ChoiceSize { n, d, m, .. }| if held(n, m) { columns::bytes(n, d, m) } else { 0 },
+    ..Scheme::new(
+        "greedy",
+        "pivoted Cholesky: the row that the earlier landmarks leave most of",
+        &Greedy { tolerance: 0.0 },
+    )
+};
 
 impl<T: Real> Landmarks<T> for Greedy {
-    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
-        if held(n, m) { columns::bytes(n, d, m) } else { 0 }
-    }
-
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         self.grow(data, kernel, m, held(data.count, m))
     }
 }
@@ -51,16 +56,16 @@ fn held(n: u64, m: usize) -> bool {
 impl Greedy {
     fn grow<T: Real>(
         &self,
-        data: &Rows<'_, T>,
+        data: &Scan<'_, T>,
         kernel: &Arc<dyn AnyKernel>,
         m: usize,
         held: bool,
     ) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut largest = if held { Largest::Updated(Columns::read(&mut growth, data, m)?) } else { Largest::Anew };
+        let mut largest = if held { Largest::Updated(HeldColumns::read(&mut growth, data, m)?) } else { Largest::Anew };
         let (mut trace, mut capacity) = (None, POOL.0);
         while !growth.is_full() {
-            let Found { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
+            let LargestFound { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
             if sum <= self.tolerance * *trace.get_or_insert(sum) {
                 break;
             }
@@ -90,11 +95,11 @@ enum Largest {
     /// Residuals computed anew in a pass.
     Anew,
     /// Residuals kept in memory and updated.
-    Updated(Columns),
+    Updated(HeldColumns),
 }
 
 /// The rows with the largest residuals.
-struct Found {
+struct LargestFound {
     /// Σr over all rows.
     sum: f64,
     /// No row outside the pool has more left than this.
@@ -103,16 +108,16 @@ struct Found {
 }
 
 impl Largest {
-    fn find<T: Real>(&self, growth: &mut Growth<'_, T>, data: &Rows<'_, T>, capacity: usize) -> Result<Found> {
+    fn find<T: Real>(&self, growth: &mut Growth<'_, T>, data: &Scan<'_, T>, capacity: usize) -> Result<LargestFound> {
         match self {
             Self::Updated(columns) => {
                 let (sum, best) = largest(&columns.residual, capacity);
                 let outside = best.get(capacity - 1).map_or(0.0, |i| columns.residual[*i]);
-                Ok(Found { sum, outside, pool: columns.pool(growth, &best) })
+                Ok(LargestFound { sum, outside, pool: columns.pool(growth, &best) })
             }
             Self::Anew => {
                 let map = growth.map(data.pass.workers);
-                let kernel = T::kernel(growth.any().clone());
+                let kernel = growth.any().typed::<T>();
                 let mut residuals = Round::new(kernel, map, &ByResidual, capacity, data)
                     .run(&format!("residuals of {} landmarks", growth.len()), data)?;
                 growth.chosen.passes += 1;
@@ -122,7 +127,7 @@ impl Largest {
                 let features = entries.iter().flat_map(|entry| residuals.best.features(entry));
                 let x = features.map(|value| kstore::Real::to_f64(*value)).collect();
                 let rows = entries.iter().map(|entry| entry.row).collect();
-                Ok(Found { sum: residuals.sum, outside, pool: growth.pool(rows, x) })
+                Ok(LargestFound { sum: residuals.sum, outside, pool: growth.pool(rows, x) })
             }
         }
     }
@@ -131,23 +136,10 @@ impl Largest {
 /// A draw that keeps the rows with the largest residuals.
 struct ByResidual;
 
-impl Draw for ByResidual {
+impl RowKey for ByResidual {
     fn key(&self, _: u64, residual: f64) -> Option<f64> {
         Some(residual)
     }
-}
-
-/// Σ max(r, 0), and the places of the `capacity` largest positive residuals, largest first, ties in order.
-fn largest(residual: &[f64], capacity: usize) -> (f64, Vec<usize>) {
-    let mut order: Vec<usize> = (0..residual.len()).filter(|i| residual[*i] > 0.0).collect();
-    let sum = order.iter().map(|i| residual[*i]).sum();
-    let better = |a: &usize, b: &usize| residual[*b].total_cmp(&residual[*a]).then(a.cmp(b));
-    if order.len() > capacity {
-        order.select_nth_unstable_by(capacity - 1, better);
-        order.truncate(capacity);
-    }
-    order.sort_unstable_by(better);
-    (sum, order)
 }
 
 #[cfg(test)]
@@ -177,7 +169,7 @@ mod tests {
             observer: &Unobserved,
             journal: None,
         };
-        let data = Rows { source: &source, pass, count: 900 };
+        let data = Scan { source: &source, pass, count: 900 };
         for spec in ["gaussian(sigma=1)", "polynomial(gamma=1, c0=1, degree=2)"] {
             let kernel = Spec::parse(spec).unwrap().build().unwrap();
             let held = Greedy::default().grow(&data, &kernel, 60, true).unwrap();

@@ -8,15 +8,15 @@
 //! Whatever proposes rows, the decision about each is taken in f64 on the pool's own Schur complement, so that what is
 //! left of a row that earlier landmarks span is told from rounding.
 
-use super::{LandmarkSet, Rows};
+use super::{LandmarkSet, Scan};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::Nystrom;
 use crate::map::par;
+use crate::matrix::Pool;
 use crate::{Real, Result};
-use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Mat, MatRef, Par};
 use kstore::Workers;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl<'a, T: Real> Growth<'a, T> {
     /// [`crate::Error::NotPositiveDefinite`]: the factor has roots of residuals on its diagonal.
     pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
         let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
-        let exact = <f64 as Real>::kernel(any.clone());
+        let exact = any.typed::<f64>();
         crate::kernel::require_positive_definite(&*exact, "pivoted Cholesky")?;
         Ok(Self { any, exact, chosen, wide: Vec::new(), lower: Mat::zeros(m, m) })
     }
@@ -48,7 +48,7 @@ impl<'a, T: Real> Growth<'a, T> {
     }
 
     /// Reports the number of landmarks so far to the observer.
-    pub(super) fn tell(&self, data: &Rows<'_, T>) {
+    pub(super) fn tell(&self, data: &Scan<'_, T>) {
         data.pass.observer.reached(self.len(), self.chosen.passes, self.chosen.evaluations);
     }
 
@@ -118,72 +118,19 @@ impl<'a, T: Real> Growth<'a, T> {
         self.exact.block(points, points, schur.as_mut());
         self.chosen.evaluations += (b * b) as u64;
         let floors = (0..b).map(|i| PIVOT_FLOOR * schur[(i, i)]).collect();
-        matmul(schur.as_mut(), Accum::Add, phi.as_ref(), phi.transpose(), -1.0, Par::Seq);
-        Pool { rows, x, phi, schur, floors, eliminated: Vec::new() }
+        Pool::new(rows, x, phi, schur, floors)
     }
 
     /// Makes row i of the pool a landmark: its row of L is (phi_i, its eliminated columns, root of its residual).
     pub(super) fn take(&mut self, pool: &mut Pool, i: usize) {
         let (s, d) = (self.len(), self.chosen.d);
-        let before = pool.phi.ncols();
-        for j in 0..before {
-            self.lower[(s, j)] = pool.phi[(i, j)];
+        for (j, value) in pool.lower_row(i).enumerate() {
+            self.lower[(s, j)] = value;
         }
-        for (c, column) in pool.eliminated.iter().enumerate() {
-            self.lower[(s, before + c)] = column[i];
-        }
-        self.lower[(s, s)] = pool.schur[(i, i)].sqrt();
         let x = &pool.x[i * d..(i + 1) * d];
         self.wide.extend_from_slice(x);
         self.chosen.points.extend(x.iter().map(|v| <T as kstore::Real>::from_f64(*v)));
         self.chosen.rows.push(pool.rows[i]);
         pool.eliminate(i);
-    }
-}
-
-/// Rows that may become landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.
-pub(super) struct Pool {
-    rows: Vec<u64>,
-    /// Features in f64, row-major.
-    x: Vec<f64>,
-    /// Features under the landmarks at the start of the round, b x s.
-    phi: Mat<f64>,
-    /// S, b x b.
-    schur: Mat<f64>,
-    /// For each row, the largest residual that may be mere rounding.
-    floors: Vec<f64>,
-    /// Columns of the factor that this pool's landmarks have added, b numbers each.
-    eliminated: Vec<Vec<f64>>,
-}
-
-impl Pool {
-    pub(super) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// The residual of row i now; `None` where it is mere rounding.
-    pub(super) fn residual(&self, i: usize) -> Option<f64> {
-        let residual = self.schur[(i, i)];
-        (residual > self.floors[i]).then_some(residual)
-    }
-
-    /// The row with the largest residual and the residual, the earliest row where several are equal; `None` where
-    /// nothing but rounding is left.
-    pub(super) fn largest(&self) -> Option<(usize, f64)> {
-        let left = (0..self.len()).filter_map(|i| Some((i, self.residual(i)?)));
-        left.max_by(|(i, a), (j, b)| a.total_cmp(b).then(self.rows[*j].cmp(&self.rows[*i])))
-    }
-
-    /// One step of Cholesky: S −= c cᵀ with c = S e_i / √S_ii.
-    fn eliminate(&mut self, i: usize) {
-        let root = self.schur[(i, i)].sqrt();
-        let column: Vec<f64> = self.schur.col(i).iter().map(|value| value / root).collect();
-        for (j, weight) in column.iter().enumerate() {
-            let values = self.schur.col_mut(j).iter_mut().zip(&column);
-            values.for_each(|(value, c)| *value -= weight * c);
-        }
-        // exactly nothing: the row is spanned by itself
-        self.schur[(i, i)] = 0.0;
-        self.eliminated.push(column);
     }
 }

@@ -8,7 +8,7 @@
 //! 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
 use super::sample::BestRows;
-use super::{LandmarkSet, Landmarks, NO_ROW, Rows, uniform_sample};
+use super::{ChoiceSize, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, uniform_sample};
 use crate::kernel::AnyKernel;
 use crate::map::nystrom::STRIP;
 use crate::{Error, Real, Result, vectorised};
@@ -34,14 +34,18 @@ const GAIN: f64 = 1e-3;
 /// Rows of the sample for each centroid that is seeded.
 const SAMPLE: usize = 10;
 
-impl<T: Real> Landmarks<T> for KMeans {
-    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
+/// The scheme `kmeans`.
+pub(super) const SCHEME: Scheme = Scheme {
+    bytes: |ChoiceSize { element, n, d, m }| {
         let sample = usize::try_from(n).unwrap_or(usize::MAX).min(SAMPLE * m);
         // the sample while it is drawn, and sums, centroids and centred centroids
-        3 * sample * (d * size_of::<T>() + 40) + m * d * (2 * size_of::<f64>() + 4 * size_of::<T>())
-    }
+        3 * sample * (d * element + 40) + m * d * (2 * size_of::<f64>() + 4 * element)
+    },
+    ..Scheme::new("kmeans", "centroids of k-means++ and Lloyd's iterations", &KMeans)
+};
 
-    fn select(&self, data: &Rows<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+impl<T: Real> Landmarks<T> for KMeans {
+    fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let d = data.source.shape().features;
         let sample = uniform_sample(data, SAMPLE.saturating_mul(m), Purpose::Landmarks, seed)?;
         let mut centroids = plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));

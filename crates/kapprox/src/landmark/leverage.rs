@@ -13,8 +13,8 @@
 //! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and Theorem 8.
 
 use super::dictionary::Dictionary;
-use super::round::{Draw, Residuals, Round};
-use super::{LandmarkSet, Landmarks, Rows};
+use super::round::{Residuals, Round, RowKey};
+use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
 use kstore::key::{Purpose, Stream};
@@ -31,8 +31,8 @@ pub struct Leverage;
 const FEWEST: usize = 16;
 
 impl<T: Real> Landmarks<T> for Leverage {
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        crate::kernel::require_positive_definite(&*T::kernel(kernel.clone()), "leverage scores")?;
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let s = m.max(FEWEST);
         let oversampling = (s as f64).ln();
         let k = ((s as f64 / (4.0 * oversampling)).ceil() as usize).max(1);
@@ -45,8 +45,7 @@ impl<T: Real> Landmarks<T> for Leverage {
         let mut least;
         let mut dictionary = loop {
             // twice the expected number: the set's size is random
-            let found =
-                Round::new(T::kernel(kernel.clone()), None, &uniform, 2 * s, data).run("a uniform sample", data)?;
+            let found = Round::new(kernel.typed::<T>(), None, &uniform, 2 * s, data).run("a uniform sample", data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows);
             // without a map residuals are k(x, x)
             least = rounding::<T>(found.sum / found.rows.max(1) as f64);
@@ -138,7 +137,7 @@ struct Uniformly {
     keys: Stream,
 }
 
-impl Draw for Uniformly {
+impl RowKey for Uniformly {
     fn takes_part(&self, row: u64) -> bool {
         self.level.holds(row)
     }
@@ -155,7 +154,7 @@ struct Independently {
     least: f64,
 }
 
-impl Draw for Independently {
+impl RowKey for Independently {
     fn least(&self) -> f64 {
         self.least
     }
@@ -176,7 +175,7 @@ pub(super) struct ByScore {
     pub(super) least: f64,
 }
 
-impl Draw for ByScore {
+impl RowKey for ByScore {
     fn least(&self) -> f64 {
         self.least
     }

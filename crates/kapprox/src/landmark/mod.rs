@@ -4,7 +4,7 @@
 //! ([`kstore::key`]), so a scheme needs no random access, no array of n numbers, and finds the same landmarks whatever
 //! the chunking, threads, budget or file format.
 //!
-//! To add a scheme: one file here, one line in [`registry`].
+//! To add a scheme: one file here, one line in [`registry`]. A scheme of another crate: [`register`].
 
 mod bless;
 mod columns;
@@ -27,90 +27,40 @@ pub use greedy::Greedy;
 pub use kmeans::KMeans;
 pub use leverage::Leverage;
 pub use predictive::Predictive;
-pub use rpcholesky::{BlockRpCholesky, PlainRpCholesky, RpCholesky};
-pub use sample::{Sample, uniform_sample};
+pub use rpcholesky::RpCholesky;
+pub use sample::{RowSample, uniform_sample};
 pub use uniform::Uniform;
 
+pub use crate::rows::{LandmarkSet, NO_ROW, Scan};
+
 use crate::kernel::AnyKernel;
-use crate::map::registry::{Build, Making};
-use crate::{Real, Result};
-use faer::MatRef;
-use kstore::{Pass, RowSource};
+use crate::named::{Named, Registry};
+use crate::{Error, PrecisionPair, Real, Result, map};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A table and how to pass over it.
-#[derive(Clone, Copy, Debug)]
-pub struct Rows<'a, T: Real> {
-    /// The table.
-    pub source: &'a dyn RowSource<T>,
-    /// How a pass over it is made: tiles, lanes, threads, progress.
-    pub pass: Pass<'a>,
-    /// Number of selected rows, n.
-    pub count: u64,
-}
-
-/// The row number of a landmark that is no row of the table.
-pub const NO_ROW: u64 = u64::MAX;
-
-/// Landmarks in the order they were chosen: the first r of them are the scheme's choice for rank r.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LandmarkSet<T> {
-    /// m x d, row-major.
-    pub points: Vec<T>,
-    /// Stored row number of each landmark, [`NO_ROW`] for points that are no rows.
-    pub rows: Vec<u64>,
-    /// Number of features.
-    pub d: usize,
-    /// Passes over the rows it took.
-    pub passes: u64,
-    /// Kernel evaluations it took, diagonal included.
-    pub evaluations: u64,
-}
-
-impl<T: Real> LandmarkSet<T> {
-    /// Number of landmarks, m.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-    /// True where nothing was chosen.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-    /// The landmarks at positions `kept`.
-    #[must_use]
-    pub fn keep(&self, kept: &[usize]) -> Self {
-        let points = kept.iter().flat_map(|i| &self.points[i * self.d..(i + 1) * self.d]).copied().collect();
-        Self { points, rows: kept.iter().map(|i| self.rows[*i]).collect(), ..*self }
-    }
-    /// These landmarks, followed by `more`.
-    #[must_use]
-    pub fn followed_by(mut self, more: Self) -> Self {
-        self.points.extend(more.points);
-        self.rows.extend(more.rows);
-        Self { passes: self.passes + more.passes, evaluations: self.evaluations + more.evaluations, ..self }
-    }
-    /// The points, m x d, row-major.
-    pub fn as_mat(&self) -> MatRef<'_, T> {
-        MatRef::from_row_major_slice(&self.points, self.len(), self.d)
-    }
-}
-
 /// A rule that chooses landmarks.
 pub trait Landmarks<T: Real>: Debug + Send + Sync {
-    /// Bytes held beside the rows and the factor of the landmarks, for n rows of d features.
-    fn bytes(&self, _n: u64, _d: usize, _m: usize) -> usize {
-        0
-    }
-    /// True for a scheme that looks at the targets of the rows.
-    fn needs_targets(&self) -> bool {
-        false
-    }
     /// Chooses at most `m` landmarks; fewer where the rows span no more at the precision of `T`.
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
 }
 
-/// The description of a scheme: its name, its help, and the functions that make it.
+/// A rule that chooses landmarks among rows of `f32` and of `f64`.
+pub trait AnyLandmarks: Landmarks<f32> + Landmarks<f64> {}
+
+impl<S: Landmarks<f32> + Landmarks<f64>> AnyLandmarks for S {}
+
+impl PrecisionPair for &'static dyn AnyLandmarks {
+    type For<T: Real> = &'static dyn Landmarks<T>;
+    fn single(self) -> &'static dyn Landmarks<f32> {
+        self
+    }
+    fn double(self) -> &'static dyn Landmarks<f64> {
+        self
+    }
+}
+
+/// A landmark scheme by name: what is known of it, and its rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     /// The name of the scheme: a value of the parameter `landmarks`.
@@ -122,92 +72,88 @@ pub struct Scheme {
     pub nested: bool,
     /// True where another seed may choose other landmarks.
     pub seeded: bool,
-    single: fn() -> Box<dyn Landmarks<f32>>,
-    double: fn() -> Box<dyn Landmarks<f64>>,
+    /// True where it looks at the targets of the rows.
+    pub needs_targets: bool,
+    /// Bytes held beside the rows and the factor of the landmarks.
+    pub bytes: fn(ChoiceSize) -> usize,
+    /// The rule.
+    pub rule: &'static dyn AnyLandmarks,
+}
+
+/// The sizes of a choice of landmarks: rows, features, landmarks.
+#[derive(Clone, Copy, Debug)]
+pub struct ChoiceSize {
+    /// Bytes of an element of the rows.
+    pub element: usize,
+    /// Rows to choose from.
+    pub n: u64,
+    /// Features of a row.
+    pub d: usize,
+    /// Landmarks wanted.
+    pub m: usize,
 }
 
 impl Scheme {
-    /// [`Landmarks::bytes`] for elements of `element` bytes.
-    pub fn bytes(&self, element: usize, n: u64, d: usize, m: usize) -> usize {
-        if element == size_of::<f32>() { (self.single)().bytes(n, d, m) } else { (self.double)().bytes(n, d, m) }
+    /// A scheme that draws at random for one rank, without the targets, and holds nothing. Other facts are fields to set.
+    pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarks) -> Self {
+        Self { name, about, nested: false, seeded: true, needs_targets: false, bytes: |_| 0, rule }
+    }
+
+    const fn nested(self) -> Self {
+        Self { nested: true, ..self }
+    }
+
+    /// The rule for rows of `T`.
+    pub fn landmarks<T: Real>(&self) -> &'static dyn Landmarks<T> {
+        T::pick(self.rule)
     }
 }
 
-/// The scheme called `name`.
-pub fn by_name(name: &str) -> Option<&'static Scheme> {
-    registry().iter().find(|scheme| scheme.name == name)
+impl Named for Scheme {
+    const WHAT: &'static str = "landmark scheme";
+    fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
-macro_rules! scheme {
-    ($name:literal, $about:literal, $type:ty) => {
-        Scheme { nested: true, ..scheme!($name, $about, $type, for one rank) }
-    };
-    ($name:literal, $about:literal, $type:ty, for one rank) => {
-        Scheme {
-            name: $name,
-            about: $about,
-            nested: false,
-            seeded: true,
-            single: || Box::new(<$type>::default()),
-            double: || Box::new(<$type>::default()),
-        }
-    };
-}
-/// Every scheme. One line each.
+static SCHEMES: Registry<Scheme> = Registry::new(&[
+    Scheme::new("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", &RpCholesky)
+        .nested(),
+    Scheme::new("uniform", "every row equally likely, without replacement", &Uniform).nested(),
+    greedy::SCHEME,
+    kmeans::SCHEME,
+    Scheme::new("leverage", "recursive ridge leverage scores", &Leverage),
+    Scheme::new("bless", "ridge leverage scores along a path of decreasing lambda", &Bless),
+    farahat::SCHEME,
+    predictive::SCHEME,
+]);
+
+/// The schemes of this crate, one line each.
 pub fn registry() -> &'static [Scheme] {
-    const SCHEMES: &[Scheme] = &[
-        scheme!("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", RpCholesky),
-        scheme!("uniform", "every row equally likely, without replacement", Uniform),
-        Scheme {
-            seeded: false,
-            ..scheme!("greedy", "pivoted Cholesky: the row that the earlier landmarks leave most of", Greedy)
-        },
-        scheme!("kmeans", "centroids of k-means++ and Lloyd's iterations", KMeans, for one rank),
-        scheme!("leverage", "recursive ridge leverage scores", Leverage, for one rank),
-        scheme!("bless", "ridge leverage scores along a path of decreasing lambda", Bless, for one rank),
-        scheme!("farahat", "the row whose column explains most of the residual matrix", Farahat),
-        Scheme {
-            seeded: false,
-            ..scheme!("predictive", "explains the kernel matrix and the targets alike", Predictive, for one rank)
-        },
-        scheme!(
-            "rpcholesky-block",
-            "randomly pivoted Cholesky in blocks without rejection, for comparison",
-            BlockRpCholesky
-        ),
-        scheme!(
-            "rpcholesky-plain",
-            "randomly pivoted Cholesky, a pass for each landmark, for comparison",
-            PlainRpCholesky
-        ),
-    ];
-    SCHEMES
+    SCHEMES.own()
 }
 
-/// A choice between the two precisions of an entry of a registry; implemented by [`Real`] types only.
-pub trait Precision: Sized {
-    /// The scheme's object for this precision.
-    fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>>
-    where
-        Self: Real;
-    /// How a map is made in this precision.
-    #[doc(hidden)]
-    fn making(build: &Build) -> Making<Self>
-    where
-        Self: Real;
+/// The scheme of a name, of this crate or [registered](register).
+pub fn by_name(name: &str) -> Option<&'static Scheme> {
+    SCHEMES.by_name(name)
 }
 
-macro_rules! precision {
-    ($type:ty, $field:ident, $index:tt) => {
-        impl Precision for $type {
-            fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>> {
-                (scheme.$field)()
-            }
-            fn making(build: &Build) -> Making<Self> {
-                build.$index
-            }
-        }
-    };
+/// Makes a scheme of another crate known by its name, in this process and from now on.
+///
+/// ```
+/// use kapprox::landmark::{self, Scheme, Uniform};
+/// static ANY: Scheme = Scheme::new("any", "any rows", &Uniform);
+/// landmark::register(&ANY)?;
+/// assert!(landmark::by_name("any").is_some());
+/// assert!(landmark::register(&ANY).is_err());
+/// # Ok::<(), kapprox::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Register`] for a name that a scheme or a map has, or that is no word.
+pub fn register(scheme: &'static Scheme) -> Result<()> {
+    if map::by_name(scheme.name).is_some() {
+        return Err(Error::Register { what: Scheme::WHAT, name: scheme.name, why: "a map has this name" });
+    }
+    SCHEMES.register(scheme)
 }
-precision!(f32, single, 0);
-precision!(f64, double, 1);

@@ -14,10 +14,10 @@
 //! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. There the look-ahead is
 //! updated with each pivot; here it is computed anew for each block, which costs as much and needs no downdating.
 
-use super::columns::{self, Columns};
+use super::columns::{self, HeldColumns};
 use super::growth::Growth;
 use super::targets::targets;
-use super::{LandmarkSet, Landmarks, Rows};
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
@@ -37,12 +37,14 @@ pub struct Predictive {
     pub weight: f64,
 }
 
-impl Default for Predictive {
-    /// Equal weight for the trace and the targets.
-    fn default() -> Self {
-        Self { weight: 0.5 }
-    }
-}
+/// The scheme `predictive`, with equal weight for the trace and the targets.
+pub(super) const SCHEME: Scheme = Scheme {
+    seeded: false,
+    needs_targets: true,
+    // columns and basis; the look-ahead, what is left of it and its products; residuals, floors, keys and orders of rows
+    bytes: |ChoiceSize { n, d, m, .. }| columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
+    ..Scheme::new("predictive", "explains the kernel matrix and the targets alike", &Predictive { weight: 0.5 })
+};
 
 /// κ: columns of the look-ahead; the paper takes 40 to 80.
 const LOOK_AHEAD: usize = 64;
@@ -52,23 +54,14 @@ const LOOK_AHEAD: usize = 64;
 const BLOCK: usize = 16;
 
 impl<T: Real> Landmarks<T> for Predictive {
-    fn bytes(&self, n: u64, d: usize, m: usize) -> usize {
-        // columns and basis; the look-ahead, what is left of it and its products; residuals, floors, keys and orders of rows
-        columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8)
-    }
-
-    fn needs_targets(&self) -> bool {
-        true
-    }
-
-    fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let y = targets(data)?;
         if y.ncols() == 0 {
             return Err(Error::NoTargets { scheme: "predictive" });
         }
         let mut growth = Growth::new(kernel, data.source.shape().features, m + LOOK_AHEAD)?;
-        let mut columns = Columns::read(&mut growth, data, m + LOOK_AHEAD)?;
+        let mut columns = HeldColumns::read(&mut growth, data, m + LOOK_AHEAD)?;
         growth.chosen.passes += 1;
         let scale = Scale {
             trace: (1.0 - self.weight) / columns.residual.iter().sum::<f64>().max(f64::MIN_POSITIVE),
@@ -113,7 +106,7 @@ struct Scale {
 /// rows whose targets are least explained. `None` where nothing is left.
 fn look_ahead<T: Real>(
     growth: &mut Growth<'_, T>,
-    columns: &mut Columns,
+    columns: &mut HeldColumns,
     left: &Mat<f64>,
     workers: &Workers,
 ) -> Option<Mat<f64>> {

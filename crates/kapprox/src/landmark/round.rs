@@ -1,6 +1,6 @@
 //! A round: one pass that computes the residual of every row under a map, and keeps the rows with the best keys.
 
-use super::Rows;
+use super::Scan;
 use super::sample::BestRows;
 use crate::kernel::Kernel;
 use crate::map::FeatureMap;
@@ -13,7 +13,7 @@ use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
-pub(super) trait Draw: Sync {
+pub(super) trait RowKey: Sync {
     /// False for rows that have no part in this round: nothing is computed for them.
     fn takes_part(&self, _row: u64) -> bool {
         true
@@ -37,20 +37,20 @@ pub(super) struct Round<'a, T: Real, D> {
     tile: usize,
 }
 
-impl<'a, T: Real, D: Draw> Round<'a, T, D> {
+impl<'a, T: Real, D: RowKey> Round<'a, T, D> {
     /// A round over residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖²; without a map, over the diagonal.
     pub(super) fn new(
         kernel: Arc<dyn Kernel<T>>,
         map: Option<Nystrom<T>>,
         draw: &'a D,
         capacity: usize,
-        data: &Rows<'_, T>,
+        data: &Scan<'_, T>,
     ) -> Self {
         Self { kernel, map, draw, capacity, d: data.source.shape().features, tile: data.pass.tile }
     }
 
     /// Runs the pass, which is saved in the journal as `name`. With s landmarks it costs n(s² + 2sd) flops.
-    pub(super) fn run(&self, name: &str, data: &Rows<'_, T>) -> Result<Residuals<T>> {
+    pub(super) fn run(&self, name: &str, data: &Scan<'_, T>) -> Result<Residuals<T>> {
         Ok(data.pass.resume(name, data.source, self)?.0)
     }
 }
@@ -95,7 +95,7 @@ pub(super) struct RoundScratch<T: Real> {
     x: Vec<T>,
 }
 
-impl<T: Real, D: Draw> Fold<T> for Round<'_, T, D> {
+impl<T: Real, D: RowKey> Fold<T> for Round<'_, T, D> {
     type State = Residuals<T>;
     type Scratch = RoundScratch<T>;
     type Error = Error;
@@ -142,7 +142,7 @@ impl<T: Real, D: Draw> Fold<T> for Round<'_, T, D> {
     }
 }
 
-impl<T: Real, D: Draw> Round<'_, T, D> {
+impl<T: Real, D: RowKey> Round<'_, T, D> {
     fn residuals(&self, x: MatRef<'_, T>, phi: &mut Mat<T>, residual: &mut Vec<f64>, workers: &Workers) -> Result<()> {
         let b = x.nrows();
         residual.resize(b, 0.0);

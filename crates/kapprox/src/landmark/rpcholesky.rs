@@ -4,8 +4,6 @@
 //! * **Accelerated**: proposes a block of rows at once, independently, in proportion to the residuals r at the start of
 //!   the round, and then accepts proposal s with probability (its residual now)/(its residual at the start of the
 //!   round): rejection sampling, which gives the law of the plain form exactly, however many are proposed at once.
-//! * **Block**: takes every distinct proposal of the block. Cheaper by the rejected ones, and worse where a block
-//!   proposes several rows of one cluster.
 //!
 //! A round is one pass over the rows and keeps nothing per row: the residuals are computed anew from L.
 //!
@@ -13,12 +11,11 @@
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
 
 use super::growth::Growth;
-use super::round::{Draw, Residuals, Round};
-use super::{LandmarkSet, Landmarks, Rows};
+use super::round::{Residuals, Round, RowKey};
+use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
 use kstore::key::{Purpose, Stream};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Accelerated randomly pivoted Cholesky in blocks that grow with the landmarks.
@@ -28,14 +25,6 @@ use std::sync::Arc;
 /// with Σ s² = m²/3 or so in place of the 4m² of blocks of m/5; more rounds where the residuals fall fast and most are rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpCholesky;
-
-/// Randomly pivoted Cholesky, one pivot at a time: m passes of n(s² + 2sd) flops. For comparison.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PlainRpCholesky;
-
-/// Randomly pivoted Cholesky that takes whole blocks of proposals: `m / block` rounds. For comparison.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BlockRpCholesky;
 
 /// Smallest block. Below it a pass costs more than the proposals save.
 const MIN_BLOCK: usize = 40;
@@ -63,75 +52,35 @@ impl RpCholesky {
     }
 }
 
-/// A fifth of the m landmarks, in every round.
-fn fifth(m: usize, _: usize) -> usize {
-    (m / 5).max(MIN_BLOCK)
-}
-
-/// The treatment of a proposal whose residual an earlier one of its block has made smaller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// Accepted with the probability that keeps the plain law.
-    Accelerated,
-    /// Accepted.
-    Block,
-}
-
-macro_rules! landmarks {
-    ($type:ty, $form:expr, $block:expr) => {
-        impl<T: Real> Landmarks<T> for $type {
-            fn select(
-                &self,
-                data: &Rows<'_, T>,
-                kernel: &Arc<dyn AnyKernel>,
-                m: usize,
-                seed: u64,
-            ) -> Result<LandmarkSet<T>> {
-                select(data, kernel, m, seed, $form, $block)
+impl<T: Real> Landmarks<T> for RpCholesky {
+    fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
+        let mut empty = 0;
+        for round in 0.. {
+            let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));
+            let (map, block) = (growth.map(data.pass.workers), growing(m, growth.len()));
+            let residuals = Round::new(kernel.typed::<T>(), map, &keys, block, data)
+                .run(&format!("residuals of {} landmarks", growth.len()), data)?;
+            growth.chosen.passes += 1;
+            growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
+            let coins = Stream::new(seed, Purpose::Acceptance, round);
+            let Some(proposals) = residuals.propose(block, &coins) else { break };
+            let before = growth.len();
+            let genuine = accept(&mut growth, proposals, &coins);
+            growth.tell(data);
+            empty = if growth.len() == before { empty + 1 } else { 0 };
+            if growth.is_full() || empty > EMPTY_ROUNDS || (empty > 0 && !genuine) {
+                break;
             }
         }
-    };
-}
-
-landmarks!(RpCholesky, Form::Accelerated, growing);
-landmarks!(BlockRpCholesky, Form::Block, fifth);
-// a block of one proposal is always accepted
-landmarks!(PlainRpCholesky, Form::Accelerated, |_, _| 1);
-
-fn select<T: Real>(
-    data: &Rows<'_, T>,
-    kernel: &Arc<dyn AnyKernel>,
-    m: usize,
-    seed: u64,
-    form: Form,
-    block: fn(usize, usize) -> usize,
-) -> Result<LandmarkSet<T>> {
-    let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-    let mut empty = 0;
-    for round in 0.. {
-        let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));
-        let (map, block) = (growth.map(data.pass.workers), block(m, growth.len()));
-        let residuals = Round::new(T::kernel(kernel.clone()), map, &keys, block, data)
-            .run(&format!("residuals of {} landmarks", growth.len()), data)?;
-        growth.chosen.passes += 1;
-        growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
-        let coins = Stream::new(seed, Purpose::Acceptance, round);
-        let Some(proposals) = residuals.propose(block, &coins) else { break };
-        let before = growth.len();
-        let genuine = accept(&mut growth, proposals, &coins, form);
-        growth.tell(data);
-        empty = if growth.len() == before { empty + 1 } else { 0 };
-        if growth.is_full() || empty > EMPTY_ROUNDS || (empty > 0 && !genuine) {
-            break;
-        }
+        Ok(growth.chosen)
     }
-    Ok(growth.chosen)
 }
 
 /// Keys ln(u)/r: the largest are a sample without replacement in proportion to r, in order of drawing.
 struct Proportional(Stream);
 
-impl Draw for Proportional {
+impl RowKey for Proportional {
     fn key(&self, row: u64, residual: f64) -> Option<f64> {
         Some(self.0.uniform(row).ln() / residual)
     }
@@ -147,12 +96,12 @@ struct Proposals {
     x: Vec<f64>,
 }
 
-/// Walks through the proposals and keeps each with probability (residual now)/(residual proposed by), or each that is
-/// new. Returns whether any proposal had a residual above the floor.
-fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Stream, form: Form) -> bool {
+/// Walks through the proposals and keeps each with probability (residual now)/(residual proposed by). Returns whether any
+/// had a residual above the floor.
+fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Stream) -> bool {
     let Proposals { rows, weights, x } = proposals;
     let (b, d) = (rows.len(), growth.chosen.d);
-    let (mut genuine, mut seen) = (false, HashSet::new());
+    let mut genuine = false;
     for first in (0..b).step_by(POOL) {
         let chunk = first..(first + POOL).min(b);
         // the residuals of these rows now, under the landmarks of earlier chunks too
@@ -163,12 +112,8 @@ fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Str
             }
             let Some(now) = pool.residual(i - first) else { continue };
             genuine = true;
-            let accepted = match form {
-                // the coins below 2b belong to the proposals
-                Form::Accelerated => coins.uniform((2 * b + i) as u64) * weights[i] < now,
-                Form::Block => seen.insert(rows[i]),
-            };
-            if accepted {
+            // the coins below 2b belong to the proposals
+            if coins.uniform((2 * b + i) as u64) * weights[i] < now {
                 growth.take(&mut pool, i - first);
             }
         }

@@ -4,7 +4,7 @@
 //! probabilities proportional to w, in order of drawing (Efraimidis, Spirakis, "Weighted random sampling with a
 //! reservoir", Information Processing Letters 97, 2006).
 
-use super::Rows;
+use super::Scan;
 use crate::{Error, Real, Result};
 use faer::MatRef;
 use kstore::checkpoint::{Arrays, Persist, Stored};
@@ -13,7 +13,7 @@ use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// Rows that a pass has drawn, in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample<T> {
+pub struct RowSample<T> {
     /// Stored row numbers.
     pub rows: Vec<u64>,
     /// Features, row-major.
@@ -22,7 +22,7 @@ pub struct Sample<T> {
     pub d: usize,
 }
 
-impl<T: Real> Sample<T> {
+impl<T: Real> RowSample<T> {
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -190,7 +190,7 @@ impl<T: Real> Fold<T> for UniformFold {
 ///
 /// One pass. Memory: a row passes only if its key lies above a cut that leaves `size + 10·sqrt(size)` rows on average,
 /// so segment states stay small; should fewer than `size` rows pass (probability below 1e-20), a second pass has no cut.
-pub fn uniform_sample<T: Real>(data: &Rows<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<Sample<T>> {
+pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<RowSample<T>> {
     let d = data.source.shape().features;
     let wanted = size as f64 + 10.0 * (size as f64).sqrt();
     let cut = if wanted < data.count as f64 { 1.0 - wanted / data.count as f64 } else { 0.0 };
@@ -203,7 +203,7 @@ pub fn uniform_sample<T: Real>(data: &Rows<'_, T>, size: usize, purpose: Purpose
         state = data.pass.resume("uniform sample of all rows", data.source, &fold)?.0;
         entries = state.0.sorted();
     }
-    let mut sample = Sample { rows: Vec::with_capacity(entries.len()), x: Vec::with_capacity(entries.len() * d), d };
+    let mut sample = RowSample { rows: Vec::with_capacity(entries.len()), x: Vec::with_capacity(entries.len() * d), d };
     for entry in &entries {
         sample.rows.push(entry.row);
         sample.x.extend_from_slice(state.0.features(entry));

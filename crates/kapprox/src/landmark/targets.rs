@@ -1,6 +1,6 @@
 //! Targets of the rows, for schemes that look at them.
 
-use super::Rows;
+use super::Scan;
 use crate::{Error, Real, Result};
 use faer::Mat;
 use kstore::{Coded, Fold, Merge, RowBlock, Workers};
@@ -9,8 +9,8 @@ use kstore::{Coded, Fold, Merge, RowBlock, Workers};
 ///
 /// # Errors
 /// The errors of the source. A table without targets gives no column.
-pub(super) fn targets<T: Real>(data: &Rows<'_, T>) -> Result<Mat<f64>> {
-    let found = data.pass.fold(data.source, &Read)?.0;
+pub(super) fn targets<T: Real>(data: &Scan<'_, T>) -> Result<Mat<f64>> {
+    let found = data.pass.fold(data.source, &ReadTargets)?.0;
     let n = found.rows;
     if found.classes > 0 {
         return Ok(Mat::from_fn(n, found.classes, |i, j| if found.codes[i] as usize == j { 1.0 } else { -1.0 }));
@@ -21,17 +21,17 @@ pub(super) fn targets<T: Real>(data: &Rows<'_, T>) -> Result<Mat<f64>> {
 }
 
 /// A fold that keeps the targets of every row.
-struct Read;
+struct ReadTargets;
 
 #[derive(Default)]
-struct Targets {
+struct TargetsRead {
     rows: usize,
     y: Vec<f64>,
     codes: Vec<u32>,
     classes: usize,
 }
 
-impl Merge for Targets {
+impl Merge for TargetsRead {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
         self.y.extend_from_slice(&later.y);
@@ -40,16 +40,16 @@ impl Merge for Targets {
     }
 }
 
-impl<T: Real> Fold<T> for Read {
-    type State = Targets;
+impl<T: Real> Fold<T> for ReadTargets {
+    type State = TargetsRead;
     type Scratch = ();
     type Error = Error;
 
-    fn init(&self) -> Targets {
-        Targets::default()
+    fn init(&self) -> TargetsRead {
+        TargetsRead::default()
     }
     fn scratch(&self) {}
-    fn step(&self, state: &mut Targets, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+    fn step(&self, state: &mut TargetsRead, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
         state.rows += block.len();
         match block.classes {
             Some(Coded { codes, labels }) => {

@@ -2,7 +2,7 @@
 //!
 //! Reference: Williams, Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000.
 
-use super::{LandmarkSet, Landmarks, Rows, uniform_sample};
+use super::{LandmarkSet, Landmarks, Scan, uniform_sample};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
 use kstore::key::Purpose;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Uniform;
 
 impl<T: Real> Landmarks<T> for Uniform {
-    fn select(&self, data: &Rows<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+    fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let sample = uniform_sample(data, m, Purpose::Landmarks, seed)?;
         Ok(LandmarkSet { points: sample.x, rows: sample.rows, d: sample.d, passes: 1, evaluations: 0 })
     }

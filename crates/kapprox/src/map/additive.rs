@@ -13,11 +13,11 @@
 //! Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010.
 
 use super::FeatureMap;
+use super::family::{Built, MapFamily, MapParameter, MapShape, WithoutRows};
 use super::nystrom::strips;
-use super::random::{Fourier, Law, Sampling, Spectrum};
-use super::registry::{Build, Built, Family, Parameter, Shape, WithoutRows};
-use crate::kernel::Range;
+use super::random::{Fourier, Sampling};
 use crate::kernel::skewed_chi_squared::logarithm;
+use crate::kernel::{Law, Range, Spectrum};
 use crate::{Error, Real, Result};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
@@ -44,33 +44,32 @@ impl Homogeneous {
 }
 
 /// The family of maps `additive(steps=2, interval=0.4)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: MapFamily = MapFamily {
     name: "additive",
     about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
     parameters: &[
-        Parameter {
+        MapParameter {
             name: "steps",
             default: 2.0,
             range: Range::Whole { from: 0, to: 50 },
             reason: "it is the number of frequencies beside 0",
         },
-        Parameter {
+        MapParameter {
             name: "interval",
             default: 0.4,
             range: Range::Positive,
             reason: "it is the distance between frequencies",
         },
     ],
-    build: Build::without_rows(build, build),
     nested: false,
     passes: 0,
     shape: |spec, ask| {
         let p = ask.d * (2 * spec.value("steps") as usize + 1);
-        Shape { p, landmarks: None, footprint: Footprint::default(), making: 0 }
+        MapShape { p, landmarks: None, footprint: Footprint::default(), making: 0 }
     },
 };
 
-fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     let call = given.kernel.call();
     let kernel = match call.as_ref().map(|(name, values)| (*name, &values[..])) {
         Some(("additive_chi_squared", [])) => Homogeneous::ChiSquared,

@@ -4,7 +4,7 @@ use super::FeatureMap;
 use super::nystrom::strips;
 use crate::Real;
 use crate::kernel::{AnyKernel, Fixed, KernelColumns, KernelRows};
-use crate::landmark::LandmarkSet;
+use crate::rows::LandmarkSet;
 use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use std::sync::Arc;
 /// phi(x)·phi(x') is no approximation of the kernel; learning goes through [`super::Nystrom`], which orthogonalises these
 /// columns. Costs 2nmd flops for n rows. Holds the landmarks twice: as they are for blocks, and prepared for a few rows.
 #[derive(Debug)]
-pub struct Columns<T: Real> {
+pub struct KernelFunctions<T: Real> {
     kernel: Fixed<T>,
     landmarks: LandmarkSet<T>,
 }
 
-impl<T: Real> Columns<T> {
+impl<T: Real> KernelFunctions<T> {
     /// The map to the kernel functions of `landmarks`.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>) -> Self {
-        Self { kernel: Fixed::new(T::kernel(kernel.clone()), landmarks.as_mat()), landmarks }
+        Self { kernel: Fixed::new(kernel.typed::<T>(), landmarks.as_mat()), landmarks }
     }
 }
 
-impl<T: Real> FeatureMap<T> for Columns<T> {
+impl<T: Real> FeatureMap<T> for KernelFunctions<T> {
     fn dims(&self) -> (usize, usize) {
         (self.landmarks.d, self.landmarks.len())
     }

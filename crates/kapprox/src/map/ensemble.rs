@@ -2,38 +2,37 @@
 //!
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012, with equal weights.
 
-use super::registry::{Ask, Build, Built, Family, OnLandmarks, Parameter, Shape};
+use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
 use super::{Expansion, FeatureMap, Nystrom, nystrom};
 use crate::kernel::Range;
-use crate::landmark::LandmarkSet;
+use crate::rows::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
 use kstore::{Footprint, Workers};
 
 /// The family of maps `ensemble(parts=4)`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: MapFamily = MapFamily {
     name: "ensemble",
     about: "the mean of several Nyström approximations, each on a part of the landmarks",
-    parameters: &[Parameter {
+    parameters: &[MapParameter {
         name: "parts",
         default: 4.0,
         range: Range::Whole { from: 1, to: 1000 },
         reason: "landmarks are dealt to so many maps",
     }],
-    build: Build::on_landmarks(build, build),
     nested: false,
     passes: 0,
     shape: |spec, ask| {
         let parts = (spec.value("parts") as usize).clamp(1, ask.rank);
-        let part = (nystrom::FAMILY.shape)(spec, Ask { rank: ask.rank.div_ceil(parts), ..ask });
+        let part = (nystrom::FAMILY.shape)(spec, MapRequest { rank: ask.rank.div_ceil(parts), ..ask });
         let (fixed, making) = (parts * part.footprint.fixed, parts * part.making);
-        Shape { p: ask.rank, landmarks: Some(ask.rank), footprint: Footprint { fixed, per_row: 0 }, making }
+        MapShape { p: ask.rank, landmarks: Some(ask.rank), footprint: Footprint { fixed, per_row: 0 }, making }
     },
 };
 
 /// Landmark i goes to part i mod e: every part gets early and late ones.
-fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { spec, kernel, landmarks, workers, .. } = given;
     let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
     let part = |first: usize| {

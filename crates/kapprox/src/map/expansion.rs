@@ -1,6 +1,6 @@
 //! Functions learned on features, in the form in which they are evaluated.
 
-use crate::landmark::LandmarkSet;
+use crate::rows::LandmarkSet;
 use faer::Mat;
 
 /// t functions wᵀphi(x), in the form that costs least to evaluate.

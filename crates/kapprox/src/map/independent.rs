@@ -3,7 +3,7 @@
 use super::factor::{Factor, MOST_AMPLIFIED, PIVOT_FLOOR, amplification, factor};
 use super::nystrom::kernel_matrix;
 use crate::kernel::AnyKernel;
-use crate::landmark::LandmarkSet;
+use crate::rows::LandmarkSet;
 use crate::{Real, Result};
 use faer::{Mat, Par};
 use std::sync::Arc;

@@ -14,22 +14,22 @@ pub(crate) struct InnerFold<'a, T: Real> {
 }
 
 /// ΦᵀΦ, p x p.
-pub(crate) struct Inner(pub(crate) Mat<f64>);
+pub(crate) struct InnerProducts(pub(crate) Mat<f64>);
 
-impl Merge for Inner {
+impl Merge for InnerProducts {
     fn merge(&mut self, later: &Self) {
         self.0 += &later.0;
     }
 }
 
 impl<T: Real> Fold<T> for InnerFold<'_, T> {
-    type State = Inner;
+    type State = InnerProducts;
     type Scratch = (Mat<T>, Mat<T>);
     type Error = Error;
 
-    fn init(&self) -> Inner {
+    fn init(&self) -> InnerProducts {
         let p = self.map.dims().1;
-        Inner(Mat::zeros(p, p))
+        InnerProducts(Mat::zeros(p, p))
     }
 
     fn scratch(&self) -> Self::Scratch {
@@ -39,7 +39,7 @@ impl<T: Real> Fold<T> for InnerFold<'_, T> {
 
     fn step(
         &self,
-        state: &mut Inner,
+        state: &mut InnerProducts,
         (phi, product): &mut Self::Scratch,
         block: &RowBlock<'_, T>,
         workers: &Workers,

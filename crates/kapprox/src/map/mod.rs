@@ -6,24 +6,28 @@ pub mod ensemble;
 mod exact;
 mod expansion;
 pub mod factor;
+mod family;
 mod independent;
 pub(crate) mod inner;
 pub mod nystrom;
 pub mod projected;
 pub mod random;
-pub mod registry;
+mod registry;
 pub mod residual;
 pub mod sketch;
 mod spec;
 
 pub use additive::{Additive, SkewedChi2};
-pub use columns::Columns;
+pub use columns::KernelFunctions;
 pub use ensemble::Ensemble;
 pub use expansion::Expansion;
+pub use family::{
+    Built, MOST_FEATURES, Making, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks, WithoutRows,
+};
 pub use nystrom::Nystrom;
 pub use projected::Projected;
 pub use random::Fourier;
-pub use registry::{Family, registry};
+pub use registry::{by_name, families, registry};
 pub use sketch::TensorSketch;
 pub use spec::MapSpec;
 

@@ -9,11 +9,11 @@
 //! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
 
 use super::factor::amplification;
+use super::family::{Built, MapFamily, MapShape, OnLandmarks};
 use super::independent::Independent;
-use super::registry::{Build, Built, Family, OnLandmarks, Shape};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Kernel};
-use crate::landmark::LandmarkSet;
+use crate::rows::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::ReborrowMut;
@@ -22,22 +22,21 @@ use kstore::{Footprint, Workers};
 use std::sync::Arc;
 
 /// The family of maps `nystrom`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: MapFamily = MapFamily {
     name: "nystrom",
     about: "projection on the kernel functions of landmarks, in Cholesky coordinates; nested in the rank",
     parameters: &[],
-    build: Build::on_landmarks(build, build),
     nested: true,
     passes: 0,
     shape: |_, ask| {
         let footprint = Footprint { fixed: bytes(ask.rank, ask.d, ask.element), per_row: 0 };
         // the kernel matrix, and the landmarks copied and in f64
         let making = ask.rank * (8 * ask.rank + ask.d * (2 * ask.element + 8));
-        Shape { p: ask.rank, landmarks: Some(ask.rank), footprint, making }
+        MapShape { p: ask.rank, landmarks: Some(ask.rank), footprint, making }
     },
 };
 
-fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, workers, .. } = given;
     Ok(Box::new(workers.install(|| Nystrom::new(kernel, landmarks, super::par(workers)))?))
 }
@@ -105,7 +104,7 @@ impl<T: Real> Nystrom<T> {
     /// # Errors
     /// [`Error::NoLandmarks`] where none is left, [`Error::NotFinite`] where the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
-        let exact = <f64 as Real>::kernel(kernel.clone());
+        let exact = kernel.typed::<f64>();
         crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
         let Independent { landmarks, lower, amplified } = Independent::of(kernel, landmarks, par)?;
         if landmarks.is_empty() {
@@ -136,7 +135,7 @@ impl<T: Real> Nystrom<T> {
         } else {
             Arithmetic::Wide(widened(&landmarks))
         };
-        let (exact, kernel) = (<f64 as Real>::kernel(kernel.clone()), T::kernel(kernel.clone()));
+        let (exact, kernel) = (kernel.typed::<f64>(), kernel.typed::<T>());
         Self { kernel, exact, landmarks, lower, arithmetic }
     }
 
@@ -210,12 +209,12 @@ pub(super) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &La
     let wide = widened(landmarks);
     let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
     let mut k = Mat::<f64>::zeros(m, m);
-    <f64 as Real>::kernel(kernel.clone()).block(z, z, k.as_mut());
+    kernel.typed::<f64>().block(z, z, k.as_mut());
     if (0..m).all(|j| (j..m).all(|i| k[(i, j)].is_finite())) {
         return Ok(k);
     }
     Err(Error::NotFinite {
-        what: format!("the kernel {} between two landmarks", <f64 as Real>::kernel(kernel.clone()).spec()),
+        what: format!("the kernel {} between two landmarks", kernel.typed::<f64>().spec()),
         remedy: "scale the features or lower the kernel's degree or gamma".to_string(),
     })
 }

@@ -15,16 +15,15 @@
 //! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
+use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
 use super::inner::InnerFold;
 use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few, widened};
-use super::registry::{Ask, Build, Built, Family, OnLandmarks, Parameter, Shape};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
 use crate::kernel::{AnyKernel, Kernel, Range};
-use crate::landmark::{LandmarkSet, Rows};
+use crate::rows::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
-use faer::prelude::*;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
@@ -36,7 +35,7 @@ use std::sync::Arc;
 const SMALLEST: f64 = 1e3 * f64::EPSILON;
 
 /// The parameter `oversampling`: landmarks for each feature.
-const OVERSAMPLING: Parameter = Parameter {
+const OVERSAMPLING: MapParameter = MapParameter {
     name: "oversampling",
     default: 2.0,
     range: Range::Whole { from: 1, to: 100 },
@@ -44,76 +43,69 @@ const OVERSAMPLING: Parameter = Parameter {
 };
 
 /// The family of maps `eigen(oversampling=2)`.
-pub(super) const EIGEN: Family = Family {
+pub(super) const EIGEN: MapFamily = MapFamily {
     name: "eigen",
     about: "projection on the leading eigenvectors of the landmarks' kernel matrix",
     parameters: &[OVERSAMPLING],
-    build: Build::on_landmarks(eigen_map, eigen_map),
     nested: true,
     passes: 0,
     shape,
 };
 
 /// The family of maps `randomised(oversampling=2)`.
-pub(super) const RANDOMISED: Family = Family {
-    name: "randomised",
-    about: "the same eigenvectors by a randomised decomposition",
-    build: Build::on_landmarks(randomised_map, randomised_map),
-    ..EIGEN
-};
+pub(super) const RANDOMISED: MapFamily =
+    MapFamily { name: "randomised", about: "the same eigenvectors by a randomised decomposition", ..EIGEN };
 
 /// The family of maps `double(oversampling=2, ratio=2)`.
-pub(super) const DOUBLE: Family = Family {
+pub(super) const DOUBLE: MapFamily = MapFamily {
     name: "double",
     about: "eigenvectors approximated from a part of the landmarks",
     parameters: &[
         OVERSAMPLING,
-        Parameter {
+        MapParameter {
             name: "ratio",
             default: 2.0,
             range: Range::Whole { from: 1, to: 100 },
             reason: "one landmark in so many goes into the decomposition",
         },
     ],
-    build: Build::on_landmarks(double_map, double_map),
     nested: true,
     passes: 0,
     shape,
 };
 
 /// The family of maps `truncated(oversampling=2)`.
-pub(super) const TRUNCATED: Family = Family {
+pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading directions of the features of all rows; one pass more",
-    build: Build::on_landmarks(truncated_map, truncated_map),
     passes: 1,
     ..EIGEN
 };
 
-fn shape(spec: &MapSpec, ask: Ask) -> Shape {
+fn shape(spec: &MapSpec, ask: MapRequest) -> MapShape {
     let m = (ask.rank * spec.value("oversampling") as usize).min(ask.rows);
     let (landmarks, weights) = (m * ask.d * (ask.element + size_of::<f64>()), m * ask.rank);
     let fixed = landmarks + weights * (ask.element + size_of::<f64>());
     // the kernel matrix, its decomposition and what that works on
     let making = m * (48 * m + ask.d * (2 * ask.element + 8));
-    Shape { p: ask.rank, landmarks: Some(m), footprint: Footprint { fixed, per_row: m * ask.element }, making }
+    MapShape { p: ask.rank, landmarks: Some(m), footprint: Footprint { fixed, per_row: m * ask.element }, making }
 }
 
-fn eigen_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn eigen_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     Ok(Box::new(Projected::eigen(given.kernel, given.landmarks, given.rank)?))
 }
 
-fn randomised_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn randomised_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, rank, seed, workers, .. } = given;
     Ok(Box::new(Projected::randomised(kernel, landmarks, rank, seed, workers)?))
 }
 
-fn double_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn double_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let ratio = given.spec.value("ratio") as usize;
     Ok(Box::new(Projected::double(given.kernel, given.landmarks, given.rank, ratio)?))
 }
 
-fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
+pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, rank, workers, .. } = given;
     let whole = workers.install(|| Nystrom::new(kernel, landmarks, par(workers)))?;
     Ok(Box::new(Projected::truncated(&whole, kernel, rank, given.data)?))
@@ -140,7 +132,7 @@ pub struct Projected<T: Real> {
 impl<T: Real> Projected<T> {
     /// The map with weights W, which must make K̂ ≼ K.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
-        let exact = <f64 as Real>::kernel(kernel.clone());
+        let exact = kernel.typed::<f64>();
         let narrow = |i, j| <T as kstore::Real>::from_f64(weights[(i, j)]);
         let amplified = amplification(&*exact, &landmarks, weights.as_ref());
         // the share of the trace that rounding in `T` takes off or adds
@@ -150,7 +142,7 @@ impl<T: Real> Projected<T> {
             true => Arithmetic::Own(Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
             false => Arithmetic::Wide(widened(&landmarks)),
         };
-        Self { kernel: T::kernel(kernel.clone()), exact, landmarks, weights, arithmetic, eigenvalues }
+        Self { kernel: kernel.typed::<T>(), exact, landmarks, weights, arithmetic, eigenvalues }
     }
 
     /// Eigen-coordinates, the nonlinear projection `y = Λ^(−1/2) Uᵀ k_S(x)` on the `r` leading eigenvectors of
@@ -227,7 +219,7 @@ impl<T: Real> Projected<T> {
     ///
     /// # Errors
     /// The errors of the source, and of the decomposition.
-    pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Rows<'_, T>) -> Result<Self> {
+    pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
         let fold = InnerFold { map, tile: data.pass.tile };
         let inner = data.pass.fold(data.source, &fold)?.0.0;
         let (_, directions) = eigen(inner.as_ref(), r)?;
@@ -269,15 +261,6 @@ impl<T: Real> Projected<T> {
     /// extensions", NIPS 2003).
     pub fn eigenvalues(&self) -> &[f64] {
         &self.eigenvalues
-    }
-
-    /// Turns features into values of the eigenfunctions, in place: column j times √(m/λ_j).
-    pub fn to_eigenfunctions(&self, mut phi: MatMut<'_, T>) {
-        let m = self.landmarks.len() as f64;
-        for (j, value) in self.eigenvalues.iter().enumerate() {
-            let factor = <T as kstore::Real>::from_f64((m / value).sqrt());
-            phi.rb_mut().col_mut(j).iter_mut().for_each(|phi| *phi *= factor);
-        }
     }
 }
 

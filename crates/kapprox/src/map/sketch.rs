@@ -7,8 +7,8 @@
 //! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD 2013.
 
 use super::FeatureMap;
+use super::family::{Built, MapFamily, MapShape, WithoutRows};
 use super::nystrom::{STRIP, strips};
-use super::registry::{Build, Built, Family, Shape, WithoutRows};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kstore::key::{Purpose, Stream};
@@ -19,17 +19,16 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The family of maps `sketch`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: MapFamily = MapFamily {
     name: "sketch",
     about: "TensorSketch: random features of a polynomial kernel",
     parameters: &[],
-    build: Build::without_rows(build, build),
     nested: false,
     passes: 0,
     shape: |_, ask| {
         // buckets and signs of a cubic kernel's three factors; others hold in proportion
         let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>() + tables(ask.rank);
-        Shape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
+        MapShape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
     },
 };
 
@@ -43,7 +42,7 @@ fn per_row(p: usize) -> usize {
     ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP)
 }
 
-fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     let call = given.kernel.call();
     let Some(("polynomial", [degree, gamma, c0])) = call.as_ref().map(|(name, values)| (*name, &values[..])) else {
         return Err(Error::NoSpectrum {

@@ -1,12 +1,14 @@
 //! Maps as expressions: `nystrom`, `ensemble(parts=4)`.
 
-use super::registry::{Family, by_name, registry};
+use super::family::MapFamily;
+use super::nystrom;
+use super::registry::{by_name, families};
 use crate::{Error, Result};
 use kstore::shown::{number, short};
 use std::fmt;
 use std::str::FromStr;
 
-/// A map of the [`registry()`] with a value for each of its parameters.
+/// A map of [`registry`](super::registry()) with a value for each of its parameters.
 ///
 /// Written as its name, with the parameters in parentheses where there are some; reading that gives an equal value.
 ///
@@ -19,7 +21,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug)]
 pub struct MapSpec {
-    family: &'static Family,
+    family: &'static MapFamily,
     values: Vec<f64>,
 }
 
@@ -32,18 +34,18 @@ impl PartialEq for MapSpec {
 impl Default for MapSpec {
     /// The map `nystrom`.
     fn default() -> Self {
-        Self::of(&registry()[0])
+        Self::of(&nystrom::FAMILY)
     }
 }
 
 impl MapSpec {
     /// A map with the defaults of its parameters.
-    fn of(family: &'static Family) -> Self {
+    fn of(family: &'static MapFamily) -> Self {
         Self { family, values: family.parameters.iter().map(|parameter| parameter.default).collect() }
     }
 
     /// The entry of the registry.
-    pub fn family(&self) -> &'static Family {
+    pub fn family(&self) -> &'static MapFamily {
         self.family
     }
 
@@ -61,7 +63,7 @@ impl FromStr for MapSpec {
         let refuse = |at: usize, message: String| Error::Spec { text: text.to_string(), at, message };
         let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
-            let known: Vec<&str> = registry().iter().map(|family| family.name).collect();
+            let known: Vec<&str> = families().map(|family| family.name).collect();
             return Err(refuse(0, format!("no map is called {:?}; name one of {}", name.trim(), known.join(", "))));
         };
         let mut spec = Self::of(family);

@@ -85,7 +85,7 @@ impl<T: Real> Approximation<'_, T> {
             "ranks {ranks:?} of {p}"
         );
         let held = self.hold(columns.max(1), seed)?;
-        let exact = <f64 as Real>::kernel(self.kernel.clone());
+        let exact = self.kernel.typed::<f64>();
         let (tile, projection) = (self.data.pass.tile, self.is_projection());
         Ok(ColumnFold { exact, map: self.map, ranks, held, tile, projection })
     }

@@ -17,14 +17,14 @@
 //! ```
 //! use faer::Par;
 //! use kapprox::kernel::Spec;
-//! use kapprox::landmark::{Landmarks, RpCholesky, Rows};
+//! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 //! use kapprox::quality::{Approximation, Evidence};
 //! use kapprox::Nystrom;
 //! use kstore::{MemoryRows, Pass, Workers};
 //!
 //! let source = MemoryRows::new((0..600).map(|i| (i as f64).sin()).collect(), 2)?;
 //! let workers = Workers::sequential();
-//! let data = Rows { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
+//! let data = Scan { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
 //! let kernel = Spec::parse("gaussian(sigma=0.5)")?.build()?;
 //! let map = Nystrom::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, Par::Seq)?;
 //! let approximation = Approximation { data, kernel: &kernel, map: &map };
@@ -51,8 +51,9 @@ pub use spectral::{SpectralOptions, SpectralSource};
 pub use spectrum::{SampleSpectrum, sample_spectrum};
 
 use crate::kernel::AnyKernel;
-use crate::landmark::{Rows, uniform_sample};
+use crate::landmark::uniform_sample;
 use crate::map::FeatureMap;
+use crate::rows::Scan;
 use crate::{Real, Result};
 use faer::{Mat, MatRef};
 use kstore::Workers;
@@ -79,7 +80,7 @@ const PANEL: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Approximation<'a, T: Real> {
     /// The rows.
-    pub data: Rows<'a, T>,
+    pub data: Scan<'a, T>,
     /// The kernel that is approximated.
     pub kernel: &'a Arc<dyn AnyKernel>,
     /// The map: phi(x)·phi(z) ≈ k(x, z).
@@ -121,7 +122,7 @@ impl<T: Real> Approximation<'_, T> {
     /// True where K̂ ≼ K: a projection, of a kernel whose matrices have no negative eigenvalue.
     fn is_projection(&self) -> bool {
         let none = MatRef::from_row_major_slice(&[], 0, self.map.dims().0);
-        let positive_definite = T::kernel(self.kernel.clone()).positive_definite();
+        let positive_definite = self.kernel.typed::<T>().positive_definite();
         positive_definite && self.map.kernel_diag(none, &mut []).is_some()
     }
 }

@@ -97,7 +97,7 @@ impl<T: Real> Approximation<'_, T> {
         }
         let held = self.hold(EXACT_ROWS, seed)?;
         let n = held.phi.nrows();
-        let kernel = <f64 as Real>::kernel(self.kernel.clone());
+        let kernel = self.kernel.typed::<f64>();
         let definite = kernel.positive_definite();
         let search = |rank, frobenius, trace| Search {
             space: Krylov::new(n, seed),

@@ -7,7 +7,8 @@ use super::dimension::dimension;
 use super::measure::share;
 use crate::decompose::symmetric_eigenvalues;
 use crate::kernel::AnyKernel;
-use crate::landmark::{Rows, uniform_sample};
+use crate::landmark::uniform_sample;
+use crate::rows::Scan;
 use crate::{Real, Result};
 use faer::{Mat, MatRef};
 use kstore::key::Purpose;
@@ -32,12 +33,12 @@ pub struct SampleSpectrum {
 /// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of eigenvalues;
 /// [`crate::Error::NotFinite`] where the kernel is.
 pub fn sample_spectrum<T: Real>(
-    data: &Rows<'_, T>,
+    data: &Scan<'_, T>,
     kernel: &Arc<dyn AnyKernel>,
     count: usize,
     seed: u64,
 ) -> Result<SampleSpectrum> {
-    let kernel = <f64 as Real>::kernel(kernel.clone());
+    let kernel = kernel.typed::<f64>();
     crate::kernel::require_positive_definite(&*kernel, "the best rank-k error")?;
     let sample = uniform_sample(data, count, Purpose::Quality, seed)?;
     let (c, x) = (sample.len(), sample.x.iter().map(|value| kstore::Real::to_f64(*value)).collect::<Vec<_>>());

@@ -43,6 +43,6 @@ pub(crate) fn wide<T: Real>(points: &[T]) -> Vec<f64> {
 
 pub(crate) fn block<T: Real>(kernel: &Arc<dyn AnyKernel>, x: MatRef<'_, T>, z: MatRef<'_, T>) -> Mat<T> {
     let mut out = Mat::from_fn(x.nrows(), z.nrows(), |_, _| T::from_f64(f64::NAN));
-    T::kernel(kernel.clone()).block(x, z, out.as_mut());
+    kernel.typed::<T>().block(x, z, out.as_mut());
     out
 }

@@ -5,7 +5,7 @@ use crate::inputs::{block, build, points, suited, view};
 use faer::{Mat, MatMut, MatRef, Side};
 use kapprox::kernel::{AnyKernel, Kernel, Metric, Spec, registry};
 use kapprox::landmark::LandmarkSet;
-use kapprox::map::Columns;
+use kapprox::map::KernelFunctions;
 use kapprox::{FeatureMap, Real};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn a_strip_of_a_taller_block_leaves_the_rest_alone() {
     for (text, _) in cases() {
         let (x, z) = (suited(text, &x), suited(text, &z));
         let mut tall = Mat::from_fn(100, m, |_, _| 7.0f32);
-        f32::kernel(build(text)).block(view(&x, d), view(&z, d), tall.as_mut().subrows_mut(20, b));
+        build(text).typed::<f32>().block(view(&x, d), view(&z, d), tall.as_mut().subrows_mut(20, b));
         let alone = block(&build(text), view(&x, d), view(&z, d));
         for j in 0..m {
             for i in 0..100 {
@@ -37,7 +37,7 @@ fn other_layouts_are_right_too() {
         let want = block(&build(text), view(&x, d), view(&z, d));
         let mut values = vec![0.0; b * m];
         let out = MatMut::from_row_major_slice_mut(&mut values, b, m);
-        f64::kernel(build(text)).block(x_columns.as_ref(), z_columns.as_ref(), out);
+        build(text).typed::<f64>().block(x_columns.as_ref(), z_columns.as_ref(), out);
         let got = MatRef::from_row_major_slice(&values, b, m);
         assert!((got - &want).norm_max() <= 1e-13 * want.norm_max().max(1.0), "{text}");
     }
@@ -52,7 +52,7 @@ fn blocks_are_symmetric_and_diag_agrees() {
             let k = block(&kernel, x, x);
             assert!((&k - k.transpose()).norm_max() <= 1e-13 * k.norm_max(), "{text}");
             let mut diag = vec![f64::NAN; 150];
-            f64::kernel(kernel).diag(x, &mut diag);
+            kernel.typed::<f64>().diag(x, &mut diag);
             for (i, diag) in diag.iter().enumerate() {
                 assert!((k[(i, i)] - diag).abs() <= 1e-13 * diag.abs(), "{text}: {} and {diag}", k[(i, i)]);
             }
@@ -135,10 +135,10 @@ impl<T: Real> Kernel<T> for Plain {
         "plain()".to_string()
     }
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
-        T::kernel(self.0.clone()).block(x, z, out);
+        self.0.typed::<T>().block(x, z, out);
     }
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        T::kernel(self.0.clone()).diag(x, out);
+        self.0.typed::<T>().diag(x, out);
     }
 }
 
@@ -155,7 +155,7 @@ fn few_rows_are_those_of_the_block<T: Real>(kernel: &Arc<dyn AnyKernel>, text: &
     let whole = block(kernel, view(&x, d), view(&z, d));
     let rows = vec![0; m];
     let landmarks = LandmarkSet { points: z, rows, d, passes: 0, evaluations: 0 };
-    let columns = Columns::new(kernel, landmarks);
+    let columns = KernelFunctions::new(kernel, landmarks);
     let few = FeatureMap::<T>::kernel_rows(&columns).unwrap();
     let mut scratch = vec![T::from_f64(f64::NAN); few.scratch()];
     for (first, count) in [(0, 1), (28, 1), (3, 2), (5, 7), (19, 8), (0, 0)] {

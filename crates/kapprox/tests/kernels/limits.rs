@@ -59,7 +59,7 @@ fn finite_points_give_finite_values() {
                     let x: Vec<T> = (0..n * d).map(pick).collect();
                     let k = block(&build(text), view(&x, d), view(&x, d));
                     let mut diag = vec![0.0; n];
-                    T::kernel(build(text)).diag(view(&x, d), &mut diag);
+                    build(text).typed::<T>().diag(view(&x, d), &mut diag);
                     for i in 0..n {
                         assert!(diag[i].is_finite(), "{text} {} d={d}: diag {}", T::NAME, diag[i]);
                         for j in 0..n {

@@ -39,8 +39,8 @@ fn a_restricted_kernel_is_the_kernel_of_the_columns() {
             let want = block(&spec, view(&few_x, 6), view(&few_z, 6));
             assert!(block(&restricted, view(&x, d), view(&z, d)) == want, "{text} {}", T::NAME);
             let (mut got, mut want) = (vec![0.0; b], vec![0.0; b]);
-            T::kernel(restricted.clone()).diag(view(&x, d), &mut got);
-            T::kernel(spec).diag(view(&few_x, 6), &mut want);
+            restricted.typed::<T>().diag(view(&x, d), &mut got);
+            spec.typed::<T>().diag(view(&few_x, 6), &mut want);
             assert_eq!(got, want, "{text}");
             // part of the rows, in another layout
             let part = view(&x, d).subrows(100, 150).to_owned();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 /// Where the error points, and its message.
 fn error(text: &str) -> (usize, String) {
     match Spec::parse(text) {
-        Err(Error::Spec { text: quoted, at, message }) => {
+        Err(Error::Spec { text: quoted, at, message } | Error::UnknownKernel { text: quoted, at, message, .. }) => {
             assert_eq!(quoted, text);
             (at, message)
         }
@@ -188,7 +188,7 @@ proptest! {
 
     #[test]
     fn no_near_expression_makes_the_parser_panic(text in r#"[a-z(),=+*. 0-9e-]{0,40}|(gaussian|linear|[(+*),=.\[\]"-]|sigma|on=|\.\.| |1e|9|µ){0,16}"#) {
-        if let Err(Error::Spec { at, text, .. }) = Spec::parse(&text) {
+        if let Err(Error::Spec { at, text, .. } | Error::UnknownKernel { at, text, .. }) = Spec::parse(&text) {
             prop_assert!(at <= text.chars().count());
         }
     }

@@ -29,7 +29,7 @@ fn landmarks_help() -> String {
 /// The help text of `--map`: the name and the description of every map.
 fn map_help() -> String {
     let maps: Vec<String> =
-        kapprox::map::registry().iter().map(|family| format!("{} ({})", family.name, flags(family.about))).collect();
+        kapprox::map::families().map(|family| format!("{} ({})", family.name, flags(family.about))).collect();
     format!("How rows become features: {}", maps.join("; "))
 }
 

@@ -24,7 +24,7 @@ fn every_map_learns_and_its_model_predicts_what_the_fit_saw() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate friedman1 --rows 3000 -o train.parquet -q");
-    for family in kapprox::map::registry() {
+    for family in kapprox::map::families() {
         let (map, (kernel, lambda)) = (family.name, kernel(family.name));
         let fit = ok(
             at,

@@ -70,12 +70,12 @@ impl FromStr for Method {
         if let Some(scheme) = landmark::by_name(text.trim()) {
             return Ok(Self::Scheme(scheme));
         }
-        if map::registry::by_name(name).is_some() {
+        if map::by_name(name).is_some() {
             let spec: MapSpec = text.parse()?;
             return if spec.is_exact() { Err(Self::no_approximation(text.trim())) } else { Ok(Self::Map(spec)) };
         }
         let schemes = landmark::registry().iter().map(|scheme| scheme.name);
-        let known: Vec<&str> = schemes.chain(map::registry().iter().map(|family| family.name)).collect();
+        let known: Vec<&str> = schemes.chain(map::families().map(|family| family.name)).collect();
         let expected = format!("no landmark scheme and no map has this name; name one of {}", known.join(", "));
         Err(Error::option("methods", format!("{:?}", text.trim()), expected))
     }

@@ -8,8 +8,8 @@ use super::setting::{Setting, check, pass};
 use super::{Cell, EXACT_ROWS, Estimate};
 use crate::train::plan::Cut;
 use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
-use kapprox::landmark::{LandmarkSet, Rows, Scheme};
-use kapprox::map::registry::{Ask, Making, OnLandmarks, Shape, WithoutRows};
+use kapprox::landmark::{LandmarkSet, Scan, Scheme};
+use kapprox::map::{Making, MapRequest, MapShape, OnLandmarks, WithoutRows};
 use kapprox::quality::{
     Approximation, ColumnFold, Errors, GramSpectrum, Measure, Norm, SpectralOptions, SpectralSource,
 };
@@ -59,8 +59,8 @@ impl<T: Real> Task<'_, '_, T> {
         pass(self.cut, self.setting.resources, observer)
     }
 
-    fn data<'o>(&'o self, observer: &'o dyn Observer) -> Rows<'o, T> {
-        Rows { source: self.setting.source(), pass: self.pass(observer), count: self.setting.n }
+    fn data<'o>(&'o self, observer: &'o dyn Observer) -> Scan<'o, T> {
+        Scan { source: self.setting.source(), pass: self.pass(observer), count: self.setting.n }
     }
 
     /// The cost of the features of every row of a map with so many landmarks.
@@ -70,14 +70,14 @@ impl<T: Real> Task<'_, '_, T> {
     }
 
     /// The shape of the map that a rank asks for.
-    fn shape(&self, spec: &MapSpec, rank: usize) -> Result<Shape> {
+    fn shape(&self, spec: &MapSpec, rank: usize) -> Result<MapShape> {
         let (d, rows) = (self.setting.source().shape().features, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
-        Ok(spec.shape(Ask { d, rank, rows, element: size_of::<T>() })?)
+        Ok(spec.shape(MapRequest { d, rank, rows, element: size_of::<T>() })?)
     }
 
     /// Chooses `count` landmarks, and returns them with their cost.
     fn choose(&self, scheme: &Scheme, count: usize, milestones: &Milestones<'_>) -> Result<(LandmarkSet<T>, Cost)> {
-        let chooser = T::landmarks(scheme);
+        let chooser = scheme.landmarks::<T>();
         let set = chooser.select(&self.data(milestones), &self.setting.any, count, self.seed)?;
         if set.is_empty() {
             let why = "the kernel is zero on every row; choose another kernel or scale the features".to_string();
@@ -121,7 +121,7 @@ impl<T: Real> Task<'_, '_, T> {
     fn by_map(&self, spec: &MapSpec, rank: usize) -> Result<Made<T>> {
         let Setting { options, any, resources, selected, .. } = self.setting;
         let (d, table, seed) = (self.setting.source().shape().features, selected.table(), self.seed);
-        let Shape { p: rank, landmarks, .. } = self.shape(spec, rank)?;
+        let MapShape { p: rank, landmarks, .. } = self.shape(spec, rank)?;
         match spec.making::<T>() {
             Making::Exact => Err(Method::no_approximation(&spec.to_string())),
             Making::WithoutRows(make) => {
@@ -209,7 +209,7 @@ impl<T: Real> Task<'_, '_, T> {
             return Ok(found.into_iter().map(|(spectral, _)| Some(spectral.into())).collect());
         }
         let Some((whole, few)) = &self.setting.beyond else { return Ok(vec![None; ranks.len()]) };
-        let data = Rows { source: few, count: few.len() as u64, ..self.data(self.observer) };
+        let data = Scan { source: few, count: few.len() as u64, ..self.data(self.observer) };
         let among_few = Approximation { data, ..*approximation };
         let of_few = among_few.errors(ranks, few.len(), seed)?;
         let guesses = among_few.spectral_by_products(&of_few, products, seed)?;

@@ -10,8 +10,8 @@ use crate::train::{Resources, Task, candidates};
 use crate::{Result, Targets};
 use faer::Par;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
-use kapprox::landmark::{Landmarks, Rows, RpCholesky, Sample, uniform_sample};
-use kapprox::map::registry::{Making, WithoutRows};
+use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
+use kapprox::map::{Making, WithoutRows};
 use kapprox::quality::{Approximation, GramSpectrum, Measure, SampleSpectrum, SpectralSource, sample_spectrum};
 use kapprox::{Nystrom, Real};
 use kstore::key::Purpose;
@@ -119,7 +119,7 @@ impl<'a, T: Real> Setting<'a, T> {
         let kernel = opening.kernel(source, n)?;
         let any = kernel.build()?;
         opening.try_maps::<T>(&kernel, source.shape().features)?;
-        let definite = T::kernel(any.clone()).positive_definite();
+        let definite = any.typed::<T>().positive_definite();
         let beyond = match n > EXACT_ROWS && definite {
             true => Some((opening.norm(source, n, &any)?, opening.few(source, n)?)),
             false => None,
@@ -233,18 +233,18 @@ impl Opening<'_> {
         name: &str,
         source: &dyn RowSource<T>,
         count: u64,
-        work: impl FnOnce(Rows<'_, T>) -> Result<R>,
+        work: impl FnOnce(Scan<'_, T>) -> Result<R>,
     ) -> Result<R> {
         let range = source.range();
         let observer = self.resources.stages.stage(name, Some(range.end - range.start));
-        work(Rows { source, pass: pass(self.cut, self.resources, &*observer), count })
+        work(Scan { source, pass: pass(self.cut, self.resources, &*observer), count })
     }
 
     fn check_values<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<()> {
         if self.options.kernel.domain() == Domain::Any {
             return Ok(());
         }
-        let work = |data: Rows<'_, T>| check_values(data.source, &self.options.kernel, &data.pass).map(drop);
+        let work = |data: Scan<'_, T>| check_values(data.source, &self.options.kernel, &data.pass).map(drop);
         self.stage("values the kernel is defined for", source, n, work)
     }
 
@@ -264,7 +264,7 @@ impl Opening<'_> {
     fn kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Spec> {
         let (kernel, seed) = (&self.options.kernel, self.options.seed);
         if !kernel.needs_median() {
-            return settle::<T>(kernel, &Sample::default(), seed);
+            return settle::<T>(kernel, &RowSample::default(), seed);
         }
         self.stage("median distance", source, n, |data| {
             settle(kernel, &uniform_sample(&data, MEDIAN_ROWS, Purpose::Candidates, seed)?, seed)

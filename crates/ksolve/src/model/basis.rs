@@ -4,8 +4,7 @@ use super::{Card, Model};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
-use kapprox::map::registry::{Making, WithoutRows};
-use kapprox::map::{Columns, Expansion, MapSpec};
+use kapprox::map::{Expansion, KernelFunctions, Making, MapSpec, WithoutRows};
 use kapprox::{AnyKernel, FeatureMap, Kernel, Real, Spec};
 use kstore::Workers;
 use std::sync::Arc;
@@ -74,12 +73,12 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// A kernel that this version does not know.
     pub fn kernel(&self) -> Result<Arc<dyn Kernel<T>>> {
-        Ok(T::kernel(self.any_kernel()?))
+        Ok(self.any_kernel()?.typed())
     }
 
     /// The kernel of the model in f64, whatever the precision of the rows.
     pub(crate) fn kernel_in_f64(&self) -> Result<Arc<dyn Kernel<f64>>> {
-        Ok(<f64 as Real>::kernel(self.any_kernel()?))
+        Ok(self.any_kernel()?.typed())
     }
 
     fn any_kernel(&self) -> Result<Arc<dyn AnyKernel>> {
@@ -98,7 +97,7 @@ impl<T: Real> Model<T> {
             Basis::Landmarks { points, rows } => {
                 let landmarks =
                     LandmarkSet { points: points.clone(), rows: rows.clone(), d, passes: 0, evaluations: 0 };
-                return Ok(Box::new(Columns::new(&kernel.build()?, landmarks)));
+                return Ok(Box::new(KernelFunctions::new(&kernel.build()?, landmarks)));
             }
             Basis::Features { probe } => probe,
         };

@@ -4,7 +4,7 @@ use super::file::{FORMAT_VERSION, KEY, dtype};
 use super::{AnyModel, Basis, Card, Model};
 use crate::{Error, Quadratic, Result, Task};
 use faer::Mat;
-use kapprox::Real;
+use kapprox::{Real, Spec};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde_json::Value;
@@ -22,7 +22,7 @@ impl AnyModel {
     /// Reads a model of either precision.
     ///
     /// # Errors
-    /// [`Error::NotSafetensors`], [`Error::Foreign`], [`Error::NewerFormat`], [`Error::Truncated`],
+    /// [`Error::UnknownKernel`], [`Error::NotSafetensors`], [`Error::Foreign`], [`Error::NewerFormat`], [`Error::Truncated`],
     /// [`Error::Damaged`], [`kstore::Error::NotFound`] and [`kstore::Error::Io`].
     pub fn load(path: &Path) -> Result<Self> {
         // opening a pipe without a writer would wait for ever
@@ -46,6 +46,9 @@ impl AnyModel {
     fn read<R: Read + Seek>(mut reader: Reader<'_, R>) -> Result<Self> {
         let header = reader.header()?;
         let card = reader.card(&header)?;
+        if let Err(kapprox::Error::UnknownKernel { name, .. }) = Spec::parse(&card.kernel) {
+            return Err(Error::UnknownKernel { path: reader.path.into(), kernel: name });
+        }
         match card.precision.as_str() {
             "f32" => reader.model(&header, card).map(Self::F32),
             "f64" => reader.model(&header, card).map(Self::F64),

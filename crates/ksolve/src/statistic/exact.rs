@@ -23,7 +23,7 @@ use crate::{Certificate, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::kernel::Spec;
-use kapprox::landmark::{Rows, uniform_sample};
+use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{Pass, Plan, RowSource};
 
@@ -59,12 +59,12 @@ pub(super) fn measure<T: Real>(
     require("mmd of a sample", 2, m.min(n - m))?;
     let range = source.range();
     let observer = resources.stages.stage("rows to memory", Some(range.end - range.start));
-    let data = Rows { source, pass: Pass { journal: None, ..cut.pass(1, resources, &*observer) }, count: n };
+    let data = Scan { source, pass: Pass { journal: None, ..cut.pass(1, resources, &*observer) }, count: n };
     let all = usize::try_from(n).unwrap_or(usize::MAX);
     let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, options.seed)?)?;
     drop(observer);
     let (n, m) = (rows.len(), usize::try_from(m).unwrap_or(usize::MAX));
-    let kernel = T::kernel(kernel.build()?);
+    let kernel = kernel.build()?.typed::<T>();
     let x = MatRef::from_row_major_slice(rows.x(), n, source.shape().features);
     let mut diag = vec![0.0; n];
     kernel.diag(x, &mut diag);

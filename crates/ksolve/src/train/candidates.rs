@@ -2,12 +2,12 @@
 
 use crate::{Error, Result};
 use kapprox::Real;
-use kapprox::landmark::Sample;
+use kapprox::landmark::RowSample;
 use kstore::{Coded, Fold, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, Workers};
 use std::sync::Arc;
 
 /// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
-pub(crate) fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> {
+pub(crate) fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
     let mut order: Vec<usize> = (0..sample.len()).collect();
     order.sort_unstable_by_key(|i| sample.rows[*i]);
     let d = sample.d;

@@ -7,8 +7,8 @@ use super::prepare;
 use crate::{Error, Result};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
-use kapprox::landmark::{self, LandmarkSet, NO_ROW, Rows, Sample, uniform_sample};
-use kapprox::map::registry::{Making, OnLandmarks, Shape, WithoutRows};
+use kapprox::landmark::{self, LandmarkSet, NO_ROW, RowSample, Scan, uniform_sample};
+use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
@@ -130,7 +130,7 @@ pub(crate) fn kernel<T: Real>(
 /// The kernel, and the candidates that were drawn on the way.
 struct Settled<T> {
     kernel: Spec,
-    sample: Option<Sample<T>>,
+    sample: Option<RowSample<T>>,
     passes: u64,
 }
 
@@ -173,7 +173,7 @@ impl<T: Real> Run<'_, T> {
         let mut passes = self.check_values()?;
         // a sample of all rows when rows are few, of the candidates' size otherwise; the median needs one in any case
         let among = self.options.candidates.filter(|_| self.chooses());
-        let mut sample = Sample::default();
+        let mut sample = RowSample::default();
         if among.is_some() || self.options.kernel.needs_median() {
             let range = self.source.range();
             let observer = self.resources.stages.stage("sampling candidates", Some(range.end - range.start));
@@ -199,7 +199,7 @@ impl<T: Real> Run<'_, T> {
     }
 
     /// The shape of the map that the options ask for.
-    fn shape(&self) -> Result<Shape> {
+    fn shape(&self) -> Result<MapShape> {
         prepare::map_shape::<T>(self.options, self.source.shape().features, self.n)
     }
 
@@ -208,12 +208,12 @@ impl<T: Real> Run<'_, T> {
         self.cut.pass(self.cut.scan_lanes, self.resources, observer)
     }
 
-    fn rows<'o>(&self, source: &'o dyn RowSource<T>, pass: Pass<'o>, count: u64) -> Rows<'o, T> {
-        Rows { source, pass, count }
+    fn rows<'o>(&self, source: &'o dyn RowSource<T>, pass: Pass<'o>, count: u64) -> Scan<'o, T> {
+        Scan { source, pass, count }
     }
 
     /// Chooses or reads as many landmarks as the map wants.
-    fn choose(&self, kernel: &Arc<dyn AnyKernel>, sample: Option<Sample<T>>) -> Result<Chosen<T>> {
+    fn choose(&self, kernel: &Arc<dyn AnyKernel>, sample: Option<RowSample<T>>) -> Result<Chosen<T>> {
         let shape = self.shape()?;
         let wanted = shape.landmarks.unwrap_or(shape.p);
         match &self.options.landmarks {
@@ -227,11 +227,11 @@ impl<T: Real> Run<'_, T> {
         &self,
         name: &str,
         kernel: &Arc<dyn AnyKernel>,
-        sample: Option<Sample<T>>,
+        sample: Option<RowSample<T>>,
         wanted: usize,
     ) -> Result<Chosen<T>> {
         let scheme = landmark::by_name(name).ok_or_else(|| unknown_scheme(name))?;
-        let chooser = T::landmarks(scheme);
+        let chooser = scheme.landmarks::<T>();
         let observer = self.resources.stages.stage(&format!("landmarks ({})", scheme.name), None);
         let Some(sample) = sample else {
             let data = self.rows(self.source, self.scan(&*observer), self.n);
@@ -239,7 +239,7 @@ impl<T: Real> Run<'_, T> {
             return Ok(Chosen { among: self.n, passes: set.passes, set });
         };
         let (mut candidates, mut passes) = (candidates::in_row_order(sample)?, 0);
-        if chooser.needs_targets() {
+        if scheme.needs_targets {
             candidates = candidates::with_targets(candidates, self.source, self.scan(&*observer))?;
             passes = 1;
         }
@@ -373,7 +373,7 @@ impl<T: Real> Fold<T> for Check<'_> {
 }
 
 /// Fills in the median distance of the first candidates in the order of their keys: a uniform sample.
-pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &Sample<T>, seed: u64) -> Result<Spec> {
+pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &RowSample<T>, seed: u64) -> Result<Spec> {
     if !kernel.needs_median() {
         return Ok(kernel.clone());
     }

@@ -45,7 +45,7 @@ pub struct Shape {
     /// Number of targets of the regression.
     pub t: usize,
     /// The sizes of the feature map.
-    pub map: kapprox::map::registry::Shape,
+    pub map: kapprox::map::MapShape,
     /// Number of folds.
     pub folds: usize,
     /// Ranks that are compared.

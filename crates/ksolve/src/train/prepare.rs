@@ -11,7 +11,7 @@ use crate::solver::{Features, Place, Points};
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::landmark;
-use kapprox::map::registry::Ask;
+use kapprox::map::MapRequest;
 use kstore::scratch::Cache;
 use kstore::{Footprint, MemoryRows, Plan, Reading, RowSource, Selected, TableRows};
 
@@ -128,11 +128,11 @@ pub(crate) fn shape_of<T: Real>(
     let scheme = match (&options.landmarks, map.landmarks) {
         (LandmarkSource::Scheme(name), Some(count)) => {
             landmark::by_name(name).map_or(0, |scheme| {
-                let targeted = <f64 as landmark::Precision>::landmarks(scheme).needs_targets();
                 // with the candidates, apart, about their means, and what is left of them
-                let targets = if targeted { 4 * 8 * (t + 1) } else { 0 };
+                let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
                 let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
-                scheme.bytes(size_of::<T>(), rows, d, count).saturating_add(targets)
+                let choice = landmark::ChoiceSize { element: size_of::<T>(), n: rows, d, m: count };
+                (scheme.bytes)(choice).saturating_add(targets)
             })
         }
         _ => 0,
@@ -165,13 +165,13 @@ pub(crate) fn shape_of<T: Real>(
 
 /// The shape of the map that is asked for, on `n` rows with `d` features: it has no more landmarks than there are rows.
 /// Plans take n from the stored rows, runs from those that are left.
-pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::registry::Shape> {
+pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::MapShape> {
     let rows = match &options.landmarks {
         LandmarkSource::Scheme(_) => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
         LandmarkSource::Rows(table) => table.range().end - table.range().start,
     };
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    Ok(options.map.shape(Ask { d, rank: options.rank, rows, element: size_of::<T>() })?)
+    Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element: size_of::<T>() })?)
 }
 
 /// Refuses a plan that does not fit; returns the bytes of its largest stage.

@@ -198,7 +198,7 @@ impl Products {
         // one thread, for the others wait at its side
         let strip = STRIP.min(b);
         let mut block = Mat::<T>::zeros(strip, p);
-        let any = T::kernel(kernel);
+        let any = kernel.typed::<T>();
         let (x_strip, z) = (x.subrows(0, strip), map.landmarks().as_mat());
         let values = fastest(|| any.block(x_strip, z, block.as_mut())) / strip as f64 / workers.threads() as f64;
         let (mut state, mut partial) = (CertificateState::new(p), Vec::new());

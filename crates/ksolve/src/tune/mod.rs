@@ -32,7 +32,7 @@ use crate::train::{Resources, TrainOptions, candidates, landmarks};
 use crate::{Error, Folds, Intercept, Result, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
-use kapprox::landmark::{Rows, Sample, uniform_sample};
+use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
 
@@ -111,7 +111,7 @@ pub struct Search<'a, T: Real> {
     folds: Folds,
     targets: Targets,
     /// The whole sample, best keys first: every rung takes the first of them.
-    sample: Sample<T>,
+    sample: RowSample<T>,
     /// The whole sample in the order of its row numbers, with targets.
     held: MemoryRows<T>,
     passes: u64,
@@ -150,7 +150,7 @@ impl<'a, T: Real> Search<'a, T> {
         let range = source.range();
         let observer = resources.stages.stage("sampling rows", Some(range.end - range.start));
         let pass = cut.pass(cut.scan_lanes, &resources, &*observer);
-        let data = Rows { source: &source, pass, count: survey.rows() };
+        let data = Scan { source: &source, pass, count: survey.rows() };
         let sample = uniform_sample(&data, options.sample, Purpose::Candidates, training.seed)?;
         let held =
             candidates::with_targets(candidates::in_row_order(copy(&sample, sample.len()))?, &source, data.pass)?;
@@ -262,8 +262,8 @@ impl<'a, T: Real> Search<'a, T> {
     }
 }
 
-fn copy<T: Real>(sample: &Sample<T>, rows: usize) -> Sample<T> {
-    Sample { rows: sample.rows[..rows].to_vec(), x: sample.x[..rows * sample.d].to_vec(), d: sample.d }
+fn copy<T: Real>(sample: &RowSample<T>, rows: usize) -> RowSample<T> {
+    RowSample { rows: sample.rows[..rows].to_vec(), x: sample.x[..rows * sample.d].to_vec(), d: sample.d }
 }
 
 /// Refuses options that a search cannot follow.
@@ -298,7 +298,7 @@ fn check(options: &TuneOptions, features: usize) -> Result<()> {
 }
 
 /// Every kernel at every length scale, each once.
-fn kernels<T: Real>(options: &TuneOptions, sample: &Sample<T>) -> Result<Vec<Spec>> {
+fn kernels<T: Real>(options: &TuneOptions, sample: &RowSample<T>) -> Result<Vec<Spec>> {
     let mut kernels: Vec<Spec> = Vec::new();
     for kernel in &options.kernels {
         let settled = landmarks::settle(kernel, sample, options.training.seed)?;

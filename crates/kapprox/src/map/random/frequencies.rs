@@ -2,8 +2,8 @@
 
 use super::halton::Halton;
 use super::quantile;
-use super::spectrum::{Law, Spectrum};
 use crate::decompose::orthonormal;
+use crate::kernel::{Law, Spectrum};
 use crate::{Error, Result};
 use faer::Mat;
 use rand::{Rng, SeedableRng};

@@ -17,15 +17,14 @@ mod frequencies;
 mod hadamard;
 mod halton;
 mod quantile;
-mod spectrum;
 
 pub use frequencies::Sampling;
-pub use spectrum::{Draw, Law, Spectrum};
 
+use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
 use super::nystrom::strips;
-use super::registry::{Ask, Build, Built, Family, Shape, WithoutRows};
 use super::{FeatureMap, MapSpec, SkewedChi2};
-use crate::turns::cosine_sine;
+use crate::kernel::{Law, Spectrum};
+use crate::real::turns::cosine_sine;
 use crate::{Error, Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::prelude::*;
@@ -36,61 +35,51 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 /// The family of maps `fourier`.
-pub(super) const FOURIER: Family = Family {
+pub(super) const FOURIER: MapFamily = MapFamily {
     name: "fourier",
     about: "random Fourier features of a shift-invariant kernel",
     parameters: &[],
-    build: Build::without_rows(plain, plain),
     nested: false,
     passes: 0,
     shape,
 };
 
 /// The family of maps `orthogonal`.
-pub(super) const ORTHOGONAL: Family = Family {
-    name: "orthogonal",
-    about: "random Fourier features, frequencies at right angles",
-    build: Build::without_rows(orthogonal, orthogonal),
-    ..FOURIER
-};
+pub(super) const ORTHOGONAL: MapFamily =
+    MapFamily { name: "orthogonal", about: "random Fourier features, frequencies at right angles", ..FOURIER };
 
 /// The family of maps `structured`.
-pub(super) const STRUCTURED: Family = Family {
+pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
-    build: Build::without_rows(structured, structured),
     ..FOURIER
 };
 
 /// The family of maps `quasi`.
-pub(super) const QUASI: Family = Family {
-    name: "quasi",
-    about: "Fourier features at the points of a randomised Halton sequence",
-    build: Build::without_rows(quasi, quasi),
-    ..FOURIER
-};
+pub(super) const QUASI: MapFamily =
+    MapFamily { name: "quasi", about: "Fourier features at the points of a randomised Halton sequence", ..FOURIER };
 
-fn shape(_: &MapSpec, ask: Ask) -> Shape {
+fn shape(_: &MapSpec, ask: MapRequest) -> MapShape {
     let count = (ask.rank / 2).max(1);
     let footprint = Footprint { fixed: count * ask.d * ask.element, per_row: count * ask.element };
     // drawn in f64
     let making = count * ask.d * size_of::<f64>();
-    Shape { p: 2 * count, landmarks: None, footprint, making }
+    MapShape { p: 2 * count, landmarks: None, footprint, making }
 }
 
-fn plain<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+pub(super) fn plain<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     waves_of(given, Sampling::Plain)
 }
 
-fn orthogonal<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+pub(super) fn orthogonal<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     waves_of(given, Sampling::Orthogonal)
 }
 
-fn structured<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+pub(super) fn structured<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     waves_of(given, Sampling::Structured)
 }
 
-fn quasi<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
+pub(super) fn quasi<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     waves_of(given, Sampling::Quasi)
 }
 
@@ -101,7 +90,7 @@ fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
         let skew = skew.first().copied().unwrap_or(1.0);
         return Ok(Box::new(SkewedChi2::<T>::new(skew, given.d, given.rank, sampling, given.seed)?));
     }
-    let spectrum = T::kernel(given.kernel.build()?).spectrum().ok_or_else(|| Error::NoSpectrum {
+    let spectrum = given.kernel.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
         why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
         remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;

@@ -18,7 +18,7 @@ use crate::train::{
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kapprox::landmark::{self, Precision};
+use kapprox::landmark;
 use kstore::{MemoryRows, Plan};
 
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
@@ -127,7 +127,7 @@ pub(super) fn fit<T: Real>(
 /// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
 pub(super) fn check(work: &Work<'_>) -> Result<()> {
     let LandmarkSource::Scheme(name) = &work.options.landmarks else { return Ok(()) };
-    match landmark::by_name(name).is_some_and(|scheme| <f64 as Precision>::landmarks(scheme).needs_targets()) {
+    match landmark::by_name(name).is_some_and(|scheme| scheme.needs_targets) {
         true => {
             let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
             Err(Error::option("landmarks", name, remedy))
@@ -182,7 +182,7 @@ impl<T: Real> Exact<'_, T> {
     fn direct(&self) -> Result<(Dual, Solved)> {
         let (n, Resources { workers, stages, .. }) = (self.rows.len(), *self.data.resources);
         let _stage = stages.stage(plan::FACTOR, None);
-        let kernel = <f64 as Real>::kernel(self.points.kernel.build()?);
+        let kernel = self.points.kernel.build()?.typed::<f64>();
         kapprox::kernel::require_positive_definite(&*kernel, "exact kernel ridge regression")?;
         let wide: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&wide, n, self.x().ncols());
@@ -215,7 +215,7 @@ impl<T: Real> Exact<'_, T> {
         drop(mapped.map);
         let observer = resources.stages.stage(plan::ITERATION, None);
         let any = mapped.kernel.build()?;
-        let (kernel, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
+        let (kernel, exact) = (any.typed::<T>(), any.typed::<f64>());
         let until = pcg::until::<T>(self.ridge, resources, &*observer);
         let (kernels, constant) = ((&*kernel, &*exact), self.constant());
         let dual = exact::iterative(kernels, self.x(), self.y, self.mu, constant, &preconditioner, until, workers)?;

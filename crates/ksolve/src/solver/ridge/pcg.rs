@@ -201,7 +201,7 @@ pub(super) fn fit<T: Real>(
     let shape = points.shape;
     let (_, tiers) = solving::<T>(shape, cut, resources);
     let any = points.kernel.build()?;
-    let (own, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
+    let (own, exact) = (any.typed::<T>(), any.typed::<f64>());
     kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
     let workers = resources.workers;
     let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };

@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn kernel_rows_are_the_kernel_between_rows_and_landmarks() {
-        let kernel = f64::kernel(kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap());
+        let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         let x: Vec<f64> = (0..600 * 3).map(|i| number(i, 1)).collect();
         let (x, z) = (MatRef::from_row_major_slice(&x, 600, 3), MatRef::from_row_major_slice(&x[..21], 7, 3));
         let mut k = vec![0.0; 600 * 7];

@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_product_is_that_of_the_dense_matrix_with_the_same_bits_on_any_threads() {
-        let kernel = f64::kernel(Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap());
+        let kernel = Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         // below a block, above one, and several blocks in each of many strips
         for n in [5, 300, 1000, 20_000] {
             let x: Vec<f64> = (0..n * 2).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();

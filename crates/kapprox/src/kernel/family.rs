@@ -1,0 +1,174 @@
+//! What a kernel by name is: its facts, its parameters, and how it is made of their values.
+
+use super::AnyKernel;
+use crate::named::Named;
+use std::fmt;
+use std::sync::Arc;
+
+/// A family of kernels: its name, its parameters and the function that builds it.
+#[derive(Debug)]
+pub struct KernelFamily {
+    /// The name in expressions.
+    pub name: &'static str,
+    /// The definition, in plain characters.
+    pub formula: &'static str,
+    /// The parameters, in the order in which expressions are printed.
+    pub parameters: &'static [KernelParameter],
+    /// The distance that the median heuristic takes; `None` where there is no length scale.
+    pub metric: Option<Metric>,
+    /// Whether k is positive definite for every allowed parameter.
+    pub positive_definite: bool,
+    /// The values its features may have.
+    pub domain: Domain,
+    /// An expression that gives every parameter.
+    pub example: &'static str,
+    /// The kernel `text` with the parameters' values, in their order and in range.
+    pub build: Build,
+    /// The kernel whose only parameter is a list, with a number for each feature; `None` where that has no meaning.
+    pub each: Option<Build>,
+}
+
+/// Makes the kernel `text` of its parameters' values.
+pub type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
+
+impl KernelFamily {
+    /// A positive definite kernel without parameters, defined for every number. Other facts are fields to set.
+    ///
+    /// `build` is given the expression, which [`Kernel::spec`](super::Kernel::spec) must give back, and the values of the
+    /// parameters.
+    pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: Build) -> Self {
+        let (positive_definite, domain) = (true, Domain::Any);
+        Self { name, formula, parameters: &[], metric: None, positive_definite, domain, example, build, each: None }
+    }
+}
+
+impl Named for KernelFamily {
+    const WHAT: &'static str = "kernel";
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The values that features may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Domain {
+    /// Every finite number.
+    Any,
+    /// 0 or above.
+    NotNegative,
+    /// 0 or 1.
+    Binary,
+}
+
+impl Domain {
+    /// Whether `value` lies in it.
+    pub fn contains(self, value: f64) -> bool {
+        match self {
+            Self::Any => value.is_finite(),
+            Self::NotNegative => value.is_finite() && value >= 0.0,
+            Self::Binary => value == 0.0 || value == 1.0,
+        }
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "finite",
+            Self::NotNegative => ">= 0",
+            Self::Binary => "0 or 1",
+        })
+    }
+}
+
+/// A distance between points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Σ |x − z|.
+    L1,
+    /// √Σ (x − z)².
+    L2,
+    /// Σ (x − z)² / (x + z).
+    ChiSquared,
+}
+
+/// A named number of a kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelParameter {
+    /// The name in expressions.
+    pub name: &'static str,
+    /// The value where the expression gives none.
+    pub default: Value,
+    /// The numbers that are allowed.
+    pub range: Range,
+    /// Why other numbers are refused, for messages.
+    pub reason: &'static str,
+}
+
+/// A parameter as written: a number, a list of numbers, or the word `median`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A finite number.
+    Number(f64),
+    /// A finite number for each feature.
+    Each(Vec<f64>),
+    /// The median distance between the points of a sample.
+    Median,
+}
+
+/// The numbers a parameter may be. All are finite.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Range {
+    /// Any finite number.
+    Any,
+    /// Above 0.
+    Positive,
+    /// 0 or above.
+    NotNegative,
+    /// A whole number between the two, which are allowed themselves.
+    Whole {
+        /// The smallest.
+        from: u32,
+        /// The largest.
+        to: u32,
+    },
+    /// One of a few numbers.
+    OneOf(&'static [f64]),
+}
+
+impl Range {
+    /// Whether `value` is allowed.
+    pub fn contains(self, value: f64) -> bool {
+        value.is_finite()
+            && match self {
+                Self::Any => true,
+                Self::Positive => value > 0.0,
+                Self::NotNegative => value >= 0.0,
+                Self::Whole { from, to } => value.fract() == 0.0 && (f64::from(from)..=f64::from(to)).contains(&value),
+                Self::OneOf(values) => values.contains(&value),
+            }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => write!(f, "finite"),
+            Self::Positive => write!(f, "> 0"),
+            Self::NotNegative => write!(f, ">= 0"),
+            Self::Whole { from, to } => write!(f, "a whole number from {from} to {to}"),
+            Self::OneOf(values) => {
+                let values: Vec<_> = values.iter().map(f64::to_string).collect();
+                write!(f, "one of {}", values.join(", "))
+            }
+        }
+    }
+}
+
+/// The length scale of most kernels.
+pub(super) const SIGMA: KernelParameter = KernelParameter {
+    name: "sigma",
+    default: Value::Median,
+    range: Range::Positive,
+    reason: "it is a length that distances are divided by",
+};

@@ -1,0 +1,62 @@
+//! A kernel of any function of two points: what a program brings that needs no speed, or does not yet.
+
+use super::{AnyKernel, Kernel, check_shapes};
+use crate::Real;
+use faer::{MatMut, MatRef};
+use std::fmt;
+use std::sync::Arc;
+
+/// The kernel `function`, written `text`: one call for each pair of points, in f64 whatever the element type.
+///
+/// The function must be symmetric and positive definite.
+///
+/// ```
+/// use kapprox::kernel::{self, KernelFamily, Spec};
+///
+/// static TENT: KernelFamily = KernelFamily::new("tent", "max(0, 1 - |x-z|)", "tent()", |text, _| {
+///     kernel::pointwise(text, |x, z| (1.0 - (x[0] - z[0]).abs()).max(0.0))
+/// });
+/// kernel::register(&TENT)?;
+/// let kernel = Spec::parse("0.5*tent() + linear()")?.build()?;
+/// # Ok::<(), kapprox::Error>(())
+/// ```
+pub fn pointwise(text: String, function: impl Fn(&[f64], &[f64]) -> f64 + Send + Sync + 'static) -> Arc<dyn AnyKernel> {
+    Arc::new(Pointwise { text, function })
+}
+
+struct Pointwise<F> {
+    text: String,
+    function: F,
+}
+
+impl<F> fmt::Debug for Pointwise<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The points in f64, row-major.
+fn wide<T: Real>(points: MatRef<'_, T>) -> Vec<Vec<f64>> {
+    points.row_iter().map(|row| row.iter().map(|value| kstore::Real::to_f64(*value)).collect()).collect()
+}
+
+impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> Kernel<T> for Pointwise<F> {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        check_shapes(x, z, &out);
+        let (x, z) = (wide(x), wide(z));
+        for (j, z) in z.iter().enumerate() {
+            for (i, x) in x.iter().enumerate() {
+                out[(i, j)] = <T as kstore::Real>::from_f64((self.function)(x, z));
+            }
+        }
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
+        out.iter_mut().zip(wide(x)).for_each(|(value, x)| *value = (self.function)(&x, &x));
+    }
+}

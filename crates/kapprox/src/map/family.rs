@@ -1,0 +1,116 @@
+//! What a map by name is: its facts, and how it is made of landmarks or without.
+
+use super::{FeatureMap, MapSpec};
+use crate::kernel::{AnyKernel, Range, Spec};
+use crate::rows::{LandmarkSet, Scan};
+use crate::{Real, Result};
+use kstore::{Footprint, Workers};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A kind of map.
+#[derive(Debug)]
+pub struct MapFamily {
+    /// The name by which it is asked for.
+    pub name: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// The parameters of the map.
+    pub parameters: &'static [MapParameter],
+    /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
+    pub nested: bool,
+    /// Passes over the rows that making it takes, beside those of the landmarks.
+    pub passes: u64,
+    /// The size and memory of the map, before it is made.
+    pub(crate) shape: fn(&MapSpec, MapRequest) -> MapShape,
+}
+
+/// A number of a map.
+#[derive(Debug)]
+pub struct MapParameter {
+    /// The name in expressions.
+    pub name: &'static str,
+    /// The value where the expression gives none.
+    pub default: f64,
+    /// The numbers that are allowed.
+    pub range: Range,
+    /// Why other numbers are refused, for messages.
+    pub reason: &'static str,
+}
+
+/// Most features of a map: a tile of them is a gigabyte, and every product of counts in a plan is a number.
+pub const MOST_FEATURES: usize = 1 << 20;
+
+/// The sizes that decide the shape of a map.
+#[derive(Clone, Copy, Debug)]
+pub struct MapRequest {
+    /// Features of a row.
+    pub d: usize,
+    /// Features wanted.
+    pub rank: usize,
+    /// Rows that landmarks are chosen among: there are no more landmarks, and no more features in their span.
+    pub rows: usize,
+    /// Bytes of an element.
+    pub element: usize,
+}
+
+/// The size and memory of a map that is not made yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapShape {
+    /// Its features, at most.
+    pub p: usize,
+    /// Landmarks to choose; `None` for maps that look at no rows.
+    pub landmarks: Option<usize>,
+    /// Memory that the map holds.
+    pub footprint: Footprint,
+    /// Bytes beside the map's own while it is made.
+    pub making: usize,
+}
+
+/// The ingredients of a map in the span of landmarks.
+#[derive(Debug)]
+pub struct OnLandmarks<'a, T: Real> {
+    /// The map to be made.
+    pub spec: &'a MapSpec,
+    /// The kernel.
+    pub kernel: &'a Arc<dyn AnyKernel>,
+    /// The landmarks: as many as [`MapShape::landmarks`] says, or fewer.
+    pub landmarks: LandmarkSet<T>,
+    /// Features wanted: [`MapShape::p`].
+    pub rank: usize,
+    /// The rows, for maps that pass over them.
+    pub data: &'a Scan<'a, T>,
+    /// Seed of random choices.
+    pub seed: u64,
+    /// Threads.
+    pub workers: &'a Workers,
+}
+
+/// The ingredients of a map that looks at no rows.
+#[derive(Debug)]
+pub struct WithoutRows<'a> {
+    /// The map.
+    pub spec: &'a MapSpec,
+    /// The kernel, every parameter a number.
+    pub kernel: &'a Spec,
+    /// Features of a row.
+    pub d: usize,
+    /// Features wanted: [`MapShape::p`].
+    pub rank: usize,
+    /// Seed of random choices.
+    pub seed: u64,
+}
+
+/// A map, whatever its type, or the error that it could not be made.
+pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
+
+/// How a map is made.
+#[derive(Clone, Copy, Debug)]
+pub enum Making<T: Real> {
+    /// From landmarks.
+    OnLandmarks(fn(OnLandmarks<'_, T>) -> Built<T>),
+    /// From its options alone: a model keeps those instead of the map's numbers.
+    WithoutRows(fn(&WithoutRows<'_>) -> Built<T>),
+    /// Without a map: solvers work on the kernel itself.
+    Exact,
+}

@@ -1,0 +1,66 @@
+//! What is found by name: the entries of this crate, and those that a program registers when it starts.
+
+use crate::{Error, Result};
+use std::sync::{PoisonError, RwLock};
+
+/// An entry of a [`Registry`].
+pub(crate) trait Named: Sync + 'static {
+    /// What it is, in messages.
+    const WHAT: &'static str;
+    /// Its name.
+    fn name(&self) -> &'static str;
+}
+
+/// Entries by name.
+///
+/// Registered ones are the process's, not a value that is handed around: a model file names its kernel, and whoever reads it
+/// must find the same kernel by that name.
+pub(crate) struct Registry<E: 'static> {
+    own: &'static [E],
+    registered: RwLock<Vec<&'static E>>,
+}
+
+impl<E: Named> Registry<E> {
+    pub(crate) const fn new(own: &'static [E]) -> Self {
+        Self { own, registered: RwLock::new(Vec::new()) }
+    }
+
+    /// The entries of this crate.
+    pub(crate) fn own(&self) -> &'static [E] {
+        self.own
+    }
+
+    /// All entries: of this crate, then in the order in which they were registered.
+    pub(crate) fn all(&self) -> Vec<&'static E> {
+        let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
+        self.own.iter().chain(registered.iter().copied()).collect()
+    }
+
+    pub(crate) fn by_name(&self, name: &str) -> Option<&'static E> {
+        self.all().into_iter().find(|entry| entry.name() == name)
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// [`Error::Register`] where its name is taken or is no word.
+    pub(crate) fn register(&self, entry: &'static E) -> Result<()> {
+        let name = entry.name();
+        let refuse = |why| Err(Error::Register { what: E::WHAT, name, why });
+        if !is_word(name) {
+            return refuse("a name is made of small letters, digits and _, and begins with a letter");
+        }
+        let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
+        if self.own.iter().chain(registered.iter().copied()).any(|other| other.name() == name) {
+            return refuse("the name is taken");
+        }
+        registered.push(entry);
+        Ok(())
+    }
+}
+
+/// Whether expressions and options can hold a name as it is.
+fn is_word(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
