@@ -10,6 +10,7 @@ use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, NO_ROW, Rows, Sample, uniform_sample};
 use kapprox::map::registry::{Making, OnLandmarks, Shape, WithoutRows};
 use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Fold, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
@@ -256,7 +257,7 @@ pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pa
     if kernel.domain() == Domain::Any {
         return Ok(0);
     }
-    pass.fold(source, &Check(kernel))?;
+    pass.resume("values the kernel is defined for", source, &Check(kernel))?;
     Ok(1)
 }
 
@@ -310,6 +311,13 @@ struct Checked;
 
 impl Merge for Checked {
     fn merge(&mut self, _later: &Self) {}
+}
+
+impl Persist for Checked {
+    fn save<'a>(&'a self, _: &mut Arrays<'a>) {}
+    fn load(&mut self, _: &mut Stored<'_>) -> kstore::Result<()> {
+        Ok(())
+    }
 }
 
 impl<T: Real> Fold<T> for Check<'_> {

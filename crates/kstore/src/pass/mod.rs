@@ -12,10 +12,14 @@
 //! [`Fold::init`] and segment states are merged in segment order along a fixed [tree](STRETCH), so lanes and prefetch change when a number is
 //! computed and never which: the result has the same bits for every number of threads and every budget.
 
+pub mod engine;
+mod folder;
 mod run;
 mod tree;
 mod workers;
 
+pub use engine::{Engine, Node, PassKey, Share};
+pub use folder::FolderEngine;
 pub use tree::{STRETCH, states};
 pub use workers::Workers;
 
@@ -111,8 +115,8 @@ pub struct Pass<'a> {
     pub workers: &'a Workers,
     /// Progress and interruption.
     pub observer: &'a dyn Observer,
-    /// Where [`Pass::resume`] keeps what is done and finds what was done before; `None` for passes that are short or
-    /// whose rows are in memory.
+    /// Where [`Pass::resume`] keeps what is done and finds what was done before, or elsewhere; `None` for passes that are
+    /// short or whose rows are in memory.
     pub journal: Option<&'a Journal<'a>>,
 }
 
@@ -156,7 +160,7 @@ impl<'a> Pass<'a> {
         F::State: Merge,
     {
         let mut tree = Tree::default();
-        let report = run(self, source, fold, 0, |Delivery { segment, state, .. }| {
+        let report = run(self, source, fold, 0..u64::MAX, |Delivery { segment, state, .. }| {
             tree.add(segment, state);
             Ok(())
         })?;
@@ -167,7 +171,8 @@ impl<'a> Pass<'a> {
     /// goes on at its segment. The result has the same bits, and the report counts the restored rows too.
     ///
     /// `name` says what the pass finds. Passes that share a journal must come in the same order in every run: the order
-    /// numbers the entries. Without a journal this is [`Pass::fold`].
+    /// numbers the entries. Without a journal this is [`Pass::fold`]; with one that goes through an [`Engine`], the rows are
+    /// folded by several processes.
     ///
     /// # Errors
     /// As [`Pass::fold`]. What was merged before an error is kept in the journal first. A checkpoint that cannot be
@@ -184,6 +189,9 @@ impl<'a> Pass<'a> {
         F::State: Merge + Persist,
     {
         let Some(journal) = self.journal else { return self.fold(source, fold) };
+        if let Some(engine) = journal.engine() {
+            return self.share(engine, name, source, fold);
+        }
         let range = source.range();
         let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
         let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::with_room(|| fold.init()));
@@ -194,11 +202,12 @@ impl<'a> Pass<'a> {
             let report = PassReport { rows: restored, ..PassReport::default() };
             return Ok((tree.finish().unwrap_or_else(|| fold.init()), report));
         }
-        let outcome = run(self, source, fold, entry.done(), |Delivery { done, segment, folded, state, .. }| {
-            tree.add(segment, state);
-            entry.merged(done, folded, &tree);
-            Ok(())
-        });
+        let outcome =
+            run(self, source, fold, entry.done()..u64::MAX, |Delivery { done, segment, folded, state, .. }| {
+                tree.add(segment, state);
+                entry.merged(done, folded, &tree);
+                Ok(())
+            });
         match outcome {
             Ok(report) => {
                 entry.complete(&tree);
@@ -228,6 +237,6 @@ impl<'a> Pass<'a> {
         T: Real,
         F: Fold<T>,
     {
-        run(self, source, fold, 0, |Delivery { rows, state, .. }| deliver(rows, state))
+        run(self, source, fold, 0..u64::MAX, |Delivery { rows, state, .. }| deliver(rows, state))
     }
 }
