@@ -1,7 +1,7 @@
 //! A fit of the command: the table is opened, the library's job is run, and what it took is reported.
 
 use crate::args::parse::Landmarks;
-use crate::args::run::{DiskArgs, Run, ScratchArgs};
+use crate::args::run::{DiskArgs, EngineArgs, Run, ScratchArgs};
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
@@ -42,7 +42,7 @@ impl Listener for Progress {
 ///
 /// # Errors
 /// Whatever stops the fit; then nothing is written.
-pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
+pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine: &EngineArgs) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
     let (fit, scratch) = (with_landmarks(options, &selected)?, args.scratch.open()?);
@@ -53,7 +53,9 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Res
         listener: &run.progress,
         notes: vec![("reading of text files".to_string(), format!("{:?}", options.text))],
     };
+    let engine = engine.open()?;
     let job = job(run).checkpoint(checkpoint);
+    let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
     let fitted = fit.run_and_save(&selected, &job, path)?;
     Ok(FitReport::new(fitted.report, run, selected.table(), path))
@@ -71,7 +73,7 @@ pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<Pl
 }
 
 /// What the job may use: memory, threads, and the terminal.
-fn job(run: &Run) -> job::Run<'_> {
+pub(crate) fn job(run: &Run) -> job::Run<'_> {
     job::Run::new().memory(run.memory).threads(run.threads).watch(&run.progress)
 }
 

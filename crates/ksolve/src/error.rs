@@ -31,6 +31,14 @@ pub enum Error {
         /// The folder.
         checkpoint: PathBuf,
     },
+    /// A prepared job, or statistics of its shards, that do not fit together.
+    #[error("{path}: {why}", path = path.display())]
+    Statistics {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// Folds that leave nothing to train on or nothing to test.
     #[error("--folds {folds} does not suit these rows: {why}")]
     Folds {

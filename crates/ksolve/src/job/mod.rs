@@ -20,6 +20,7 @@ mod fit;
 mod fitted;
 mod predictor;
 mod run;
+pub mod shards;
 mod training;
 
 pub use checkpoint::Checkpoint;

@@ -198,6 +198,11 @@ impl<'a> Stored<'a> {
         H::deserialize(&self.card.head).map_err(|error| self.damaged(error.to_string()))
     }
 
+    /// A digest of the head and of the arrays.
+    pub(super) fn mark(&self) -> String {
+        Digest::of(serde_json::to_string(&self.card).unwrap_or_default().as_bytes())
+    }
+
     /// Names of the arrays, in the order of their bytes.
     pub(super) fn names(&self) -> Vec<String> {
         self.metadata.offset_keys()

@@ -174,6 +174,11 @@ impl<'a> Journal<'a> {
         }
     }
 
+    /// True where passes go through an engine.
+    pub fn is_shared(&self) -> bool {
+        self.engine.is_some()
+    }
+
     /// Who shares the passes.
     pub(crate) fn engine(&self) -> Option<&'a dyn Engine> {
         self.engine

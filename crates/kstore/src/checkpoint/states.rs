@@ -75,6 +75,11 @@ impl StateFile {
         &self.about
     }
 
+    /// A digest of all that is in the file, by which other files can name it.
+    pub fn mark(&self) -> String {
+        self.stored.mark()
+    }
+
     /// The states, in the order of the file.
     pub fn states(&self) -> &[StateKey] {
         &self.states
