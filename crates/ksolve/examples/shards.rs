@@ -24,7 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     job.statistics(&rest.part_of(job.stored_rows(), cut)?, cut..job.stored_rows(), &run, &path("rest"))?;
 
     merge(&[path("rest"), path("first")], &[], &path("all"))?;
-    let model = job.solve(&path("all"), &run)?.model;
-    assert!(model.to_bytes()? == fit.on(&table(0, x.len())?, &["y"], &run)?.model.to_bytes()?);
+    job.solve(&path("all"), &run)?.save(&path("model"))?;
+    fit.on(&table(0, x.len())?, &["y"], &run)?.save(&path("whole"))?;
+    assert!(std::fs::read(path("model"))? == std::fs::read(path("whole"))?);
     Ok(())
 }
