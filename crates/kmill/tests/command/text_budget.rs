@@ -82,13 +82,13 @@ fn tables() -> tempfile::TempDir {
     let values = StringArray::from_iter_values((0..300).map(|i| format!("{i} {}", "come again ".repeat(200))));
     let keys = (0..60_000).map(|i| i % 300).collect::<arrow::array::Int32Array>();
     write(&at.join("coded.arrow"), Arc::new(DictionaryArray::<Int32Type>::try_new(keys, Arc::new(values)).unwrap()));
-    let long = |i: usize| format!("{i:08}").repeat(25_000);
+    let long = |i: usize| format!("t{i:07}").repeat(25_000);
     write(&at.join("long.arrow"), Arc::new(StringArray::from_iter_values((0..150).map(long))));
     for name in ["many", "coded", "long"] {
         kmill(at, &format!("convert {name}.arrow -o {name}.parquet -q"));
     }
     kmill(at, "convert long.arrow -o long.csv -q");
-    kmill(at, "fit ridge many.arrow --target y --features x --rows ..2000 --rank 20 --lambda 1e-3 -o m.model -q");
+    kmill(at, "fit ridge many.arrow --target y --features x --rows ..2000 --rank 20 --lambda 1e-3 -o m -q");
     folder
 }
 
@@ -99,10 +99,10 @@ fn text_is_planned_by_its_bytes() {
     }
     let folder = tables();
     for line in [
-        "predict m.model many.arrow --keep t,u -o p.arrow",
-        "predict m.model many.parquet --keep t,u -o p.parquet",
-        "predict m.model coded.arrow --keep t --rows ..20000 -o p.csv",
-        "predict m.model long.parquet --keep t -o p.parquet",
+        "predict m many.arrow --keep t,u -o p.arrow",
+        "predict m many.parquet --keep t,u -o p.parquet",
+        "predict m coded.arrow --keep t --rows ..20000 -o p.csv",
+        "predict m long.parquet --keep t -o p.parquet",
         "convert many.arrow -o c.parquet",
         "convert many.parquet -o c.arrow",
         "convert views.arrow -o c.csv",
@@ -129,7 +129,9 @@ fn a_small_file_that_stands_for_much_text_is_converted_within_its_budget() {
     let coded = DictionaryArray::<Int32Type>::try_new(keys, Arc::new(text)).unwrap();
     write(&folder.path().join("a.arrow"), Arc::new(coded));
     kmill(folder.path(), "convert a.arrow --drop u -o a.parquet -q");
-    assert!(std::fs::metadata(folder.path().join("a.parquet")).unwrap().len() < 20_000);
+    // a row group of 16 MiB of text is a few hundred bytes
+    let small = std::fs::metadata(folder.path().join("a.parquet")).unwrap().len();
+    assert!(small < 100_000, "{small}");
     stays_under(folder.path(), "convert a.parquet -o a.csv");
     assert!(std::fs::metadata(folder.path().join("a.csv")).unwrap().len() > 600_000_000);
 }
@@ -157,7 +159,7 @@ fn what_is_written_does_not_depend_on_the_budget() {
     for (data, extension) in [("many.arrow", "parquet"), ("coded.parquet", "arrow"), ("long.parquet", "csv")] {
         for (memory, name) in [("120MiB", "small"), ("2GiB", "large")] {
             kmill(&format!("convert {data} --rows ..9000 -o {name}.{extension} -q --memory {memory}"));
-            let line = format!("predict m.model {data} --keep t --rows ..9000 -q --memory {memory}");
+            let line = format!("predict m {data} --keep t --rows ..9000 -q --memory {memory}");
             kmill(&format!("{line} -o p{name}.{extension}"));
             kmill(&format!("{line} --where x!=3 --threads 1 -o w{name}.{extension}"));
         }

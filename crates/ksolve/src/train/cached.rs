@@ -8,13 +8,13 @@ use kstore::scratch::{Cache, CacheWriter};
 use kstore::{Error, Fold, Merge, Pass, RowBlock, RowSource, Workers};
 use std::sync::{Mutex, PoisonError};
 
-/// The rows as they come from the decoder, in the scratch folder; `None` without one.
+/// Writes the decoded and scaled rows to the scratch folder; `None` without one.
 ///
 /// One pass, one lane, so that rows arrive in their order. What is folded from the cache has the bits of what is folded
 /// from the rows. Not journaled: a run that is resumed writes its cache again.
 ///
 /// # Errors
-/// Those of the source; [`Error::OverScratch`] and [`Error::ScratchFull`] where the rows do not fit.
+/// Errors of the source; [`Error::OverScratch`] and [`Error::ScratchFull`] where the rows do not fit.
 pub(super) fn rows<T: Real>(
     source: &dyn RowSource<T>,
     cut: Cut,
@@ -29,12 +29,12 @@ pub(super) fn rows<T: Real>(
     Ok(Some(writer.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?))
 }
 
-/// Appends every tile to the cache.
+/// A fold that appends every tile to the cache.
 struct Write<'a, T> {
     writer: &'a Mutex<CacheWriter<T>>,
 }
 
-/// The state of a fold whose result is a cache.
+/// The empty state of [`Write`], whose result is the cache.
 struct Written;
 
 impl Merge for Written {

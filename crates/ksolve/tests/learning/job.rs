@@ -13,7 +13,7 @@ fn rows(n: usize) -> (Vec<f64>, Vec<f64>) {
 }
 
 fn fit(table: &Table, fit: Fit) -> Fitted {
-    fit.rank(40).set("lambda", 1e-6).on(table, &["y"], &Run::new().threads(2)).unwrap()
+    fit.rank(60).set("lambda", 1e-6).on(table, &["y"], &Run::new().threads(2)).unwrap()
 }
 
 /// The same numbers from slices, from record batches and from a file give the same bytes.
@@ -46,7 +46,9 @@ fn a_model_predicts_alike_from_memory_file_and_bytes_alone_and_in_a_batch() {
     let table = Table::from_rows(&x, D, &y).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for (name, precision) in [("ridge", ElementType::F32), ("ridge", ElementType::F64), ("svr", ElementType::F32)] {
-        let fitted = fit(&table, Fit::solver(name).unwrap().precision(precision));
+        // at the median length scale the exact kernel itself is off by 0.375
+        let kernel = kapprox::Spec::parse("gaussian(sigma=0.5)").unwrap();
+        let fitted = fit(&table, Fit::solver(name).unwrap().kernel(kernel).precision(precision));
         let path = folder.path().join("m.safetensors");
         fitted.save(&path).unwrap();
         let one = Predictor::new(fitted.model).unwrap();
@@ -116,7 +118,7 @@ fn a_parameter_of_another_solver_is_refused_by_name() {
     let (x, y) = rows(100);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let refused = Fit::ridge().set("epsilon", 0.1).on(&table, &["y"], &Run::new()).unwrap_err().to_string();
-    assert!(refused.starts_with("epsilon") && refused.contains("ridge does not read it"), "{refused}");
+    assert!(refused.starts_with("`epsilon`") && refused.contains("ridge does not read it"), "{refused}");
     assert!(Fit::solver("rigde").unwrap_err().to_string().contains("ridge, kpca"));
     let refused = Fit::ridge().on(&table, &[], &Run::new()).unwrap_err().to_string();
     assert!(refused.contains("learns from a target"), "{refused}");

@@ -7,10 +7,10 @@ fn options_that_cannot_be() {
     let folder = folder();
     let at = folder.path();
     for (options, code, part) in [
-        ("--lambda 0", 1, "lambda must be positive"),
-        ("--lambda -1", 1, "lambda must be positive"),
-        ("--lambda nan", 1, "lambda must be positive"),
-        ("--lambda inf", 1, "lambda must be positive"),
+        ("--lambda 0", 1, "must be positive and finite"),
+        ("--lambda -1", 1, "must be positive and finite"),
+        ("--lambda nan", 1, "must be positive and finite"),
+        ("--lambda inf", 1, "must be positive and finite"),
         ("--lambda small", 2, "--lambda"),
         ("--rank 0", 2, "at least 1"),
         ("--kernel gausian(sigma=1)", 2, "did you mean 'gaussian'?"),
@@ -26,8 +26,8 @@ fn options_that_cannot_be() {
         ("--folds 0", 2, "--folds"),
         ("--folds 301", 1, "there are 300"),
         ("--folds blocks:301", 1, "there are 300"),
-        ("--tolerance 0", 1, "between 0 and 1"),
-        ("--tolerance nan", 1, "between 0 and 1"),
+        ("--tolerance 0", 2, "between 0 and 1"),
+        ("--tolerance nan", 2, "between 0 and 1"),
         ("--landmarks greed", 2, "greed"),
     ] {
         fails(at, &fit("t.parquet", options), code, part);

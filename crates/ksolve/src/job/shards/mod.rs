@@ -16,9 +16,9 @@ mod replay;
 pub use merge::{Merged, merge};
 
 use super::{Fit, Fitted, Run};
-use crate::solver::ridge;
-use crate::train::{LandmarkSource, Method, TrainOptions};
-use crate::{AnyModel, Error, FoldSpec, Result, Task};
+use crate::solver::{self, AnySolver, Family, Options, Settings, Solver};
+use crate::train::{LandmarkSource, TrainOptions};
+use crate::{AnyModel, Error, Result};
 use card::JobCard;
 use kapprox::landmark;
 use kstore::checkpoint::{StateFile, StateWriter};
@@ -29,12 +29,6 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-
-/// The pass that shards are folded in.
-const SHARED: &str = "Gram matrix";
-
-/// Solvers that make no other pass over features.
-const FROM_MOMENTS: [&str; 3] = ["ridge", "kpca", "fisher"];
 
 /// What a job file says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,8 +54,8 @@ impl Fit {
     /// A solver or options that make more than one pass over features; those of [`Fit::run`].
     pub fn prepare(&self, table: &Table, selection: &Selection, run: &Run<'_>, path: &Path) -> Result<PreparedJob> {
         let selected = table.select(selection)?;
-        self.check_one_pass(&self.training(&selected)?)?;
-        let replay = Replay::preparing(SHARED, StateWriter::create(path)?);
+        let only = self.only_pass(&self.training(&selected)?)?;
+        let replay = Replay::preparing(only, StateWriter::create(path)?);
         let outcome = self.run(&selected, &run.clone().engine(&replay));
         let Some(pass) = replay.found() else {
             outcome?;
@@ -73,42 +67,37 @@ impl Fit {
         PreparedJob::open(path)
     }
 
-    /// Refuses what makes another pass over features, or one that is not found in a file.
-    fn check_one_pass(&self, training: &TrainOptions) -> Result<()> {
-        let settings = self.settings()?;
-        if !FROM_MOMENTS.contains(&self.family.name) {
-            let why = format!("it reads the features more than once; {} read them once", FROM_MOMENTS.join(", "));
-            return Err(Error::option("solver", self.family.name, why));
-        }
-        if training.map.is_exact() || training.system.method == Method::Pcg {
-            return Err(
-                self.passes("conjugate gradient reads the rows in every step; take landmarks and `method` direct")
-            );
-        }
-        if settings.flag(&ridge::LOO) {
-            return Err(self.passes("`loo` needs a pass of its own after the system is solved; leave it out"));
-        }
-        if training.task == Task::Classification && self.family.name == "ridge" && training.folds != FoldSpec::None {
-            return Err(self.passes(
-                "the classes of held-out rows take a pass of their own; set one `lambda`, one `rank` and no `folds`, or take fisher",
-            ));
-        }
+    /// The pass that shards are folded in. Refuses what makes another pass over features, or one that is not found in a
+    /// file.
+    fn only_pass(&self, training: &TrainOptions) -> Result<&'static str> {
+        let pass = |family: &Family, settings: Settings| {
+            let solver = family.solver(&settings)?;
+            Ok::<_, Error>(<dyn AnySolver as Solver<f64>>::only_pass(&*solver, training))
+        };
+        let only = pass(self.family, self.settings()?)?.map_err(|why| {
+            let can = |family: &&Family| {
+                let pass = family.settings(&Options::new()).and_then(|settings| pass(family, settings));
+                matches!(pass, Ok(Ok(_)))
+            };
+            let able: Vec<&str> = solver::registry().iter().filter(can).map(|family| family.name).collect();
+            self.passes(&format!("{why} ({} can do with one)", able.join(", ")))
+        })?;
         if training.map.passes() > 0 {
-            return Err(self.passes("making this `map` takes a pass over features; take another"));
+            return Err(self.passes("making this `map` takes another; choose another map"));
         }
         match &training.landmarks {
             LandmarkSource::Rows(_) => Err(self.passes("a table of landmarks is no part of a job; name a scheme")),
             LandmarkSource::Scheme(name) => match landmark::by_name(name) {
                 Some(scheme) if <f64 as landmark::Precision>::landmarks(scheme).needs_targets() => {
-                    Err(self.passes("these `landmarks` look at targets in a pass of their own; take another scheme"))
+                    Err(self.passes("these `landmarks` look at targets in another; choose another scheme"))
                 }
-                _ => Ok(()),
+                _ => Ok(only),
             },
         }
     }
 
     fn passes(&self, why: &str) -> Error {
-        Error::option("solver", self.family.name, format!("a job in shards makes one pass over features: {why}"))
+        Error::option("solver", self.family.name, format!("shards are folded in one pass over features: {why}"))
     }
 }
 
