@@ -1,10 +1,10 @@
 //! The seam between a pass and the processes that share its rows.
 //!
 //! Every process runs the same job, with the same options on the same rows, as in an allreduce. What lies between passes
-//! is pure and is computed by each of them, with the same bits. In a pass that has a name ([`Pass::resume`](super::Pass::resume)) a process folds its
-//! own segments only, gives their states to the [`Engine`], takes those of all segments from it, in their order, and
-//! merges them along the fixed [tree](super::STRETCH). So no fold is ever sent, only states are, and every process has
-//! the total that one process would have, bit for bit.
+//! is pure and is computed by each of them, with the same bits. In a pass that has a name
+//! ([`Pass::resume`](super::Pass::resume)) a process folds its own segments only, gives their states to the [`Engine`],
+//! takes those of all segments from it, in their order, and merges them along the fixed [tree](super::STRETCH). So no
+//! fold is ever sent, only states are, and every process has the total that one process would have, bit for bit.
 //!
 //! A **node** of the tree is a stretch that lies whole in the share of a process, or a single segment of a stretch that
 //! does not: [`nodes`] cuts a share into them. Whoever takes a node need not know how others were cut.
