@@ -9,6 +9,7 @@ use super::{Choice, Ridge, RidgeOptions, head, variance};
 use crate::certificate::CertificateState;
 use crate::quadratic::Quadratic;
 use crate::solver::{FeatureFold, Features, Fitted};
+use crate::train::plan::GRAM;
 use crate::train::{Cut, LandmarkSource, RANK, Shape, Work, explained};
 use crate::{CvErrorFold, Error, GramState, Head, Result, RidgeFold, RidgeState, Targets};
 use kapprox::Real;
@@ -118,7 +119,7 @@ impl<T: Real> Direct<'_, T> {
     fn gram(&self) -> Result<RidgeState> {
         let Features { map, folds, targets, cut, .. } = *self.data;
         let fold = RidgeFold::new(map, folds, targets).with_bin(cut.tile).weighted(self.weight());
-        self.data.fold("Gram matrix", &fold)
+        self.data.fold(GRAM, &fold)
     }
 
     /// The ranks of the surface that the map has; under a tolerance the one it chooses, and whether it was reached.
