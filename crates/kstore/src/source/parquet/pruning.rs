@@ -4,7 +4,7 @@
 //! among them, and fulfil no condition. Bounds that are absent, are NaN, or come from writers that compared wrongly
 //! (PARQUET-251: `min` and `max` before format 2.4 compared bytes as signed) rule nothing out.
 
-use super::column;
+use crate::source::column;
 use crate::condition::Bound;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
