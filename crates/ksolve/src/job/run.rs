@@ -4,7 +4,7 @@ use super::Checkpoint;
 use crate::train::{Forecast, Resources, Stages, Unwatched};
 use kstore::pass::Observer;
 use kstore::scratch::Scratch;
-use kstore::{Workers, budget};
+use kstore::{Workers, budget, rayon};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -90,10 +90,10 @@ impl<'a> Run<'a> {
         Self { workers: Workers::new(threads), ..self }
     }
 
-    /// The threads of a pool that is there already.
+    /// The threads of a pool that is there already, such as that of the program around.
     #[must_use]
-    pub fn workers(self, workers: Workers) -> Self {
-        Self { workers, ..self }
+    pub fn pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
+        Self { workers: Workers::of(pool), ..self }
     }
 
     /// Who hears of stages, rows and warnings.

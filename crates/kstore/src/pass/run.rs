@@ -73,23 +73,7 @@ where
         folded: AtomicU64::new(0),
         starved: AtomicU64::new(0),
     };
-    std::thread::scope(|scope| {
-        for _ in 0..lanes {
-            let run = &run;
-            if pass.prefetch == 0 {
-                scope.spawn(move || run.work_alone(workers));
-                continue;
-            }
-            let (full, tiles) = channel();
-            let (free, buffers) = channel();
-            for _ in 0..pass.prefetch + 1 {
-                // cannot fail: the receiver is alive
-                let _ = free.send(RowBuf::new(pass.tile));
-            }
-            scope.spawn(move || run.feed(&full, &buffers));
-            scope.spawn(move || run.work(&tiles, &free, workers));
-        }
-    });
+    pass.workers.lanes(lanes, || if pass.prefetch == 0 { run.work_alone(workers) } else { run.work_fed(workers) });
     let report = PassReport {
         rows: run.folded.load(Ordering::Relaxed),
         starved: Duration::from_nanos(run.starved.load(Ordering::Relaxed)),
@@ -160,6 +144,22 @@ where
         }
         self.failed.store(true, Ordering::Relaxed);
         self.turned.notify_all();
+    }
+
+    /// Folds what a feeder of its own decodes ahead. The feeder begins with its lane: it takes segments that others wait for.
+    fn work_fed(&self, workers: &Workers) {
+        let (full, tiles) = channel();
+        let (free, buffers) = channel();
+        for _ in 0..self.pass.prefetch + 1 {
+            // cannot fail: the receiver is alive
+            let _ = free.send(RowBuf::new(self.pass.tile));
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(move || self.feed(&full, &buffers));
+            // both ends go with the lane, and the feeder, which may wait for them, with both
+            let (tiles, free) = (tiles, free);
+            self.work(&tiles, &free, workers);
+        });
     }
 
     /// Decodes segment after segment until there are none left or the lane has gone.

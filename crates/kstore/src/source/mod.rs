@@ -156,13 +156,8 @@ pub(crate) fn known(last: &str) -> String {
 
 /// Extensions for messages; where formats are left out of this build, it says so.
 pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
-    const WHOLE: bool = cfg!(all(
-        feature = "parquet",
-        feature = "ipc",
-        feature = "npy",
-        feature = "csv",
-        feature = "svmlight"
-    ));
+    const WHOLE: bool =
+        cfg!(all(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight"));
     let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
     let text = match names.split_last() {
         None => "no file at all".to_string(),
@@ -186,7 +181,9 @@ pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     }
     let format = match by_extension(path) {
         Some(format) => format,
-        None => by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: known("and") })?,
+        None => {
+            by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: known("and") })?
+        }
     };
     (format.open)(path, options)
 }
