@@ -84,6 +84,7 @@ pub struct Regression {
 
 /// The JSON of a regression: rows and averages; with several targets also each of them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct RegressionReport {
     /// Rows scored.
     pub rows: u64,
@@ -159,6 +160,7 @@ pub struct Confusion {
 
 /// The JSON of a classification.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct ClassificationReport {
     /// Rows scored.
     pub rows: u64,

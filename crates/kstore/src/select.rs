@@ -12,6 +12,7 @@ use std::ops::Range;
 
 /// What to do with rows that have a missing, NaN or infinite value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Missing {
     /// Stop with [`Error::BadValue`].
     #[default]

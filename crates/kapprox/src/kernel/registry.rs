@@ -119,6 +119,7 @@ pub struct Parameter {
 
 /// A parameter as written: a number, a list of numbers, or the word `median`.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Value {
     /// A finite number.
     Number(f64),
@@ -130,6 +131,7 @@ pub enum Value {
 
 /// The numbers a parameter may be. All are finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Range {
     /// Any finite number.
     Any,

@@ -30,6 +30,7 @@ impl Default for SpectralOptions {
 
 /// What [`Approximation::spectral`] goes by.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum SpectralSource<'a> {
     /// Products with K − ΦΦᵀ: at most [`EXACT_ROWS`] rows.
     Products(SpectralOptions),

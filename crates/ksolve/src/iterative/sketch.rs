@@ -50,6 +50,7 @@ const RAISES: usize = 3;
 
 /// Which matrix takes the place of A.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Preconditioner {
     /// That of a sketch of the kernel's columns.
     #[default]

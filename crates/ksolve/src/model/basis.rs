@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 /// The functions that a model's coefficients multiply.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Basis<T> {
     /// Kernel functions k(x, z_j) of landmarks.
     Landmarks {

@@ -186,6 +186,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
 /// How strongly coefficients are held down: one number in either of two conventions.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Penalty {
     /// lambda of (1/n) Σ loss + lambda ‖w‖².
     Lambda(f64),

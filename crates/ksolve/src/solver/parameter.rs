@@ -61,6 +61,7 @@ pub enum Kind {
 
 /// The numbers that are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Interval {
     /// Above 0.
     Positive,
@@ -95,6 +96,7 @@ impl Interval {
 
 /// A value that was understood.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Value {
     /// Of [`Kind::Flag`].
     Flag(bool),

@@ -29,6 +29,7 @@ crate::words::words!(Scaling, "scale", "standard" => Standard, "minmax" => Minma
 
 /// By what the cell of the surface is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Choice {
     /// Smallest cross-validated squared error.
     #[default]
@@ -39,6 +40,7 @@ pub enum Choice {
 
 /// Where landmarks come from.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum LandmarkSource {
     /// Chosen among the training rows by the scheme of this name, from [`kapprox::landmark::registry`].
     Scheme(String),
@@ -75,6 +77,7 @@ impl Default for LandmarkSource {
 
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Method {
     /// Directly where that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`] rows), else by conjugate
     /// gradient. The only choice that looks at the memory budget: name a method for the same bits under any.

@@ -130,6 +130,7 @@ impl std::fmt::Debug for Pass<'_> {
 
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PassReport {
     /// Rows folded.
     pub rows: u64,

@@ -22,6 +22,7 @@ use std::path::Path;
 /// What a written column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the types")]
+#[non_exhaustive]
 pub enum OutputKind {
     F32,
     F64,
