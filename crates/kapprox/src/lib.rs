@@ -27,5 +27,5 @@ pub use landmark::{LandmarkSet, Landmarks};
 pub use lanes::Lanes;
 pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
 pub use real::Real;
-pub use {faer, kstore};
 pub use turns::Turns;
+pub use {faer, kstore};

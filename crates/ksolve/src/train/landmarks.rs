@@ -256,7 +256,7 @@ pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pa
     if kernel.domain() == Domain::Any {
         return Ok(0);
     }
-    pass.fold(source, &Check(kernel))?;
+    pass.each(source, || (), |(), block, _| check(kernel, block))?;
     Ok(1)
 }
 
@@ -302,34 +302,15 @@ impl<T: Real> Fold<T> for Leading {
     }
 }
 
-/// Refuses values outside the kernel's domain.
-struct Check<'a>(&'a Spec);
-
-/// The state of a fold that finds nothing or fails.
-struct Checked;
-
-impl Merge for Checked {
-    fn merge(&mut self, _later: &Self) {}
-}
-
-impl<T: Real> Fold<T> for Check<'_> {
-    type State = Checked;
-    type Scratch = ();
-    type Error = kapprox::Error;
-
-    fn init(&self) -> Checked {
-        Checked
-    }
-    fn scratch(&self) {}
-    fn step(&self, _: &mut Checked, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> kapprox::Result<()> {
-        let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
-        self.0.check_values(x, 0).map_err(|error| match error {
-            kapprox::Error::Domain { kernel, domain, row, feature, value } => {
-                kapprox::Error::Domain { kernel, domain, row: block.rows[row as usize], feature, value }
-            }
-            other => other,
-        })
-    }
+/// Refuses a value outside the kernel's domain.
+fn check<T: Real>(kernel: &Spec, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
+    let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
+    kernel.check_values(x, 0).map_err(|error| match error {
+        kapprox::Error::Domain { kernel, domain, row, feature, value } => {
+            kapprox::Error::Domain { kernel, domain, row: block.rows[row as usize], feature, value }
+        }
+        other => other,
+    })
 }
 
 /// Fills in the median distance of the first candidates in the order of their keys: a uniform sample.

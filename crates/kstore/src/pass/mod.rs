@@ -14,6 +14,7 @@
 
 mod run;
 mod tree;
+mod visit;
 mod workers;
 
 pub use tree::{STRETCH, states};
