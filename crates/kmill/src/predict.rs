@@ -161,7 +161,7 @@ impl PredictionWriter {
                 if let Decision::Novelty(Some(threshold)) = self.decision {
                     // rounding may have a row nearer than the mean itself
                     let distance = |score: &f64| (threshold - score).max(0.0);
-                    columns.push(KeptValues::F64(scores.scores.iter().map(distance).collect()));
+                    columns.push(KeptValues::F64(wide.iter().map(distance).collect()));
                 }
                 if let Decision::Deviations(noise) = &self.decision {
                     // that of an observation has the noise once more

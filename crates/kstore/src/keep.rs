@@ -197,10 +197,11 @@ impl KeptColumn {
             }
             (mine, _) => panic!("a column of {:?} goes on as {:?}", mine.as_output().kind(), later.kind()),
         }
-        if self.valid.is_some() || later.valid.is_some() {
+        let later = later.valid.as_ref().map(|valid| &valid[rows.clone()]).filter(|valid| valid.contains(&false));
+        if self.valid.is_some() || later.is_some() {
             let valid = self.valid.get_or_insert_with(|| vec![true; before]);
-            match &later.valid {
-                Some(later) => valid.extend(&later[rows]),
+            match later {
+                Some(later) => valid.extend(later),
                 None => valid.resize(before + rows.len(), true),
             }
         }

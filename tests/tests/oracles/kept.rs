@@ -36,8 +36,8 @@ fn solver<T: Precision>(name: &str) -> Box<dyn Solver<T>> {
 }
 
 /// The smallest budget, in steps of 1 MiB, into which everything fits but the features of all rows.
-fn tight<T: Precision>(selected: &Selected, options: &TrainOptions, name: &str) -> usize {
-    let (workers, heard) = (Workers::new(3), Heard::default());
+fn tight<T: Precision>(selected: &Selected, options: &TrainOptions, name: &str, threads: usize) -> usize {
+    let (workers, heard) = (Workers::new(threads), Heard::default());
     let solver = solver::<T>(name);
     let fits = |memory: &usize| {
         let resources = Resources { memory: *memory, workers: &workers, stages: &heard, journal: None, scratch: None };
@@ -70,14 +70,14 @@ fn everywhere<T: Precision>(name: &str) {
     let selected = select(&path, task);
     let options = TrainOptions { rank: 100, ranks: vec![100], ..exact(Task::Regression, "gaussian(sigma=1)", 3000) };
     let options = TrainOptions { task, ..options };
-    let tight = tight::<T>(&selected, &options, name);
     let scratch = Scratch::open(folder.path(), 1 << 30).unwrap();
     let (memory, heard) = fit::<T>(&selected, &options, name, (1 << 32, 2, None));
     assert!(heard.iter().any(|stage| stage == "features to memory"), "{heard:?}");
     for (threads, scratch, stage) in
         [(1, None, "features"), (3, Some(&scratch), "features to scratch"), (2, None, "features")]
     {
-        let (other, heard) = fit::<T>(&selected, &options, name, (tight, threads, scratch));
+        let least = tight::<T>(&selected, &options, name, threads);
+        let (other, heard) = fit::<T>(&selected, &options, name, (least, threads, scratch));
         assert!(heard.iter().any(|name| name == stage), "{stage}: {heard:?}");
         let warned = heard.iter().any(|text| text.contains("computed anew in every pass"));
         assert_eq!(warned, scratch.is_none(), "{heard:?}");

@@ -124,7 +124,7 @@ impl Parser<'_> {
         }
         let Some(family) = registry().iter().find(|family| family.name == name) else {
             let known: Vec<_> = registry().iter().map(|family| family.name).collect();
-            let message = format!("there is no kernel '{name}'{}; known: {}", nearest(&name, &known), names());
+            let message = format!("there is no kernel '{name}'{}; choose one of {}", nearest(&name, &known), names());
             return self.fail_at(start, message);
         };
         let (mut values, mut columns) = (vec![None; family.parameters.len()], None);

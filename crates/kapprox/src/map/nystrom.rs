@@ -64,6 +64,12 @@ pub(super) const NOISE: f64 = 3e-7;
 /// orders of smooth kernels it is up to 1e-5 (measured on normal rows in 1 to 5 dimensions at a noise just below its limit).
 const DRIFT: f64 = 5e-7;
 
+/// So few features are computed in f64 wherever a row may change by more than [`DRIFT`], which for them takes little time.
+///
+/// Two landmarks nearly in one direction span the plane: the second feature is small at both and amplifies rounding, and rows
+/// that lie elsewhere are large in it. Of many landmarks some tell of such rows.
+const FEW: usize = 32;
+
 /// The Nyström map of a kernel and m landmarks.
 ///
 /// Holds m·d numbers and the m x m factor in f64, and once more in `T` where that is accurate enough. Mapping n rows
@@ -188,7 +194,14 @@ fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
         let square = squares(j);
         (sum + a * square, trace + square)
     });
-    epsilon * epsilon * amplified.iter().sum::<f64>() <= NOISE && epsilon * (sum / trace).sqrt() <= DRIFT
+    let drift = epsilon * (sum / trace).sqrt();
+    epsilon * epsilon * amplified.iter().sum::<f64>() <= NOISE && drift <= DRIFT && suffices_for_few::<T>(amplified)
+}
+
+/// Whether `T` is accurate enough for any row, where features with these amplifications are [`FEW`].
+pub(super) fn suffices_for_few<T: Real>(amplified: &[f64]) -> bool {
+    let largest = amplified.iter().copied().fold(0.0, f64::max);
+    amplified.len() > FEW || <T as kstore::Real>::EPSILON / 2.0 * largest.sqrt() <= DRIFT
 }
 
 /// K_SS in f64, full.

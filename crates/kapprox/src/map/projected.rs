@@ -16,7 +16,7 @@
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
 use super::inner::InnerFold;
-use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, widened};
+use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few, widened};
 use super::registry::{Ask, Build, Built, Family, OnLandmarks, Parameter, Shape};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
@@ -142,7 +142,10 @@ impl<T: Real> Projected<T> {
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
         let exact = <f64 as Real>::kernel(kernel.clone());
         let narrow = |i, j| <T as kstore::Real>::from_f64(weights[(i, j)]);
-        let own = size_of::<T>() == size_of::<f64>() || noise::<T>(&*exact, &landmarks, weights.as_ref()) <= NOISE;
+        let amplified = amplification(&*exact, &landmarks, weights.as_ref());
+        // the share of the trace that rounding in `T` takes off or adds
+        let noise = (<T as kstore::Real>::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
+        let own = size_of::<T>() == size_of::<f64>() || (noise <= NOISE && suffices_for_few::<T>(&amplified));
         let arithmetic = match own {
             true => Arithmetic::Own(Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
             false => Arithmetic::Wide(widened(&landmarks)),
@@ -278,13 +281,16 @@ impl<T: Real> Projected<T> {
     }
 }
 
-/// The share of the trace that rounding in `T` takes off or adds: ε² Σ_j k_jj ‖W_j‖², W_j the coefficients of landmark j in
-/// all directions; see [`super::nystrom`].
-fn noise<T: Real>(kernel: &dyn Kernel<f64>, landmarks: &LandmarkSet<T>, weights: MatRef<'_, f64>) -> f64 {
+/// What each feature amplifies the rounding of kernel values by: Σ_i k_ii W_ij² for feature j; see [`super::factor`].
+fn amplification<T: Real>(
+    kernel: &dyn Kernel<f64>,
+    landmarks: &LandmarkSet<T>,
+    weights: MatRef<'_, f64>,
+) -> Vec<f64> {
     let (wide, mut diagonal) = (widened(landmarks), vec![0.0; landmarks.len()]);
     kernel.diag(MatRef::from_row_major_slice(&wide, landmarks.len(), landmarks.d), &mut diagonal);
-    let sum: f64 = diagonal.iter().enumerate().map(|(j, k_jj)| k_jj * weights.row(j).squared_norm_l2()).sum();
-    (<T as kstore::Real>::EPSILON / 2.0).powi(2) * sum
+    let of = |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| k_ii * w * w).sum();
+    weights.col_iter().map(of).collect()
 }
 
 /// The `r` leading eigenpairs above the noise floor, descending; the largest entry of each vector is positive.

@@ -56,7 +56,7 @@ fn errors_point_at_the_character() {
         ("", 0, "expected a kernel: gaussian"),
         ("gausian(sigma=1)", 0, "did you mean 'gaussian'?"),
         ("linear() + poly(degree=2)", 11, "did you mean 'polynomial'?"),
-        ("xyz", 0, "there is no kernel 'xyz'; known: gaussian"),
+        ("xyz", 0, "there is no kernel 'xyz'; choose one of gaussian"),
         ("gaussian(sgima=1)", 9, "sigma"),
         ("gaussian(sigma=-1)", 15, "sigma must be > 0, got -1"),
         ("gaussian(sigma=0)", 15, "sigma must be > 0, got 0"),

@@ -131,6 +131,6 @@ pub struct ConvertDataArgs {
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub features: Vec<String>,
     /// Columns to leave out, as names or globs, comma-separated: also those that the other format has no place for
-    #[arg(long, value_name = "GLOBS", value_delimiter = ',')]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub drop: Vec<String>,
 }

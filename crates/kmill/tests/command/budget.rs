@@ -76,15 +76,15 @@ fn walk(lines: &[String]) {
     make(folder.path(), "generate friedman1 --rows 200 --features 2000 -o wide.parquet -q");
     make(folder.path(), "generate friedman1 --rows 100 --seed 1 -o few.parquet -q");
     make(folder.path(), "generate blobs --rows 3000 -o classes.parquet -q");
-    make(folder.path(), "fit ridge narrow.parquet --target y --rank 100 --lambda 1e-4 --std -o ridge.model -q");
-    make(folder.path(), "fit kpca narrow.parquet --features x* --components 3 --rank 100 --novelty -o kpca.model -q");
-    make(folder.path(), "fit ridge wide.parquet --target y --rank 50 --lambda 1e-4 -o wide.model -q");
+    make(folder.path(), "fit ridge narrow.parquet --target y --rank 100 --lambda 1e-4 --std -o ridge -q");
+    make(folder.path(), "fit kpca narrow.parquet --features x* --components 3 --rank 100 --novelty -o kpca -q");
+    make(folder.path(), "fit ridge wide.parquet --target y --rank 50 --lambda 1e-4 -o wide -q");
     lines.iter().for_each(|line| stays_under(folder.path(), line));
 }
 
 #[test]
 fn a_rank_above_the_rows_is_planned_as_it_is_run() {
-    let few = "--rows ..200 --rank 1e9 -o m.model";
+    let few = "--rows ..200 --rank 1e9 -o m";
     let of_ridge = |options: &&str| format!("fit ridge narrow.parquet --target y --lambda 1e-4 {few} {options}");
     let ridge = [
         "--landmarks kmeans",
@@ -112,18 +112,18 @@ fn a_rank_above_the_rows_is_planned_as_it_is_run() {
 #[test]
 fn every_verb_stays_under_the_smallest_budget_it_accepts() {
     walk(&[
-        "fit ridge narrow.parquet --target y --ranks 50,100 --folds 5 --threads 64 -o m.model",
-        "fit ridge narrow.parquet --target y --rank 300 --lambda 1e-4 --landmarks predictive -o m.model",
-        "fit ridge classes.parquet --target y --task classification --rank 100 --folds 3 --report f.html -o m.model",
-        "fit ridge wide.parquet --target y --rank 100 --lambda 1e-4 -o m.model",
-        "fit svm classes.parquet --target y --rank 100 --C 1 -o m.model",
-        "fit ridge narrow.parquet --target y --map sketch --kernel polynomial(degree=2) --rank 1000 --lambda 1e-4 -o m.model",
-        "predict ridge.model narrow.parquet --std --keep x0 -o p.parquet",
-        "predict kpca.model narrow.parquet --novelty --preimage -o p.parquet",
-        "predict wide.model wide.parquet -o p.arrow",
-        "evaluate ridge.model narrow.parquet --report e.html",
-        "plot ridge.model narrow.parquet --x x0 --y x1 -o p.png",
-        "plot wide.model wide.parquet --x x0 --y x1 -o p.svg",
+        "fit ridge narrow.parquet --target y --ranks 50,100 --folds 5 --threads 64 -o m",
+        "fit ridge narrow.parquet --target y --rank 300 --lambda 1e-4 --landmarks predictive -o m",
+        "fit ridge classes.parquet --target y --task classification --rank 100 --folds 3 --report f.html -o m",
+        "fit ridge wide.parquet --target y --rank 100 --lambda 1e-4 -o m",
+        "fit svm classes.parquet --target y --rank 100 --C 1 -o m",
+        "fit ridge narrow.parquet --target y --map sketch --kernel polynomial(degree=2) --rank 1000 --lambda 1e-4 -o m",
+        "predict ridge narrow.parquet --std --keep x0 -o p.parquet",
+        "predict kpca narrow.parquet --novelty --preimage -o p.parquet",
+        "predict wide wide.parquet -o p.arrow",
+        "evaluate ridge narrow.parquet --report e.html",
+        "plot ridge narrow.parquet --x x0 --y x1 -o p.png",
+        "plot wide wide.parquet --x x0 --y x1 -o p.svg",
         "convert wide.parquet -o c.parquet",
         "inspect wide.parquet --stats",
     ]
@@ -137,7 +137,7 @@ fn what_no_map_can_have_is_refused_in_a_sentence() {
     for map in ["fourier", "orthogonal", "structured", "quasi", "sketch --kernel polynomial(degree=2)"] {
         for rank in ["1e9", "9e15"] {
             let line =
-                format!("fit ridge narrow.parquet --target y --lambda 1e-4 --map {map} --rank {rank} -o m.model");
+                format!("fit ridge narrow.parquet --target y --lambda 1e-4 --map {map} --rank {rank} -o m");
             let (code, _, said) = crate::run::kmill(folder.path(), &line);
             assert_eq!(code, 1, "{line}: {said}");
             assert!(said.contains("--rank") && !said.contains("panicked"), "{line}: {said}");

@@ -126,7 +126,7 @@ fn options_that_contradict_each_other_exit_1() {
     for (options, part) in [
         ("--lambda 0", "positive"),
         ("--lambda -1", "positive"),
-        ("--ranks 10,20 --rank 15", "raise --rank to 20"),
+        ("--ranks 10,20 --rank 15", "raise it to 20"),
         ("--tolerance 2", "between 0 and 1"),
         ("--folds none", "cells"),
     ] {

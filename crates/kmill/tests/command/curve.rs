@@ -218,7 +218,7 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
     for (line, code, why) in [
         ("curve t.parquet --methods unifrom", 2, "no landmark scheme and no map has this name"),
         ("curve t.parquet --ranks 0", 2, "no rank"),
-        ("curve t.parquet --repeats 0", 2, "at least 1"),
+        ("curve t.parquet --repeats 0", 2, "expected a whole number from 1 to 1000"),
         ("curve t.parquet --rank 5", 2, "--ranks"),
         ("curve t.parquet --test-where y==0", 2, "--target"),
         ("curve t.parquet --target y --test-where x0>1 --lambda 1e-6,1e-3", 1, "give one number"),

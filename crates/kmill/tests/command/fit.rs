@@ -95,7 +95,7 @@ fn data_that_cannot_be_learned_from_is_one_sentence() {
     ok(at, "generate moons --rows 200 -o t.parquet -q");
     for (options, part) in [
         ("--target z", "\"z\""),
-        ("--target y --rows 0..1", "1 training row"),
+        ("--target y --rows 0..1", "ridge needs at least 2 rows, and 1 is left"),
         ("--target y --task classification --where y==0", "1 class"),
         ("--target y --where y==9", "row"),
         ("--target y --features y", "target"),

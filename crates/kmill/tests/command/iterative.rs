@@ -69,7 +69,7 @@ fn kernel_blocks_that_do_not_fit_are_in_scratch_and_the_plan_says_so() {
     let at = folder.path();
     ok(at, "generate friedman1 --rows 60000 -o t.parquet -q");
     let learn = "ridge t.parquet --target y --kernel gaussian(sigma=4) --lambda 1e-5 --rank 300 --landmarks uniform \
-                 --method pcg --json";
+                 --candidates 1000 --method pcg --json";
     let memory = ok(at, &format!("fit {learn} --memory 2GiB -o memory"));
     let budget = memory["planned_bytes"].as_u64().unwrap() - (40 << 20);
     let scratch = ok(at, &format!("fit {learn} --memory {budget} --scratch . -o scratch"));
@@ -227,7 +227,7 @@ fn an_iteration_without_a_useful_end_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate friedman1 --rows 2000 -o t.parquet -q");
-    let features = "--target y --features x0..x4 --lambda 1e-10 --map exact --method pcg --rank 100";
+    let features = "--target y --features x0,x1,x2,x3,x4 --lambda 1e-10 --map exact --method pcg --rank 100";
     for precision in ["f64", "f32"] {
         let line = format!("fit ridge t.parquet {features} --precision {precision} -o refused --json");
         let (code, json, stderr) = kmill(at, &line);

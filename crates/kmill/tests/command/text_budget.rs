@@ -88,7 +88,7 @@ fn tables() -> tempfile::TempDir {
         kmill(at, &format!("convert {name}.arrow -o {name}.parquet -q"));
     }
     kmill(at, "convert long.arrow -o long.csv -q");
-    kmill(at, "fit ridge many.arrow --target y --features x --rows ..2000 --rank 20 --lambda 1e-3 -o m.model -q");
+    kmill(at, "fit ridge many.arrow --target y --features x --rows ..2000 --rank 20 --lambda 1e-3 -o m -q");
     folder
 }
 
@@ -99,10 +99,10 @@ fn text_is_planned_by_its_bytes() {
     }
     let folder = tables();
     for line in [
-        "predict m.model many.arrow --keep t,u -o p.arrow",
-        "predict m.model many.parquet --keep t,u -o p.parquet",
-        "predict m.model coded.arrow --keep t --rows ..20000 -o p.csv",
-        "predict m.model long.parquet --keep t -o p.parquet",
+        "predict m many.arrow --keep t,u -o p.arrow",
+        "predict m many.parquet --keep t,u -o p.parquet",
+        "predict m coded.arrow --keep t --rows ..20000 -o p.csv",
+        "predict m long.parquet --keep t -o p.parquet",
         "convert many.arrow -o c.parquet",
         "convert many.parquet -o c.arrow",
         "convert views.arrow -o c.csv",
@@ -157,7 +157,7 @@ fn what_is_written_does_not_depend_on_the_budget() {
     for (data, extension) in [("many.arrow", "parquet"), ("coded.parquet", "arrow"), ("long.parquet", "csv")] {
         for (memory, name) in [("120MiB", "small"), ("2GiB", "large")] {
             kmill(&format!("convert {data} --rows ..9000 -o {name}.{extension} -q --memory {memory}"));
-            let line = format!("predict m.model {data} --keep t --rows ..9000 -q --memory {memory}");
+            let line = format!("predict m {data} --keep t --rows ..9000 -q --memory {memory}");
             kmill(&format!("{line} -o p{name}.{extension}"));
             kmill(&format!("{line} --where x!=3 --threads 1 -o w{name}.{extension}"));
         }

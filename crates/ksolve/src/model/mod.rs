@@ -184,12 +184,12 @@ impl<T: Real> Model<T> {
         self.check_shapes(basis, x, &out)?;
         if let Some(kernel_rows) = basis.kernel_rows()
             && x.nrows() <= predict::MOST
+            && self.distance().is_none()
         {
             self.predict_few(kernel_rows, x, out, &mut PredictScratch::new(basis));
             return Ok(());
         }
-        let distance = self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty);
-        let distance = distance.map(|quadratic| self.kernel().map(|kernel| (quadratic, kernel))).transpose()?;
+        let distance = self.distance().map(|quadratic| self.kernel().map(|kernel| (quadratic, kernel))).transpose()?;
         let strips = row_strips(out, STRIP);
         self.each_strip(basis, x, strips, workers, |k, x, mut out, buffers| {
             let rows = out.nrows();
@@ -200,10 +200,17 @@ impl<T: Real> Model<T> {
                 buffers.scores.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
             }
             for j in 0..out.ncols() {
-                (0..rows).for_each(|r| out[(r, j)] = buffers.scores[j * rows + r]);
+                for r in 0..rows {
+                    out[(r, j)] = predict::overflowing(buffers.scores[j * rows + r], k.row(r).iter().copied());
+                }
             }
         });
         Ok(())
+    }
+
+    /// The quadratic function that is a part of the scores.
+    fn distance(&self) -> Option<&Quadratic> {
+        self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty)
     }
 
     /// Refuses rows, predictions and a basis that do not fit the model.

@@ -18,6 +18,14 @@ const CHUNK: usize = 64;
 /// Gaussian, 1,000 landmarks of 10 features).
 pub(super) const MOST: usize = 32;
 
+/// The score of a row, infinite where a kernel value of the row has overflowed. Kernels keep such values finite, so that a sum of
+/// them may be finite too, and means nothing; it is large, for no other scores are the values looked at.
+#[inline(always)]
+pub(super) fn overflowing<T: Real>(score: f64, mut values: impl Iterator<Item = T>) -> f64 {
+    let large = score.abs() > T::LARGEST.to_f64().sqrt();
+    if large && values.any(|value| value.magnitude() >= T::LARGEST) { score * f64::INFINITY } else { score }
+}
+
 /// Buffers for [`Model::predict_with`]: kernel values of a few rows, and what the kernel needs to compute them.
 #[derive(Clone, Debug)]
 pub struct PredictScratch<T> {
@@ -34,8 +42,8 @@ impl<T: Real> PredictScratch<T> {
 }
 
 impl<T: Real> Model<T> {
-    /// [`predict`](Self::predict) on this thread, with the same bits, and without allocation where the basis is of landmarks:
-    /// for one row, or a few, at a time. *Cost*: as there; rows go in groups of eight.
+    /// [`predict`](Self::predict) on this thread, with the same bits, and without allocation where the basis is of landmarks
+    /// and no distance is part of the scores: for one row, or a few, at a time. *Cost*: as there; rows go in groups of eight.
     ///
     /// # Errors
     /// [`Error::Shape`] where `x` or `out` do not fit the model, or `scratch` was made for another.
@@ -46,7 +54,7 @@ impl<T: Real> Model<T> {
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
     ) -> Result<()> {
-        let Some(rows) = basis.kernel_rows() else {
+        let Some(rows) = basis.kernel_rows().filter(|_| self.distance().is_none()) else {
             return self.predict(basis, x, out, &Workers::sequential());
         };
         self.check_shapes(basis, x, &out)?;
@@ -117,7 +125,8 @@ impl<T: Real> Model<T> {
                 }
             }
             for (c, score) in scores.into_iter().enumerate() {
-                out[place(c)] = score;
+                let (row, output) = place(c);
+                out[(row, output)] = overflowing(score, values[row * m..][..m].iter().copied());
             }
         }
     }

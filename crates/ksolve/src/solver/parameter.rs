@@ -198,7 +198,7 @@ impl Family {
         let known = |name: &str| self.parameters.iter().find(|parameter| parameter.name == name);
         if let Some((name, value)) = given.0.iter().find(|(name, _)| known(name).is_none()) {
             let reads: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
-            let expected = format!("{} does not read it (it reads {})", self.name, reads.join(", "));
+            let expected = format!("{} does not read it (it reads {}); leave it out", self.name, reads.join(", "));
             // names of parameters are static; one that no solver has is told by its text
             return match super::parameters().find(|parameter| parameter.name == *name) {
                 Some(parameter) => Err(Error::option(parameter.name, value, expected)),
@@ -206,7 +206,7 @@ impl Family {
             };
         }
         if let (Some(c), Some(lambda)) = (given.get(C_NAME), given.get(LAMBDA_NAME)) {
-            let expected = format!("it is the same penalty as lambda {lambda} in another unit; give one of them");
+            let expected = format!("it is the same penalty as `lambda` {lambda} in another unit; give one of them");
             return Err(Error::option(C_NAME, c, expected));
         }
         let mut values = BTreeMap::new();
@@ -466,8 +466,8 @@ mod tests {
         let both = Options::new().set("C", 1).set("lambda", 1e-3);
         assert!(svm.settings(&both).unwrap_err().to_string().contains("another unit"));
         let settings = svm.settings(&Options::new().set("C", "0.1..10")).unwrap();
-        let half = 0.1 * 10f64.sqrt();
-        assert_eq!(settings.penalties(), [0.1, half, 1.0, 10.0 * 0.31622776601683795, 10.0].map(Penalty::C));
+        let expected = [0.1, 0.31622776601683795, 1.0, 3.1622776601683795, 10.0];
+        assert_eq!(settings.penalties(), expected.map(Penalty::C));
         assert!(settings.to_json().get("lambda").is_none());
     }
 }

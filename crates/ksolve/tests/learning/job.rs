@@ -13,7 +13,7 @@ fn rows(n: usize) -> (Vec<f64>, Vec<f64>) {
 }
 
 fn fit(table: &Table, fit: Fit) -> Fitted {
-    fit.rank(40).set("lambda", 1e-6).on(table, &["y"], &Run::new().threads(2)).unwrap()
+    fit.rank(60).set("lambda", 1e-6).on(table, &["y"], &Run::new().threads(2)).unwrap()
 }
 
 /// The same numbers from slices, from record batches and from a file give the same bytes.

@@ -255,10 +255,10 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
     refused(&with(&|m| m.files[0].length += 1), &path);
     let page = folder.path().join("checkpoint/manifest.json");
     let text = std::fs::read_to_string(&page).unwrap();
-    std::fs::write(&page, text.replace("\"format\": 1", "\"format\": 9")).unwrap();
-    refused(&manifest, "checkpoint format 9, this version writes 1");
+    std::fs::write(&page, text.replace("\"format\": 2", "\"format\": 9")).unwrap();
+    refused(&manifest, "checkpoint format 9, this version writes 2");
     // a manifest that cannot be read is no other run: the work starts afresh
-    for damaged in ["", "{}", "{\"format\": 1}", "\u{fffd}"] {
+    for damaged in ["", "{}", "{\"format\": 2}", "\u{fffd}"] {
         std::fs::write(&page, damaged).unwrap();
         let heard = Heard::default();
         journal(folder.path(), &manifest, true, &heard).unwrap();

@@ -259,7 +259,7 @@ fn a_table_without_rows_is_told() {
     let table = Table::open(&paths).unwrap();
     assert_eq!(table.stored_rows(), 0);
     let error = table.select(&usual()).unwrap_err();
-    assert!(matches!(&error, Error::Empty { why, .. } if why == "it has no rows"), "{error}");
+    assert!(matches!(&error, Error::Empty { why, .. } if why.starts_with("it has no rows")), "{error}");
 }
 
 #[test]

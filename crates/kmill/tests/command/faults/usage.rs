@@ -7,10 +7,10 @@ fn options_that_cannot_be() {
     let folder = folder();
     let at = folder.path();
     for (options, code, part) in [
-        ("--lambda 0", 1, "lambda must be positive"),
-        ("--lambda -1", 1, "lambda must be positive"),
-        ("--lambda nan", 1, "lambda must be positive"),
-        ("--lambda inf", 1, "lambda must be positive"),
+        ("--lambda 0", 1, "must be positive and finite"),
+        ("--lambda -1", 1, "must be positive and finite"),
+        ("--lambda nan", 1, "must be positive and finite"),
+        ("--lambda inf", 1, "must be positive and finite"),
         ("--lambda small", 2, "--lambda"),
         ("--rank 0", 2, "at least 1"),
         ("--kernel gausian(sigma=1)", 2, "did you mean 'gaussian'?"),

@@ -28,6 +28,12 @@ const TRUE_EVERY: usize = 10;
 /// Most iterations. At a rate of 0.98 each, which a condition number of 10⁴ gives, they are worth eight digits.
 const MOST: usize = 1000;
 
+/// Most iterations for n unknowns: more of them where they are few, for then an iteration costs next to nothing, and a badly
+/// conditioned system takes several for each unknown before rounding lets it end.
+fn most(n: usize) -> usize {
+    MOST.max(10 * n.min(MOST).min(MOST * MOST / n.max(1)))
+}
+
 /// A true residual that is not this much smaller than the smallest before, so many times one after the other, has reached
 /// what rounding leaves.
 const STALLED: f64 = 0.95;
@@ -122,7 +128,7 @@ pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, u
     if steps.done() == 0 {
         run.begin()?;
     }
-    for iteration in steps.done() as usize + 1..=MOST {
+    for iteration in steps.done() as usize + 1..=most(b.nrows()) {
         if run.state.columns.is_empty() {
             break;
         }
@@ -193,7 +199,7 @@ impl Run<'_> {
         let State { found, columns, .. } = &mut self.state;
         columns.iter().for_each(|column| found.iterations[column.j] = iteration);
         self.precondition()?;
-        let last = iteration == MOST;
+        let last = iteration == most(self.b.nrows());
         if last || iteration.is_multiple_of(TRUE_EVERY) || self.claims() {
             self.finish(last)?;
         }

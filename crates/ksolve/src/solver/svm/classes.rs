@@ -92,7 +92,7 @@ impl Svm {
         };
         if machine.pairs && machine.probabilities {
             let why = "pairs of classes have no probabilities; leave one of the two out";
-            return Err(Error::option(PROBABILITIES.name, "with pairs", why));
+            return Err(Error::option(PROBABILITIES.name, "with `pairs`", why));
         }
         if machine.compares() && settings.folds(&FOLDS) == Some(FoldSpec::None) {
             let why = "without folds no rows are held out; give folds, or one penalty and no probabilities";

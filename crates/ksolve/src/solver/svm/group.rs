@@ -124,7 +124,10 @@ pub(super) fn prove<T: Real, R: Rows + Send>(
     loop {
         let before: usize = problems.iter().map(|problem| problem.steps).sum();
         problems.iter_mut().for_each(Problem::return_to_best);
-        stand(&kept, &mut problems, watch.observer)?;
+        // a checkpoint holds their values
+        if !Steps::is_waiting(watch.journal, NAME) {
+            stand(&kept, &mut problems, watch.observer)?;
+        }
         let Outcome { gaps, passes } = solve_group(&kept, &mut problems, most, &mut space, watch)?;
         all.gaps.extend(gaps);
         all.passes += 1 + passes;
