@@ -282,11 +282,7 @@ impl<T: Real> Projected<T> {
 }
 
 /// What each feature amplifies the rounding of kernel values by: Σ_i k_ii W_ij² for feature j; see [`super::factor`].
-fn amplification<T: Real>(
-    kernel: &dyn Kernel<f64>,
-    landmarks: &LandmarkSet<T>,
-    weights: MatRef<'_, f64>,
-) -> Vec<f64> {
+fn amplification<T: Real>(kernel: &dyn Kernel<f64>, landmarks: &LandmarkSet<T>, weights: MatRef<'_, f64>) -> Vec<f64> {
     let (wide, mut diagonal) = (widened(landmarks), vec![0.0; landmarks.len()]);
     kernel.diag(MatRef::from_row_major_slice(&wide, landmarks.len(), landmarks.d), &mut diagonal);
     let of = |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| k_ii * w * w).sum();

@@ -136,8 +136,7 @@ fn what_no_map_can_have_is_refused_in_a_sentence() {
     make(folder.path(), "generate friedman1 --rows 300 -o narrow.parquet -q");
     for map in ["fourier", "orthogonal", "structured", "quasi", "sketch --kernel polynomial(degree=2)"] {
         for rank in ["1e9", "9e15"] {
-            let line =
-                format!("fit ridge narrow.parquet --target y --lambda 1e-4 --map {map} --rank {rank} -o m");
+            let line = format!("fit ridge narrow.parquet --target y --lambda 1e-4 --map {map} --rank {rank} -o m");
             let (code, _, said) = crate::run::kmill(folder.path(), &line);
             assert_eq!(code, 1, "{line}: {said}");
             assert!(said.contains("--rank") && !said.contains("panicked"), "{line}: {said}");

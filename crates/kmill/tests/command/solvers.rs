@@ -59,7 +59,11 @@ fn options_of_other_solvers_are_refused() {
     refused(at, "fit kpca t.parquet --lambda 1e-3 -o refused", "does not read it");
     refused(at, "fit fisher t.parquet --target y --intercept none -o refused", "does not read it");
     refused(at, "fit fisher t.parquet --target y --ranks 10,20 -o refused", "does not read it");
-    refused(at, "fit fisher t.parquet --target y --lambda 1e-9..1e-3 -o refused", "this solver compares no penalties; give one number");
+    refused(
+        at,
+        "fit fisher t.parquet --target y --lambda 1e-9..1e-3 -o refused",
+        "this solver compares no penalties; give one number",
+    );
     refused(at, "fit fishr t.parquet --target y -o refused", "fisher");
     let plan = ok(at, "plan kpca t.parquet --rank 50 --json");
     assert!(plan["fits"] == true && plan["passes"] == 3, "{plan}");
@@ -114,7 +118,11 @@ fn support_vector_machines_from_the_command_line() {
     let plan = ok(at, "plan svm t.parquet --target y --rank 50 --json");
     let terms = plan["stages"][4]["terms"].as_array().unwrap();
     assert!(plan["fits"] == true && terms.iter().any(|term| term["name"] == "features of all rows"), "{plan}");
-    refused(at, "fit svm t.parquet --target y --C 1 --lambda 1e-4 -o refused", "it is the same penalty as --lambda 1e-4 in another unit");
+    refused(
+        at,
+        "fit svm t.parquet --target y --C 1 --lambda 1e-4 -o refused",
+        "it is the same penalty as --lambda 1e-4 in another unit",
+    );
     refused(at, "fit svm t.parquet --target y --C 0 -o refused", "must be positive and finite");
     refused(at, "fit svm t.parquet --target y --nu 0.1 -o refused", "does not read it");
     refused(at, "fit ridge t.parquet --target y --C 1 -o refused", "does not read it");
@@ -175,10 +183,18 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
     ok(at, "predict pairs test.parquet -o labels.parquet");
     ok(at, &format!("{fit} --C 0.01..10 --folds 3 --probabilities -o again --json --threads 1 --memory 200MiB"));
     assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("again")).unwrap());
-    refused(at, &format!("{fit} --pairs --probabilities -o refused"), "--probabilities with --pairs: pairs of classes have no probabilities");
+    refused(
+        at,
+        &format!("{fit} --pairs --probabilities -o refused"),
+        "--probabilities with --pairs: pairs of classes have no probabilities",
+    );
     refused(at, &format!("{fit} --C 1,10 --folds none -o refused"), "no rows are held out");
     refused(at, &format!("{fit} --C 0,1 -o refused"), "must be positive and finite");
     refused(at, "predict pairs test.parquet --probabilities -o refused", "svm with --probabilities");
-    refused(at, "fit logistic t.parquet --target y --C 1,10 -o refused", "this solver compares no penalties; give one number");
+    refused(
+        at,
+        "fit logistic t.parquet --target y --C 1,10 -o refused",
+        "this solver compares no penalties; give one number",
+    );
     refused(at, "fit ridge t.parquet --target y --pairs -o refused", "ridge does not read it");
 }

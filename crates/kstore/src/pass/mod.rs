@@ -50,7 +50,7 @@ pub trait Fold<T: Real>: Sync {
     /// Buffers of a lane, reused over its segments; holds nothing between [`Fold::flush`] and the next `step`.
     type Scratch: Send;
     /// The error of a step.
-    type Error: From<Error> + Send;
+    type Error: From<Error> + Send + 'static;
 
     /// The state of no rows.
     fn init(&self) -> Self::State;

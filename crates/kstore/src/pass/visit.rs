@@ -23,13 +23,21 @@ impl Pass<'_> {
     ///
     /// # Errors
     /// The first error in row order of the source or of `work`, or [`Error::Interrupted`].
-    pub fn visit<T: Real, E: From<Error> + Send>(
+    pub fn visit<T: Real, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
         mut work: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
     ) -> Result<PassReport, E> {
-        // one machine for every kind of work: it is large and the call costs nothing beside a tile
-        let work: Mutex<Work<'_, T, E>> = Mutex::new(&mut work);
+        self.visit_with(source, &mut work)
+    }
+
+    /// [`Pass::visit`], compiled once for all kinds of work.
+    fn visit_with<T: Real, E: From<Error> + Send + 'static>(
+        &self,
+        source: &dyn RowSource<T>,
+        work: Work<'_, T, E>,
+    ) -> Result<PassReport, E> {
+        let work = Mutex::new(work);
         let one = |(): &mut (), block: &RowBlock<'_, T>, _: &Workers| {
             (*work.lock().unwrap_or_else(PoisonError::into_inner))(block)
         };
@@ -40,7 +48,7 @@ impl Pass<'_> {
     ///
     /// # Errors
     /// As [`Pass::visit`].
-    pub fn each<T: Real, E: From<Error> + Send, B: Send>(
+    pub fn each<T: Real, E: From<Error> + Send + 'static, B: Send>(
         &self,
         source: &dyn RowSource<T>,
         buffers: impl Fn() -> B + Sync,
@@ -61,7 +69,7 @@ struct Each<B, W> {
 impl<T, E, S, B, W> Fold<T> for Each<B, W>
 where
     T: Real,
-    E: From<Error> + Send,
+    E: From<Error> + Send + 'static,
     S: Send,
     B: Fn() -> S + Sync,
     W: Fn(&mut S, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,

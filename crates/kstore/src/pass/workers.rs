@@ -44,6 +44,11 @@ impl Workers {
     ///
     /// Threads take the next part as they become free: give large parts first and the threads end together.
     pub fn run(&self, parts: usize, part: impl Fn(usize) + Sync + Send) {
+        self.run_parts(parts, &part);
+    }
+
+    /// [`Workers::run`], compiled once for all kinds of parts.
+    fn run_parts(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
         match &self.0 {
             Some(pool) if parts > 1 => {
                 let next = AtomicUsize::new(0);

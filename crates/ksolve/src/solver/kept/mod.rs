@@ -49,6 +49,9 @@ enum Phi<'a, T: Real> {
     Wide(&'a dyn Widen<T>),
 }
 
+/// What is done with a tile.
+type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
+
 /// How the features are visited.
 #[derive(Clone, Copy)]
 struct Ways<'a> {
@@ -167,43 +170,46 @@ impl<'a, T: Real> Kept<'a, T> {
         observer: &dyn Observer,
         mut work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<()> {
+        self.visit_with(observer, &mut work)
+    }
+
+    /// [`Kept::visit`], compiled once for all kinds of work.
+    fn visit_with(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         match &self.phi {
             Phi::Memory(phi) => self.visit_memory(phi, observer, work),
-            Phi::Only(only) => only.visit(observer, &mut work),
-            Phi::Scratch(cache) => {
-                self.visit_rows(cache, observer, |_, first, block| work(&Tile { first, phi: block.x, p: self.p }))
-            }
-            Phi::Recomputed { source, map } => self.visit_rows(*source, observer, |buffers, first, block| {
-                buffers.fill(*map, block, self.workers());
-                work(&Tile { first, phi: &buffers.rows, p: self.p })
-            }),
-            Phi::Wide(of) => of.widen(observer, &mut work),
+            Phi::Only(only) => only.visit(observer, work),
+            Phi::Scratch(cache) => self.visit_rows(cache, None, observer, work),
+            Phi::Recomputed { source, map } => self.visit_rows(*source, Some(*map), observer, work),
+            Phi::Wide(of) => of.widen(observer, work),
         }
     }
 
-    /// Gives the blocks of a source to `work`, with buffers and the position of the first row.
+    /// The rows of a source, which are features or become them by `map`.
     fn visit_rows(
         &self,
         source: &dyn RowSource<T>,
+        map: Option<&dyn FeatureMap<T>>,
         observer: &dyn Observer,
-        mut work: impl FnMut(&mut Buffers<T>, usize, &RowBlock<'_, T>) -> Result<()> + Send,
+        work: Work<'_, T>,
     ) -> Result<()> {
         let (mut buffers, mut first) = (Buffers::default(), 0);
         let pass = self.ways.pass(observer);
-        pass.visit(source, |block| {
-            work(&mut buffers, first, block)?;
+        let tile = |block: &RowBlock<'_, T>| {
+            let phi = match map {
+                Some(map) => {
+                    buffers.fill(map, block, self.workers());
+                    &buffers.rows[..]
+                }
+                None => block.x,
+            };
+            work(&Tile { first, phi, p: self.p })?;
             first += block.len();
             Ok(())
-        })
-        .map(drop)
+        };
+        pass.visit(source, tile).map(drop)
     }
 
-    fn visit_memory(
-        &self,
-        phi: &[T],
-        observer: &dyn Observer,
-        mut work: impl FnMut(&Tile<'_, T>) -> Result<()>,
-    ) -> Result<()> {
+    fn visit_memory(&self, phi: &[T], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         for bounds in self.starts.windows(2) {
             if observer.stop() {
                 return Err(kstore::Error::Interrupted.into());
