@@ -5,9 +5,9 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use faer::{Mat, MatRef, Par};
 use kapprox::Spec;
-use kapprox::{FeatureMap, LandmarkSet, MapSpec, Nystrom, Real};
-use ksolve::train::{Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions, Unwatched, train};
-use ksolve::{FoldSpec, Intercept};
+use kapprox::{FeatureMap, LandmarkSet, Nystrom, Real};
+use ksolve::solver::ridge::Ridge;
+use ksolve::train::{LandmarkSource, Resources, Task, TrainOptions, Unwatched, train};
 use kstore::key::{Purpose, Stream};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selection, Table, Workers};
@@ -67,24 +67,12 @@ fn run(c: &mut Criterion) {
     group.throughput(Throughput::Elements(n as u64));
     for (landmarks, rank) in [("uniform", 100), ("uniform", 500), ("rpcholesky", 500)] {
         let options = TrainOptions {
-            task: Task::Regression,
-            scaling: Scaling::Standard,
-            kernel: Spec::parse("gaussian(sigma=4)").unwrap(),
-            map: MapSpec::default(),
             landmarks: LandmarkSource::Scheme(landmarks.to_string()),
             candidates: Some(50_000),
-            rank,
-            tolerance: None,
-            ranks: vec![rank],
-            lambdas: vec![1e-6],
-            folds: FoldSpec::None,
-            intercept: Intercept::Free,
-            choice: Choice::Mse,
-            system: SystemOptions::default(),
-            seed: 0,
+            ..TrainOptions::new(Task::Regression, Spec::parse("gaussian(sigma=4)").unwrap(), rank)
         };
         group.bench_function(BenchmarkId::new(landmarks, rank), |b| {
-            b.iter(|| train::<f32>(&selected, &options, &resources).unwrap());
+            b.iter(|| train::<f32>(&selected, &options, &Ridge::default(), &resources).unwrap());
         });
     }
     group.finish();

@@ -1,12 +1,10 @@
 //! Tables on disk and runs over them.
 
-use kapprox::{MapSpec, Spec};
+use kapprox::Spec;
+use ksolve::Intercept;
 use ksolve::model::{Card, Model};
-use ksolve::solver::Precision;
-use ksolve::train::{
-    Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions, Trained, Unwatched,
-};
-use ksolve::{FoldSpec, Intercept};
+use ksolve::solver::{AnySolver, Solver};
+use ksolve::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;
@@ -35,26 +33,33 @@ pub fn select(path: &Path, task: Task) -> Selected {
 /// One rank, one lambda, unscaled features, every row a landmark.
 pub fn exact(task: Task, kernel: &str, n: usize) -> TrainOptions {
     TrainOptions {
-        task,
         scaling: Scaling::None,
-        kernel: Spec::parse(kernel).unwrap(),
-        map: MapSpec::default(),
         landmarks: LandmarkSource::Scheme("uniform".to_string()),
         candidates: Some(n),
-        rank: n,
-        tolerance: None,
-        ranks: vec![n],
-        lambdas: vec![1e-6],
-        folds: FoldSpec::None,
-        intercept: Intercept::Free,
-        choice: Choice::Mse,
-        system: SystemOptions::default(),
-        seed: 0,
+        ..TrainOptions::new(task, Spec::parse(kernel).unwrap(), n)
+    }
+}
+
+/// The element types of rows.
+pub trait Element: kapprox::Real {
+    /// The solver for rows of this type.
+    fn solver(solver: &dyn AnySolver) -> &dyn Solver<Self>;
+}
+
+impl Element for f32 {
+    fn solver(solver: &dyn AnySolver) -> &dyn Solver<f32> {
+        solver
+    }
+}
+
+impl Element for f64 {
+    fn solver(solver: &dyn AnySolver) -> &dyn Solver<f64> {
+        solver
     }
 }
 
 /// Learns with a solver of the registry.
-pub fn solve<T: Precision>(
+pub fn solve<T: Element>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
@@ -67,8 +72,8 @@ pub fn solve<T: Precision>(
 /// The same, where it may be refused.
 ///
 /// # Errors
-/// Those of [`ksolve::train::solve`].
-pub fn try_solve<T: Precision>(
+/// Those of [`ksolve::train::train`].
+pub fn try_solve<T: Element>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
@@ -78,8 +83,8 @@ pub fn try_solve<T: Precision>(
     let workers = Workers::new(threads);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let family = ksolve::solver::by_name(name).unwrap();
-    let solver = family.solver::<T>(&family.settings(solver)?)?.unwrap();
-    ksolve::train::solve::<T>(selected, options, &*solver, &resources)
+    let solver = family.solver(&family.settings(solver)?)?;
+    ksolve::train::train(selected, options, T::solver(&*solver), &resources)
 }
 
 /// f(x) = Σ α_j k(x, z_j) + c from the formula, one number for each output.

@@ -26,10 +26,10 @@ pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> 
     Ok((values.column_vector().iter().copied().collect(), vectors))
 }
 
-/// Eigenvalues alone, ascending. 4m³/3 flops.
+/// The eigenvalues of a symmetric matrix, ascending, without eigenvectors. 4m³/3 flops.
 ///
 /// # Errors
-/// As [`symmetric_eigen`].
+/// The errors of [`symmetric_eigen`].
 pub fn symmetric_eigenvalues(matrix: MatRef<'_, f64>) -> Result<Vec<f64>> {
     let m = matrix.nrows();
     let mut values = Diag::<f64>::zeros(m);
@@ -69,7 +69,7 @@ pub fn orthonormal(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     (q, signs)
 }
 
-/// A B.
+/// The product A B.
 pub fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(out.as_mut(), Accum::Replace, a, b, 1.0, Par::Seq);

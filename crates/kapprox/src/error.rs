@@ -1,4 +1,4 @@
-//! What can go wrong between rows and features.
+//! Errors about kernels, landmarks and maps.
 
 use crate::map::registry::MOST_FEATURES;
 use kstore::shown;
@@ -20,7 +20,7 @@ pub enum Error {
         text: String,
         /// Character the error points at, from 0.
         at: usize,
-        /// What was expected, what was got, and what would be right.
+        /// The expected and the given text, and a correct one.
         message: String,
     },
     /// The kernel matrix of the landmarks has no usable pivot.
@@ -32,13 +32,13 @@ pub enum Error {
     /// Random features were asked of a kernel that has none of the kind.
     #[error("the kernel has no such random features: {why}; {remedy}")]
     NoSpectrum {
-        /// What is missing.
+        /// The reason.
         why: String,
-        /// What to do.
+        /// Advice on what to do.
         remedy: &'static str,
     },
     /// A map was to have more features than any machine holds tiles of.
-    #[error("the map {map} would have more than {MOST_FEATURES} features; lower --rank, or the map's own numbers")]
+    #[error("the map {map} would have more than {MOST_FEATURES} features; lower `rank`, or the map's own numbers")]
     TooManyFeatures {
         /// The map.
         map: String,
@@ -46,12 +46,12 @@ pub enum Error {
     /// A scheme that looks at targets was given rows without.
     #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]
     NoTargets {
-        /// Its name.
+        /// The scheme's name.
         scheme: &'static str,
     },
     /// A value that a kernel is not defined for.
     #[error(
-        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {}; use --scale none if the column is right as stored, or another kernel",
+        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {}; use `scale` none if the column is right as stored, or another kernel",
         shown::number(*value)
     )]
     Domain {
@@ -63,7 +63,7 @@ pub enum Error {
         row: u64,
         /// Feature, from 0.
         feature: usize,
-        /// What stands there.
+        /// The value found there.
         value: f64,
     },
     /// A list in a kernel that does not fit its features.
@@ -103,7 +103,7 @@ pub enum Error {
     NotPositiveDefinite {
         /// The kernel.
         kernel: String,
-        /// What cannot work with it.
+        /// The method that needs a positive definite kernel.
         what: &'static str,
     },
     /// More rows than a measure over all pairs of rows is made for.
@@ -123,7 +123,7 @@ pub enum Error {
     NotFinite {
         /// The quantity.
         what: String,
-        /// What to do.
+        /// Advice on what to do.
         remedy: String,
     },
 }

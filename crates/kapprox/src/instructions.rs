@@ -1,6 +1,6 @@
 //! The instruction set that kernels and products dispatch to.
 
-/// What kernels and products dispatch to on this machine: the same bits are promised within one.
+/// The instruction set that kernels and products use on this machine: the same bits are promised within one.
 pub fn instruction_set() -> String {
     #[cfg(target_arch = "x86_64")]
     {

@@ -28,7 +28,7 @@ pub trait Lanes: Sized {
     fn greatest<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// The whole vectors at the start of a slice.
     fn vectors<S: Simd>(numbers: &[Self]) -> &[Self::Vector<S>];
-    /// The same, to write to.
+    /// The whole vectors at the start of a slice, to write to.
     fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [Self::Vector<S>];
 }
 

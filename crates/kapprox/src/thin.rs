@@ -131,7 +131,7 @@ impl<T: Real> WithSimd for Times<'_, T> {
     }
 }
 
-/// A product with very few columns.
+/// A product with very few columns, as dot products.
 struct Dots<'a, T> {
     x: &'a [T],
     p: usize,
@@ -208,7 +208,8 @@ impl<T: Real> Group<'_, T> {
         }
     }
 
-    /// A few rows. No index of the loop over features can fail: one that could would keep the sums in memory.
+    /// The sums of a few rows. No index of the loop over features can fail: one that could would keep the sums in
+    /// memory.
     #[inline(always)]
     fn rows<S: Simd, const ROWS: usize, const VECTORS: usize>(
         &self,
@@ -276,7 +277,7 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
 }
 
 impl<T: Real> Transposed<'_, T> {
-    /// Columns `column..column + width`.
+    /// The sums of columns `column..column + width`.
     #[inline(always)]
     fn run<S: Simd, const COLUMNS: usize, const TALL: usize>(
         &mut self,

@@ -35,7 +35,7 @@ pub fn configure() {
     }
 }
 
-/// Nothing to set: other allocators return freed pages by themselves or cannot be told to.
+/// Does nothing: other allocators return freed pages by themselves or cannot be told to.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn configure() {}
 
@@ -49,6 +49,6 @@ pub fn outlive_long_files() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Left as it is where it is not known.
+/// Does nothing on systems that do not have the signal.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn outlive_long_files() {}

@@ -5,11 +5,12 @@
 use crate::args::ConvertArgs;
 use crate::args::data::{Missing, SelectArgs};
 use crate::args::run::Run;
-use crate::passes::{self, Lane};
 use crate::table::count;
 use crate::writer::{self, TableWriter};
-use crate::{Error, Result, carried, output};
+use crate::{Error, Result, output};
 use ksolve::job::ElementType;
+use kstore::budget::Term;
+use kstore::pass::lanes::{self, Lane};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{
     KeptColumn, Kind, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit, TextOptions, Workers,
@@ -58,7 +59,7 @@ pub fn only_convert_keeps(missing: Missing) -> Result<()> {
     }
 }
 
-/// What is written: columns of the block, and what they become.
+/// The columns that are written, and their types in the output.
 struct Columns {
     /// Features, then targets: the order of the kept columns.
     columns: Vec<OutputColumn>,
@@ -132,7 +133,7 @@ fn refused(table: &Table, row: u64, column: &OutputColumn, value: String) -> Err
     kstore::Error::BadValue { path, row, line: None, column: column.name.clone(), value, remedy }.into()
 }
 
-/// The rows, and the columns by name: all of them, or those asked for; then the targets.
+/// Selects the rows, and all columns or those that were named, then the targets. Also returns the number of targets.
 fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     let select = &args.data.select;
     let (table, targets) = open(&select.paths, &select.text.options(), &args.data.target)?;
@@ -149,7 +150,7 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     Ok((table.select(&selection)?, features.len()))
 }
 
-/// Refuses columns that are not read, or that the format of the output has no place for: all of them in one sentence.
+/// Refuses columns that cannot be read or written in the format of the output, and names all of them in one sentence.
 fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
     let (schema, places, path) = (table.schema(), table.schema().places(), &args.output);
     // numbers that store a time are what a person means who names the column
@@ -174,33 +175,33 @@ fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> R
     Err(Error::option("-o", path.display(), why, format!("leave them out with --drop {}", shell(&names.join(",")))))
 }
 
-/// A word as a shell takes it.
+/// The word, in quotes where a shell would change it.
 fn shell(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,".contains(c);
     if word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Places where the texts of a tile are held at the same time: three tiles, and those where predictions have them, too.
-const COPIES: usize = 3 + carried::COPIES;
+const COPIES: usize = 3 + ksolve::predict::COPIES;
 
-/// Rewrites the selected rows and tells their number and the files.
+/// Writes the selected rows, and returns their number and the files.
 fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {
     let source = selected.rows::<f64>(Reading::default())?;
     let tile = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.features);
     let mut out = TableWriter::create(path, features, targets)?;
     let remedy = "leave columns out with --drop";
-    let mut shared = vec![passes::term("row group being written", out.footprint(), remedy)];
+    let mut shared = vec![Term::new("row group being written", out.footprint(), remedy)];
     if selected.keeps_text() {
-        shared.push(passes::term("texts", COPIES * TILE_TEXT, remedy));
+        shared.push(Term::new("texts", COPIES * TILE_TEXT, remedy));
     }
     let lane = Lane { tile, name: "batches of columns", bytes: tile * selected.kept_bytes_per_row(), shared };
-    let spare = passes::lanes("conversion", &source, &lane, run)?.spare;
+    let spare = lanes::lanes("conversion", &source, &lane, run.memory, run.threads)?.spare;
     let texts = TextLimit::new(run.memory, spare, COPIES);
     let source = selected.rows::<f64>(Reading { texts, ..Reading::default() })?;
     let stage = run.progress.stage("convert", selected.known_rows());
     let workers = Workers::sequential();
-    let pass = Pass { tile, segment: u64::MAX, ..passes::pass(1, &workers, &stage) };
+    let pass = Pass { tile, segment: u64::MAX, ..lanes::scan(1, &workers, &stage) };
     let report = pass.visit(&source, |block| write(&mut out, columns, selected.table(), block))?;
     if report.rows == 0 {
         return Err(Error::option("--where", "", "no row fulfils the condition", "choose another one"));
@@ -210,7 +211,7 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     Ok((report.rows, files))
 }
 
-/// `kmill convert`.
+/// Runs `kmill convert` and prints its report.
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
     if args.data.select.missing == Missing::Mean {

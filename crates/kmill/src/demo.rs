@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 /// The fit of the demo, beside its files: a surface of four ranks and thirteen lambdas in one pass.
 const LEARN: &str = "--target y --ranks 100..800";
 
-/// What the demo did, for `--json`.
+/// The reports of the demo, for `--json`.
 #[derive(Debug, serde::Serialize)]
 struct DemoReport {
-    /// The fit.
+    /// The report of the fit.
     fit: FitReport,
-    /// The test error.
+    /// The scores on the test table.
     evaluate: EvaluateReport,
 }
 
-/// `kmill demo`.
+/// Runs `kmill demo` and prints what it does.
 pub(crate) fn main(args: &DemoArgs) -> Result<()> {
     let run = args.run.resolve();
     let temporary = match &args.keep {
@@ -82,14 +82,14 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     if run.json { output::json(&DemoReport { fit: fitted, evaluate: evaluated }) } else { Ok(()) }
 }
 
-/// What a file holds, under its name in the commands shown.
+/// The columns and rows of a file, under the file name that the shown commands use.
 fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
     let mut report = inspect::table(&[path], &kstore::TextOptions::default(), true, run)?;
     report.files = path.file_name().into_iter().map(PathBuf::from).collect();
     Ok(report)
 }
 
-/// A generated table.
+/// Writes a generated table into the folder and returns its path.
 fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<PathBuf> {
     let path = folder.join(name);
     let generator = generators::find("friedman1").unwrap_or(generators::GENERATORS[0]);
@@ -98,7 +98,7 @@ fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<P
     Ok(path)
 }
 
-/// The arguments of a line that a user would type, with the demo's memory, threads and quiet.
+/// Parses a command line as a user would type it, with the memory, threads and quietness of the demo.
 fn parsed(words: &[&str], paths: &[(&str, &Path)], args: &DemoArgs) -> Result<Command> {
     let mut line: Vec<std::ffi::OsString> = vec!["kmill".into()];
     line.extend(words.iter().map(Into::into));
@@ -116,7 +116,7 @@ fn parsed(words: &[&str], paths: &[(&str, &Path)], args: &DemoArgs) -> Result<Co
     Ok(command)
 }
 
-/// The demo's own lines are understood, each as its verb; a test holds it.
+/// The error for a command line of the demo that cannot be parsed, which is a bug; a test makes sure of it.
 fn bug(words: &[&str], why: &str) -> Error {
     Error::option("demo", words.join(" "), why, "this is a bug, please report it")
 }

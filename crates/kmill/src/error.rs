@@ -1,4 +1,4 @@
-//! What the command reports: the errors of the crates below, and its own.
+//! The errors of the command: its own, and those of the libraries.
 
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -7,13 +7,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Data, disk or memory.
-    #[error(transparent)]
+    /// An error about data, disk or memory.
+    #[error("{}", in_flags(.0))]
     Store(#[from] kstore::Error),
-    /// Kernels, landmarks or maps.
-    #[error(transparent)]
+    /// An error about kernels, landmarks or maps.
+    #[error("{}", in_flags(.0))]
     Approx(#[from] kapprox::Error),
-    /// Options, solving or model files.
+    /// An error about options, solving or model files.
     #[error("{}", in_flags(.0))]
     Solve(#[from] ksolve::Error),
     /// Two options, or an option and the data, that cannot go together.
@@ -21,63 +21,39 @@ pub enum Error {
     Option {
         /// The option, such as "--lambda".
         option: &'static str,
-        /// What was given.
+        /// The value that was given for the option.
         given: String,
-        /// Why it cannot be.
+        /// Why that value is wrong.
         why: String,
-        /// What would do.
+        /// What to do instead.
         remedy: String,
     },
-    /// An option that the solver cannot do without.
+    /// An option that the solver needs and that was not given.
     #[error("{solver} needs {option}: {why}")]
     Missing {
-        /// The option.
+        /// The option, such as "--target".
         option: &'static str,
-        /// The solver.
+        /// The name of the solver.
         solver: String,
-        /// What it is for, and how it is given.
+        /// What the option is for, and how it is given.
         why: &'static str,
-    },
-    /// A result that is no number, and therefore was not written.
-    #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (--where), or fit with a kernel that does not grow without bound", path = path.display())]
-    NotFinite {
-        /// The file.
-        path: std::path::PathBuf,
-        /// Row within that file.
-        row: u64,
-        /// What was computed.
-        what: &'static str,
-        /// Infinite, or NaN.
-        value: f64,
-    },
-    /// A score over many rows that overflows.
-    #[error(
-        "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (--where)"
-    )]
-    Overflow {
-        /// The score.
-        what: &'static str,
-        /// Rows that it is of.
-        rows: u64,
-        /// Infinite, or NaN.
-        value: f64,
     },
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
     Stopped {
-        /// The folder, or the file.
+        /// The folder or the file that keeps the finished work.
         checkpoint: std::path::PathBuf,
     },
-    /// A report that JSON cannot say.
+    /// A report that cannot be written as JSON.
     #[error("the report cannot be written as JSON ({0}); this is a bug in kmill, please report it")]
     Json(#[from] serde_json::Error),
-    /// Whoever reads standard output has closed it: no failure.
+    /// The reader of standard output has closed it; this is no failure.
     #[error("standard output was closed")]
     BrokenPipe,
 }
 
 impl Error {
-    /// True where the run ended because it was asked to.
+    /// True where the run ended because the user interrupted it.
     pub fn is_interruption(&self) -> bool {
         match self {
             Self::Solve(error) => error.is_interrupted(),
@@ -88,41 +64,47 @@ impl Error {
         }
     }
 
-    /// An [`Error::Option`].
+    /// Makes an [`Error::Option`].
     pub fn option(option: &'static str, given: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
         Self::Option { option, given: given.to_string(), why: why.to_string(), remedy: remedy.to_string() }
     }
 }
 
-/// The library's sentence, in which parameters are named, with options in their place.
-fn in_flags(error: &ksolve::Error) -> String {
-    match error {
-        ksolve::Error::Option { option, given, expected } if !option.starts_with('-') => {
-            let space = if given.is_empty() { "" } else { " " };
-            flags(&format!("{}{space}{given}: {expected}", option_of(option)))
-        }
-        error => flags(&error.to_string()),
-    }
+/// The sentence of a library's error, with options in the place of parameters.
+fn in_flags(error: &impl std::fmt::Display) -> String {
+    flags(&error.to_string())
 }
 
-/// `--class-weight` for the parameter `class_weight`.
+/// The option of a parameter: `--class-weight` for `class_weight`.
 fn option_of(parameter: &str) -> String {
     format!("--{}", parameter.replace('_', "-"))
 }
 
 /// The text with an option in the place of every parameter in backquotes: the libraries write `rank`, people type --rank.
+/// Every text of a library that people read goes through this function once; other backquotes stay.
 pub(crate) fn flags(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for (i, part) in text.split('`').enumerate() {
-        let name =
-            i % 2 == 1 && !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-        match name {
-            true => out.push_str(&option_of(part)),
-            false if i % 2 == 1 => out.extend(["`", part, "`"]),
-            false => out.push_str(part),
-        }
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('`') {
+        out.push_str(before);
+        rest = match after.split_once('`') {
+            Some((name, behind)) if is_name(name) => {
+                out.push_str(&option_of(name));
+                behind
+            }
+            _ => {
+                out.push('`');
+                after
+            }
+        };
     }
+    out.push_str(rest);
     out
+}
+
+/// True for letters and underscores, at least one: the name of a parameter.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
 }
 
 #[cfg(test)]
@@ -133,7 +115,13 @@ mod tests {
     fn parameters_become_options() {
         assert_eq!(flags("raise `lambda`, or set `class_weight`"), "raise --lambda, or set --class-weight");
         assert_eq!(flags("a `b c` d"), "a `b c` d");
+        assert_eq!(flags("5` of `rank` and ``"), "5` of --rank and ``");
         let error = Error::from(ksolve::Error::option("class_weight", "heavy", "see `loss`"));
         assert_eq!(error.to_string(), "--class-weight heavy: see --loss");
+        let error = Error::from(ksolve::Error::option("std", "", "leave it out"));
+        assert_eq!(error.to_string(), "--std: leave it out");
+        let plan = kstore::Plan::new("x", 1).term("y", 2, "lower `rank`");
+        let refused = Error::from(plan.check().unwrap_err()).to_string();
+        assert!(refused.ends_with("lower --rank or raise --memory to 1MiB"), "{refused}");
     }
 }

@@ -1,19 +1,19 @@
 //! Scores as a page: residuals of a regression; confusions and the ROC curve of a classification.
 
-use crate::evaluate::{ClassificationReport, Details, EvaluateReport, RegressionReport};
 use crate::machine;
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series};
 use crate::table::{Grid, count, number, percent};
+use ksolve::predict::{ClassificationScores, Details, Evaluation, RegressionScores};
 use std::path::Path;
 
-/// Classes up to which the matrix is shown.
+/// Most classes with which the confusion matrix is shown.
 const CLASSES: usize = 30;
 
-/// The page.
-pub(crate) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
+/// Makes the page of a report.
+pub(crate) fn page(report: &Evaluation, details: &Details, model: &Path) -> Page {
     let (mut sections, rows) = match report {
-        EvaluateReport::Regression(report) => (regression(report, details), report.rows),
-        EvaluateReport::Classification(report) => (classification(report, details), report.rows),
+        Evaluation::Regression(report) => (regression(report, details), report.rows),
+        Evaluation::Classification(report) => (classification(report, details), report.rows),
     };
     let facts = [
         ("kmill", env!("CARGO_PKG_VERSION").to_string()),
@@ -34,7 +34,7 @@ fn optional(value: Option<f64>) -> String {
     value.map_or("–".to_string(), |value| number(value, 4))
 }
 
-fn regression(report: &RegressionReport, details: &Details) -> Vec<Section> {
+fn regression(report: &RegressionScores, details: &Details) -> Vec<Section> {
     let s = &report.scores;
     let facts = [
         ("rows", count(report.rows)),
@@ -51,8 +51,8 @@ fn regression(report: &RegressionReport, details: &Details) -> Vec<Section> {
     sections
 }
 
-/// Truth and residual against the prediction, for a sample of the rows.
-fn residuals(report: &RegressionReport, details: &Details) -> Option<String> {
+/// The charts of truth and residual against the prediction, for a sample of the rows, as HTML.
+fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
     let cloud = |id: &str, title: &str, y: &str, points: Vec<(f64, f64)>, line: [(f64, f64); 2]| {
         let heights = points.iter().map(|point| point.1).chain(line.map(|end| end.1));
         Some(Chart {
@@ -81,7 +81,7 @@ fn residuals(report: &RegressionReport, details: &Details) -> Option<String> {
     Some(format!("<div class=\"charts\">{truth}{left}</div><p class=\"note\">{of}{which}.</p>"))
 }
 
-fn classification(report: &ClassificationReport, details: &Details) -> Vec<Section> {
+fn classification(report: &ClassificationScores, details: &Details) -> Vec<Section> {
     let mut facts = vec![
         ("rows", count(report.rows)),
         ("accuracy", percent(report.accuracy.unwrap_or(f64::NAN))),
@@ -101,8 +101,8 @@ fn classification(report: &ClassificationReport, details: &Details) -> Vec<Secti
     sections
 }
 
-/// Shares of each true class, darkest where most rows are.
-fn confusions(report: &ClassificationReport) -> String {
+/// The confusion matrix as HTML, in shares of each true class, darkest where most rows are.
+fn confusions(report: &ClassificationScores) -> String {
     let names: Vec<String> = report.classes.iter().map(ToString::to_string).collect();
     let rows = names.iter().zip(&report.confusion);
     let share = |row: &Vec<u64>, n: u64| Some(n as f64 / row.iter().sum::<u64>().max(1) as f64);

@@ -1,4 +1,4 @@
-//! `kmill fit`: from what was typed to the library's job, and from its report to the terminal.
+//! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
 use crate::args::data::Missing;
 use crate::args::parse::Landmarks;
@@ -12,10 +12,10 @@ use kstore::{Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A table, what is learned from it, and where its landmarks come from.
+/// The options of a fit: a table, the job of the library, and the source of its landmarks.
 #[derive(Clone, Debug)]
 pub struct FitOptions {
-    /// Files, folders and globs.
+    /// Files, folders and globs of the table.
     pub paths: Vec<PathBuf>,
     /// How text files among them are read.
     pub text: TextOptions,
@@ -23,20 +23,20 @@ pub struct FitOptions {
     pub features: Vec<String>,
     /// Target columns, or one `.npy` file.
     pub target: Vec<String>,
-    /// Stored rows; up to `u64::MAX` where no end was given.
+    /// The stored rows to use; up to `u64::MAX` where no end was given.
     pub rows: Range<u64>,
-    /// Condition on one column.
+    /// The condition on one column that selects rows.
     pub condition: Option<Condition>,
-    /// Missing values.
+    /// What to do with missing values.
     pub missing: Missing,
-    /// Where landmarks come from.
+    /// The landmark scheme, or the table with the landmarks.
     pub landmarks: Landmarks,
-    /// What is learned; its landmarks are those of `landmarks` once the table is open.
+    /// The job of the library. Its landmarks are set from `landmarks` once the table is open.
     pub fit: Fit,
 }
 
 impl FitOptions {
-    /// From what was typed.
+    /// The options of a fit, from the parsed command line.
     ///
     /// # Errors
     /// [`Error::Missing`] for a target that the solver needs; [`ksolve::Error::Option`] for parameters of another solver.
@@ -72,10 +72,10 @@ impl FitOptions {
         })
     }
 
-    /// The rows and columns that were asked for.
+    /// The selection of the rows and columns that were asked for.
     ///
     /// # Errors
-    /// A target too many or too few for the solver.
+    /// A number of targets that the solver cannot learn from.
     pub(crate) fn selection(&self, targets: Vec<String>) -> Result<Selection> {
         let (features, rows) = (self.features.clone(), Some(self.rows.clone()));
         let (filter, missing) = (self.condition.clone(), self.missing.into());
@@ -83,16 +83,16 @@ impl FitOptions {
     }
 }
 
-/// `0..284217`, `284217..`: as `--rows` takes them.
+/// A range of rows as `--rows` takes it: `0..284217`, `284217..`.
 fn rows_text(rows: &Range<u64>) -> String {
     let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
     format!("{}..{end}", rows.start)
 }
 
-/// Fits a model and writes it.
+/// Fits a model, writes it and its page, and returns the report.
 ///
 /// # Errors
-/// Whatever stops the fit; then nothing is written.
+/// All errors of the fit; nothing is written then.
 pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
     output::check_model(&args.output)?;
@@ -106,7 +106,7 @@ pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     Ok(report)
 }
 
-/// `kmill fit`.
+/// Runs `kmill fit` and prints its report.
 pub(crate) fn main(args: &FitArgs) -> Result<()> {
     let context = args.run.resolve();
     let report = run(args, &context)?;
@@ -119,6 +119,7 @@ mod tests {
     use crate::args::{Cli, Command};
     use clap::Parser;
     use ksolve::FoldSpec;
+    use ksolve::solver::ridge::Ridge;
     use ksolve::train::TrainOptions;
 
     /// The options of a line, for a table of two columns.
@@ -141,9 +142,13 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_contract() {
         let (o, t) = options("").unwrap();
-        assert_eq!((t.rank, t.ranks.len(), t.lambdas.len(), t.folds), (1000, 1, 13, FoldSpec::Hash(5)));
+        let ridge = Ridge::new(&o.fit.settings().unwrap());
+        assert_eq!((t.rank, t.ranks.len(), ridge.lambdas.len(), t.folds), (1000, 1, 13, FoldSpec::Hash(5)));
         assert_eq!((t.kernel.to_string().as_str(), t.candidates), ("gaussian(sigma=median)", Some(50_000)));
-        assert_eq!((t.scaling.to_string().as_str(), t.intercept.to_string().as_str(), t.seed), ("standard", "free", 0));
+        assert_eq!(
+            (t.scaling.to_string().as_str(), ridge.intercept.to_string().as_str(), t.seed),
+            ("standard", "free", 0)
+        );
         assert_eq!((o.rows, o.fit.element_type().to_string().as_str()), (0..u64::MAX, "f32"));
     }
 

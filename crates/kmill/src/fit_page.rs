@@ -1,4 +1,4 @@
-//! A fit as a page: the surface, the certificate, the scaling, and where the time went.
+//! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series, Stage};
 use crate::report::{self, FitReport, SHOWN};
@@ -6,10 +6,10 @@ use crate::table::{count, number};
 use crate::{machine, table};
 use kstore::budget::bytes;
 
-/// Features shown with their scaling.
+/// Most features that are shown with their scaling.
 const FEATURES: usize = 100;
 
-/// The page.
+/// Makes the page of a report.
 pub(crate) fn page(report: &FitReport) -> Page {
     let (rows, features) = (count(report.fit.rows), count(report.fit.features as u64));
     let target = match &report.fit.target_names[..] {
@@ -83,7 +83,7 @@ fn surface(report: &FitReport) -> Option<String> {
     Some(format!("{heat}{note}{folds}"))
 }
 
-/// The relative trace error of every rank of the surface.
+/// A chart of the relative trace error at every rank of the surface; `None` without certificates.
 fn certificate(report: &FitReport) -> Option<Chart> {
     if report.fit.certificates.len() < 2 {
         return None;

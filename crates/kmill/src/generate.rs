@@ -12,11 +12,11 @@ use kstore::pass::Observer;
 use kstore::sink::{Output, OutputColumn, OutputKind};
 use std::path::{Path, PathBuf};
 
-/// Element types that have a column type on disk.
+/// The types of features that can be written: f32 and f64.
 pub trait Element: Real {
-    /// The column type.
+    /// The type of a column of such values.
     const KIND: OutputKind;
-    /// The values as a sink takes them.
+    /// The values of a column, in the form that writers take.
     fn output(values: &[Self]) -> Output<'_>;
 }
 
@@ -34,10 +34,10 @@ impl Element for f64 {
     }
 }
 
-/// Writes a generated table in `T` and tells the files.
+/// Writes a generated table with features of type `T`, and returns the paths of its files.
 ///
 /// # Errors
-/// Those of the file system, and an interruption; then nothing is written.
+/// Errors of the file system, and an interruption; then nothing is written.
 pub fn write<T: Element>(
     generator: &dyn Generator,
     recipe: &Recipe,
@@ -74,7 +74,7 @@ pub fn write<T: Element>(
     Ok(files)
 }
 
-/// `kmill generate`.
+/// Runs `kmill generate` and prints its report.
 pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     let unknown = || Error::option("NAME", &args.name, "there is no such generator", "see kmill generate --help");
     let generator = generators::find(&args.name).ok_or_else(unknown)?;

@@ -13,10 +13,10 @@ use kstore::{Reading, Selected, Workers};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What `kmill herd` picked.
+/// The report of `kmill herd`: the rows that were picked, and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct HerdReport {
-    /// Rows, distances, kernel.
+    /// The rows that were picked, their distances to the mean of all rows, and the kernel.
     #[serde(flatten)]
     pub picked: Represented,
     /// Number of features of a row.
@@ -28,11 +28,11 @@ pub struct HerdReport {
     pub bytes_read: u64,
     /// Highest resident memory of the process; `None` where the system does not tell.
     pub peak_rss_bytes: Option<usize>,
-    /// The budget.
+    /// The memory budget, in bytes.
     pub memory_budget_bytes: usize,
-    /// What the user should know.
+    /// The warnings of the run, one sentence each.
     pub warnings: Vec<String>,
-    /// Where the rows are.
+    /// The file that the rows were written to.
     #[serde(serialize_with = "kstore::lossy::path")]
     pub output: PathBuf,
 }
@@ -40,7 +40,7 @@ pub struct HerdReport {
 /// Picks rows and writes them.
 ///
 /// # Errors
-/// Whatever stops the picks; then nothing is written.
+/// All errors of picking and reading; nothing is written then.
 pub fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     convert::only_convert_keeps(args.data.missing)?;
     output::check(&args.output)?;
@@ -68,10 +68,10 @@ pub fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     })
 }
 
-/// The column of the rows' numbers.
+/// Name of the column with the row numbers.
 const ROW: &str = "row";
 
-/// `kmill herd`.
+/// Runs `kmill herd` and prints its report.
 pub(crate) fn main(args: &HerdArgs) -> Result<()> {
     let context = args.run.resolve();
     let report = run(args, &context)?;
@@ -93,7 +93,7 @@ fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Repr
     Ok(represent::<T>(selected, &options, args.count, &resources)?)
 }
 
-/// The rows as they are in the table, in the order of the picks.
+/// Writes the picked rows with the values of the table, in the order of the picks.
 fn write(path: &Path, selected: &Selected, rows: &[u64]) -> Result<()> {
     let found = selected.rows::<f64>(Reading::default())?.gather(rows)?;
     let names = selected.feature_names();

@@ -1,12 +1,12 @@
-//! `kmill inspect`: what a table or a model holds.
+//! `kmill inspect`: shows the columns of a table, or the contents of a model.
 
 use crate::args::InspectArgs;
 use crate::args::run::Run;
-use crate::passes::{self, Lane};
 use crate::table::{Align, Table as Listing, count, exact, number};
 use crate::{Result, output, predictor};
 use ksolve::Card;
 use kstore::budget::bytes;
+use kstore::pass::lanes::{self, Lane};
 use kstore::shown;
 use kstore::statistics::Moments;
 use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
@@ -15,34 +15,34 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Numbers of a table up to which statistics come without being asked: a fraction of a second.
+/// Statistics come without being asked for up to this many numbers in a table: they take a fraction of a second.
 const FREE_STATISTICS: u64 = 1_000_000;
 
-/// What a table holds.
+/// The files, size and columns of a table.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TableReport {
-    /// Name of the format.
+    /// Name of the file format.
     pub format: &'static str,
     /// The files, in the order they are read.
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
-    /// Their size.
+    /// Size of the files, in bytes.
     pub bytes: u64,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
     /// Columns, in the order of the file.
     pub columns: Vec<ColumnReport>,
 }
 
-/// What a column holds.
+/// The name, type and statistics of a column.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ColumnReport {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
     /// Type of its values.
     #[serde(rename = "type")]
     pub kind: String,
-    /// From one pass over the table.
+    /// Statistics of the values, from one pass over the table; `None` where none was made.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<ColumnStatistics>,
 }
@@ -58,7 +58,7 @@ pub struct ColumnStatistics {
     pub sd: Option<f64>,
     /// Largest value.
     pub max: Option<f64>,
-    /// Rows without a value.
+    /// Number of rows without a value.
     pub missing: u64,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for TableReport {
 }
 
 impl TableReport {
-    /// Names and types; a run of columns such as x0 … x89 of one type is one line.
+    /// A list of names and types; a run of columns such as x0 … x89 of one type is one line.
     fn types(&self) -> Listing {
         let mut table = Listing::new([("column", Align::Left), ("type", Align::Left)]);
         let runs = self.columns.chunk_by(|a, b| a.kind == b.kind && follows(&a.name, &b.name));
@@ -121,7 +121,7 @@ impl TableReport {
     }
 }
 
-/// True for `x9` and `x10`.
+/// True where two names are numbered one after the other, such as `x9` and `x10`.
 fn follows(name: &str, next: &str) -> bool {
     let split = |name: &str| {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -164,7 +164,7 @@ pub fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: 
     })
 }
 
-/// Moments of every numeric column, in the order of the file.
+/// The statistics of every numeric column, in the order of the file.
 fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     // without a scaler a missing value stays NaN, which the moments leave out and count
     let numeric = table.schema().columns.iter().filter(|column| column.kind.is_numeric());
@@ -173,23 +173,23 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     let selected = table.select(&selection)?;
     let source = selected.rows::<f64>(kstore::Reading::default())?;
     let fold = StatisticsFold::new(selected.shape());
-    let lane = Lane { tile: passes::TILE, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
-    let lanes = passes::lanes("inspection", &source, &lane, run)?.count;
+    let lane = Lane { tile: lanes::TILE, name: "statistics", bytes: fold.state_bytes(), shared: Vec::new() };
+    let count = lanes::lanes("inspection", &source, &lane, run.memory, run.threads)?.count;
     let stage = run.progress.stage("statistics", Some(table.stored_rows()));
-    let (statistics, _) = passes::pass(lanes, &Workers::sequential(), &stage).fold(&source, &fold)?;
+    let (statistics, _) = lanes::scan(count, &Workers::sequential(), &stage).fold(&source, &fold)?;
     stage.finish();
     Ok(statistics)
 }
 
-/// What a model holds.
+/// The contents of a model file.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ModelReport {
-    /// The file.
+    /// The path of the model file.
     #[serde(serialize_with = "kstore::lossy::path")]
     pub model: PathBuf,
-    /// Its size.
+    /// Size of the file, in bytes.
     pub bytes: u64,
-    /// What defines it.
+    /// The options, names and classes of the model.
     #[serde(flatten)]
     pub card: Card,
     /// [`ksolve::job::LAMBDA`].
@@ -226,7 +226,7 @@ impl fmt::Display for ModelReport {
     }
 }
 
-/// The first dozen, and how many there are.
+/// The first dozen names in one line, and how many there are.
 fn shortened(names: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 12;
     let all = names.len();
@@ -245,7 +245,7 @@ fn is_model(path: &Path) -> bool {
     read.is_ok() && start[8] == b'{'
 }
 
-/// `kmill inspect`.
+/// Runs `kmill inspect` and prints its report.
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     let run = args.run.resolve();
     if let [path] = &args.paths[..]

@@ -10,10 +10,10 @@ pub fn requested() -> bool {
     SIGNALS.load(Ordering::Relaxed) > 0
 }
 
-/// [`kstore::Error::Interrupted`] once the run was asked to stop, for loops that are no passes.
+/// Fails once the run was asked to stop; for loops that are no passes.
 ///
 /// # Errors
-/// Exactly then.
+/// [`kstore::Error::Interrupted`].
 pub fn check() -> Result<(), kstore::Error> {
     if requested() { Err(kstore::Error::Interrupted) } else { Ok(()) }
 }

@@ -1,12 +1,11 @@
 //! The `kmill` command: kernel machines on tables larger than memory.
 //!
-//! One verb a file; [`args`] says what can be asked, [`report`] what is answered. Results go to stdout, everything
+//! One verb a file; [`args`] has the options of all verbs, [`report`] that of a fit. Results go to stdout, everything
 //! else (progress, stage times, warnings, errors) to stderr. Exit code 0: done; 1: it failed, and one sentence says
 //! why; 2: wrong usage.
 
 pub mod allocator;
 pub mod args;
-mod carried;
 pub mod convert;
 pub mod curve;
 pub mod demo;
@@ -23,7 +22,6 @@ pub mod interrupt;
 pub mod machine;
 pub mod output;
 pub mod page;
-pub mod passes;
 pub mod pipeline;
 pub mod plan;
 pub mod plot;
@@ -44,7 +42,7 @@ use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Reads the command line, runs the verb, and gives the exit code.
+/// Reads the command line, runs the verb, and returns the exit code.
 pub fn run() -> ExitCode {
     allocator::configure();
     allocator::outlive_long_files();
@@ -80,7 +78,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Some decoders panic on damaged files; the error that follows says what is wrong.
+/// Suppresses the messages of decoders that panic on damaged files; the error that follows says what is wrong.
 fn silence_decoders() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,4 +1,4 @@
-//! What a report says of where it was made: the command as it was typed, and the machine.
+//! The command line and the machine, as reports name them.
 
 use std::ffi::OsString;
 

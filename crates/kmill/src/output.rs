@@ -17,7 +17,7 @@ pub fn text(text: impl Display) -> Result<()> {
     write!(out, "{}", shown::lines(&text)).and_then(|()| out.flush()).map_err(closed)
 }
 
-/// Why standard output takes no more.
+/// The error for a failed write to standard output; a closed pipe becomes [`Error::BrokenPipe`].
 pub(crate) fn closed(error: std::io::Error) -> Error {
     match error.kind() {
         ErrorKind::BrokenPipe => Error::BrokenPipe,
@@ -28,7 +28,7 @@ pub(crate) fn closed(error: std::io::Error) -> Error {
 /// Writes `value` as one JSON object. Numbers that are not finite become null.
 ///
 /// # Errors
-/// As [`text()`].
+/// The errors of [`text()`].
 pub fn json(value: &impl Serialize) -> Result<()> {
     let object = serde_json::to_string(value)?;
     text(format_args!("{object}\n"))
@@ -37,12 +37,12 @@ pub fn json(value: &impl Serialize) -> Result<()> {
 /// Writes `value` as JSON when `as_json`, else as its table.
 ///
 /// # Errors
-/// As [`text()`].
+/// The errors of [`text()`].
 pub fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
     if as_json { json(value) } else { text(value) }
 }
 
-/// Refuses an output that is one of the inputs: the rows, their target file, or the model. It would be replaced.
+/// Refuses an output that is also an input (the table, its target file or the model), which it would replace.
 ///
 /// # Errors
 /// [`Error::Option`].
@@ -56,10 +56,10 @@ pub fn spare(path: &Path, table: &kstore::Table, model: Option<&Path>) -> Result
     Ok(())
 }
 
-/// Checks before the work that every file can be written after it, and tells each one's kind.
+/// Checks before the work that every file can be written after it, and returns each path with its kind.
 ///
 /// # Errors
-/// As [`check`]; [`Error::Option`] for a file that is named twice, and those of `kind`.
+/// The errors of [`check`]; [`Error::Option`] for a file that is named twice; the errors of `kind`.
 pub fn kinds<K>(paths: &[PathBuf], kind: impl Fn(&Path) -> Result<K>) -> Result<Vec<(PathBuf, K)>> {
     let each = |(i, path): (usize, &PathBuf)| {
         check(path)?;
@@ -74,7 +74,7 @@ pub fn kinds<K>(paths: &[PathBuf], kind: impl Fn(&Path) -> Result<K>) -> Result<
 /// Writes `value` as one JSON object to a file.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
     let object = serde_json::to_string(value)?;
     let mut file = AtomicFile::create(path)?;
@@ -85,7 +85,7 @@ pub fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
 /// Checks before the work that a page can be put at `path` after it, and that it is not `other`.
 ///
 /// # Errors
-/// As [`check`], and [`Error::Option`] for another extension.
+/// The errors of [`check`], and [`Error::Option`] for another extension.
 pub fn check_page(path: &Path, other: &Path) -> Result<()> {
     if is_same(path, other) || !matches!(extension(path).as_deref(), Some("html" | "htm")) {
         let remedy = "give a name that ends with .html";
@@ -97,16 +97,17 @@ pub fn check_page(path: &Path, other: &Path) -> Result<()> {
 /// Checks before the work that a file can be put at `path` after it.
 ///
 /// # Errors
-/// As [`AtomicFile::destination`].
+/// The errors of [`AtomicFile::destination`].
 pub fn check(path: &Path) -> Result<()> {
     AtomicFile::destination(path)?;
     Ok(())
 }
 
-/// Checks before the work that a model can be put at `path` after it. The name says what it is, or nothing.
+/// Checks before the work that a model can be put at `path` after it. The name must end with .safetensors, or have no
+/// extension.
 ///
 /// # Errors
-/// As [`check`], and [`Error::Option`] for another extension.
+/// The errors of [`check`], and [`Error::Option`] for another extension.
 pub fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
         return check(path);

@@ -1,7 +1,8 @@
-//! A fit of the command: the table is opened, the library's job is run, and what it took is reported.
+//! A fit of the command: opens the table, runs the job of the library and makes the report.
 
 use crate::args::parse::Landmarks;
 use crate::args::run::{DiskArgs, Run, ScratchArgs};
+use crate::error::flags;
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
@@ -19,7 +20,7 @@ impl Stages for Progress {
         self.watch(name, rows)
     }
     fn warn(&self, text: String) {
-        Self::warn(self, crate::error::flags(&text));
+        Self::warn(self, flags(&text));
     }
     fn wants_plan(&self) -> bool {
         !self.is_quiet()
@@ -31,17 +32,17 @@ impl Stages for Progress {
 
 impl Listener for Progress {
     fn note(&self, text: String) {
-        Self::note(self, &format!("note: {}", crate::error::flags(&text)));
+        Self::note(self, &format!("note: {}", flags(&text)));
     }
     fn warn(&self, text: String) {
-        Self::warn(self, crate::error::flags(&text));
+        Self::warn(self, flags(&text));
     }
 }
 
-/// Fits a model and writes it to `path`.
+/// Fits a model, writes it to `path` and returns the report.
 ///
 /// # Errors
-/// Whatever stops the fit; then nothing is written.
+/// All errors of the fit; nothing is written then.
 pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
@@ -59,7 +60,7 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Res
     Ok(FitReport::new(fitted.report, run, selected.table(), path))
 }
 
-/// What a fit would do and hold in each of its stages.
+/// The plan of a fit: the passes, time and memory of each of its stages.
 ///
 /// # Errors
 /// Files and columns that are not there, bad values among the rows that are tried.
@@ -70,19 +71,19 @@ pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<Pl
     Ok(PlanReport::new(fit.plan(&selected, &job)?))
 }
 
-/// What the job may use: memory, threads, and the terminal.
-fn job(run: &Run) -> job::Run<'_> {
+/// The memory, the threads and the progress display that the job may use.
+pub(crate) fn job(run: &Run) -> job::Run<'_> {
     job::Run::new().memory(run.memory).threads(run.threads).watch(&run.progress)
 }
 
-/// `model.safetensors.checkpoint`, beside the model.
+/// The path of the checkpoint beside the model: `model.safetensors.checkpoint`.
 fn checkpoint_folder(output: &Path) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
     name.push(".checkpoint");
     name.into()
 }
 
-/// The rows and columns of the fit.
+/// Opens the table and selects the rows and columns of the fit.
 pub(crate) fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     let selection = options.selection(targets)?;
@@ -91,7 +92,7 @@ pub(crate) fn select(options: &FitOptions, progress: &Progress) -> Result<Select
     Ok(selected)
 }
 
-/// Columns that choose or number rows are no features unless named: that should not surprise anybody.
+/// Notes which columns are no features because they choose or number rows; they would be features if they were named.
 fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group: Option<&str>, progress: &Progress) {
     if !options.features.is_empty() {
         return;
@@ -111,13 +112,13 @@ fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group
     }
 }
 
-/// The columns of the features in a table of landmarks.
+/// Opens a table of landmarks and selects the columns of the features in it.
 fn landmark_rows(options: &FitOptions, path: &Path, selected: &Selected) -> Result<Selected> {
     let (table, _) = convert::open(&[path.to_path_buf()], &options.text, &[])?;
     Ok(table.select(&Selection { features: selected.feature_names(), ..Selection::default() })?)
 }
 
-/// The fit with the landmarks that were asked for: a table of them has the features of this one.
+/// The job with the landmark scheme, or with the rows of the table of landmarks, that was asked for.
 pub(crate) fn with_landmarks(options: &FitOptions, selected: &Selected) -> Result<Fit> {
     Ok(options.fit.clone().landmarks(match &options.landmarks {
         Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),

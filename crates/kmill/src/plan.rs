@@ -11,18 +11,18 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 use std::time::Duration;
 
-/// What a fit would do and hold, against the budget.
+/// The plan of a fit, and whether it fits the memory budget.
 #[derive(Clone, Debug)]
 pub struct PlanReport {
-    /// Stages, cut, sums.
+    /// The stages of the fit with their memory, passes and times.
     pub forecast: Forecast,
-    /// Bytes allowed.
+    /// The memory budget, in bytes.
     pub budget: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// Lowers the options and adds up what a fit would hold and take.
+/// Plans a fit from the command line: adds up its memory and estimates its time.
 ///
 /// # Errors
 /// Options that contradict each other, files that cannot be opened, bad values among the rows that are tried. A plan over
@@ -32,7 +32,7 @@ pub fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
     pipeline::plan(&options, run, &args.scratch)
 }
 
-/// `kmill plan`.
+/// Runs `kmill plan` and prints its report.
 pub(crate) fn main(args: &PlanArgs) -> Result<()> {
     let context = args.run.resolve();
     let report = run(args, &context)?;
@@ -40,7 +40,7 @@ pub(crate) fn main(args: &PlanArgs) -> Result<()> {
 }
 
 impl PlanReport {
-    /// The report of a forecast.
+    /// Makes the report of a forecast.
     pub(crate) fn new(forecast: Forecast) -> Self {
         let budget = forecast.steps.first().map_or(0, |step| step.plan.budget);
         Self { budget, threads: forecast.threads, forecast }
@@ -80,7 +80,7 @@ impl Serialize for PlanReport {
     }
 }
 
-/// A time as somebody would say it: two digits.
+/// The text of a time in seconds, rounded to two digits as people say it.
 fn about(seconds: f64) -> String {
     if seconds < 1e-3 {
         return "–".to_string();

@@ -1,4 +1,4 @@
-//! What a run tells while it works: a bar where stderr is a terminal, plain lines where it is not.
+//! The progress of a run on stderr: bars on a terminal, plain lines elsewhere; and its times and warnings.
 
 use crate::interrupt;
 use crate::table::{count, duration};
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two plain lines of one stage: often enough to see life in a log, seldom enough to read it.
+/// Time between two plain lines of one stage: often enough to see life in a log, seldom enough to read it.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
-/// How a run speaks.
+/// The form of the progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Voice {
-    /// Nothing at all.
+    /// No output at all.
     Quiet,
     /// One line when a stage begins, one when it ends, and one every few seconds between.
     Lines,
@@ -68,7 +68,7 @@ impl Progress {
         Box::new(Watched(Some(self.stage(name, rows))))
     }
 
-    /// Begins work of so many runs, each of which takes a while.
+    /// Begins work that consists of `runs` runs, each of which takes a while.
     pub fn work(&self, name: &str, runs: u64) -> Work<'_> {
         let bar = (self.voice == Voice::Bars).then(|| {
             let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
@@ -89,12 +89,12 @@ impl Progress {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// True where nobody wants to read anything.
+    /// True where nothing is written to stderr.
     pub fn is_quiet(&self) -> bool {
         self.voice == Voice::Quiet
     }
 
-    /// A plain line on stderr, unless quiet.
+    /// Writes a plain line to stderr, unless quiet.
     pub fn note(&self, text: &str) {
         if self.voice != Voice::Quiet {
             say(text);
@@ -134,7 +134,7 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Replaces what the bar says at its end, such as `landmarks 800/1000`.
+    /// Replaces the text at the end of the bar, such as `landmarks 800/1000`.
     pub fn message(&self, text: impl Into<String>) {
         if let Some(bar) = &self.bar {
             bar.set_message(text.into());
@@ -157,7 +157,7 @@ impl Stage<'_> {
         });
     }
 
-    /// The line in the middle of a long stage, unless the last one was just now.
+    /// Writes a line in the middle of a long stage, unless the last one was written a moment ago.
     fn speak(&self, rows: u64) {
         let elapsed = self.started.elapsed();
         let last = self.spoken.load(Ordering::Relaxed);
@@ -205,7 +205,7 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Runs that were done before.
+    /// Counts runs that were done before.
     pub fn skip(&self, runs: u64) {
         self.done.fetch_add(runs, Ordering::Relaxed);
         if let Some(bar) = &self.bar {
@@ -213,7 +213,7 @@ impl Work<'_> {
         }
     }
 
-    /// A run begins.
+    /// Shows the run that begins, and the time that is left.
     pub fn begin(&self, what: &str, left: Option<Duration>) {
         if let Some(bar) = &self.bar {
             let what = shown::line(what);
@@ -221,7 +221,7 @@ impl Work<'_> {
         }
     }
 
-    /// A run has ended.
+    /// Shows that a run has ended, the time it took, and the time that is left.
     pub fn end(&self, what: &str, took: Duration, left: Option<Duration>) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         match &self.bar {
@@ -253,7 +253,7 @@ impl Drop for Work<'_> {
     }
 }
 
-/// A stage whose end is its drop.
+/// An observer that ends its stage when it is dropped.
 struct Watched<'a>(Option<Stage<'a>>);
 
 impl Observer for Watched<'_> {
@@ -276,7 +276,7 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`.
+/// The line of a stage at work: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`.
 fn plain_line(name: &str, rows: u64, expected: Option<u64>, elapsed: Duration) -> String {
     let rate = rows as f64 / elapsed.as_secs_f64();
     match expected.filter(|expected| *expected >= rows && *expected > 0) {
@@ -307,12 +307,12 @@ fn spinner(name: &str) -> ProgressBar {
     bar
 }
 
-/// A template that indicatif refuses would be a bug of this file; the plain bar still works.
+/// The style of a bar. A template that indicatif refuses would be a bug of this file; the plain bar still works.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// A line on stderr; if that is closed there is nobody to tell.
+/// Writes a line to stderr; a closed stderr is ignored.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", shown::line(text));
 }

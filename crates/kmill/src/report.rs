@@ -1,6 +1,7 @@
-//! What a run answers: the JSON of the contract, and the tables people read.
+//! The report of a fit: its JSON, which scripts rely on, and its text for people.
 
 use crate::args::run::Run;
+use crate::error::flags;
 use crate::surface::short;
 use crate::table::{Table, count, duration, number, percent};
 use ksolve::Certificate;
@@ -13,13 +14,13 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Numbers of a figure that are shown.
+/// Most numbers of a figure that are shown.
 pub(crate) const SHOWN: usize = 8;
 
-/// What `kmill fit` did: the library's report, and what the process took.
+/// The report of `kmill fit`: that of the library, with the time, memory and files of the process.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct FitReport {
-    /// What was found.
+    /// The report of the library: what was learned, and from what.
     #[serde(flatten)]
     pub fit: job::FitReport,
     /// Seconds of each stage, in the order in which they ended.
@@ -29,22 +30,25 @@ pub struct FitReport {
     pub bytes_read: u64,
     /// Highest resident memory of the process, everything counted; `None` where the system does not tell.
     pub peak_rss_bytes: Option<usize>,
-    /// The budget.
+    /// The memory budget, in bytes.
     pub memory_budget_bytes: usize,
-    /// Threads used; they never change the result.
+    /// Number of threads; it never changes the result.
     pub threads: usize,
-    /// What the user should know: rank reduced, constant feature, tolerance not reached, …
+    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not reached, …
     pub warnings: Vec<String>,
-    /// The model file.
+    /// The path of the model file.
     #[serde(serialize_with = "kstore::lossy::path")]
     pub model: PathBuf,
-    /// Its size.
+    /// Size of the model file, in bytes.
     pub model_bytes: u64,
 }
 
 impl FitReport {
     /// The report of a fit that has just ended.
-    pub(crate) fn new(fit: job::FitReport, run: &Run, table: &kstore::Table, model: &Path) -> Self {
+    pub(crate) fn new(mut fit: job::FitReport, run: &Run, table: &kstore::Table, model: &Path) -> Self {
+        if let Some(method) = &mut fit.method {
+            method.why = flags(&method.why);
+        }
         Self {
             fit,
             seconds: run.progress.seconds(),
@@ -136,7 +140,7 @@ impl fmt::Display for FitReport {
 }
 
 impl FitReport {
-    /// Time, passes and memory.
+    /// A table of time, passes and memory.
     fn cost(&self) -> Table {
         let mut facts = Table::facts();
         let total: f64 = self.seconds.iter().map(|(_, seconds)| seconds).sum();

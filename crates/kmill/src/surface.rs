@@ -22,7 +22,7 @@ impl FitReport {
         })
     }
 
-    /// The scores behind [`Self::surface_grid`], lambda by lambda.
+    /// The numbers that the cells of [`Self::surface_grid`] show, lambda by lambda.
     pub(crate) fn surface_scores(&self) -> Vec<Vec<Option<f64>>> {
         let by_error = self.is_chosen_by_error();
         let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
@@ -33,8 +33,8 @@ impl FitReport {
         self.lambdas().iter().map(|lambda| ranks.iter().map(|rank| cell(*rank, *lambda)).collect()).collect()
     }
 
-    /// The errors of every fold, at the best lambda of each rank, the chosen rank marked, and the scores behind; `None`
-    /// without folds.
+    /// A grid of the errors of every fold, at the best lambda of each rank, with the chosen rank marked, and its
+    /// numbers; `None` without folds.
     pub(crate) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
         let best = |rank: &usize| {
             let own = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
@@ -87,7 +87,7 @@ fn shown(scores: &[Option<f64>]) -> Vec<String> {
     scores.iter().map(|score| score.map_or("–".to_string(), |score| number(score, 4))).collect()
 }
 
-/// A lambda in a table: what would be typed, or three digits of a half decade.
+/// The text of a lambda in a table: its shortest digits, or three digits for a half decade such as 3.16e-7.
 pub(crate) fn short(lambda: f64) -> String {
     let text = exact(lambda);
     if text.len() <= 8 { text } else { format!("{lambda:.2e}") }

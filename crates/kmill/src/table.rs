@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Which side a column leans to.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Names.
+    /// To the left, for names.
     Left,
-    /// Numbers.
+    /// To the right, for numbers.
     Right,
 }
 
@@ -35,7 +35,7 @@ impl Table {
         Self { head, align, rows: Vec::new() }
     }
 
-    /// Name and value, without headings: the usual summary.
+    /// A table of two columns, name and value, without headings.
     pub fn facts() -> Self {
         Self::new([("", Align::Left), ("", Align::Left)])
     }
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// A cell as it may stand in a line.
+/// The text of a cell without characters that would break the line.
 fn shown(cell: impl Into<String>) -> String {
     let cell = cell.into();
     kstore::shown::line(&cell).into_owned()
@@ -86,7 +86,7 @@ impl fmt::Display for Table {
 /// A grid of numbers over two axes, with one cell marked: a surface, or a confusion matrix.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// What the corner says: `lambda \ rank`.
+    /// The text in the corner: `lambda \ rank`.
     pub corner: String,
     /// Headings of the columns.
     pub columns: Vec<String>,
@@ -116,7 +116,7 @@ impl fmt::Display for Grid {
     }
 }
 
-/// `284217` as `284,217`.
+/// The text of a whole number with commas: `284,217` for 284217.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -129,7 +129,7 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// `value` with `digits` significant digits; powers of ten where plain digits would be long. `–` for NaN: not known.
+/// The text of `value` with `digits` significant digits; a power of ten where plain digits would be long; `–` for NaN.
 ///
 /// ```
 /// use kmill::table::number;
@@ -156,14 +156,14 @@ pub fn number(value: f64, digits: usize) -> String {
     }
 }
 
-/// `1e-6` rather than `0.000001`: the shortest digits that read back, for a value the user typed.
+/// The shortest text that reads back as `value`, for a number the user typed: `1e-6` rather than `0.000001`.
 pub fn exact(value: f64) -> String {
     let plain = value.to_string();
     let power = format!("{value:e}");
     if power.len() < plain.len() { power } else { plain }
 }
 
-/// `4.2 s`, `3 min 20 s`, `2 h 05 min`.
+/// The text of a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let whole = seconds.round() as u64;
@@ -176,7 +176,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// `0.0312` as `3.12 %`.
+/// The text of a share as a percentage: `3.12 %` for 0.0312.
 pub fn percent(share: f64) -> String {
     if share.is_nan() { "–".to_string() } else { format!("{} %", number(100.0 * share, 3)) }
 }

@@ -18,33 +18,33 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Features of each map unless told otherwise: of a covariance few eigenvalues count.
+/// Number of features of each map by default: few eigenvalues of a covariance matter.
 const RANK: usize = 300;
 
-/// What `kmill test` found.
+/// The report of `kmill test`: the statistic, its p-values and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TestReport {
     /// Name of the statistic.
     pub statistic: &'static str,
-    /// Rows of each sample, or of the only one.
+    /// Number of rows of each sample, or of the only one.
     pub rows: Vec<u64>,
     /// Names of the columns of each kernel.
     pub columns: Vec<Vec<String>>,
-    /// The statistic as a squared norm: p-values are of this one.
+    /// The biased estimate, a squared norm; the p-values are for this one.
     pub biased: f64,
-    /// The statistic that is right on average.
+    /// The unbiased estimate, which may be negative.
     pub unbiased: f64,
     /// Centred alignment of the two kernels, for two sets of columns.
     pub alignment: Option<f64>,
     /// Probabilities of a value at least as large under the null hypothesis.
     pub p_values: PValues,
-    /// Random labels.
+    /// Number of random labellings behind the p-value by permutation.
     pub permutations: u64,
     /// The kernels with every parameter a number.
     pub kernels: Vec<String>,
-    /// The feature map.
+    /// The feature map, such as `nystrom`.
     pub map: String,
-    /// Features of each map; empty for the kernel itself.
+    /// Number of features of each map; empty for the kernel itself.
     pub ranks: Vec<usize>,
     /// The relative trace error over all rows; `None` for two maps, and maps that are no projection.
     pub certificate: Option<Certificate>,
@@ -57,17 +57,17 @@ pub struct TestReport {
     pub bytes_read: u64,
     /// Highest resident memory of the process; `None` where the system does not tell.
     pub peak_rss_bytes: Option<usize>,
-    /// The budget.
+    /// The memory budget, in bytes.
     pub memory_budget_bytes: usize,
-    /// What the plan said before work started.
+    /// Bytes of memory that were planned before the work started.
     pub planned_bytes: usize,
-    /// `f32` or `f64`.
+    /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
-    /// What the user should know.
+    /// The warnings of the run, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// The rows of a test, and the columns that its kernels look at.
+/// The rows of a test, by the kind of its samples.
 enum Rows {
     Samples(Box<Selected>, Box<Selected>),
     Columns { rows: Box<Selected>, first: Vec<String>, second: Vec<String> },
@@ -95,16 +95,16 @@ impl Rows {
         }
     }
 
-    /// Bytes read so far: tables of one file count them together.
+    /// Bytes read from storage so far; bytes of a file that two samples share are counted once.
     fn bytes_read(&self) -> u64 {
         self.tables().iter().map(|table| table.table().bytes_read()).sum()
     }
 }
 
-/// Measures.
+/// Measures the statistic and its p-values.
 ///
 /// # Errors
-/// Options that contradict each other, and whatever stops the test.
+/// Options that contradict each other, and all errors of the test.
 pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let families = statistic::registry();
     let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
@@ -115,7 +115,7 @@ pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     }
 }
 
-/// `kmill test`.
+/// Runs `kmill test` and prints its report.
 pub(crate) fn main(args: &TestArgs) -> Result<()> {
     let context = args.run.resolve();
     let report = run(args, &context)?;
@@ -134,7 +134,7 @@ fn measure<T: statistic::Precision>(family: &Family, args: &TestArgs, run: &Run)
     Ok(report::<T>(family, args, run, &rows, outcome))
 }
 
-/// Two samples of the same columns: two tables, or the rows with and without a property.
+/// Selects two samples of the same columns: two tables, or the rows with and without a property.
 fn samples(args: &TestArgs) -> Result<Rows> {
     if !args.with.is_empty() {
         let why = format!("{} compares two samples", args.statistic);
@@ -165,7 +165,7 @@ fn samples(args: &TestArgs) -> Result<Rows> {
     Ok(Rows::Samples(Box::new(first), Box::new(second)))
 }
 
-/// Two sets of columns of the same rows.
+/// Selects two sets of columns of the same rows.
 fn columns(args: &TestArgs) -> Result<Rows> {
     if let Some(by) = &args.by {
         let why = format!("{} compares columns of one sample", args.statistic);
@@ -224,7 +224,7 @@ fn options(args: &TestArgs, rows: &Rows) -> Result<StatisticOptions> {
     })
 }
 
-/// Names as `on=` takes them, each in quotes so that none is read as a pattern or a range.
+/// The names as the parameter `on=` of a kernel takes them, each in quotes so that it is no pattern and no range.
 fn listed(names: &[String]) -> String {
     format!(
         "[{}]",

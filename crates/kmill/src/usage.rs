@@ -1,4 +1,4 @@
-//! What is said where the command line asks for help, or cannot be understood.
+//! The answers to a request for help, and to a command line that cannot be understood.
 
 use crate::args::Cli;
 use crate::{output, progress};
@@ -8,7 +8,7 @@ use kstore::shown;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Says it, and gives the exit code: 0 for help that was asked for, 2 for wrong usage.
+/// Prints the answer, and returns the exit code: 0 for help that was asked for, 2 for wrong usage.
 pub(crate) fn answer(answer: &clap::Error) -> ExitCode {
     if answer.use_stderr() {
         let mut command = Cli::command();
@@ -26,7 +26,7 @@ pub(crate) fn answer(answer: &clap::Error) -> ExitCode {
     }
 }
 
-/// What is wrong, and, where clap alone does not say it, what the option is for.
+/// The text of an error of usage; where clap does not say what the option is for, this adds it.
 fn complaint(error: &clap::Error, command: &Command) -> String {
     let mut text = error.render().to_string();
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
@@ -49,7 +49,7 @@ fn complaint(error: &clap::Error, command: &Command) -> String {
     text.replacen('\n', &format!("\n  expected: {purpose}\n"), 1)
 }
 
-/// The help of the argument that an error is about.
+/// The help text of the argument that an error is about.
 fn purpose(error: &clap::Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidArg) else { return None };
     let of_verb = command.get_subcommands().filter(|verb| std::env::args_os().any(|word| word == verb.get_name()));

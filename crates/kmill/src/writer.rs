@@ -9,12 +9,12 @@ pub fn is_npy(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
 }
 
-/// Where the target of an `.npy` table goes: `table.npy` has `table.y.npy` beside it.
+/// The path of the target of an `.npy` table: `table.npy` has `table.y.npy` beside it.
 pub fn target_file(path: &Path) -> Option<PathBuf> {
     is_npy(path).then(|| path.with_extension("y.npy"))
 }
 
-/// Rows per batch, so that about a million numbers are held whatever the width.
+/// Number of rows of a batch, chosen so that a batch holds about a million numbers.
 pub fn batch_rows(columns: usize) -> usize {
     ((1 << 20) / columns.max(1)).clamp(64, 8192)
 }
@@ -34,7 +34,7 @@ impl std::fmt::Debug for TableWriter {
 }
 
 impl TableWriter {
-    /// Starts a table. An `.npy` table without features is its targets.
+    /// Starts a table. An `.npy` table without features holds its targets alone.
     ///
     /// # Errors
     /// A path that cannot be written, an extension that is not known, a type that the format does not have.
@@ -51,10 +51,10 @@ impl TableWriter {
         Ok(Self { table, target, files })
     }
 
-    /// Appends rows.
+    /// Appends rows, given as the values of each column.
     ///
     /// # Errors
-    /// Those of the file system, and values that the format cannot hold.
+    /// Errors of the file system, and values that the format cannot hold.
     pub fn write(&mut self, features: &[Output<'_>], targets: &[Output<'_>]) -> Result<()> {
         match &mut self.target {
             Some(target) => {
@@ -66,15 +66,15 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Bytes the sinks hold between batches.
+    /// Bytes of memory that the writer holds between batches.
     pub fn footprint(&self) -> usize {
         self.table.footprint() + self.target.as_ref().map_or(0, |target| target.footprint())
     }
 
-    /// Puts the files in their place, and tells which they are.
+    /// Completes the files, gives them their names, and returns their paths.
     ///
     /// # Errors
-    /// Those of the file system; then nothing appears.
+    /// Errors of the file system; then nothing appears.
     pub fn finish(mut self) -> Result<Vec<PathBuf>> {
         if let Some(target) = &mut self.target {
             // a disk that fills up here leaves neither file
@@ -90,17 +90,17 @@ impl TableWriter {
     }
 }
 
-/// What was written, as an object of JSON.
+/// The report of a table that was written, for JSON.
 #[derive(Debug, serde::Serialize)]
 pub struct Written<'a> {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Where they are.
+    /// The paths of the files.
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: &'a [PathBuf],
 }
 
-/// `a.npy (targets in a.y.npy)`, for the line at the end.
+/// The names of the files for the last line of the output: `a.npy (targets in a.y.npy)`.
 pub fn named(files: &[PathBuf]) -> String {
     match files {
         [table, target] => format!("{} (target in {})", table.display(), target.display()),

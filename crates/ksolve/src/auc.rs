@@ -2,7 +2,7 @@
 
 use kstore::Merge;
 
-/// Rows up to which scores are kept: 8 bytes each, 8 MiB in all.
+/// Number of rows up to which scores are kept: 8 bytes each, 8 MiB in all.
 pub const EXACT_ROWS: usize = 1 << 20;
 
 /// Leading bits of an ordered f32 that name a histogram bin: sign, exponent and 9 bits of the mantissa, so scores share
@@ -36,18 +36,18 @@ enum Scores {
 }
 
 impl AucState {
-    /// No rows yet; exact up to `exact_rows` of them.
+    /// A state without rows, which is exact up to `exact_rows` rows.
     pub fn new(exact_rows: usize) -> Self {
         Self { exact_rows, scores: Scores::Kept { positive: Vec::new(), negative: Vec::new() } }
     }
 
-    /// Most bytes a state takes: growing vectors may hold twice their scores, are sorted as copies, and become a
-    /// histogram.
+    /// Most bytes of memory a state takes: growing vectors may hold twice their scores, are sorted as copies, and
+    /// become a histogram.
     pub fn bytes(exact_rows: usize) -> usize {
         (24 * exact_rows).saturating_add(16 << BITS)
     }
 
-    /// Takes in the score of a row.
+    /// Adds the score of a row.
     pub fn push(&mut self, score: f64, is_positive: bool) {
         match &mut self.scores {
             Scores::Kept { positive, negative } => {
@@ -110,7 +110,7 @@ impl AucState {
         Some(shown)
     }
 
-    /// The area; `None` where a class has no row.
+    /// The area under the curve; `None` where a class has no row.
     pub fn auc(&self) -> Option<Auc> {
         match &self.scores {
             Scores::Kept { positive, negative } => {
@@ -138,7 +138,7 @@ impl Merge for AucState {
     }
 }
 
-/// Bits of an f32 in the order of its numbers: negative ones reversed below the positive ones.
+/// The histogram bin of a score: the leading bits of its f32, in the order of the numbers.
 fn bin(score: f64) -> usize {
     // −0 and 0 are equal scores
     let bits = (score as f32 + 0.0).to_bits();
@@ -146,7 +146,7 @@ fn bin(score: f64) -> usize {
     (ordered >> (32 - BITS)) as usize
 }
 
-/// Numbers of positives and negatives of each different score, ascending.
+/// For each different score, in ascending order, the numbers of positives and of negatives with it.
 fn tallies(positive: &[f64], negative: &[f64]) -> impl Iterator<Item = (u64, u64)> {
     let sorted = |scores: &[f64]| {
         let mut scores: Vec<f64> = scores.iter().map(|score| score + 0.0).collect();
@@ -165,7 +165,7 @@ fn tallies(positive: &[f64], negative: &[f64]) -> impl Iterator<Item = (u64, u64
     })
 }
 
-/// Pairs of a positive and a negative.
+/// Counts of pairs of a positive and a negative row.
 struct Area {
     won: f64,
     tied: f64,

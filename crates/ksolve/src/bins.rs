@@ -10,13 +10,13 @@ use kstore::{Coded, RowBlock, Workers};
 /// addition then costs a few per cent. A constant, because the cut into bins decides the order of sums.
 pub const BIN: usize = 2048;
 
-/// What is learned from a row.
+/// The targets that are learned: numbers, or codes of classes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Targets {
     /// Numeric targets, less a centre each: makes sums of squares accurate, changes no result beyond rounding.
     Numeric {
-        /// Taken off, one number per target.
+        /// The number that is subtracted from each target, t numbers.
         centre: Vec<f64>,
     },
     /// ±1 codes of classes.
@@ -32,7 +32,7 @@ impl Targets {
         }
     }
 
-    /// What was taken off each target: for [`crate::RidgeOptions::target_centre`].
+    /// The number that is subtracted from each target, t numbers, for [`crate::RidgeOptions::target_centre`].
     pub fn centre(&self) -> Vec<f64> {
         match self {
             Self::Numeric { centre } => centre.clone(),
@@ -64,7 +64,7 @@ pub struct Bins<T> {
     d: usize,
     p: usize,
     t: usize,
-    /// Which number of a row's targets is its weight; `None` where all weigh 1.
+    /// Position of the weight among a row's targets; `None` where all rows weigh 1.
     weight: Option<usize>,
 }
 
@@ -73,18 +73,18 @@ struct Bin<T> {
     rows: usize,
     x: Vec<T>,
     y: Vec<f64>,
-    /// Weights; empty where all are 1.
+    /// The weights of the rows in the bin; empty where all are 1.
     w: Vec<f64>,
 }
 
 /// A bin with its features.
 #[derive(Debug)]
 pub struct Filled<'a, T> {
-    /// Rows, b x d row-major.
+    /// The rows, b x d row-major.
     pub x: MatRef<'a, T>,
     /// Features, b x p column-major.
     pub phi: MatRef<'a, T>,
-    /// Targets, b x t.
+    /// The targets, b x t.
     pub y: MatRef<'a, f64>,
     /// Weights of the rows, b; `None` where all are 1.
     pub w: Option<&'a [f64]>,
@@ -97,7 +97,7 @@ impl<T: Real> Bins<T> {
         Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weight: None }
     }
 
-    /// The same with weights: number `place` of a row's targets.
+    /// The bins for rows with weights; `place` is the position of the weight among a row's targets.
     pub(crate) fn weighted(mut self, place: Option<usize>) -> Self {
         let length = if place.is_some() { self.size } else { 0 };
         self.bins.iter_mut().for_each(|bin| bin.w = vec![0.0; length]);
@@ -163,8 +163,8 @@ impl<T: Real> Bins<T> {
         self.filled(fold)
     }
 
-    /// Multiplies the features and targets of the bin that was applied last by the roots of its weights, which are in their place
-    /// then: moments of such rows are weighted ones. Rows alike stay as they are.
+    /// Multiplies the features and targets of the bin that was applied last by the roots of its weights, so that their
+    /// moments are weighted ones. Without weights nothing is changed.
     pub(crate) fn weigh(&mut self, fold: usize, workers: &Workers) -> Filled<'_, T> {
         let (bin, size, p) = (&mut self.bins[fold], self.size, self.p);
         let rows = bin.rows;
@@ -181,7 +181,7 @@ impl<T: Real> Bins<T> {
         self.filled(fold)
     }
 
-    /// The bin that was applied last.
+    /// The rows, features, targets and weights of the bin that was applied last.
     fn filled(&self, fold: usize) -> Filled<'_, T> {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;

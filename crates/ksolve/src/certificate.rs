@@ -37,13 +37,13 @@ pub struct Certificate {
 /// the certificate of every rank. *Cost*: 5 flops per entry of phi. *Bytes*: 16·p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CertificateState {
-    /// Rows.
+    /// Number of rows so far.
     pub rows: u64,
-    /// tr K = Σ k(x_i, x_i).
+    /// The trace of the kernel matrix, tr K = Σ k(x_i, x_i).
     pub trace: f64,
-    /// Σ max(r_i, 0) at ranks 1, …, p.
+    /// The sums of positive residuals Σ max(r_i, 0) at ranks 1, …, p.
     pub positive: Vec<f64>,
-    /// Σ max(−r_i, 0) at ranks 1, …, p.
+    /// The sums of negative residuals Σ max(−r_i, 0) at ranks 1, …, p.
     pub negative: Vec<f64>,
     /// Largest residual at rank p: a lower bound on the spectral norm of K − K̂. Zero before any row.
     pub max_residual: f64,
@@ -73,7 +73,7 @@ impl CertificateState {
         8 * b.div_ceil(STRIP) * (2 * p + 1)
     }
 
-    /// Takes in b rows: `phi` is b x p with contiguous columns, `diag[i]` = k(x_i, x_i).
+    /// Adds b rows: `phi` is b x p with contiguous columns, `diag[i]` = k(x_i, x_i).
     ///
     /// Strips of a fixed number of rows go to the workers and are added in order, whatever the number of threads.
     /// A residual that is not a number makes the sums not a number: it is never hidden.
@@ -111,7 +111,7 @@ impl CertificateState {
         Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
     }
 
-    /// [`certificate`](Self::certificate), where it says anything.
+    /// The [`certificate`](Self::certificate) of the leading `rank` features, where it can be trusted.
     ///
     /// # Errors
     /// [`Error::Overshoot`] where the features exceed the kernel by more than they miss of it and more than their rounding
@@ -180,7 +180,7 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], out: &mut [f64]
     );
 }
 
-/// Takes φ_ij² off every residual and sums the two signs.
+/// Subtracts φ_ij² from every residual, and returns the sums of the positive and of the negative residuals.
 #[inline(always)]
 fn column_step<T: Real>(residual: &mut [f64], column: &[T]) -> (f64, f64) {
     let (mut positive, mut negative) = ([0.0; LANES], [0.0; LANES]);
@@ -265,7 +265,7 @@ mod tests {
         assert!(of(1e-7, 0.0).is_ok(), "rounding");
         assert!(of(1e-3, 0.1).is_ok(), "less than is missing anyway");
         let refused = of(1e-3, 1e-4).unwrap_err().to_string();
-        assert!(refused.contains("exceed the kernel by 5.0e-4") && refused.contains("--landmarks"), "{refused}");
+        assert!(refused.contains("exceed the kernel by 5.0e-4") && refused.contains("`landmarks`"), "{refused}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What can go wrong between features and a model.
+//! The errors of this crate: options, solving and model files.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Data, disk or memory.
+    /// An error about data, disk or memory.
     #[error(transparent)]
     Store(#[from] kstore::Error),
-    /// Kernels and feature maps.
+    /// An error about kernels and feature maps.
     #[error(transparent)]
     Approx(#[from] kapprox::Error),
     /// An option that cannot be understood or makes no sense.
-    #[error("{option} {given}: {expected}")]
+    #[error("`{option}`{}{given}: {expected}", if given.is_empty() { "" } else { " " })]
     Option {
-        /// The parameter, such as `lambda`.
+        /// The name of the parameter, such as "lambda".
         option: &'static str,
-        /// What was given.
+        /// The value that was given.
         given: String,
         /// Why it is wrong and what would be right.
         expected: String,
@@ -28,11 +28,35 @@ pub enum Error {
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and `resume`", checkpoint = checkpoint.display())]
     Stopped {
-        /// The folder.
+        /// The folder of the checkpoint.
         checkpoint: PathBuf,
     },
+    /// A result that is infinite or NaN, and therefore was not written.
+    #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (`where`), or fit with a kernel that does not grow without bound", path = path.display())]
+    NotFinitePrediction {
+        /// The file of the row.
+        path: PathBuf,
+        /// Row within that file.
+        row: u64,
+        /// The name of the result, such as "the prediction".
+        what: &'static str,
+        /// The value: infinite or NaN.
+        value: f64,
+    },
+    /// A score over many rows that overflows.
+    #[error(
+        "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (`where`)"
+    )]
+    ScoreOverflow {
+        /// The name of the score.
+        what: &'static str,
+        /// Number of rows that were scored.
+        rows: u64,
+        /// The value: infinite or NaN.
+        value: f64,
+    },
     /// Folds that leave nothing to train on or nothing to test.
-    #[error("--folds {folds} does not suit these rows: {why}")]
+    #[error("`folds` {folds} does not suit these rows: {why}")]
     Folds {
         /// The folds as given.
         folds: String,
@@ -56,41 +80,41 @@ pub enum Error {
         row: u64,
     },
     /// Too few rows to learn from.
-    #[error("{rows} training row{plural} left; learning needs at least 2: check --rows, --where and --missing", plural = if *rows == 1 { " is" } else { "s are" })]
+    #[error("{rows} training row{plural} left; learning needs at least 2: check `rows`, `where` and `missing`", plural = if *rows == 1 { " is" } else { "s are" })]
     TooFewRows {
-        /// Rows there are.
+        /// Number of rows that are left.
         rows: u64,
     },
     /// Too few rows for a statistic.
-    #[error("{what} needs at least {needed} rows, and {rows} {are} left; check --rows, --where and --missing", are = if *rows == 1 { "is" } else { "are" })]
+    #[error("{what} needs at least {needed} rows, and {rows} {are} left; check `rows`, `where` and `missing`", are = if *rows == 1 { "is" } else { "are" })]
     TooFewFor {
-        /// The statistic.
+        /// The name of the statistic.
         what: &'static str,
-        /// Rows it needs.
+        /// Number of rows that the statistic needs.
         needed: u64,
-        /// Rows there are.
+        /// Number of rows that are left.
         rows: u64,
     },
     /// A column whose squares do not fit a number.
     #[error("column {column:?} reaches {largest:e}, and the squares of its values overflow; give it in a larger unit")]
     TooLarge {
-        /// The column.
+        /// Name of the column.
         column: String,
-        /// Its largest magnitude.
+        /// Largest magnitude of its values.
         largest: f64,
     },
     /// Fewer than two classes.
     #[error("the target has {classes} class{plural}; classification needs at least 2 (is it the right column, or a regression?)", plural = if *classes == 1 { "" } else { "es" })]
     TooFewClasses {
-        /// Classes there are.
+        /// Number of classes.
         classes: usize,
     },
     /// Features that are no projection of the kernel.
     #[error(
-        "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, where they miss {trace_error:.1e} of it: rounding rules them, because the landmarks are too close to each other or too far from the rows; use --landmarks rpcholesky or a lower --rank"
+        "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, where they miss {trace_error:.1e} of it: rounding rules them, because the landmarks are too close to each other or too far from the rows; use `landmarks` rpcholesky or a lower `rank`"
     )]
     Overshoot {
-        /// Features.
+        /// Number of features.
         rank: usize,
         /// Share of the trace that they exceed the kernel by.
         overshoot: f64,
@@ -98,7 +122,7 @@ pub enum Error {
         trace_error: f64,
     },
     /// The regularised normal equations are not positive definite.
-    #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise --lambda{or_f64}", or_f64 = if *precision == "f32" { " or use --precision f64" } else { "" })]
+    #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     Indefinite {
         /// Rank of the cell.
         rank: usize,
@@ -112,15 +136,15 @@ pub enum Error {
         "conjugate gradient found no useful solution: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
     )]
     NoSolution {
-        /// Of the best iterate, as a share of the right side.
+        /// Residual of the best iterate, as a share of the right side.
         residual: f64,
-        /// Iterations.
+        /// Number of iterations.
         iterations: usize,
         /// What to do.
         remedy: &'static str,
     },
     /// No cell of the surface could be computed.
-    #[error("no cell of the rank x lambda surface could be computed in {precision}; raise --lambda{or_f64}", or_f64 = if *precision == "f32" { " or use --precision f64" } else { "" })]
+    #[error("no cell of the rank x lambda surface could be computed in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     NoCell {
         /// Precision of the features.
         precision: &'static str,
@@ -131,74 +155,74 @@ pub enum Error {
     )]
     NoVariance,
     /// Variances or distances of a model that was fitted without them.
-    #[error("the model holds neither variances nor distances; fit ridge with --std or kpca with --novelty")]
+    #[error("the model holds neither variances nor distances; fit ridge with `std` or kpca with `novelty`")]
     NoQuadratic,
     /// Pre-images of a model that has none.
     #[error("the model has no pre-images: {why}")]
     PreImages {
-        /// What it lacks, and what to do.
+        /// What the model lacks, and what to do.
         why: &'static str,
     },
     /// A weight below 0.
     #[error(
-        "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave --weights out",
+        "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave `weights` out",
         kstore::shown::number(*weight)
     )]
     Weight {
         /// The stored row.
         row: u64,
-        /// Its weight.
+        /// Weight of the row.
         weight: f64,
     },
     /// Weights that are all 0.
-    #[error("the weights of the rows to train on add up to 0; check the column of --weights")]
+    #[error("the weights of the rows to train on add up to 0; check the column of `weights`")]
     NoWeight,
     /// Weights of which none is above 0, and some are below.
     #[error(
-        "no weight of the rows to train on is above 0, and they reach down to {least}; expected 0 or more: check the column of --weights"
+        "no weight of the rows to train on is above 0, and they reach down to {least}; expected 0 or more: check the column of `weights`"
     )]
     NegativeWeights {
-        /// The smallest.
+        /// The smallest weight.
         least: f64,
     },
     /// Fewer distinct points than clusters.
-    #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer --clusters")]
+    #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer `clusters`")]
     Clusters {
-        /// Clusters.
+        /// Number of clusters that was asked for.
         asked: usize,
-        /// Points.
+        /// Number of distinct points.
         distinct: usize,
     },
     /// A class without rows.
     #[error("class {class} (from 0, in the order of the labels) has no rows")]
     EmptyClass {
-        /// Its code.
+        /// The code of the class.
         class: usize,
     },
     /// The features of a model that cannot be made again.
     #[error("the map {map} of the model cannot be made again: {why}; fit the model anew")]
     Features {
-        /// The map.
+        /// Name of the map.
         map: String,
-        /// Why.
+        /// Why it cannot be made again.
         why: &'static str,
     },
     /// A rank that the features do not have.
     #[error("rank {rank} was asked for, but the feature map has {features} features")]
     Rank {
-        /// What was asked for.
+        /// The rank that was asked for.
         rank: usize,
-        /// What there is.
+        /// Number of features.
         features: usize,
     },
     /// Two shapes that must agree and do not.
     #[error("{what}: expected {expected}, got {got}")]
     Shape {
-        /// Which shape.
+        /// The name of the argument with the wrong shape.
         what: &'static str,
-        /// What it should be.
+        /// The length that was expected.
         expected: usize,
-        /// What it is.
+        /// The length that was given.
         got: usize,
     },
     /// A file that is no safetensors file.
@@ -206,11 +230,11 @@ pub enum Error {
     NotSafetensors {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with the file.
         detail: String,
     },
     /// A safetensors file of another program.
-    #[error("{path} is a safetensors file, but not one that kmill wrote (no `kmill` entry in its metadata); name a file that kmill fit has written", path = path.display())]
+    #[error("{path} is a safetensors file, but not one that kmill wrote (no entry \"kmill\" in its metadata); name a file that kmill fit has written", path = path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -220,7 +244,7 @@ pub enum Error {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Its format version.
+        /// Format version of the file.
         found: u64,
         /// Newest version known here.
         known: u64,
@@ -234,7 +258,7 @@ pub enum Error {
         path: PathBuf,
         /// Bytes the header announces.
         expected: u64,
-        /// Bytes there are.
+        /// Bytes that are there.
         got: u64,
     },
     /// A model file whose parts contradict each other.
@@ -250,17 +274,17 @@ pub enum Error {
         "row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features"
     )]
     Row {
-        /// Position of the row.
+        /// Position of the row in the slice, from 0.
         row: u64,
-        /// The feature, or the prediction.
+        /// Name of the feature, or "the prediction".
         what: String,
-        /// The number.
+        /// The value that is not finite.
         value: f64,
     },
     /// A model that holds numbers that are not finite, and therefore was not written.
     #[error("{what} is not finite; {remedy}")]
     NotFinite {
-        /// Which part.
+        /// The part of the model that is not finite.
         what: &'static str,
         /// What to do.
         remedy: &'static str,
@@ -268,7 +292,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True where the run ended because it was asked to.
+    /// True where the run ended because the caller interrupted it.
     pub fn is_interrupted(&self) -> bool {
         match self {
             Self::Stopped { .. } => true,
@@ -279,7 +303,7 @@ impl Error {
         }
     }
 
-    /// An option with what was given and what would be right.
+    /// Makes an [`Error::Option`]: a parameter, the value given for it, and what would be right.
     pub fn option(option: &'static str, given: impl ToString, expected: impl Into<String>) -> Self {
         Self::Option { option, given: given.to_string(), expected: expected.into() }
     }

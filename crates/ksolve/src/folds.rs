@@ -7,7 +7,7 @@ use std::ops::Range;
 
 const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), or a column (column:subject)";
 
-/// Each fold has a Gram matrix of its own, so many folds are a slip of the pen that would be refused for memory later.
+/// Most folds. Each has a Gram matrix of its own, so more are a slip of the pen that would be refused for memory later.
 const MOST_FOLDS: usize = 1_000;
 
 /// The folds as the command line gives them.
@@ -16,32 +16,32 @@ const MOST_FOLDS: usize = 1_000;
 pub enum FoldSpec {
     /// No cross-validation.
     None,
-    /// Rows by hash: `5`.
+    /// So many folds, to which rows are assigned by a hash of their number: `5`.
     Hash(usize),
-    /// Contiguous blocks: `blocks:6`.
+    /// So many contiguous blocks of rows: `blocks:6`.
     Blocks(usize),
     /// One fold per value of a column: `column:subject`.
     Column(String),
 }
 
 impl FoldSpec {
-    /// Reads `5`, `blocks:6`, `column:subject` or `none`.
+    /// Parses `5`, `blocks:6`, `column:subject` or `none`.
     ///
     /// # Errors
     /// [`Error::Option`] for anything else, and for fewer than two folds.
     pub fn parse(text: &str) -> Result<Self> {
         let count = |digits: &str| match digits.trim().parse::<usize>() {
             Ok(k) if (2..=MOST_FOLDS).contains(&k) => Ok(k),
-            Ok(1) => Err(Error::option("--folds", text, "one fold leaves no rows to train on; use 2 or more, or none")),
-            Ok(_) => Err(Error::option("--folds", text, format!("the number of folds must be 2 to {MOST_FOLDS}"))),
-            Err(_) => Err(Error::option("--folds", format!("{text:?}"), HELP)),
+            Ok(1) => Err(Error::option("folds", text, "one fold leaves no rows to train on; use 2 or more, or none")),
+            Ok(_) => Err(Error::option("folds", text, format!("the number of folds must be 2 to {MOST_FOLDS}"))),
+            Err(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
         };
         match text.trim().split_once(':') {
             None if text.trim() == "none" => Ok(Self::None),
             None => Ok(Self::Hash(count(text)?)),
             Some(("blocks", k)) => Ok(Self::Blocks(count(k)?)),
             Some(("column", name)) if !name.trim().is_empty() => Ok(Self::Column(name.trim().to_string())),
-            Some(_) => Err(Error::option("--folds", format!("{text:?}"), HELP)),
+            Some(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
         }
     }
 }
@@ -67,7 +67,7 @@ pub enum Folds {
     Hash {
         /// Number of folds.
         k: usize,
-        /// Keys of the rows.
+        /// Random keys of the rows.
         keys: Stream,
     },
     /// Contiguous blocks of equal length.
@@ -157,7 +157,7 @@ mod tests {
         }
         for wrong in ["1", "0", "-2", "x", "blocks:", "blocks:1", "column:", "rows:3", "", "1000000"] {
             let message = FoldSpec::parse(wrong).unwrap_err().to_string();
-            assert!(message.starts_with("--folds"), "{wrong}: {message}");
+            assert!(message.starts_with("`folds`"), "{wrong}: {message}");
         }
     }
 

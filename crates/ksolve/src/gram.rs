@@ -21,19 +21,19 @@ const MOMENT_PANEL: usize = 32;
 /// Second moments of the rows of one fold: what a fold adds to every training set it is in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldGram {
-    /// Rows n.
+    /// Number of rows n.
     pub rows: u64,
     /// Sum of the rows' weights: n where all are 1. The sums below are weighted.
     pub weight: f64,
-    /// G = Σ φφᵀ, p x p column-major; only the lower triangle means anything.
+    /// The Gram matrix G = Σ φφᵀ, p x p column-major; only the lower triangle is used.
     pub g: Vec<f64>,
-    /// s = Σ φ, p.
+    /// The sum of the features s = Σ φ, p numbers.
     pub s: Vec<f64>,
-    /// b = Σ φ yᵀ, p x t column-major.
+    /// The products with the targets b = Σ φ yᵀ, p x t column-major.
     pub b: Vec<f64>,
-    /// Σ y, t.
+    /// The sums Σ y of the targets, t numbers.
     pub sy: Vec<f64>,
-    /// Σ y², t.
+    /// The sums Σ y² of squared targets, t numbers.
     pub yy: Vec<f64>,
 }
 
@@ -79,7 +79,7 @@ impl<T> Default for GramScratch<T> {
 }
 
 impl<T> GramScratch<T> {
-    /// Bytes at p features, t targets, blocks of b rows and so many threads.
+    /// Bytes of the buffers for p features, t targets, blocks of b rows and so many threads.
     pub fn bytes(p: usize, t: usize, b: usize, threads: usize) -> usize {
         size_of::<T>() * p * PANEL.min(p) * threads.max(1) + 8 * (b * MOMENT_PANEL * threads.max(1) + (b + p) * (t + 1))
     }
@@ -92,7 +92,7 @@ impl GramState {
         Self { p, t, folds, precision: "f64", epsilon: f64::EPSILON }
     }
 
-    /// Bytes of a state.
+    /// Bytes of a state for p features, t targets and so many folds.
     pub fn bytes(p: usize, t: usize, folds: usize) -> usize {
         folds.max(1).saturating_mul(8 * (p * p + p * (t + 1) + 2 * t))
     }
@@ -107,12 +107,12 @@ impl GramState {
         self.t
     }
 
-    /// The folds' moments.
+    /// The moments of each fold.
     pub fn folds(&self) -> &[FoldGram] {
         &self.folds
     }
 
-    /// Rows of all folds.
+    /// Number of rows in all folds.
     pub fn rows(&self) -> u64 {
         self.folds.iter().map(|fold| fold.rows).sum()
     }
@@ -132,7 +132,7 @@ impl GramState {
         self.epsilon
     }
 
-    /// Takes in b rows of a fold: `phi` b x p with contiguous columns, `y` b x t.
+    /// Adds b rows of a fold: `phi` is b x p with contiguous columns, `y` b x t.
     ///
     /// The panels of G go to the workers; each is computed by one thread, so the bits do not depend on how many.
     ///
@@ -149,10 +149,10 @@ impl GramState {
         self.update_weighted(fold, phi, y, None, scratch, workers)
     }
 
-    /// The same for rows that are multiplied already by the `roots` of their weights.
+    /// Adds b rows of a fold as [`GramState::update`] does, multiplied already by `roots`, the roots of their weights.
     ///
     /// # Errors
-    /// Those of [`GramState::update`].
+    /// The errors of [`GramState::update`].
     pub fn update_weighted<T: Real>(
         &mut self,
         fold: usize,
@@ -391,7 +391,7 @@ pub(crate) fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + tail
 }
 
-/// The same numbers in f64, column after column.
+/// Writes the numbers of a matrix to `to` in f64, column after column.
 pub(crate) fn widen<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
     let rows = from.nrows();
     for (j, to) in to.chunks_exact_mut(rows.max(1)).enumerate().take(from.ncols()) {

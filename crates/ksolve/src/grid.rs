@@ -1,4 +1,4 @@
-//! The grid of the surface: lists of lambdas and ranks as the command line gives them.
+//! Parsers for lists and ranges of lambdas, ranks and factors.
 
 use crate::{Error, Result};
 use kstore::shown::number;
@@ -9,10 +9,10 @@ const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a r
 /// Largest ratio of the ends of a range of factors: beyond it every kernel is constant or the identity.
 const MOST_FACTORS: f64 = 1e6;
 
-/// More lambdas than this are a slip of the pen: the whole range of f64 has 1,264 half decades.
+/// Most lambdas. More are a slip of the pen: the whole range of f64 has 1,264 half decades.
 const MOST_LAMBDAS: usize = 2_000;
 
-/// Penalties, ascending and without repetition: `lambda` of (1/n)Σ(y−f)² + lambda‖w‖², or `C`.
+/// Parses penalties, and returns them ascending and without repetition: `lambda` of (1/n)Σ(y−f)² + lambda‖w‖², or `C`.
 ///
 /// A range has two per decade and both ends; whole and half decades are 1 or 3.1622776601683795 (the f64 next to √10)
 /// times a power of ten, correctly rounded: the same numbers whatever the start, equal to what a user types.
@@ -44,7 +44,7 @@ fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> 
     Ok(values)
 }
 
-/// The penalty, if it is one that regularises.
+/// Returns the penalty if it is positive and finite.
 fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
     match value.is_finite() && value > 0.0 {
         true => Ok(value),
@@ -54,7 +54,7 @@ fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
     }
 }
 
-/// The same lambda if it is one that regularises.
+/// Returns `lambda` if it is positive and finite.
 ///
 /// # Errors
 /// [`Error::Option`] for zero, negative, infinite and NaN.
@@ -94,8 +94,8 @@ fn power(k: i64) -> f64 {
     format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
 }
 
-/// Factors of length scales, ascending and without repetition: a list, or a range that doubles from its start and ends
-/// with its end.
+/// Parses factors of length scales, and returns them ascending and without repetition: a list, or a range that doubles
+/// from its start and ends with its end.
 ///
 /// ```
 /// assert_eq!(ksolve::grid::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
@@ -126,7 +126,8 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
     Ok(values)
 }
 
-/// Ranks, ascending and without repetition. A range doubles from its start and ends with its end.
+/// Parses ranks, and returns them ascending and without repetition. A range doubles from its start and ends with its
+/// end.
 ///
 /// ```
 /// assert_eq!(ksolve::grid::ranks("50..300").unwrap(), [50, 100, 200, 300]);
@@ -180,7 +181,7 @@ mod tests {
     fn lambdas_that_do_not_regularise_are_refused_with_what_is_right() {
         for wrong in ["0", "-1e-3", "nan", "inf", "x", "", "1e-3..1e-9", "1e-3,", "0..1", "1e-3..inf"] {
             let message = penalties("lambda", wrong).unwrap_err().to_string();
-            assert!(message.starts_with("lambda"), "{wrong}: {message}");
+            assert!(message.starts_with("`lambda`"), "{wrong}: {message}");
         }
         assert!(penalties("lambda", "-1").unwrap_err().to_string().contains("positive"));
     }

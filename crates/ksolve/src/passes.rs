@@ -1,4 +1,4 @@
-//! Training in one pass: rows go through the map into the Gram state and the certificate.
+//! The pass of training: rows go through the map into the Gram state and the certificate.
 
 use crate::bins::{BIN, Bins, Filled, Targets};
 use crate::strips::{Pool, for_each_strip};
@@ -24,14 +24,14 @@ pub struct RidgeFold<'a, T> {
     targets: &'a Targets,
     bin: usize,
     certify: bool,
-    /// Which number of a row's targets is its weight.
+    /// Position of the weight among a row's targets; `None` where all rows weigh 1.
     weight: Option<usize>,
 }
 
-/// What the pass leaves.
+/// The result of the pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RidgeState {
-    /// Moments, fold by fold.
+    /// Second moments of features and targets, fold by fold.
     pub gram: GramState,
     /// Residuals at every rank; `None` for a map that is no projection.
     pub certificate: Option<CertificateState>,
@@ -63,7 +63,7 @@ impl Persist for RidgeState {
     }
 }
 
-/// Buffers of a lane.
+/// Buffers that a lane reuses from bin to bin.
 #[derive(Debug)]
 pub struct RidgeScratch<T> {
     bins: Bins<T>,
@@ -81,21 +81,21 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         Self { map, folds, targets, bin: BIN, certify, weight: None }
     }
 
-    /// The same with bins of `rows` rows. The size decides the order of sums: give it from the shape of the work, never
-    /// from memory or threads.
+    /// Sets the number of rows of a bin. It decides the order of sums: give it from the shape of the work, never from
+    /// memory or threads.
     #[must_use]
     pub fn with_bin(self, rows: usize) -> Self {
         Self { bin: rows.max(1), ..self }
     }
 
-    /// The same for rows with weights: number `place` of a row's targets, behind those that are learned. The certificate is that
-    /// of all rows alike.
+    /// Sets the position of the weight among a row's targets, behind those that are learned. The certificate counts all
+    /// rows alike.
     #[must_use]
     pub fn weighted(self, place: Option<usize>) -> Self {
         Self { weight: place, ..self }
     }
 
-    /// The same without a certificate.
+    /// Leaves the certificate out.
     #[must_use]
     pub fn without_certificate(self) -> Self {
         Self { certify: false, ..self }
@@ -119,7 +119,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
             + certificate
     }
 
-    /// A full bin goes into the state.
+    /// Adds a full bin to the state.
     fn take(
         &self,
         state: &mut RidgeState,
@@ -191,16 +191,16 @@ pub struct CvErrorFold<'a, T> {
     targets: &'a Targets,
     coefficients: &'a FoldCoefficients,
     bin: usize,
-    /// Which number of a row's targets is its weight; wrong decisions are counted, not weighed.
+    /// Position of the weight among a row's targets, if any; wrong decisions are counted, not weighed.
     weight: Option<usize>,
 }
 
-/// Wrong decisions, cell by cell.
+/// Counts of rows and of wrong decisions, cell by cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CvErrorState {
-    /// Rows scored, per cell.
+    /// Number of rows scored, per cell.
     pub rows: Vec<u64>,
-    /// Rows classified wrongly, per cell.
+    /// Number of rows classified wrongly, per cell.
     pub wrong: Vec<u64>,
 }
 
@@ -230,7 +230,7 @@ impl Persist for CvErrorState {
     }
 }
 
-/// Buffers of a lane.
+/// Buffers that a lane reuses from bin to bin.
 #[derive(Debug)]
 pub struct CvErrorScratch<T> {
     bins: Bins<T>,
@@ -248,13 +248,13 @@ impl<'a, T: Real> CvErrorFold<'a, T> {
         Self { map, folds, targets, coefficients, bin: BIN, weight: None }
     }
 
-    /// The same with bins of `rows` rows.
+    /// Sets the number of rows of a bin.
     #[must_use]
     pub fn with_bin(self, rows: usize) -> Self {
         Self { bin: rows.max(1), ..self }
     }
 
-    /// The same for rows with weights, as [`RidgeFold::weighted`].
+    /// Sets the position of the weight among a row's targets, as [`RidgeFold::weighted`] does.
     #[must_use]
     pub fn weighted(self, place: Option<usize>) -> Self {
         Self { weight: place, ..self }

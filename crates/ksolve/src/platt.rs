@@ -7,15 +7,15 @@
 //! *Cost*: a few tens of flops a row and step. References: Platt, "Probabilistic outputs for support vector machines", 1999; Lin, Lin,
 //! Weng, "A note on Platt's probabilistic outputs for support vector machines", Machine Learning 68, 2007.
 
-/// Most steps, the least that is worth one, and the gradient at which there is none left.
+/// Most steps; below, the least step that is taken, and the gradient at which the iteration ends.
 const STEPS: usize = 100;
 const LEAST: f64 = 1e-10;
 const GRADIENT: f64 = 1e-10;
 
-/// Keeps the Hessian definite where all values are alike.
+/// Added to the diagonal of the Hessian, to keep it definite where all values are alike.
 const RIDGE: f64 = 1e-12;
 
-/// a and b for some decision values and whether each row is of the class.
+/// Finds a and b from the decision values of rows, each with a flag that tells whether the row is of the class.
 pub(crate) fn fit(rows: impl Iterator<Item = (f64, bool)> + Clone) -> (f64, f64) {
     let (mut own, mut others, mut scale) = (0.0, 0.0, 0.0f64);
     for (f, is) in rows.clone() {

@@ -19,16 +19,16 @@ use kapprox::{FeatureMap, Kernel, Real, Spec};
 use kstore::Workers;
 use std::sync::Arc;
 
-/// A step below this, in the scaled units of the features, is the last.
+/// Length of a step, in the scaled units of the features, at which the iteration ends.
 const STEP: f64 = 1e-7;
 
 /// Most steps.
 const STEPS: usize = 500;
 
-/// Where the weights' sum is below this share of the sum of their sizes, the quotient is rounding.
+/// Least sum of the weights, as a share of the sum of their sizes: below it the quotient is rounding.
 const BALANCE: f64 = 1e-9;
 
-/// What the pre-images of a model take beside the model.
+/// The kernel and the landmarks, from which pre-images of a model are computed.
 #[derive(Debug)]
 pub struct PreImages {
     kernel: Arc<dyn Kernel<f64>>,
@@ -37,7 +37,7 @@ pub struct PreImages {
 }
 
 impl PreImages {
-    /// Of the components of a model.
+    /// Prepares the pre-images of a model of components.
     ///
     /// # Errors
     /// [`Error::PreImages`] for a model without landmarks, of another kernel than a Gaussian of all features, or that does not hold
@@ -46,14 +46,14 @@ impl PreImages {
         let refuse = |why: &'static str| Err(Error::PreImages { why });
         if Spec::parse(&model.card.kernel)?.name() != Some("gaussian") {
             return refuse(
-                "only a Gaussian kernel of all features has them by fixed point; fit with --kernel gaussian",
+                "only a Gaussian kernel of all features has them by fixed point; fit with `kernel` gaussian",
             );
         }
         let Some((landmarks, _)) = model.basis.landmarks() else {
-            return refuse("random features have no landmarks; fit with --map nystrom");
+            return refuse("random features have no landmarks; fit with `map` nystrom");
         };
         if projection(model).is_none() {
-            return refuse("the model does not hold the distances from its components; fit kpca with --novelty");
+            return refuse("the model does not hold the distances from its components; fit kpca with `novelty`");
         }
         Ok(Self { kernel: model.kernel_in_f64()?, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
     }
@@ -95,7 +95,7 @@ impl PreImages {
         Ok(settled.iter().filter(|settled| !**settled).count())
     }
 
-    /// Goes from `z` to the fixed point for the weights γ; false where that did not settle.
+    /// Iterates from `z` to the fixed point for the weights γ; false where that did not settle.
     fn iterate(&self, weights: &[f64], z: &mut [f64]) -> bool {
         let (m, d) = (weights.len(), z.len());
         let landmarks = MatRef::from_row_major_slice(&self.landmarks, m, d);

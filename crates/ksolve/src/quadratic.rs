@@ -20,33 +20,34 @@ use kstore::Workers;
 /// Rows computed at once, always so many: a matrix product picks its kernel, and with it the order of its sums, by the shape.
 pub(crate) const STRIP: usize = 256;
 
-/// Functions widened to f64 at once.
+/// Number of basis functions whose values are converted to f64 at once.
 const PANEL: usize = 128;
 
 /// A quadratic function of the features of a map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnFeatures {
-    /// r x q: ‖φV + s‖² is the first term.
+    /// V, r x q: the first term is ‖φV + s‖².
     pub factor: Mat<f64>,
-    /// s, q.
+    /// The shift s, q numbers.
     pub shift: Vec<f64>,
-    /// c.
+    /// The constant c.
     pub constant: f64,
-    /// ρ, positive.
+    /// The positive factor ρ of the last term.
     pub residual: f64,
-    /// By what the function is multiplied, for each output of the model.
+    /// The factor that the function is multiplied by, for each output of the model.
     pub units: Vec<f64>,
-    /// The last term is ρ k(x, x): nothing is taken off.
+    /// True where the last term is ρ k(x, x), without ‖bF‖².
     pub whole: bool,
 }
 
 impl OnFeatures {
-    /// k(x, x) + c, on r features.
+    /// The function k(x, x) + c on r features.
     pub(crate) fn square(r: usize, constant: f64) -> Self {
         Self { factor: Mat::zeros(r, 0), shift: Vec::new(), constant, residual: 1.0, units: vec![1.0], whole: true }
     }
 
-    /// The same function of the basis that predictions are made with; `projection` tells whether the map is one.
+    /// Converts to a function of the basis that predictions are made with; `projection` tells whether the map is a
+    /// projection.
     pub(crate) fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Quadratic {
         let of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
             Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
@@ -72,17 +73,17 @@ impl OnFeatures {
 /// A quadratic function of a model's basis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quadratic {
-    /// V, m x q.
+    /// The factor V, m x q.
     pub factor: Mat<f64>,
-    /// s, q.
+    /// The shift s, q numbers.
     pub shift: Vec<f64>,
-    /// F, m x r; `None` for maps that are no projection of the kernel.
+    /// The coefficients F of the features, m x r; `None` for maps that are no projection of the kernel.
     pub features: Option<Mat<f64>>,
-    /// c.
+    /// The constant c.
     pub constant: f64,
-    /// ρ, positive.
+    /// The positive factor ρ of the last term.
     pub residual: f64,
-    /// By what the function is multiplied, for each output of the model: σ² of a target, for variances.
+    /// The factor that the function is multiplied by, for each output of the model: for variances, σ² of the target.
     pub units: Vec<f64>,
 }
 
@@ -142,7 +143,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// The outputs (STRIP x q) = b·v, b filled up with rows of zeros.
+    /// Computes the outputs (STRIP x q) = b·v, with b filled up with rows of zeros.
     fn product<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
         let (rows, m, q) = (b.nrows(), v.nrows(), v.ncols());
         self.outputs.clear();

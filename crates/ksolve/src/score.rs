@@ -1,4 +1,4 @@
-//! How good predictions are: mergeable sums over (prediction, truth).
+//! Scores of predictions: sums over pairs of prediction and true value.
 
 use crate::auc::{Auc, AucState};
 use crate::{Error, Result};
@@ -72,13 +72,13 @@ impl Merge for TargetSums {
 pub struct Regression {
     /// Mean squared error.
     pub mse: Option<f64>,
-    /// √mse.
+    /// Root of the mean squared error.
     pub rmse: Option<f64>,
     /// Mean absolute error.
     pub mae: Option<f64>,
-    /// 1 − Σe²/Σ(y − ȳ)²; null for a constant target.
+    /// Share of variance explained, 1 − Σe²/Σ(y − ȳ)²; null for a constant target.
     pub r2: Option<f64>,
-    /// √mean((e/y)²); null where any y is 0.
+    /// Root mean squared relative error, √mean((e/y)²); null where any y is 0.
     pub relative_error: Option<f64>,
 }
 
@@ -86,12 +86,12 @@ pub struct Regression {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct RegressionReport {
-    /// Rows scored.
+    /// Number of rows scored.
     pub rows: u64,
     /// `mse`, `mae`, `r2` averaged over targets; `rmse` and `relative_error` from averaged squares.
     #[serde(flatten)]
     pub scores: Regression,
-    /// Each target's own, where there are several.
+    /// The scores of each target, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Regression>,
 }
@@ -104,12 +104,12 @@ pub struct RegressionScore {
 }
 
 impl RegressionScore {
-    /// No rows yet, t targets.
+    /// A score of t targets, without rows yet.
     pub fn new(t: usize) -> Self {
         Self { rows: 0, targets: vec![TargetSums::default(); t] }
     }
 
-    /// Takes in a row: t predictions and t true values.
+    /// Adds a row: t predictions and t true values.
     pub fn push(&mut self, prediction: &[f64], truth: &[f64]) {
         debug_assert_eq!((prediction.len(), truth.len()), (self.targets.len(), self.targets.len()));
         self.rows += 1;
@@ -118,7 +118,7 @@ impl RegressionScore {
         }
     }
 
-    /// The scores.
+    /// The scores of all rows so far.
     pub fn report(&self) -> RegressionReport {
         let each: Vec<Regression> = self.targets.iter().map(TargetSums::report).collect();
         let mean = |score: &dyn Fn(&Regression) -> Option<f64>| {
@@ -147,12 +147,13 @@ impl Merge for RegressionScore {
     }
 }
 
-/// Counts of (true class, predicted class), with the rows of true labels that the model does not know apart.
+/// The confusion matrix: counts of rows by true and predicted class. Rows whose true label the model does not know are
+/// counted apart.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Confusion {
     /// The classes, in the order of rows and columns.
     pub labels: Vec<Label>,
-    /// `counts[true][predicted]`.
+    /// Numbers of rows, as `counts[true][predicted]`.
     pub counts: Vec<Vec<u64>>,
     /// Predictions for rows whose true label is not among the classes; all of them are wrong.
     pub unknown: Vec<u64>,
@@ -162,13 +163,13 @@ pub struct Confusion {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct ClassificationReport {
-    /// Rows scored.
+    /// Number of rows scored.
     pub rows: u64,
     /// Share of right predictions; null without rows.
     pub accuracy: Option<f64>,
     /// Share of wrong predictions; null without rows.
     pub error: Option<f64>,
-    /// Who was taken for whom.
+    /// The confusion matrix.
     pub confusion: Confusion,
     /// Area under the ROC curve, for two classes; null where one of them has no row.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,7 +189,7 @@ pub struct ClassificationScore {
 }
 
 impl ClassificationScore {
-    /// No rows yet. With two classes the area under the ROC curve is exact up to `exact_rows` rows
+    /// A score without rows yet. With two classes the area under the ROC curve is exact up to `exact_rows` rows
     /// ([`crate::auc::EXACT_ROWS`] is a good number) and within a stated error beyond.
     ///
     /// # Errors
@@ -206,8 +207,8 @@ impl ClassificationScore {
         })
     }
 
-    /// Takes in a row: the predicted class, its true class (`None` for a label the model does not know), and the
-    /// score in favour of the second class, which is read for two classes only.
+    /// Adds a row: the predicted class, its true class (`None` for a label the model does not know), and the score in
+    /// favour of the second class, which is read for two classes only.
     pub fn push(&mut self, predicted: usize, truth: Option<usize>, score: f64) {
         let k = self.labels.len();
         let Some(truth) = truth.filter(|truth| *truth < k) else {
@@ -226,7 +227,7 @@ impl ClassificationScore {
         self.auc.as_ref().and_then(|auc| auc.curve(most))
     }
 
-    /// The scores.
+    /// The scores of all rows so far.
     pub fn report(&self) -> ClassificationReport {
         let k = self.labels.len();
         let rows: u64 = self.counts.iter().chain(&self.unknown).sum();

@@ -16,7 +16,7 @@ pub(crate) fn for_each_strip<E: Send>(
     workers.each(out.chunks_mut(size).enumerate().collect(), |(i, piece)| work(i, piece));
 }
 
-/// Cuts a matrix into strips of `height` rows, the last one shorter, with the row each begins at.
+/// Cuts a matrix into strips of `height` rows, the last one shorter, and returns each with the row it begins at.
 pub(crate) fn row_strips<E>(out: MatMut<'_, E>, height: usize) -> Vec<(usize, MatMut<'_, E>)> {
     let (rows, mut rest) = (out.nrows(), out);
     let mut strips = Vec::with_capacity(rows.div_ceil(height));

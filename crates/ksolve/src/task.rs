@@ -1,9 +1,9 @@
-//! What is learned, and classes as numbers: one-against-rest codes of ±1.
+//! Tasks, and classes as numbers: one-against-rest codes of ±1.
 
 use crate::{Error, Result};
 use kstore::Label;
 
-/// What is learned, and so what the functions of a model mean.
+/// The task of a solver, which tells what the functions of a model mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
@@ -14,7 +14,7 @@ pub enum Task {
     Classification,
     /// Coordinates of the rows, with no target.
     Components,
-    /// A group for each row, with no target: that of the largest score.
+    /// A group for each row, with no target: the group of the largest score.
     Clusters,
     /// A score for each row, with no target: negative for rows unlike those of the fit.
     Novelty,
@@ -30,15 +30,15 @@ pub enum Link {
     /// 1/(1 + exp(a f + b)) with its own a and b for every score f ([Platt](crate::platt) scaling); of more than one score
     /// divided by their sum.
     Platt {
-        /// One for each score, negative where the score means anything.
+        /// The numbers a, one for each score, negative where the score tells anything about the class.
         a: Vec<f64>,
-        /// One for each score.
+        /// The numbers b, one for each score.
         b: Vec<f64>,
     },
 }
 
 impl Link {
-    /// Probabilities of the classes of a row with these scores, one for each class: two where there is one score.
+    /// Writes the probabilities of the classes of a row with these scores to `out`: two where there is one score.
     pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
         self.logarithms(scores, out);
         let largest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -56,7 +56,7 @@ impl Link {
         all.iter().map(|score| (score - largest).exp()).sum::<f64>().ln() - own
     }
 
-    /// Logarithms of the probabilities, all less the same number.
+    /// Writes logarithms of the probabilities to `out`, all less the same number.
     fn logarithms(&self, scores: &[f64], out: &mut Vec<f64>) {
         out.clear();
         match (self, scores) {
@@ -103,12 +103,12 @@ crate::words::words!(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
     labels: Vec<Label>,
-    /// Scores are those of pairs of classes.
+    /// True where the scores are those of pairs of classes.
     pairs: bool,
 }
 
 impl Classes {
-    /// The classes in the order of their codes.
+    /// Makes the classes of some labels, whose codes are their positions.
     ///
     /// # Errors
     /// [`Error::TooFewClasses`] for fewer than two.
@@ -119,13 +119,13 @@ impl Classes {
         Ok(Self { labels, pairs: false })
     }
 
-    /// The same classes, told apart two by two.
+    /// The classes with a score for every two of them.
     #[must_use]
     pub fn in_pairs(self) -> Self {
         Self { pairs: self.labels.len() > 2, ..self }
     }
 
-    /// Every two codes, the smaller first, in the order of the scores.
+    /// All pairs of codes below `k`, the smaller first, in the order of the scores.
     pub fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..k).flat_map(move |a| (a + 1..k).map(move |b| (a, b)))
     }

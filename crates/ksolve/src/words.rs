@@ -1,6 +1,6 @@
-//! Choices that are written as one word.
+//! A macro for enums whose values are written as one word.
 
-/// `Display` and `FromStr` of an enum whose values are words, from one list.
+/// Implements `Display` and `FromStr` of an enum from one list of words; `$name` is the parameter named in errors.
 macro_rules! words {
     ($type:ty, $name:literal, $($word:literal => $variant:ident),+ $(,)?) => {
         impl std::fmt::Display for $type {

@@ -39,7 +39,7 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// Bytes gathered before they are written.
+/// Size of the write buffer, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file being written that takes its place at [`AtomicFile::commit`].
@@ -52,11 +52,12 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Where a file that is called `path` will be: symbolic links are followed, also one whose file is not there yet.
+    /// The path at which a file that is called `path` will be: symbolic links are followed, also one whose file is not
+    /// there yet.
     ///
     /// # Errors
-    /// [`Error::Output`] for what no file may replace (a folder, a device, a pipe, a socket) and where there is no
-    /// folder; [`Error::Io`] for a folder that nothing can be written to.
+    /// [`Error::Output`] where the path names a folder, a device, a pipe or a socket, which no file may replace, and
+    /// where there is no folder; [`Error::Io`] for a folder that nothing can be written to.
     pub fn destination(path: &Path) -> Result<PathBuf> {
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
@@ -71,11 +72,11 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Starts a file that will be `path`, or the file behind it where that is a symbolic link. What is there now stays
+    /// Starts a file that will be `path`, or the file behind it where that is a symbolic link. The present file stays
     /// until [`AtomicFile::commit`].
     ///
     /// # Errors
-    /// As [`AtomicFile::destination`].
+    /// The errors of [`AtomicFile::destination`].
     pub fn create(path: &Path) -> Result<Self> {
         let destination = Self::destination(path)?;
         let folder = folder(&destination);
@@ -90,12 +91,12 @@ impl AtomicFile {
         Ok(Self { writer: Some(BufWriter::with_capacity(BUFFER_BYTES, file)), temporary, destination })
     }
 
-    /// Where the file will be.
+    /// The path at which the file appears after [`AtomicFile::commit`].
     pub fn path(&self) -> &Path {
         &self.destination
     }
 
-    /// Where the file is while it is being written, for writers that want a path.
+    /// The path of the file while it is being written, for writers that open a path themselves.
     pub fn temporary_path(&self) -> &Path {
         &self.temporary
     }
@@ -162,12 +163,12 @@ fn refusal(path: &Path, why: String, remedy: &'static str) -> Error {
     Error::Output { path: path.to_path_buf(), why, remedy }
 }
 
-/// True where nothing has the name, or what should be its folder is none.
+/// True for an error that says that no file has the name, or that its parent is not a folder.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Where a file goes that is not there yet; a link is followed to where it points.
+/// The path of a file that does not exist yet; a link is followed to the path it points to.
 fn absent(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.file_name().is_none() {
         return Err(refusal(path, "this is a folder".to_string(), "name a file in it"));
@@ -185,7 +186,7 @@ fn absent(path: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// What stands in the way of a file.
+/// The kind of thing that the metadata describe, in words, such as a folder or a device.
 fn kind(metadata: &std::fs::Metadata) -> &'static str {
     #[cfg(unix)]
     {
@@ -204,7 +205,7 @@ fn kind(metadata: &std::fs::Metadata) -> &'static str {
     if metadata.is_dir() { "a folder" } else { "no regular file" }
 }
 
-/// Asks before the work whether the folder takes new files; the file that replaces another is new, too.
+/// Checks, before any work, that new files can be made in the folder; a file that replaces another is new, too.
 fn writable(folder: &Path, path: &Path) -> Result<()> {
     #[cfg(unix)]
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)

@@ -24,7 +24,7 @@ pub(crate) fn drop_missing(views: &[View<'_>], picked: &mut Vec<u32>) {
     picked.retain(|_| bad.next() == Some(&false));
 }
 
-/// Numbers as they are; text as 1, or NaN where it is missing.
+/// Reads numbers as they are, and text as 1, or NaN where it is missing.
 fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
     if !matches!(view.values, Values::Text(_) | Values::Binary(_)) {
         return view.load(at, out);
@@ -34,23 +34,23 @@ fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
     }
 }
 
-/// The chunk at hand with its columns.
+/// The chunk that is being read, with views of its columns.
 pub(crate) struct Chunk<'o, 'a, T> {
     pub(crate) source: &'o TableRows<T>,
     pub(crate) open: &'o Open<'a>,
-    /// Features, targets, class and group.
+    /// Features, targets, class and group, in this order.
     pub(crate) views: Vec<View<'o>>,
 }
 
 impl<T: Real> Chunk<'_, '_, T> {
-    /// Features and targets of a tile.
+    /// Writes the features of `rows` rows to `x` and their targets to `y`.
     pub(crate) fn numbers(&self, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
         let features = &self.views[..self.source.selected.features.len()];
         let fine = convert::features(features, &self.source.affine, at, rows, x);
         self.others(fine, at, rows, x, y)
     }
 
-    /// Targets of a tile whose features are there, all of them finite if `fine`.
+    /// Writes the targets of rows whose features are in `x` already; `fine` says that these are all finite.
     pub(crate) fn others(&self, fine: bool, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
         let selected = &self.source.selected;
         let (d, t) = (selected.features.len(), selected.targets.len());
@@ -64,7 +64,7 @@ impl<T: Real> Chunk<'_, '_, T> {
         self.repair(at, rows, x)
     }
 
-    /// Fills missing features in where that was asked for; the first bad value in row order is an error.
+    /// Replaces missing features where that was asked for; the first bad value in row order is an error.
     #[cold]
     fn repair(&self, at: Positions<'_>, rows: usize, x: &mut [T]) -> Result<()> {
         let d = self.source.selected.features.len();
@@ -87,7 +87,7 @@ impl<T: Real> Chunk<'_, '_, T> {
         Ok(())
     }
 
-    /// Codes of the label columns, which are the views from `slot` on.
+    /// Appends the codes of the label columns, which are the views from `slot` on.
     pub(crate) fn all_labels(
         &self,
         mut slot: usize,
@@ -119,7 +119,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                 column: self.source.name(slot),
                 got: format!("{value} in row {}", self.open.first + row as u64),
                 expected: "classes and folds are whole numbers, truth values or text; for a quantity choose \
-                           --task regression"
+                           `task` regression"
                     .to_string(),
             },
             Fault::TooMany => {
@@ -163,9 +163,9 @@ impl<T: Real> Chunk<'_, '_, T> {
         let feature = slot < self.source.selected.features.len();
         let too_large = value.is_finite();
         let remedy = match (too_large, feature) {
-            (true, _) => "scale the column down or use --precision f64",
-            (false, true) => "clean the data or choose --missing drop or --missing mean",
-            (false, false) => "clean the data or choose --missing drop",
+            (true, _) => "scale the column down or use `precision` f64",
+            (false, true) => "clean the data or choose `missing` drop or `missing` mean",
+            (false, false) => "clean the data or choose `missing` drop",
         };
         let value = if view.is_null(row) {
             "missing".to_string()
@@ -186,7 +186,7 @@ impl<T: Real> Chunk<'_, '_, T> {
     }
 }
 
-/// One value; of a text column 1, or NaN where it is missing.
+/// The value in one row; of a text column 1, or NaN where it is missing.
 fn single(view: &View<'_>, row: usize) -> f64 {
     let mut value = [0.0];
     load_or_one(view, Positions::From(row), &mut value);

@@ -1,4 +1,4 @@
-//! `--where` and `--rows`: which rows take part.
+//! The parameters `where` and `rows`: which rows take part.
 
 use crate::schema::{Column, Kind};
 use crate::shown;
@@ -52,9 +52,9 @@ impl Operator {
 pub struct Condition {
     /// The column.
     pub column: String,
-    /// How it is compared.
+    /// The comparison.
     pub operator: Operator,
-    /// With what, as it was written, without quotes.
+    /// The value that the column is compared with, as it was written, without quotes.
     pub value: String,
     /// Whether the value was written in quotes and is therefore text.
     pub quoted: bool,
@@ -72,7 +72,7 @@ impl Condition {
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let syntax = |expected: &str| Error::Syntax {
-            what: "--where",
+            what: "`where`",
             text: text.to_string(),
             expected: format!("{expected}; write one column, one of == != < <= > >= and a value, like 'fold != 3'"),
         };
@@ -126,14 +126,14 @@ impl Condition {
             expected,
         };
         let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
-        let not_a_number = || wrong(format!("--where compares it with {:?}; compare it with a number", self.value));
+        let not_a_number = || wrong(format!("`where` compares it with {:?}; compare it with a number", self.value));
         let value = match &column.kind {
             Kind::Text => Comparand::Text(self.value.clone()),
             Kind::Bool => match self.value.as_str() {
                 "true" | "True" | "1" => Comparand::Whole(1),
                 "false" | "False" | "0" => Comparand::Whole(0),
                 other => {
-                    return Err(wrong(format!("--where compares it with {other:?}; compare it with true or false")));
+                    return Err(wrong(format!("`where` compares it with {other:?}; compare it with true or false")));
                 }
             },
             Kind::Int { .. } | Kind::Time(_) => match (self.value.parse::<i128>(), number) {
@@ -145,7 +145,7 @@ impl Condition {
                 Comparand::Number(if *bits < 64 { f64::from(number as f32) } else { number })
             }
             Kind::Binary | Kind::Other(_) => {
-                return Err(wrong("--where needs numbers, truth values or text".to_string()));
+                return Err(wrong("`where` needs numbers, truth values or text".to_string()));
             }
         };
         Ok(Bound { operator: self.operator, value })
@@ -169,7 +169,7 @@ impl std::fmt::Display for Condition {
     }
 }
 
-/// What a column is compared with.
+/// The value that a column is compared with.
 #[derive(Clone, Debug)]
 enum Comparand {
     /// A whole number, compared exactly with integers of any size.
@@ -192,7 +192,7 @@ impl Bound {
         out.extend((0..rows).filter(holds).map(|row| row as u32));
     }
 
-    /// How the value in `row` compares; `None` where it is missing or NaN.
+    /// The order of the value in `row` and that of the condition; `None` where it is missing or NaN.
     fn order(&self, view: &View<'_>, row: usize) -> Option<Ordering> {
         match &self.value {
             _ if view.is_null(row) => None,
@@ -238,7 +238,7 @@ fn number(view: &View<'_>, row: usize) -> f64 {
 /// ```
 pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     let syntax = |expected: &str| Error::Syntax {
-        what: "--rows",
+        what: "`rows`",
         text: text.to_string(),
         expected: format!("{expected}; write it like 0..463715, ..284217 or 284217..; the end is not included"),
     };

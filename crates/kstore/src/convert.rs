@@ -16,7 +16,7 @@ const GROUP: usize = 4;
 pub(crate) struct Affine {
     pub(crate) centre: Vec<f64>,
     pub(crate) factor: Vec<f64>,
-    /// What stands for a missing value, already scaled.
+    /// For each feature the value that replaces a missing one, already scaled.
     pub(crate) fill: Vec<f64>,
 }
 
@@ -26,7 +26,7 @@ impl Affine {
         self.centre.iter().all(|centre| *centre == 0.0) && self.factor.iter().all(|factor| *factor == 1.0)
     }
 
-    /// Without a scaler values stay as they are, and missing ones NaN.
+    /// The transform of a scaler; without one values stay as they are, and missing ones NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let Some(scaler) = scaler else {
             return Self { centre: vec![0.0; features], factor: vec![1.0; features], fill: vec![f64::NAN; features] };
@@ -63,7 +63,7 @@ pub(crate) fn features<T: Real>(
     T::all_finite(&out[..rows * d])
 }
 
-/// Feature `i` of some rows, shifted and scaled: as it is stored, or computed into `out`.
+/// Feature `i` of some rows, shifted and scaled: a slice of the stored values where possible, else computed into `out`.
 fn scaled<'a, T: Real>(view: &View<'a>, affine: &Affine, i: usize, at: Positions<'_>, out: &'a mut [T]) -> &'a [T] {
     let (centre, factor) = (affine.centre[i], affine.factor[i]);
     if let (Positions::From(start), Some(values), 0.0, 1.0) = (at, same_type(view), centre, factor) {

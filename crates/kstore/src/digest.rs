@@ -1,4 +1,4 @@
-//! A 64-bit digest of bytes, to notice damage and change. It keeps nobody out who forges on purpose.
+//! A 64-bit digest of bytes, to notice damage and change. It is no protection against forgery.
 //!
 //! Words of 8 little-endian bytes are chained through the finaliser of [`crate::key`]; the length goes in last, so that
 //! trailing zeros count. About 3 GB/s on one thread.
@@ -20,7 +20,7 @@ impl Digest {
         digest.finish()
     }
 
-    /// Takes in more bytes. Parts that are no multiple of 8 bytes are padded: cut the same bytes in the same way.
+    /// Adds more bytes. Parts that are no multiple of 8 bytes are padded: cut the same bytes in the same way.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {

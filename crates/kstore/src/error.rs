@@ -1,4 +1,4 @@
-//! What can go wrong with data, disk and memory, each with its place and its remedy.
+//! Errors about data, disk and memory, each with the place and a remedy.
 
 use std::path::PathBuf;
 
@@ -14,27 +14,27 @@ pub enum Error {
     NotFound {
         /// The path or pattern as it was given.
         path: PathBuf,
-        /// What might have been meant, starting with "; ", or nothing.
+        /// A suggestion of another name, starting with "; ", or nothing.
         hint: String,
     },
     /// The operating system refused.
     #[error("cannot {action} {path}: {}; {}", plain(source).0, plain(source).1, path = path.display())]
     Io {
-        /// What was attempted: "read", "write", "create".
+        /// The action that failed: "read", "write", "create".
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// The operating system's word.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// Something that no file may replace, or a place where there can be none.
+    /// The path names something that no file may replace, or a place where no file can be made.
     #[error("{path} cannot be written: {why}; {remedy}", path = path.display())]
     Output {
         /// The path as it was given.
         path: PathBuf,
-        /// What stands in the way.
+        /// Why the file cannot be written.
         why: String,
-        /// What to do.
+        /// Advice on what to do.
         remedy: &'static str,
     },
     /// The file is not of the format it was opened as, or is damaged.
@@ -44,7 +44,7 @@ pub enum Error {
         path: PathBuf,
         /// "Parquet", ".npy", …
         format: &'static str,
-        /// What was expected and what was found.
+        /// The expected and the found content, in words.
         detail: String,
     },
     /// A pipe, a device or a folder where a file is needed.
@@ -90,7 +90,7 @@ pub enum Error {
         column: String,
         /// The type that was found.
         got: String,
-        /// What is needed and what to do.
+        /// The type that is needed, and advice on what to do.
         expected: String,
     },
     /// A missing, NaN or infinite value.
@@ -106,11 +106,11 @@ pub enum Error {
         column: String,
         /// "NaN", "missing", "infinite", or a number that does not fit.
         value: String,
-        /// What to do.
+        /// Advice on what to do.
         remedy: &'static str,
     },
     /// A row whose texts are longer than the budget has room for.
-    #[error("{path}: row {row} (counted from 0), column {column:?} brings the row's texts to {bytes}, and the budget has room for {room}; leave the column out or raise --memory to {needed}",
+    #[error("{path}: row {row} (counted from 0), column {column:?} brings the row's texts to {bytes}, and the budget has room for {room}; leave the column out or raise `memory` to {needed}",
         path = path.display(), bytes = crate::budget::bytes(*bytes), room = crate::budget::bytes(*room), needed = crate::budget::bytes_up(*needed))]
     LargeRow {
         /// The file.
@@ -121,9 +121,9 @@ pub enum Error {
         column: String,
         /// Bytes of the row's texts together.
         bytes: usize,
-        /// Bytes that they may have.
+        /// Bytes allowed for the texts of a row.
         room: usize,
-        /// The budget that would do.
+        /// The budget in bytes with which the row would fit.
         needed: usize,
     },
     /// A list that is not as long as the lists of the other rows.
@@ -137,9 +137,9 @@ pub enum Error {
         column: String,
         /// Length of the lists, from the column's type or its first row.
         expected: usize,
-        /// What was found.
+        /// Length of the list that was found.
         got: usize,
-        /// What to do.
+        /// Advice on what to do.
         remedy: &'static str,
     },
     /// A line of a text file that does not fit the table.
@@ -147,12 +147,12 @@ pub enum Error {
     BadLine(Box<BadLine>),
     /// A label column with so many distinct labels that it is surely a measurement.
     #[error(
-        "column {column:?} has more than {limit} distinct labels; for a quantity choose --task regression, for folds a column with few values"
+        "column {column:?} has more than {limit} distinct labels; for a quantity choose `task` regression, for folds a column with few values"
     )]
     TooManyLabels {
         /// The column.
         column: String,
-        /// The most there may be.
+        /// Most distinct labels that are allowed.
         limit: usize,
     },
     /// Two files that belong together have different numbers of rows.
@@ -160,36 +160,36 @@ pub enum Error {
     RowCount {
         /// The table.
         first: PathBuf,
-        /// Its rows.
+        /// Number of rows of the table.
         first_rows: u64,
         /// The file that should go with it.
         second: PathBuf,
-        /// Its rows.
+        /// Number of rows of that file.
         second_rows: u64,
     },
     /// A text that could not be parsed.
     #[error("cannot understand {what} {text:?}: {expected}")]
     Syntax {
-        /// The option, such as "--where".
+        /// Name of the text: a parameter in backquotes, such as "`where`", or a noun, such as "size".
         what: &'static str,
-        /// What was given.
+        /// The text as it was given.
         text: String,
-        /// What would be right.
+        /// A description of a correct text.
         expected: String,
     },
-    /// Nothing to work on.
+    /// A table or a selection without rows, or without features.
     #[error("{what}: {why}")]
     Empty {
-        /// The table.
+        /// The table or the selection.
         what: String,
-        /// Why it has no rows.
+        /// Why nothing is in it, and what to do.
         why: String,
     },
     /// The plan does not fit the budget.
-    #[error("{what} needs {needed}, the budget is {budget} (--memory): the largest part is {largest} with {largest_bytes}; {remedy}",
+    #[error("{what} needs {needed}, the budget is {budget} (`memory`): the largest part is {largest} with {largest_bytes}; {remedy}",
         needed = crate::budget::bytes(*needed), budget = crate::budget::bytes(*budget), largest_bytes = crate::budget::bytes(*largest_bytes))]
     OverBudget {
-        /// What was planned.
+        /// Name of the planned stage.
         what: String,
         /// Bytes needed.
         needed: usize,
@@ -197,12 +197,12 @@ pub enum Error {
         budget: usize,
         /// Name of the largest term.
         largest: String,
-        /// Its bytes.
+        /// Bytes of the largest term.
         largest_bytes: usize,
-        /// Which option to lower, or what to raise the budget to.
+        /// The parameter to lower, or the budget to allow, as the end of a sentence.
         remedy: String,
     },
-    /// A cache that would not fit what scratch may take.
+    /// A cache larger than what is left of the space allowed for caches.
     #[error("a cache in {folder} needs {needed}, and {left} of what scratch may take is left; allow more or do without",
         folder = folder.display(), needed = size(*needed), left = size(*left))]
     OverScratch {
@@ -214,7 +214,7 @@ pub enum Error {
         left: u64,
     },
     /// The disk of the scratch folder is full.
-    #[error("the disk of {folder} is full: a cache there needs {needed}{free}; free some space or choose another --scratch folder",
+    #[error("the disk of {folder} is full: a cache there needs {needed}{free}; free some space or choose another `scratch` folder",
         folder = folder.display(), needed = size(*needed), free = free.map_or(String::new(), |free| format!(", {} are free", size(free))))]
     ScratchFull {
         /// The scratch folder.
@@ -229,10 +229,10 @@ pub enum Error {
     Changed {
         /// The file.
         path: PathBuf,
-        /// What changed.
+        /// The change, in words.
         change: String,
     },
-    /// A file of ours that contradicts itself.
+    /// A file that kmill wrote, with contents that contradict each other.
     #[error("{path} is damaged: {detail}", path = path.display())]
     Damaged {
         /// The file.
@@ -241,9 +241,9 @@ pub enum Error {
         detail: String,
     },
     /// A checkpoint that this run cannot go on from.
-    #[error("{path} is the checkpoint of another run: {difference}; go on as that run began, or leave --resume out and start afresh", path = path.display())]
+    #[error("{path} is the checkpoint of another run: {difference}; go on as that run began, or leave `resume` out and start afresh", path = path.display())]
     OtherCheckpoint {
-        /// Its folder.
+        /// The folder of the checkpoint.
         path: PathBuf,
         /// The first difference.
         difference: String,
@@ -279,13 +279,13 @@ fn size(bytes: u64) -> String {
     crate::budget::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Where a row is, in words that leave no doubt about the first.
+/// The place of a row in words, which say that rows are counted from 0.
 fn place(row: u64, line: Option<u64>) -> String {
     let line = line.map_or(String::new(), |line| format!(", line {line}"));
     format!("row {row} (counted from 0){line}")
 }
 
-/// What is wrong with a line of a text file.
+/// An error in a line of a text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
     /// The file.
@@ -294,13 +294,13 @@ pub struct BadLine {
     pub row: u64,
     /// The line on which the row begins, from 1.
     pub line: u64,
-    /// The column, where one is to blame.
+    /// The column with the error, where one is known.
     pub column: Option<String>,
-    /// What would fit.
+    /// The expected content, in words.
     pub expected: String,
-    /// What is there.
+    /// The content that was found, in words.
     pub found: String,
-    /// What to do.
+    /// Advice on what to do.
     pub remedy: String,
 }
 
@@ -322,12 +322,12 @@ fn or_else<'a>(hint: &'a str, usual: &'a str) -> &'a str {
     if hint.is_empty() { usual } else { hint }
 }
 
-/// What to do about a file that is damaged, where its detail does not say.
+/// Advice on a damaged file; empty where its detail gives some already.
 fn repair(detail: &str) -> &'static str {
     if detail.contains("; ") { "" } else { "; copy it again, or write it anew" }
 }
 
-/// What the operating system says, in words of its own, and what to do.
+/// The operating system's error in plain words, and advice on what to do.
 fn plain(error: &std::io::Error) -> (String, &'static str) {
     use std::io::ErrorKind;
     let (why, remedy) = match error.kind() {
@@ -347,14 +347,14 @@ fn plain(error: &std::io::Error) -> (String, &'static str) {
             ("the name is too long or has a character that no name has", "choose another name")
         }
         ErrorKind::UnexpectedEof => ("it ends early", "copy or write it again"),
-        ErrorKind::OutOfMemory => ("there is not enough memory", "close other programs or lower --memory"),
+        ErrorKind::OutOfMemory => ("there is not enough memory", "close other programs or lower `memory`"),
         _ if is_loop(error) => ("it is a link that leads back to itself", "name the file it should lead to"),
         _ => return (without_number(&error.to_string()), "check the path and the disk"),
     };
     (why.to_string(), remedy)
 }
 
-/// Links in a circle, which have no kind of their own in stable Rust.
+/// True for links in a circle, which have no error kind of their own in stable Rust.
 fn is_loop(error: &std::io::Error) -> bool {
     #[cfg(unix)]
     return error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
@@ -362,7 +362,7 @@ fn is_loop(error: &std::io::Error) -> bool {
     false
 }
 
-/// `Too many open files (os error 24)` as `too many open files`.
+/// The text in lower case without its number: `Too many open files (os error 24)` becomes `too many open files`.
 fn without_number(text: &str) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();

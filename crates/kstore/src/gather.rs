@@ -4,21 +4,21 @@ use crate::source::memory::MemoryRows;
 use crate::{Error, Real, Result, RowBuf, RowSource, TableRows};
 use std::ops::Range;
 
-/// Rows that are read along rather than skipped: starting anew in the middle of a file costs about as much as reading so
-/// many.
+/// Longest gap between rows that is read rather than skipped: starting anew in the middle of a file costs about as much
+/// as reading so many rows.
 const GAP: u64 = 256;
 /// Rows that are read at once.
 const TILE: usize = 1024;
 
 impl<T: Real> TableRows<T> {
-    /// Some stored rows, in the order asked for; a row may be asked for several times.
+    /// Copies some stored rows into memory, in the order asked for; a row may be asked for several times.
     ///
     /// Files are read in row order, each run of neighbouring rows once: of `.npy` and uncompressed Arrow IPC little
     /// more than the rows themselves, of Parquet the pages that hold them. Holds the result, and a few bytes for each
     /// row asked for. Labels are not carried along.
     ///
     /// # Errors
-    /// [`Error::Empty`] for a row that is not among the selected ones; those of reading.
+    /// [`Error::Empty`] for a row that is not among the selected ones; the errors of reading.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ impl<T: Real> TableRows<T> {
     }
 }
 
-/// Rows in ascending order.
+/// The rows found so far, in ascending order.
 #[derive(Default)]
 struct Gathered<T> {
     rows: Vec<u64>,
@@ -82,7 +82,7 @@ struct Gathered<T> {
 }
 
 impl<T: Real> Gathered<T> {
-    /// The rows at `places`, which are called `rows`.
+    /// Returns the rows at `places` as a source in memory, with the row numbers `rows`.
     fn arranged(self, places: Vec<usize>, shape: &crate::TableShape, rows: &[u64]) -> Result<MemoryRows<T>> {
         let (d, t) = (shape.features, shape.targets);
         let x = places.iter().flat_map(|place| &self.x[place * d..][..d]).copied().collect();
@@ -91,7 +91,7 @@ impl<T: Real> Gathered<T> {
     }
 }
 
-/// Cuts ascending rows where more than [`GAP`] are missing.
+/// Splits ascending rows into runs wherever more than [`GAP`] are missing; returns ranges of places in `rows`.
 fn runs(rows: &[u64]) -> Vec<Range<usize>> {
     let mut cuts = vec![0];
     cuts.extend((1..rows.len()).filter(|i| rows[*i] - rows[*i - 1] > GAP));

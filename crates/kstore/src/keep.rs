@@ -7,7 +7,7 @@ use crate::{Error, Strings};
 use std::ops::Range;
 use std::path::Path;
 
-/// Values of a kept column. Where one is missing stands anything.
+/// Values of a kept column. The value of a row without one is arbitrary.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the names are the types")]
 pub enum KeptValues {
@@ -37,7 +37,7 @@ impl KeptValues {
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptColumn {
     values: KeptValues,
-    /// Which rows have a value; `None` where all have.
+    /// For each row, true if it has a value; `None` where all have one.
     valid: Option<Vec<bool>>,
 }
 
@@ -54,31 +54,31 @@ pub(crate) fn bytes_per_value(kind: OutputKind) -> usize {
 /// is far more than most tables have in a tile, and little beside any budget.
 pub const TILE_TEXT: usize = 1 << 20;
 
-/// How long the texts of the kept columns may be: whatever the rows of a tile, they are counted in bytes.
+/// Limits on the bytes of the texts of kept columns, whatever the number of rows in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextLimit {
     /// Most bytes of the texts of a row; a row with more is an error.
     pub row: usize,
-    /// Places where a row's texts are held at the same time, which is what the budget must have room for.
+    /// Number of copies of a row's texts that are held at the same time, for which the budget must have room.
     pub copies: usize,
-    /// The budget, for the remedy.
+    /// The budget in bytes, for the advice in an error.
     pub budget: usize,
 }
 
 impl Default for TextLimit {
-    /// Without a limit.
+    /// No limit on the length of texts.
     fn default() -> Self {
         Self { row: usize::MAX, copies: 1, budget: usize::MAX }
     }
 }
 
 impl TextLimit {
-    /// What a budget allows of which `spare` bytes are left, those of `copies` tiles of [`TILE_TEXT`] being counted.
+    /// The limit for a budget of which `spare` bytes are left after `copies` tiles of [`TILE_TEXT`] were counted.
     pub fn new(budget: usize, spare: usize, copies: usize) -> Self {
         Self { row: TILE_TEXT.saturating_add(spare / copies.max(1)), copies, budget }
     }
 
-    /// The error for a row whose texts have `bytes`; `column` is the longest of them.
+    /// The error for a row whose texts have `bytes` bytes; `column` is the one with the longest.
     #[cold]
     pub(crate) fn refused(&self, path: &Path, row: u64, column: &str, bytes: usize) -> Error {
         let more = bytes.saturating_sub(self.row).saturating_mul(self.copies);
@@ -87,7 +87,7 @@ impl TextLimit {
     }
 }
 
-/// What a column of this kind is kept as: integers of every size become int64.
+/// The type in which a column of this kind is kept: integers of every size become int64.
 pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
     match kind {
         Kind::Float { bits: 64 } => OutputKind::F64,
@@ -99,7 +99,7 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
     }
 }
 
-/// The column as a sink takes it.
+/// The description of a kept column for a sink.
 pub(crate) fn output_column(name: &str, kind: &Kind) -> OutputColumn {
     let time = match kind {
         Kind::Time(time) => Some(time.clone()),
@@ -109,7 +109,7 @@ pub(crate) fn output_column(name: &str, kind: &Kind) -> OutputColumn {
 }
 
 impl KeptColumn {
-    /// Without rows.
+    /// An empty column for values of this kind.
     pub fn new(kind: OutputKind) -> Self {
         let values = match kind {
             OutputKind::F32 => KeptValues::F32(Vec::new()),
@@ -128,12 +128,12 @@ impl KeptColumn {
         Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
     }
 
-    /// The values; anything where one is missing.
+    /// The values; arbitrary where one is missing.
     pub fn values(&self) -> &KeptValues {
         &self.values
     }
 
-    /// Which rows have a value; `None` where all have.
+    /// For each row, true if it has a value; `None` where all have one.
     pub fn valid(&self) -> Option<&[bool]> {
         self.valid.as_deref()
     }
@@ -154,7 +154,7 @@ impl KeptColumn {
         odd.into_iter().chain(null).min()
     }
 
-    /// What the values are.
+    /// The type of the values.
     pub fn kind(&self) -> OutputKind {
         self.values.as_output().kind()
     }
@@ -164,12 +164,12 @@ impl KeptColumn {
         self.values.as_output().len()
     }
 
-    /// True without rows.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets the rows and keeps the memory.
+    /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.valid = None;
         match &mut self.values {
@@ -207,7 +207,7 @@ impl KeptColumn {
         }
     }
 
-    /// The same values as another kind of number: fractions are rounded, whole numbers and truth values never.
+    /// A copy of the column as another kind of number: fractions are rounded, whole numbers and truth values never.
     ///
     /// # Errors
     /// The first row with a value that the kind cannot hold, and the value.
@@ -240,7 +240,8 @@ impl KeptColumn {
         Ok(cast)
     }
 
-    /// Appends `count` rows of a view. On a value that int64 cannot hold, its row in the chunk and what it is.
+    /// Appends `count` rows of a view. For a value that int64 cannot hold, returns its row in the chunk and the value
+    /// as text.
     pub(crate) fn load(&mut self, view: &View<'_>, at: Positions<'_>, count: usize) -> Result<(), (usize, String)> {
         let before = self.len();
         let rows = (0..count).map(|i| at.get(i));
@@ -278,7 +279,7 @@ impl KeptColumn {
     }
 }
 
-/// Bytes of a text; 0 for a missing one, and in a column of numbers.
+/// Bytes of the text in a row; 0 for a missing one, and in a column of numbers.
 pub(crate) fn text_bytes(view: &View<'_>, row: usize) -> usize {
     if view.is_null(row) { 0 } else { view.bytes(row).map_or(0, <[u8]>::len) }
 }
@@ -289,7 +290,7 @@ fn narrow(value: f64) -> Result<f32, String> {
     if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
 }
 
-/// A whole number, if a float with so many digits holds it and all smaller ones.
+/// The whole number itself, if a float with so many binary digits holds it and all smaller ones.
 fn exact(value: i64, digits: u32, float: &str) -> Result<i64, String> {
     if value.unsigned_abs() <= 1 << digits {
         Ok(value)

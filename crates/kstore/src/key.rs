@@ -8,7 +8,7 @@
 //! "Fast splittable pseudorandom number generators", OOPSLA 2014), which is a bijection with full avalanche. Two
 //! chained applications separate the stream from the row counter.
 
-/// What a stream of keys is for. Streams with different purposes are independent for the same seed.
+/// The purpose of a stream of keys. Streams with different purposes are independent for the same seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {

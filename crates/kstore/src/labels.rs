@@ -17,7 +17,7 @@ pub(crate) struct Coder {
     fixed: bool,
 }
 
-/// Why a value is no label.
+/// The reason why a value is no label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// Not a whole number, or too large for one.
@@ -30,7 +30,7 @@ pub(crate) enum Fault {
 const LARGEST_WHOLE: f64 = (1u64 << 53) as f64;
 
 impl Coder {
-    /// With the labels to come, or those given.
+    /// A coder that adds labels as they come or, with a dictionary, knows only those in it.
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let mut coder = Self {
@@ -56,7 +56,7 @@ impl Coder {
         Arc::clone(&self.labels)
     }
 
-    /// Appends the codes of `count` rows, none of them null. On a fault, the row of the chunk where it is.
+    /// Appends the codes of `count` rows, none of them null. On a fault, returns the row of the chunk where it is.
     pub(crate) fn code(
         &mut self,
         view: &View<'_>,
@@ -133,7 +133,7 @@ impl Coder {
     }
 }
 
-/// A float that is a whole number.
+/// The value in a row of a column of floats as an integer, or a fault where it is no whole number.
 fn whole(view: &View<'_>, row: usize) -> Result<i64, Fault> {
     let mut value = [0.0];
     view.load(Positions::From(row), &mut value);

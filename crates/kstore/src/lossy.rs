@@ -11,18 +11,18 @@
 use serde::Serializer;
 use std::path::{Path, PathBuf};
 
-/// A path, whatever its bytes.
+/// Serialises a path as text, whatever its bytes.
 ///
 /// # Errors
-/// Those of the serialiser.
+/// The errors of the serialiser.
 pub fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 
-/// A list of paths, whatever their bytes.
+/// Serialises a list of paths as texts, whatever their bytes.
 ///
 /// # Errors
-/// Those of the serialiser.
+/// The errors of the serialiser.
 pub fn paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }

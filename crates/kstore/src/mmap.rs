@@ -24,7 +24,7 @@ pub(crate) mod sealed {
 
     /// Types for which every bit pattern is a value and which have no padding.
     pub trait Plain: Copy + 'static {
-        /// The same type by name.
+        /// The type as an [`Element`].
         const ELEMENT: Element;
     }
     macro_rules! plain {

@@ -11,7 +11,7 @@ pub(crate) fn is_pattern(name: &str) -> bool {
 
 /// A component of a path with patterns.
 enum Step {
-    /// As it stands.
+    /// A name without a pattern.
     Fixed(PathBuf),
     /// A pattern for one name.
     Name(Pattern),
@@ -69,7 +69,7 @@ fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// What a folder holds, under the name that led there; nothing where there is none.
+/// The paths in a folder, under the name that led there; none where there is no such folder.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     if !here.is_dir() {

@@ -8,21 +8,21 @@ use std::fmt::{Debug, Display};
 ///
 /// Rows, kernel blocks and features are kept in `T`; whatever is summed over blocks is `f64`.
 pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
-    /// `"f32"` or `"f64"`, as in `--precision`.
+    /// `"f32"` or `"f64"`, the name of the type in the parameter `precision`.
     const NAME: &'static str;
     /// Distance from 1 to the next larger number, as `f64`.
     const EPSILON: f64;
-    /// The type by its name in files.
+    /// The type as an [`Element`].
     const ELEMENT: Element;
     /// The bytes that hold some values, in the machine's order.
     fn bytes(values: &[Self]) -> &[u8];
-    /// The same, to be read into: any bytes are values.
+    /// The bytes of some values, to be overwritten: any bytes are values.
     fn bytes_mut(values: &mut [Self]) -> &mut [u8];
     /// Bytes as values; `None` where they are not aligned for the type or end inside a value.
     fn from_bytes(bytes: &[u8]) -> Option<&[Self]>;
     /// The nearest `T` to `value`.
     fn from_f64(value: f64) -> Self;
-    /// The same number in `f64`, exactly.
+    /// This number in `f64`, exactly.
     fn to_f64(self) -> f64;
     /// False for NaN and the infinities. Not by way of f64, which would halve the width of a vector.
     fn is_finite(self) -> bool;

@@ -1,4 +1,4 @@
-//! The seam between storage and learning: blocks of rows, and the sources they come from.
+//! Blocks of rows, and the sources they come from: the interface between storage and learning.
 
 use crate::{Footprint, KeptColumn, Real, Result};
 use std::fmt::Debug;
@@ -108,12 +108,12 @@ impl<T: Real> RowBuf<T> {
     pub fn bytes_per_row(shape: &TableShape) -> usize {
         size_of::<u64>() + shape.features * size_of::<T>() + shape.targets * size_of::<f64>() + 2 * size_of::<u32>()
     }
-    /// Forgets the rows and keeps the memory.
+    /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.x.clear();
         self.clear_but_x();
     }
-    /// The same, but leaves old values in `x`: a cursor that overwrites them need not write zeros first.
+    /// Removes all rows but leaves old values in `x`: a cursor that overwrites them need not write zeros first.
     pub(crate) fn clear_but_x(&mut self) {
         self.rows.clear();
         self.y.clear();
@@ -159,7 +159,7 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>>;
     /// Bytes per open cursor, `per_row` for each row of the tile.
     fn footprint(&self) -> Footprint;
-    /// Bytes held however many cursors are open: what its files say about themselves.
+    /// Bytes held however many cursors are open: the metadata of the files.
     fn held(&self) -> usize {
         0
     }
@@ -169,9 +169,9 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
     }
 }
 
-/// A place in a table.
+/// A reader of the rows of one segment of a table.
 pub trait RowCursor<T: Real> {
-    /// Forgets what is in `buf` and fills it with the next rows: exactly `buf.capacity` of them, or fewer at the end of the segment.
-    /// Returns false when there was none left.
+    /// Empties `buf` and fills it with the next rows: exactly `buf.capacity` of them, or fewer at the end of the
+    /// segment. Returns false when no row was left.
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool>;
 }

@@ -3,7 +3,8 @@
 use crate::Statistics;
 use serde::{Deserialize, Serialize};
 
-/// `(v - centre) * (1 / scale)` for each feature, computed in f64 before a value is narrowed to the working precision.
+/// Transforms each feature to `(v - centre) * (1 / scale)`, in f64, before a value is narrowed to the working
+/// precision.
 ///
 /// A feature of scale 0 becomes 0, whatever its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -12,7 +13,7 @@ pub struct Scaler {
     pub centre: Vec<f64>,
     /// Each feature is divided by it; 0 for a constant feature.
     pub scale: Vec<f64>,
-    /// What `--missing mean` puts in the place of a missing value, in the units of the file.
+    /// The value that replaces a missing one when `missing` is mean, per feature, in the units of the file.
     pub mean: Vec<f64>,
 }
 
@@ -22,7 +23,7 @@ pub struct Scaler {
 const CONSTANT_ULPS: f64 = 8.0;
 
 impl Scaler {
-    /// Mean 0 and (population) deviation 1.
+    /// A scaler to mean 0 and (population) deviation 1.
     pub fn standard(statistics: &Statistics) -> Self {
         let features = || statistics.features.iter();
         let scale = features().map(|f| if f.is_constant() { 0.0 } else { f.deviation() }).collect();
@@ -30,7 +31,7 @@ impl Scaler {
         Self { centre: mean.clone(), scale, mean }
     }
 
-    /// From 0 to 1.
+    /// A scaler to the range from 0 to 1.
     pub fn minmax(statistics: &Statistics) -> Self {
         let features = || statistics.features.iter();
         Self {
@@ -40,7 +41,7 @@ impl Scaler {
         }
     }
 
-    /// The values as they are.
+    /// A scaler that leaves values as they are.
     pub fn identity(statistics: &Statistics) -> Self {
         let d = statistics.features.len();
         Self { centre: vec![0.0; d], scale: vec![1.0; d], mean: statistics.features.iter().map(|f| f.mean).collect() }
@@ -58,7 +59,7 @@ impl Scaler {
     }
 }
 
-/// What a centred value is multiplied by.
+/// The factor that a centred value is multiplied by: 1 / `scale`, or 0 for a scale of 0.
 #[inline]
 pub(crate) fn factor(scale: f64) -> f64 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }

@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use std::collections::HashMap;
 use std::fmt;
 
-/// What a column holds.
+/// The type of the values of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -60,7 +60,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// `timestamp in us, UTC` and the like.
+/// The name of a type of dates or times, such as `timestamp in us, UTC`.
 fn time_name(time: &DataType) -> String {
     match time {
         DataType::Date32 => "date in days".to_string(),
@@ -82,12 +82,12 @@ fn symbol(unit: TimeUnit) -> &'static str {
     }
 }
 
-/// A column.
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// What it holds.
+    /// The type of its values.
     pub kind: Kind,
 }
 
@@ -102,8 +102,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The place of every name; the first, where several columns share it. For many lookups: one costs a look at every
-    /// column with [`Schema::position`].
+    /// The place of each name among the columns; of the first, where several columns share it. For many lookups: one
+    /// costs a look at every column with [`Schema::position`].
     pub fn places(&self) -> HashMap<&str, usize> {
         let columns = self.columns.iter().enumerate().rev();
         columns.map(|(place, column)| (column.name.as_str(), place)).collect()
@@ -129,7 +129,7 @@ impl Schema {
         columns.filter(|(_, column)| item(column).is_some()).map(|(place, _)| place).collect()
     }
 
-    /// What to add to "there is no column `name`": the nearest name, or the names there are.
+    /// The text to add to "there is no column `name`": the nearest name, or the names there are.
     pub fn hint(&self, name: &str) -> String {
         let names = || self.columns.iter().map(|column| column.name.as_str());
         match nearest(name, names()) {

@@ -57,7 +57,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Caches in `folder`, which exists, of `limit` bytes at most.
+    /// A scratch folder at `folder`, which exists, whose caches take `limit` bytes at most.
     ///
     /// # Errors
     /// [`Error::NotFound`] where there is no such folder.
@@ -85,7 +85,7 @@ impl Scratch {
         self.cache_up_to(shape, range, rows)
     }
 
-    /// The same for `most` of these rows at most.
+    /// Starts a cache as [`cache`](Self::cache) does, for at most `most` rows of the range.
     ///
     /// # Errors
     /// [`Error::OverScratch`] where so many rows would not fit the limit; [`Error::Io`].
@@ -134,7 +134,7 @@ impl Drop for Reserved {
     }
 }
 
-/// An array on disk in the making.
+/// An array on disk that is being written.
 #[derive(Debug)]
 struct Array(BufWriter<File>);
 
@@ -172,7 +172,7 @@ pub struct CacheWriter<T> {
 }
 
 impl<T: Real> CacheWriter<T> {
-    /// Rows that it still takes.
+    /// Number of rows that can still be appended.
     pub fn left(&self) -> u64 {
         self.most - self.count
     }
@@ -223,10 +223,10 @@ impl<T: Real> CacheWriter<T> {
         Err(Error::Syntax { what: "block for a cache", text, expected })
     }
 
-    /// Everything is written: the cache as a source.
+    /// Ends the writing and returns the cache as a source.
     ///
     /// # Errors
-    /// As [`CacheWriter::push`].
+    /// The errors of [`CacheWriter::push`].
     pub fn finish(mut self) -> Result<Cache<T>> {
         let arrays = [&mut self.x, &mut self.rows, &mut self.y, &mut self.classes.0, &mut self.groups.0];
         // flushed while the error can still be told with what is needed
@@ -272,7 +272,7 @@ pub fn free(folder: &Path) -> Option<u64> {
     }
 }
 
-/// Rows on disk that nobody else sees; dropped, they are gone.
+/// Rows on disk in files without names, which are removed when this value is dropped.
 #[derive(Debug)]
 pub struct Cache<T> {
     x: File,
@@ -295,12 +295,12 @@ impl<T: Real> Cache<T> {
         RowBuf::<T>::bytes_per_row(shape)
     }
 
-    /// Rows held.
+    /// Number of rows.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// True without rows.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -371,7 +371,7 @@ impl<T: Real> RowSource<T> for Cache<T> {
 
 struct CacheCursor<'a, T> {
     cache: &'a Cache<T>,
-    /// Positions.
+    /// Positions of the rows that are still to be read.
     left: Range<u64>,
 }
 

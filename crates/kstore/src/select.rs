@@ -1,4 +1,4 @@
-//! Which columns and rows of a table take part, and as what.
+//! The columns and rows of a table that take part, and their roles.
 
 use crate::condition::{Bound, Condition};
 use crate::keep;
@@ -10,7 +10,7 @@ use crate::{Error, OutputColumn, OutputKind, Real, Result, Statistics};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// What to do with rows that have a missing, NaN or infinite value.
+/// How rows with a missing, NaN or infinite value are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missing {
@@ -23,7 +23,7 @@ pub enum Missing {
     Mean,
 }
 
-/// Columns and rows, by name.
+/// A choice of columns and rows of a table, by name.
 ///
 /// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
 /// patterns with `*` and `?`. Their order is that of the list and, for the columns of
@@ -49,11 +49,11 @@ pub struct Selection {
     /// Numbers in kept columns must be there, as those of features must: [`Missing::Error`] and [`Missing::Drop`] see
     /// them, and [`Missing::Mean`] is an error for them.
     pub kept_complete: bool,
-    /// Stored rows; all without. An end beyond the table stands for its end.
+    /// Range of stored rows; `None` for all. An end beyond the table stands for its end.
     pub rows: Option<Range<u64>>,
     /// A condition on one column.
     pub filter: Option<Condition>,
-    /// What to do about missing values.
+    /// How missing values are treated.
     pub missing: Missing,
 }
 
@@ -68,7 +68,7 @@ pub struct Selected {
     pub(crate) class: Option<usize>,
     pub(crate) group: Option<usize>,
     pub(crate) keep: Vec<usize>,
-    /// Which kept columns hold numbers that must be there.
+    /// For each kept column, true if it holds numbers that must be there.
     pub(crate) complete: Vec<bool>,
     pub(crate) filter: Option<(usize, Bound)>,
     pub(crate) rows: Range<u64>,
@@ -81,20 +81,20 @@ impl Table {
         let targets: Vec<usize> = selection.targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
         if let Some(twice) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
             let expected = format!("{} is named twice", selection.targets[twice]);
-            return Err(Error::Syntax { what: "--target", text: selection.targets.join(","), expected });
+            return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
         }
         let class = self.class_column(selection, &targets)?;
         let targets = if class.is_some() { Vec::new() } else { targets };
         let mut targets = targets;
         for target in &targets {
-            self.expect_numbers(*target, "a target must hold numbers; for labels choose --task classification")?;
+            self.expect_numbers(*target, "a target must hold numbers; for labels choose `task` classification")?;
         }
         let weight = selection.weight.as_deref().map(|name| self.column(name)).transpose()?;
         if let Some(weight) = weight {
             self.expect_numbers(weight, "weights are numbers")?;
             if targets.contains(&weight) || class == Some(weight) {
                 let (text, expected) = (selection.weight.clone().unwrap_or_default(), "it is the target".to_string());
-                return Err(Error::Syntax { what: "--weights", text, expected });
+                return Err(Error::Syntax { what: "`weights`", text, expected });
             }
         }
         targets.extend(weight);
@@ -133,7 +133,7 @@ impl Table {
         })
     }
 
-    /// Models know columns by name, so a name must mean one column, and a target is wanted once.
+    /// Returns an error where a name that is used means several columns: models know columns by name.
     fn unambiguous<'a>(&self, used: impl Iterator<Item = &'a usize>) -> Result<()> {
         let columns = &self.schema().columns;
         let mut times = HashMap::<&str, usize>::new();
@@ -160,7 +160,7 @@ impl Table {
         match targets {
             [class] => self.expect_labels(*class).map(|()| Some(*class)),
             _ => Err(Error::Syntax {
-                what: "--target",
+                what: "`target`",
                 text: selection.targets.join(","),
                 expected: "classification has exactly one target".to_string(),
             }),
@@ -231,7 +231,7 @@ impl Table {
         let free = |i: &usize| columns[*i].kind.is_feature() && !roles.contains(i) && !row_labels.contains(i);
         let features: Vec<_> = (0..columns.len()).filter(free).collect();
         if features.is_empty() {
-            let why = "no numeric column is left to be a feature; name some with --features".to_string();
+            let why = "no numeric column is left to be a feature; name some with `features`".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
         }
         Ok(features)
@@ -250,10 +250,10 @@ impl Table {
             let columns = match places.get(name.as_str()).copied() {
                 Some(column) if targets.contains(&column) => {
                     let expected = "it is the target; a model that is given its target learns nothing".to_string();
-                    return Err(Error::Syntax { what: "--features", text: name.clone(), expected });
+                    return Err(Error::Syntax { what: "`features`", text: name.clone(), expected });
                 }
                 Some(column) => {
-                    self.expect_numbers(column, "a feature must hold numbers; leave it out with --features")?;
+                    self.expect_numbers(column, "a feature must hold numbers; leave it out with `features`")?;
                     vec![column]
                 }
                 None => match self.schema().block(name) {
@@ -286,7 +286,7 @@ impl Table {
         let why = match rows {
             Some(rows) if stored > 0 => {
                 let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
-                format!("--rows {}..{end} selects none of its {stored} rows; ask for rows below {stored}", rows.start)
+                format!("`rows` {}..{end} selects none of its {stored} rows; ask for rows below {stored}", rows.start)
             }
             _ => "it has no rows; name a table that has some".to_string(),
         };
@@ -300,8 +300,7 @@ impl Selected {
         &self.table
     }
 
-    /// The same rows and columns; what is read through them is counted apart, for a look at the data that is no part of
-    /// the work.
+    /// A copy of the selection whose bytes read are counted apart, for a look at the data that is no part of the work.
     #[must_use]
     pub fn counting_apart(&self) -> Self {
         Self { table: self.table.counting_apart(), ..self.clone() }
@@ -338,7 +337,7 @@ impl Selected {
         columns.map(|column| keep::output_column(&column.name, &column.kind)).collect()
     }
 
-    /// True where a kept column holds text or bytes, whose length is anyone's guess.
+    /// True where a kept column holds text or bytes, whose length is not known beforehand.
     pub fn keeps_text(&self) -> bool {
         self.kept_columns().iter().any(|column| matches!(column.kind, OutputKind::Text | OutputKind::Binary))
     }
@@ -348,7 +347,7 @@ impl Selected {
         self.kept_columns().iter().map(|column| keep::bytes_per_value(column.kind)).sum()
     }
 
-    /// Tells statistics of these rows which columns hold whole numbers.
+    /// Marks in statistics of these rows the columns that hold whole numbers.
     pub fn mark_integers(&self, statistics: &mut Statistics) {
         let whole = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))

@@ -1,4 +1,4 @@
-//! How names and numbers stand in messages and tables.
+//! Names and numbers as text for messages and tables.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// Digits of a number that are shown before a power of ten is shorter and says more.
 const DIGITS: usize = 20;
 
-/// One line: control characters, which can move the cursor of a terminal or forge a line, are written as escapes.
+/// The text as one line: control characters, which can move the cursor of a terminal or forge a line, become escapes.
 ///
 /// ```
 /// assert_eq!(kstore::shown::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
@@ -16,12 +16,12 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
-/// A path in a line.
+/// The path as one line of text, see [`line()`].
 pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
 }
 
-/// Several lines: as [`line()`], but lines end where they end.
+/// The text with control characters as escapes, as in [`line()`], but with its line ends kept.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter == '\n')
 }

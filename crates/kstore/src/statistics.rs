@@ -88,7 +88,7 @@ impl LabelCounts {
         self.0.len()
     }
 
-    /// True without labels.
+    /// True if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -121,7 +121,7 @@ impl LabelCounts {
     }
 }
 
-/// What is known about the rows of a table.
+/// Counts, moments and labels of the rows of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Rows.
@@ -137,7 +137,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of no rows.
+    /// The statistics of no rows.
     pub fn new(shape: &TableShape) -> Self {
         let none = Moments::default();
         Self { features: vec![none; shape.features], targets: vec![none; shape.targets], ..Self::default() }
@@ -183,7 +183,7 @@ impl Persist for Statistics {
     }
 }
 
-/// Counts in one array; mean, m2, min and max of every column in another.
+/// Saves the counts in one array, and mean, m2, min and max of every column in another.
 fn save_moments(name: &str, columns: &[Moments], out: &mut Arrays<'_>) {
     out.within(name, |out| {
         out.own("count", columns.iter().map(|m| m.count).collect());
@@ -228,7 +228,7 @@ pub struct StatisticsFold {
 }
 
 impl StatisticsFold {
-    /// For rows of this shape.
+    /// A fold over rows of this shape.
     pub fn new(shape: TableShape) -> Self {
         Self { shape }
     }

@@ -15,13 +15,13 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Appends one.
+    /// Appends a string.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends some of another's.
+    /// Appends the strings `rows` of another list.
     pub fn extend_from(&mut self, other: &Self, rows: Range<usize>) {
         let (first, before) = (other.start(rows.start), self.bytes.len());
         self.bytes.extend_from_slice(&other.bytes[first..other.start(rows.end)]);
@@ -33,27 +33,27 @@ impl Strings {
         self.bytes.reserve_exact(bytes);
     }
 
-    /// The bytes of one.
+    /// The bytes of string `row`.
     pub fn bytes(&self, row: usize) -> &[u8] {
         &self.bytes[self.start(row)..self.ends[row]]
     }
 
-    /// One that holds text; empty where its bytes are none.
+    /// String `row` as text; empty where its bytes are no UTF-8.
     pub fn text(&self, row: usize) -> &str {
         std::str::from_utf8(self.bytes(row)).unwrap_or_default()
     }
 
-    /// How many there are.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True without any.
+    /// True if there are no strings.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Forgets them and keeps the memory.
+    /// Removes all strings and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

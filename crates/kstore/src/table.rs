@@ -66,7 +66,7 @@ impl Table {
         Self::open_with(paths, &TextOptions::default())
     }
 
-    /// As [`Table::open`], with text files read in a certain way.
+    /// Opens files as [`Table::open`] does, with options for reading text files.
     pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
         let mut files = Vec::new();
         for path in paths {
@@ -91,7 +91,7 @@ impl Table {
         Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()) })
     }
 
-    /// A table that lies anywhere: rows in memory, or behind a seam of the caller's. `name` stands for it in messages.
+    /// A table from any implementation of [`TableFile`], such as rows in memory. `name` stands for it in messages.
     ///
     /// Its rows must be the same whenever they are read.
     pub fn of(name: &str, file: Arc<dyn TableFile>) -> Self {
@@ -100,8 +100,8 @@ impl Table {
         Self { parts: Arc::new(vec![part]), schema, target: None, read: Arc::default() }
     }
 
-    /// Rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y` has a target for each row, in column `y`,
-    /// or t of them row-major in `y0`, `y1`, …, or none.
+    /// A table of rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y` has a target for each row,
+    /// in column `y`, or t of them row-major in `y0`, `y1`, …, or none.
     ///
     /// ```
     /// let table = kstore::Table::from_rows(&[1.0f32, 2.0, 3.0, 4.0], 2, &[5.0, 6.0])?;
@@ -115,7 +115,7 @@ impl Table {
         Ok(Self::of("memory", Arc::new(ArrayTable::new(x, d, y)?)))
     }
 
-    /// Record batches in memory; nothing is copied.
+    /// A table of Arrow record batches in memory; nothing is copied.
     ///
     /// # Errors
     /// [`Error::Empty`] without a row; [`Error::Malformed`] for batches of other columns.
@@ -174,7 +174,7 @@ impl Table {
         self.target.as_deref()
     }
 
-    /// What the files were when they were opened, each once, the target file last.
+    /// The identities of the files when they were opened, each once, the target file last.
     pub fn identities(&self) -> Vec<Identity> {
         let own = self.parts.iter().filter_map(|part| part.identities.first());
         let target = self.parts.first().and_then(|part| part.identities.get(1));
@@ -186,7 +186,7 @@ impl Table {
         self.parts.iter().map(|part| part.file.bytes()).sum()
     }
 
-    /// Bytes the open files hold: what they say about their rows and columns.
+    /// Bytes of memory that the open files hold as metadata about their rows and columns.
     pub(crate) fn held(&self) -> usize {
         self.parts.iter().map(|part| part.file.held()).sum()
     }
@@ -202,7 +202,7 @@ impl Table {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// The same files, with a count of their own of the bytes read.
+    /// A copy of the table with a count of its own of the bytes read.
     pub(crate) fn counting_apart(&self) -> Self {
         Self { read: Arc::default(), ..self.clone() }
     }

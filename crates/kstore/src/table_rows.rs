@@ -68,7 +68,7 @@ impl<T: Real> TableRows<T> {
         Ok(Self { columns: selected.columns(), selected, affine, direct, candidates, reading, element: PhantomData })
     }
 
-    /// What was selected.
+    /// The selection of columns and rows.
     pub fn selected(&self) -> &Selected {
         &self.selected
     }
@@ -104,7 +104,7 @@ impl<T: Real> RowSource<T> for TableRows<T> {
         }))
     }
 
-    /// The largest decoder of the files and, per row, one [`RowBuf`].
+    /// Memory of the largest decoder of the files and, per row, of one [`RowBuf`].
     fn footprint(&self) -> Footprint {
         let files = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
         let shape = self.selected.shape();
@@ -138,7 +138,7 @@ struct TableCursor<'a, T: Real> {
     open: Option<Open<'a>>,
     /// Selected rows of the chunk; `None` where all are.
     picked: Option<Vec<u32>>,
-    /// How many of them were handed out.
+    /// Number of selected rows of the chunk that were handed out.
     place: usize,
     /// Bytes of the kept texts in the tile at hand.
     texts: usize,
@@ -330,7 +330,7 @@ impl<T: Real> TableCursor<'_, T> {
         buf.rows.extend(base..base + read as u64);
         let x = &mut buf.x[have * d..(have + read) * d];
         let fine = T::all_finite(x);
-        // what is wrong is told, or mended, from a copy
+        // errors are found, and missing values filled in, from a copy
         let copy = if fine { Vec::new() } else { T::bytes(x).to_vec() };
         let views = source.views_of_rows(&copy, &*open.cursor)?;
         let chunk = Chunk { source, open, views };
@@ -345,7 +345,7 @@ impl<T: Real> TableCursor<'_, T> {
     }
 }
 
-/// The `count` values from place `start` on, with anything in them.
+/// The `count` values from place `start` on, with arbitrary content.
 fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
     if values.len() < start + count {
         values.resize(start + count, V::default());
@@ -376,7 +376,7 @@ impl<T: Real> TableRows<T> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
     }
 
-    /// The same, and the kept columns whose numbers must be there.
+    /// The columns of [`views`](Self::views), and the kept columns whose numbers must be there.
     fn views_needed<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
         let complete = self.selected.complete.iter().enumerate().filter(|(_, complete)| **complete);
         let kept = complete.map(|(i, _)| open.cursor.view(self.first_kept() + i));
@@ -396,7 +396,7 @@ impl<T: Real> TableRows<T> {
         self.columns.len() - usize::from(self.selected.filter.is_some()) - self.selected.keep.len()
     }
 
-    /// The same, where the features are row-major in `bytes`.
+    /// The columns of [`views`](Self::views), where the features are row-major in `bytes`.
     fn views_of_rows<'o>(&self, bytes: &'o [u8], cursor: &'o dyn FileCursor) -> Result<Vec<View<'o>>> {
         let (d, size) = (self.selected.features.len(), size_of::<T>());
         let feature = |slot: usize| Strided { bytes, element: T::ELEMENT, offset: slot * size, stride: d * size };

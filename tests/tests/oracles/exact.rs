@@ -8,6 +8,7 @@ use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::fit::kernel;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
+use ksolve::solver::ridge::Ridge;
 use ksolve::train::{Resources, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{FoldSpec, Folds, Intercept, RidgeFold, RidgeOptions, Targets};
 use kstore::{MemoryRows, Pass, Workers};
@@ -102,16 +103,11 @@ fn fit(map: &str, rows: &[Vec<f64>], y: &[f64], spec: &str, lambdas: &[f64], fol
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     table::write(&path, rows, y);
-    let options = TrainOptions {
-        map: map.parse().unwrap(),
-        lambdas: lambdas.to_vec(),
-        folds,
-        intercept: Intercept::None,
-        ..table::exact(Task::Regression, spec, rows.len())
-    };
+    let options = TrainOptions { map: map.parse().unwrap(), folds, ..table::exact(Task::Regression, spec, rows.len()) };
+    let ridge = Ridge { lambdas: lambdas.to_vec(), intercept: Intercept::None, ..Ridge::default() };
     let workers = Workers::new(2);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    train::<f64>(&table::select(&path, Task::Regression), &options, &resources).unwrap()
+    train::<f64>(&table::select(&path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 
 /// Through training: what it says of its training rows and of rows held out is what dense kernel ridge says.

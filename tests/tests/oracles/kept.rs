@@ -1,10 +1,10 @@
 //! Features kept in memory, in scratch, or not at all: the same bits, whatever the budget and the threads.
 
 use kmill_tests::points::Lcg;
-use kmill_tests::table::{exact, select, write};
+use kmill_tests::table::{Element, exact, select, write};
 use ksolve::Task;
-use ksolve::solver::{Options, Precision, Solver, by_name};
-use ksolve::train::{Resources, Stages, TrainOptions, Trained, plan_solve};
+use ksolve::solver::{AnySolver, Options, by_name};
+use ksolve::train::{Resources, Stages, TrainOptions, Trained, stages, train};
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};
@@ -25,29 +25,29 @@ impl Stages for Heard {
 }
 
 /// A solver by its name; `svm pairs` is the one for every two classes.
-fn solver<T: Precision>(name: &str) -> Box<dyn Solver<T>> {
+fn solver(name: &str) -> Box<dyn AnySolver> {
     let (name, pairs) = name.split_once(' ').map_or((name, false), |(name, _)| (name, true));
     let family = by_name(name).unwrap();
     let reads = |parameter: &str| family.parameters.iter().any(|known| known.name == parameter);
     let given = [("lambda", "1e-5"), ("nu", "0.2"), ("clusters", "8"), ("pairs", "true")];
     let given = given.into_iter().filter(|(name, _)| reads(name) && (pairs || *name != "pairs"));
     let options = given.fold(Options::new(), |options, (name, value)| options.set(name, value));
-    family.solver::<T>(&family.settings(&options).unwrap()).unwrap().unwrap()
+    family.solver(&family.settings(&options).unwrap()).unwrap()
 }
 
 /// The smallest budget, in steps of 1 MiB, into which everything fits but the features of all rows.
-fn tight<T: Precision>(selected: &Selected, options: &TrainOptions, name: &str, threads: usize) -> usize {
+fn tight<T: Element>(selected: &Selected, options: &TrainOptions, name: &str, threads: usize) -> usize {
     let (workers, heard) = (Workers::new(threads), Heard::default());
-    let solver = solver::<T>(name);
+    let solver = solver(name);
     let fits = |memory: &usize| {
         let resources = Resources { memory: *memory, workers: &workers, stages: &heard, journal: None, scratch: None };
-        let (_, plans) = plan_solve::<T>(selected, options, &*solver, &resources).unwrap();
-        plans.iter().all(|plan| plan.bytes() <= *memory)
+        let (_, stages) = stages(selected, options, T::solver(&*solver), &resources).unwrap();
+        stages.iter().all(|stage| stage.plan.bytes() <= *memory)
     };
     (16..1024).map(|mebibytes| mebibytes << 20).find(fits).unwrap()
 }
 
-fn fit<T: Precision>(
+fn fit<T: Element>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
@@ -55,11 +55,11 @@ fn fit<T: Precision>(
 ) -> (Trained<T>, Vec<String>) {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let resources = Resources { memory, workers: &workers, stages: &heard, journal: None, scratch };
-    let trained = ksolve::train::solve::<T>(selected, options, &*solver::<T>(name), &resources).unwrap();
+    let trained = train(selected, options, T::solver(&*solver(name)), &resources).unwrap();
     (trained, heard.0.into_inner().unwrap())
 }
 
-fn everywhere<T: Precision>(name: &str) {
+fn everywhere<T: Element>(name: &str) {
     let mut random = Lcg(7);
     let x = random.normals(48_000, 3);
     let y: Vec<f64> = x.iter().map(|x| ((x[0] * x[1] > 0.2) as u8 + (x[2] > 0.5) as u8).into()).collect();

@@ -4,7 +4,8 @@ use faer::{Mat, MatRef};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
-use ksolve::train::{Resources, SystemOptions, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::solver::ridge::Ridge;
+use ksolve::train::{Resources, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{Intercept, Quadratic};
 use kstore::Workers;
 
@@ -22,18 +23,12 @@ fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, interce
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     table::write(&path, rows, y);
-    let options = TrainOptions {
-        lambdas: vec![LAMBDA],
-        intercept,
-        map: map.parse().unwrap(),
-        rank,
-        ranks: vec![rank],
-        system: SystemOptions { variance: true, ..SystemOptions::default() },
-        ..table::exact(Task::Regression, spec, N)
-    };
+    let options =
+        TrainOptions { map: map.parse().unwrap(), rank, ranks: vec![rank], ..table::exact(Task::Regression, spec, N) };
+    let ridge = Ridge { lambdas: vec![LAMBDA], intercept, variance: true, ..Ridge::default() };
     let workers = Workers::new(2);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    train::<f64>(&table::select(&path, Task::Regression), &options, &resources).unwrap()
+    train::<f64>(&table::select(&path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 
 /// The prior covariances q(x, x') and what the prior has more of at a point, k(x, x) − q(x, x).

@@ -7,7 +7,7 @@ use kmill_tests::table::write;
 use ksolve::Targets;
 use ksolve::solver::{Features, Place};
 use ksolve::statistic::{Compared, Measured, Outcome, Precision, StatisticOptions, by_name, herd, measure};
-use ksolve::train::{Cut, LandmarkSource, Resources, Scaling, Unwatched};
+use ksolve::train::{Cut, LandmarkSource, Resources, Scaling, Task, TrainOptions, Unwatched};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, Table, Workers};
 use serde_json::Value;
@@ -325,11 +325,13 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
             targets: &Targets::Numeric { centre: Vec::new() },
             rows: 120,
             cut: Cut { tile: 32, segment: 64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 },
+            options: &TrainOptions::new(Task::Components, spec.parse().unwrap(), 120),
             resources: &resources,
-            seed: 0,
             keep,
             spare: 0,
             folds: &ksolve::Folds::None,
+            weighted: false,
+            points: None,
         };
         herd(&features, 30).unwrap()
     };

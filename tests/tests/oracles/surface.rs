@@ -2,6 +2,7 @@
 
 use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels, table};
+use ksolve::solver::ridge::Ridge;
 use ksolve::train::{Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{FoldSpec, Folds, Intercept};
 use kstore::Workers;
@@ -21,25 +22,30 @@ fn rough(n: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     (x, y)
 }
 
-fn options(kernel: &str, intercept: Intercept, folds: &str) -> TrainOptions {
-    TrainOptions {
+fn options(kernel: &str, intercept: Intercept, folds: &str) -> (TrainOptions, Ridge) {
+    let options = TrainOptions {
         scaling: Scaling::Standard,
         candidates: Some(10_000),
         rank: 40,
         ranks: vec![10, 25, 40],
-        lambdas: vec![1e-8, 1e-5, 1e-2],
         folds: FoldSpec::parse(folds).unwrap(),
-        intercept,
         seed: 3,
         ..table::exact(Task::Regression, kernel, 40)
-    }
+    };
+    (options, Ridge { lambdas: vec![1e-8, 1e-5, 1e-2], intercept, ..Ridge::default() })
 }
 
-fn fit(path: &Path, options: &TrainOptions, threads: usize) -> (Trained<f64>, u64) {
+/// The largest rank at one lambda, without folds.
+fn one_cell((options, ridge): &(TrainOptions, Ridge)) -> (TrainOptions, Ridge) {
+    let options = TrainOptions { ranks: vec![40], folds: FoldSpec::None, ..options.clone() };
+    (options, Ridge { lambdas: vec![1e-5], ..ridge.clone() })
+}
+
+fn fit(path: &Path, (options, ridge): &(TrainOptions, Ridge), threads: usize) -> (Trained<f64>, u64) {
     let selected = table::select(path, Task::Regression);
     let workers = Workers::new(threads);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    let trained = train::<f64>(&selected, options, &resources).unwrap();
+    let trained = train::<f64>(&selected, options, ridge, &resources).unwrap();
     (trained, selected.table().bytes_read())
 }
 
@@ -110,8 +116,7 @@ fn check(name: &str, (x, y): (Vec<Vec<f64>>, Vec<f64>), kernel: &str, intercept:
     table::write(&path, &x, &y);
     let options = options(kernel, intercept, folds);
     // the largest rank alone gives all landmarks; landmarks do not depend on the surface
-    let all = TrainOptions { ranks: vec![40], lambdas: vec![1e-5], folds: FoldSpec::None, ..options.clone() };
-    let basis = fit(&path, &all, 1).0.basis;
+    let basis = fit(&path, &one_cell(&options), 1).0.basis;
     let (trained, _) = fit(&path, &options, 2);
     assert_eq!(trained.passes, 3, "statistics, candidates, and one pass for the whole surface");
 
@@ -121,7 +126,7 @@ fn check(name: &str, (x, y): (Vec<Vec<f64>>, Vec<f64>), kernel: &str, intercept:
         .collect();
     let points: Vec<Vec<f64>> = basis.landmarks().unwrap().0.chunks(x[0].len()).map(<[f64]>::to_vec).collect();
     let phi = features(&scaled, &points, kernel);
-    let cut = Folds::new(&options.folds, options.seed, 0..y.len() as u64, &[]).unwrap();
+    let cut = Folds::new(&options.0.folds, options.0.seed, 0..y.len() as u64, &[]).unwrap();
     let fold: Vec<usize> = (0..y.len()).map(|i| cut.fold_of(i as u64, 0).unwrap()).collect();
     for cell in &trained.surface.cells {
         let sum: f64 = (0..cut.count())
@@ -152,7 +157,7 @@ fn more_cells_read_no_more_bytes() {
     let (x, y) = smooth(2_000);
     table::write(&path, &x, &y);
     let many = options("gaussian(sigma=1.5)", Intercept::Free, "5");
-    let single = TrainOptions { ranks: vec![40], lambdas: vec![1e-5], folds: FoldSpec::None, ..many.clone() };
+    let single = one_cell(&many);
     let ((a, read_many), (b, read_single)) = (fit(&path, &many, 1), fit(&path, &single, 1));
     assert_eq!((a.passes, read_many), (b.passes, read_single));
     assert_eq!(a.surface.cells.len(), 9);

@@ -4,9 +4,10 @@ use faer::Mat;
 use kapprox::Spec;
 use kapprox::kernel::feature_space::{centred_alignment, ideal};
 use kmill_tests::table::{exact, select, write};
+use ksolve::solver::ridge::Ridge;
 use ksolve::train::{Resources, Task, TrainOptions, Unwatched, train};
 use ksolve::tune::{Score, Search, TuneOptions, Tuned};
-use ksolve::{FoldSpec, grid};
+use ksolve::{FoldSpec, Intercept, grid};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selected, Workers};
 
@@ -34,12 +35,19 @@ fn options(task: Task, score: Score) -> TuneOptions {
         rank: 150,
         ranks: vec![75, 150],
         candidates: Some(2000),
-        lambdas: grid::penalties("lambda", "1e-7..1e-3").unwrap(),
         folds: if score == Score::Gcv { FoldSpec::None } else { FoldSpec::Hash(4) },
         ..exact(task, "linear()", 60)
     };
     let kernels = vec!["gaussian(sigma=median)".parse().unwrap(), "linear()".parse().unwrap()];
-    TuneOptions { training, kernels, factors: grid::factors("0.0625..4").unwrap(), score, sample: 1600 }
+    TuneOptions {
+        training,
+        lambdas: grid::penalties("lambda", "1e-7..1e-3").unwrap(),
+        intercept: Intercept::Free,
+        kernels,
+        factors: grid::factors("0.0625..4").unwrap(),
+        score,
+        sample: 1600,
+    }
 }
 
 fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
@@ -66,7 +74,8 @@ fn badness(selected: &Selected, options: &TuneOptions, kernel: &Spec, points: &P
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let folds = FoldSpec::Hash(4);
     let training = TrainOptions { kernel: kernel.clone(), folds, ..options.training.clone() };
-    let trained = train::<f64>(selected, &training, &resources).unwrap();
+    let ridge = Ridge { lambdas: options.lambdas.clone(), ..Ridge::default() };
+    let trained = train::<f64>(selected, &training, &ridge, &resources).unwrap();
     trained.surface.best().unwrap().cv_mse.unwrap()
 }
 

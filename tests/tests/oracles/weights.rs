@@ -3,7 +3,8 @@
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::Lcg;
 use kmill_tests::{kernels, table};
-use ksolve::train::{Resources, SystemOptions, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::solver::ridge::Ridge;
+use ksolve::train::{Resources, Task, TrainOptions, Trained, Unwatched, train};
 use ksolve::{FoldSpec, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selection, Table, Workers};
@@ -48,16 +49,12 @@ fn fit(
         group: matches!(folds, FoldSpec::Column(_)).then(|| "g".to_string()),
         ..Selection::default()
     });
-    let options = TrainOptions {
-        lambdas: vec![1e-4, 1e-2],
-        folds,
-        intercept,
-        system: SystemOptions { leave_one_out: true, variance: true, ..SystemOptions::default() },
-        ..table::exact(Task::Regression, KERNEL, landmarks)
-    };
+    let options = TrainOptions { folds, ..table::exact(Task::Regression, KERNEL, landmarks) };
+    let lambdas = vec![1e-4, 1e-2];
+    let ridge = Ridge { lambdas, intercept, leave_one_out: true, variance: true, ..Ridge::default() };
     let workers = Workers::new(2);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    train::<f64>(&selected.unwrap(), &options, &resources)
+    train::<f64>(&selected.unwrap(), &options, &ridge, &resources)
 }
 
 /// f(x) = Σ_i α_i k(x, x_i) minimises Σ w (y − f)² + μ‖f‖²: (W K + μI) α = W y, symmetric in √w α.

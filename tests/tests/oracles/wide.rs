@@ -2,6 +2,7 @@
 
 use kmill_tests::points::Lcg;
 use kmill_tests::table;
+use ksolve::solver::ridge::Ridge;
 use ksolve::train::{LandmarkSource, Resources, Task, TrainOptions, Trained, Unwatched, train};
 use kstore::Workers;
 use std::path::Path;
@@ -10,13 +11,13 @@ fn fit<T: kapprox::Real>(path: &Path, sigma: f64) -> Trained<T> {
     let options = TrainOptions {
         landmarks: LandmarkSource::default(),
         candidates: Some(10_000),
-        lambdas: vec![1e-9],
         seed: 1,
         ..table::exact(Task::Regression, &format!("gaussian(sigma={sigma})"), 150)
     };
+    let ridge = Ridge { lambdas: vec![1e-9], ..Ridge::default() };
     let resources =
         Resources { memory: 1 << 30, workers: &Workers::new(2), stages: &Unwatched, journal: None, scratch: None };
-    train::<T>(&table::select(path, Task::Regression), &options, &resources).unwrap()
+    train::<T>(&table::select(path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 
 /// Mean squared error over the training rows, in f64 from the formula.

@@ -14,7 +14,7 @@ use super::linear::Linear;
 use super::panel::HarmonicMeans;
 use super::registry::{Domain, Family};
 
-/// `additive_chi_squared()`.
+/// The family of kernels `additive_chi_squared()`.
 pub(super) const FAMILY: Family = Family {
     name: "additive_chi_squared",
     formula: "sum 2xz/(x+z)",

@@ -17,7 +17,7 @@ use std::sync::Arc;
 const PANEL_ROWS: usize = 1024;
 const PANEL_COLUMNS: usize = 128;
 
-/// How operands combine, entry by entry.
+/// The operation that combines the values of operands, entry by entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Sum,
@@ -25,7 +25,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// The combination, kept finite.
+    /// The operation on two numbers, kept finite.
     #[inline(always)]
     fn apply<T: Real>(self, a: T, b: T) -> T {
         match self {
@@ -35,7 +35,7 @@ impl Operation {
     }
 }
 
-/// Σ k_i or Π k_i, entry by entry.
+/// The kernel Σ k_i or Π k_i, entry by entry.
 #[derive(Debug)]
 pub(super) struct Combined {
     pub(super) text: String,
@@ -93,13 +93,13 @@ impl<T: Real> Kernel<T> for Combined {
     }
 }
 
-/// Where the panels of m columns begin, and how many each has.
+/// For each panel of m columns, the first column and the number of columns.
 fn panels_of(m: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     (0..m).step_by(PANEL_COLUMNS).map(move |j| (j, PANEL_COLUMNS.min(m - j)))
 }
 
-/// Fixed points, for the first operand, and panel by panel for each of the others: the points that a kernel is shown are
-/// what it centres at.
+/// Fixed points, prepared for the first operand, and panel by panel for each of the others: a kernel centres at the
+/// points that it is given.
 #[derive(Debug)]
 struct CombinedColumns<T: Real> {
     operation: Operation,
@@ -131,7 +131,7 @@ impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
     }
 }
 
-/// `out = operation(out, panel)`.
+/// `out = operation(out, panel)`, entry by entry, for slices.
 fn combine_slices<T: Real>(operation: Operation, out: &mut [T], panel: &[T]) {
     vectorised(
         #[inline(always)]
@@ -143,7 +143,7 @@ fn combine_slices<T: Real>(operation: Operation, out: &mut [T], panel: &[T]) {
     );
 }
 
-/// The same of blocks.
+/// `out = operation(out, panel)`, entry by entry, for blocks.
 fn combine<T: Real>(operation: Operation, out: MatMut<'_, T>, panel: MatRef<'_, T>) {
     let mut spare = Vec::new();
     let mut panel_spare = Vec::new();
@@ -153,7 +153,7 @@ fn combine<T: Real>(operation: Operation, out: MatMut<'_, T>, panel: MatRef<'_, 
     }
 }
 
-/// `factor` · k.
+/// The kernel `factor` · k.
 #[derive(Debug)]
 pub(super) struct Scaled {
     pub(super) text: String,

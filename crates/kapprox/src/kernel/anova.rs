@@ -14,7 +14,7 @@ use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
-/// `anova(sigma=1, degree=2)`.
+/// The family of kernels `anova(sigma=1, degree=2)`.
 pub(super) const FAMILY: Family = Family {
     name: "anova",
     formula: "(sum exp(-(x-z)^2 / (2 sigma^2)))^degree",

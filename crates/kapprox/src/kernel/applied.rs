@@ -11,7 +11,7 @@ use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
-/// What is done to k(x, z).
+/// A function that is applied to k(x, z).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Function {
     /// exp(k).
@@ -34,8 +34,8 @@ pub(super) struct Applied {
 }
 
 impl Function {
-    /// What the function needs of the k(x, x) in `own`: 1/√k, k^p, or nothing. Negative ones, of a kernel that is not
-    /// positive definite, count as 0.
+    /// Computes the numbers that the function needs from the k(x, x) in `own`: 1/√k, k^p, or nothing. Negative ones, of
+    /// a kernel that is not positive definite, count as 0.
     fn prepare<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>, own: &mut [f64], prepared: &mut [T]) {
         let prepare = |own: f64| match self {
             Self::Normalised if own > 0.0 => own.sqrt().recip(),
@@ -48,14 +48,14 @@ impl Function {
         prepared.iter_mut().zip(own).for_each(|(to, own)| *to = T::from_f64(prepare(*own)).saturate());
     }
 
-    /// The same of many points.
+    /// The numbers that [`prepare`](Self::prepare) computes, for many points.
     fn prepared<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>) -> Vec<T> {
         let mut prepared = vec![T::ZERO; points.nrows()];
         self.prepare(kernel, points, &mut vec![0.0; points.nrows()], &mut prepared);
         prepared
     }
 
-    /// The function of k(x, z), of points whose diagonals were made into `x` and `z`.
+    /// The function of k(x, z), for points whose prepared numbers are `x` and `z`.
     #[inline(always)]
     fn value<T: Real>(self, k: T, x: T, z: T) -> T {
         match self {
@@ -126,7 +126,7 @@ impl<T: Real> Kernel<T> for Applied {
 #[derive(Debug)]
 struct AppliedColumns<T: Real> {
     function: Function,
-    /// What was made of their k(z, z).
+    /// For each point, the number prepared from its k(z, z).
     z: Vec<T>,
     fixed: Fixed<T>,
 }

@@ -14,11 +14,11 @@ use super::points::row;
 use crate::{Real, vectorised};
 use faer::MatRef;
 
-/// A distance: what belongs to a point alone, and the distance by differences.
+/// A distance in two forms: as a sum of parts of each point, and by differences.
 pub(crate) trait Split<T: Real> {
     /// Offsets and sizes of the packed rows of x, of `d` features; may change the rows for the sums over pairs.
     fn rows(packed: &mut Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
-    /// Those of one row of x, with the bits that it has among others; may change it likewise.
+    /// Offset and size of one row of x, with the bits that it has among others; may change the row.
     fn row(x: &mut [T]) -> Own<T>;
     /// Offsets and sizes of the packed rows of z.
     fn columns(packed: &Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
@@ -34,7 +34,7 @@ pub(crate) struct Cancelling<T, S, F> {
     profile: F,
     x_offsets: Vec<T>,
     x_sizes: Vec<T>,
-    /// The largest of the latter.
+    /// The largest of the sizes of the rows of x.
     x_largest: T,
     z_offsets: Vec<T>,
     z_sizes: Vec<T>,
@@ -43,7 +43,7 @@ pub(crate) struct Cancelling<T, S, F> {
 }
 
 impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Cancelling<T, S, F> {
-    /// For points in units of `scale`.
+    /// For distances between points in units of `scale`.
     pub(crate) fn new(scale: &[T], near: T, profile: F) -> Self {
         let (x_offsets, x_sizes, z_offsets, z_sizes) = (vec![], vec![], vec![], vec![]);
         let (x_largest, z_largest, split) = (T::ZERO, T::ZERO, std::marker::PhantomData);

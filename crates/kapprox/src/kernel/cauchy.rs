@@ -16,7 +16,7 @@ use crate::Real;
 use crate::map::random::Law;
 use rand_distr::Distribution;
 
-/// `cauchy(sigma=median)`.
+/// The family of kernels `cauchy(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     name: "cauchy",
     formula: "1 / (1 + |x-z|^2 / sigma^2)",

@@ -15,7 +15,7 @@ use super::panel::ChiSquares;
 use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 
-/// `chi_squared(sigma=median)`.
+/// The family of kernels `chi_squared(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     name: "chi_squared",
     formula: "exp(-sum (x-z)^2/(x+z) / sigma)",

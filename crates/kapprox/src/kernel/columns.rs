@@ -15,19 +15,19 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// Names of columns as written, and where they were found.
+/// Names of columns as they were written, and the places where they were found.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Columns {
     parts: Vec<Part>,
     places: Option<Places>,
 }
 
-/// Names of columns.
+/// A column, a pattern or a range of columns, by name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
     /// A column; where none is called so, the items of a list column, or a pattern.
     Like(String),
-    /// Both and all between, in the order of the features.
+    /// The first and the last column and all between, in the order of the features.
     Range(String, String),
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Part {
 pub(super) struct Places {
     /// Number of features of a point.
     of: usize,
-    /// Those that are taken, in their order.
+    /// The features that are taken, in their order.
     at: Arc<[usize]>,
 }
 
@@ -45,7 +45,7 @@ impl Columns {
         Self { parts, places: None }
     }
 
-    /// Where the columns are; `None` before they are looked up.
+    /// The places of the columns; `None` before they are looked up.
     pub(super) fn places(&self) -> Option<&Places> {
         self.places.as_ref()
     }
@@ -97,7 +97,7 @@ impl Part {
 }
 
 impl Places {
-    /// How many features are taken.
+    /// Number of features that are taken.
     pub(super) fn len(&self) -> usize {
         self.at.len()
     }

@@ -13,7 +13,7 @@ use super::linear::Linear;
 use super::registry::{Domain, Family};
 use crate::Real;
 
-/// `cosine()`.
+/// The family of kernels `cosine()`.
 pub(super) const FAMILY: Family = Family {
     name: "cosine",
     formula: "x.z / (|x| |z|)",

@@ -14,7 +14,7 @@ use super::panel::Magnitudes;
 use super::registry::{Domain, Family};
 use crate::Real;
 
-/// `delta()`.
+/// The family of kernels `delta()`.
 pub(super) const FAMILY: Family = Family {
     name: "delta",
     formula: "1 if x = z, else 0",

@@ -25,7 +25,7 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     }
 }
 
-/// k(e(x), e(z)).
+/// The kernel k(e(x), e(z)) of the images of points under the embedding e.
 #[derive(Debug)]
 struct Embedded<E> {
     text: String,

@@ -14,7 +14,7 @@ use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use super::registry::{Domain, Family, Metric, SIGMA};
 
-/// `exponential(sigma=median)`.
+/// The family of kernels `exponential(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     name: "exponential",
     formula: "exp(-|x-z| / sigma)",

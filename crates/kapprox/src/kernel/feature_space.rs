@@ -33,7 +33,7 @@ pub struct Centre {
 }
 
 impl Centre {
-    /// From K (n x n). Costs n² additions.
+    /// The centre of the points with the kernel matrix K (n x n). Costs n² additions.
     ///
     /// # Panics
     /// If K is not square, or empty.

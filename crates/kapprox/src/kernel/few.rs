@@ -17,16 +17,16 @@ const WIDE: usize = 4;
 /// The largest height of a panel: three vectors of sixteen numbers.
 const HIGHEST: usize = 48;
 
-/// What belongs to a row alone, beside its features.
+/// The numbers that belong to a row alone, beside its features.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own<T> {
-    /// Its part of a sum over features.
+    /// The row's part of a sum over features.
     pub(crate) offset: T,
-    /// Its part of the size of a sum's terms.
+    /// The row's part of the size of a sum's terms.
     pub(crate) size: T,
 }
 
-/// `M` with its arguments exchanged.
+/// The term `M` with its arguments exchanged.
 #[derive(Debug, Clone, Copy)]
 struct Exchanged<M>(PhantomData<M>);
 
@@ -37,11 +37,11 @@ impl<M: Term> Term for Exchanged<M> {
     }
 }
 
-/// Fixed points in panels, and what `finish` prepared of them.
+/// Fixed points in panels, and `finish` with the numbers that it has prepared for them.
 struct Few<T, M, F> {
     frame: Frame<T>,
     finish: F,
-    /// As [`Packed::x`].
+    /// The points in the layout of [`Packed::x`].
     panels: Aligned<T>,
     term: PhantomData<M>,
 }

@@ -19,7 +19,7 @@ use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 use crate::map::random::Law;
 
-/// `gaussian(sigma=median)`.
+/// The family of kernels `gaussian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     name: "gaussian",
     formula: "exp(-|x-z|^2 / (2 sigma^2))",

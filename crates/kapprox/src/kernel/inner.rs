@@ -23,7 +23,7 @@ pub(crate) fn product<P: Profile>(text: String, profile: P) -> Arc<dyn super::An
     Arc::new(Inner { text, profile, positive_definite: true })
 }
 
-/// The same where `profile(x·z)` is not positive definite.
+/// The kernel `profile(x·z)`, written `text`; not positive definite.
 pub(crate) fn indefinite<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
     Arc::new(Inner { text, profile, positive_definite: false })
 }
@@ -74,7 +74,7 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
         any
     }
 
-    /// From points scaled to at most 1.
+    /// Computes values again from points scaled to at most 1.
     fn repair(&self, _: usize, _: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
         let mut spare = Vec::new();
         for (i, (value, _)) in values.iter_mut().zip(sums).enumerate().filter(|(_, (_, sum))| overflowed(**sum)) {
@@ -102,7 +102,7 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
     }
 }
 
-/// Infinite, or NaN because infinities of both signs met.
+/// True for a sum that is infinite, or NaN because infinities of both signs met.
 #[inline(always)]
 fn overflowed<T: Real>(sum: T) -> bool {
     let fits = sum.magnitude() <= T::LARGEST;

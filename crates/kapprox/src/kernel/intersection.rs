@@ -13,7 +13,7 @@ use super::linear::Linear;
 use super::panel::Minima;
 use super::registry::{Domain, Family};
 
-/// `intersection()`.
+/// The family of kernels `intersection()`.
 pub(super) const FAMILY: Family = Family {
     name: "intersection",
     formula: "sum min(x, z)",

@@ -18,7 +18,7 @@ use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
-/// `jaccard()`.
+/// The family of kernels `jaccard()`.
 pub(super) const FAMILY: Family = Family {
     name: "jaccard",
     formula: "x.z / (x.x + z.z - x.z)",
@@ -60,7 +60,7 @@ impl<T: Real> Kernel<T> for Jaccard {
     }
 }
 
-/// From |A∩B|, |A| and |B| to |A∩B| / |A∪B|.
+/// The step that makes |A∩B| / |A∪B| of |A∩B|, |A| and |B|.
 struct Union<T> {
     d: usize,
     x_norms: Vec<T>,

@@ -15,7 +15,7 @@ use super::registry::{Domain, Family, Metric, SIGMA};
 use crate::Real;
 use crate::map::random::Law;
 
-/// `laplacian(sigma=median)`.
+/// The family of kernels `laplacian(sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     name: "laplacian",
     formula: "exp(-|x-z|_1 / sigma)",

@@ -10,7 +10,7 @@ use super::inner::product;
 use super::registry::{Domain, Family};
 use crate::Real;
 
-/// `linear()`.
+/// The family of kernels `linear()`.
 pub(super) const FAMILY: Family = Family {
     name: "linear",
     formula: "x.z",

@@ -77,7 +77,7 @@ impl<T: Real, P: Profile> Kernel<T> for Manhattan<P> {
     }
 }
 
-/// Σ max(x, z) − Σ x/2 − Σ z/2.
+/// Half of the L1 distance, as Σ max(x, z) − Σ x/2 − Σ z/2.
 struct Spans;
 
 impl<T: Real> Split<T> for Spans {

@@ -24,7 +24,7 @@ use crate::map::random::Law;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
-/// The smoothness.
+/// The parameter `nu`, the smoothness.
 pub(super) const NU: Parameter = Parameter {
     name: "nu",
     default: Value::Number(1.5),
@@ -32,7 +32,7 @@ pub(super) const NU: Parameter = Parameter {
     reason: "other values need Bessel functions",
 };
 
-/// `matern(nu=1.5, sigma=median)`.
+/// The family of kernels `matern(nu=1.5, sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     name: "matern",
     formula: "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",
@@ -59,7 +59,7 @@ fn student(freedom: f64) -> Option<Law> {
     Some(Law::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
 }
 
-/// 2^−this is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
+/// 2^−`FAR` is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
 const FAR: f64 = 2000.0;
 
 /// exp(−r); the argument is (r / ln 2)², so that it is a power of two.

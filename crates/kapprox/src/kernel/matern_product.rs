@@ -15,7 +15,7 @@ use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
-/// `matern_product(nu=1.5, sigma=median)`, where the median is that of the Euclidean distance.
+/// The family of kernels `matern_product(nu=1.5, sigma=median)`, where the median is that of the Euclidean distance.
 pub(super) const FAMILY: Family = Family {
     name: "matern_product",
     formula: "product of the features' matern(nu, sigma)",
@@ -42,7 +42,7 @@ struct Matern {
     square: f64,
 }
 
-/// 2^−this is 0 in both types; beyond it (1 + a) 2^−a would become ∞ · 0.
+/// 2^−`FAR` is 0 in both types; beyond it (1 + a) 2^−a would become ∞ · 0.
 const FAR: f64 = 2000.0;
 
 impl Features for Matern {

@@ -57,7 +57,7 @@ fn distance(x: &[f64], z: &[f64], metric: Metric) -> f64 {
     }
 }
 
-/// The median, 0 of nothing; reorders.
+/// The median of some values, 0 where there are none; reorders them.
 fn middle(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;

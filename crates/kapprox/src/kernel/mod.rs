@@ -164,9 +164,9 @@ pub fn check_finite<T: crate::Real>(kernel: &str, diag: &[f64]) -> crate::Result
         return Ok(());
     }
     let precision = <T as kstore::Real>::NAME;
-    let wider = if precision == "f32" { ", or use --precision f64" } else { "" };
+    let wider = if precision == "f32" { ", or use `precision` f64" } else { "" };
     Err(crate::Error::NotFinite {
         what: format!("the kernel {kernel} of a row with itself, in {precision},"),
-        remedy: format!("scale the features (--scale standard), lower the kernel's degree or gamma{wider}"),
+        remedy: format!("scale the features (`scale` standard), lower the kernel's degree or gamma{wider}"),
     })
 }

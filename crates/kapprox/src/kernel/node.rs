@@ -41,7 +41,7 @@ impl PartialEq for Call {
 }
 
 impl Node {
-    /// The sum of one or more.
+    /// The sum of one or more expressions.
     pub(super) fn sum(terms: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Vec::new();
         for term in terms {
@@ -53,8 +53,8 @@ impl Node {
         one_or(all, Self::Sum)
     }
 
-    /// `scale` times the product of one or more; `scale` is not negative. Their own factors go into it,
-    /// up to the largest number.
+    /// `scale` times the product of one or more expressions; `scale` is not negative. Their own factors go into it, up
+    /// to the largest number.
     pub(super) fn product(mut scale: f64, factors: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Vec::new();
         for factor in factors {
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// The same expression of other kernels.
+    /// The expression with each of its kernels replaced by the one that `change` returns.
     pub(super) fn map(&self, change: &mut dyn FnMut(&Call) -> Result<Call>) -> Result<Self> {
         let mut all = |nodes: &[Self]| nodes.iter().map(|node| node.map(change)).collect::<Result<_>>();
         Ok(match self {
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// As an operand of `*`: sums in parentheses.
+    /// Writes the expression as an operand of `*`: sums in parentheses.
     fn fmt_operand(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sum(_) => write!(f, "({self})"),
@@ -117,7 +117,7 @@ impl Node {
 }
 
 impl Call {
-    /// The median distance that it asks for.
+    /// The distance whose median a parameter asks for; `None` where no parameter does.
     pub(super) fn median(&self) -> Option<Metric> {
         self.family.metric.filter(|_| self.values.contains(&Value::Median))
     }
@@ -132,7 +132,7 @@ impl Call {
         self.columns.is_some() && self.places().is_none()
     }
 
-    /// How many numbers its list has, if it has one.
+    /// The number of numbers in the kernel's list, if it has a list.
     pub(super) fn listed(&self) -> Option<usize> {
         self.values.iter().find_map(|value| match value {
             Value::Each(list) => Some(list.len()),
@@ -146,7 +146,7 @@ impl Call {
         embedded(text, places.clone(), whole.build_whole(whole.to_string()))
     }
 
-    /// The kernel of all features that it is shown.
+    /// The kernel on all features that it is given.
     fn build_whole(&self, text: String) -> Arc<dyn AnyKernel> {
         match (self.values.as_slice(), self.family.each) {
             ([Value::Each(list)], Some(each)) => each(text, list),
@@ -166,7 +166,7 @@ fn combined(text: String, operation: Operation, nodes: &[Node]) -> Arc<dyn AnyKe
     Arc::new(Combined { text, operation, first: nodes[0].build(), others })
 }
 
-/// The only one, or all of them together.
+/// The only node, or `together` of all nodes.
 fn one_or(mut nodes: Vec<Node>, together: impl FnOnce(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(only) if nodes.is_empty() => only,
@@ -220,7 +220,7 @@ fn join(
 }
 
 impl fmt::Display for Value {
-    /// The shortest digits that read back to the same number; an exponent where plain digits would be long.
+    /// Writes the shortest digits that read back to the same number; an exponent where plain digits would be long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Median => f.write_str("median"),

@@ -127,7 +127,7 @@ pub(crate) struct Packed<T> {
     pub(crate) height: usize,
 }
 
-/// What becomes of sums.
+/// The step that makes kernel values of sums over features.
 pub(crate) trait Finish<T: Real> {
     /// Prepares for the rows of `x` in `packed` (again for every tile of rows).
     fn rows(&mut self, _packed: &mut Packed<T>) {}
@@ -143,7 +143,7 @@ pub(crate) trait Finish<T: Real> {
 
     /// How many numbers it keeps for each row of `z`.
     const OWN: usize = 0;
-    /// What belongs to a row of `x` alone, in the frame; may change it for the sums over pairs.
+    /// The numbers that belong to a row of `x` alone, in the frame; may change the row for the sums over pairs.
     fn own(&self, _x: &mut [T]) -> Own<T> {
         Own { offset: T::ZERO, size: T::ZERO }
     }
@@ -152,7 +152,7 @@ pub(crate) trait Finish<T: Real> {
     fn row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]);
 }
 
-/// `out[i, j]` = what `finish` makes of Σ_k M(x_ik, z_jk), of the points in `frame`.
+/// `out[i, j]` = the value that `finish` makes of Σ_k M(x_ik, z_jk), for the points in `frame`.
 pub(crate) fn block<T: Real, M: Term, F: Finish<T>>(
     frame: &Frame<T>,
     finish: &mut F,
@@ -188,7 +188,7 @@ pub(crate) fn panel_height<T: Real>() -> usize {
     pulp::Arch::new().dispatch(Height(PhantomData::<T>))
 }
 
-/// Asks for the number of rows of a panel on this machine.
+/// The computation of the number of rows of a panel on this machine.
 struct Height<T>(PhantomData<T>);
 
 impl<T: Real> WithSimd for Height<T> {
@@ -205,7 +205,7 @@ pub(crate) fn height<T: Real, S: Simd>() -> usize {
     TALL * size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
-/// A tile, panel by panel.
+/// The computation of a tile, panel by panel.
 struct Sweep<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
@@ -216,7 +216,7 @@ struct Sweep<'a, T, M, F> {
     sums: &'a mut [T],
     /// Kernel values of the end of a column.
     values: &'a mut [T],
-    /// Columns that have to be copied.
+    /// Room for columns that have to be copied.
     spare: &'a mut Vec<T>,
     term: PhantomData<M>,
 }
@@ -224,7 +224,7 @@ struct Sweep<'a, T, M, F> {
 impl<T: Real, M: Term, F: Finish<T>> WithSimd for Sweep<'_, T, M, F> {
     type Output = ();
 
-    /// As many columns as leave registers for the rows of x and one number of z.
+    /// As many columns at once as leave registers for the rows of x and one number of z.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         if S::REGISTER_COUNT >= 32 { self.run::<S, 8>(simd) } else { self.run::<S, 4>(simd) }

@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Node> {
     }
 }
 
-/// Columns alone, as they stand after `on=`.
+/// Reads columns alone, as they stand after `on=`.
 pub(super) fn columns(text: &str) -> Result<Columns> {
     let mut parser = Parser::new(text);
     let columns = parser.columns()?;
@@ -145,7 +145,7 @@ impl Parser<'_> {
         Ok(Node::Call(Call { family, values, columns }))
     }
 
-    /// A function of a kernel, if `name` is one.
+    /// Reads a function of a kernel, if `name` is one.
     fn applied(&mut self, name: &str) -> Result<Option<Node>> {
         let parameter = match name {
             "exp" | "normalised" => None,
@@ -211,7 +211,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What stands after `on=`.
+    /// Reads the columns after `on=`.
     fn columns(&mut self) -> Result<Columns> {
         if !self.take('[') {
             return Ok(Columns::new(vec![self.part()?]));
@@ -263,7 +263,7 @@ impl Parser<'_> {
         Ok(Value::Number(number + 0.0))
     }
 
-    /// Numbers up to `]`.
+    /// Reads numbers up to `]`.
     fn list(&mut self, parameter: &Parameter) -> Result<Vec<f64>> {
         let Parameter { name, range, reason, .. } = parameter;
         let mut numbers = Vec::new();

@@ -23,7 +23,7 @@ use crate::{Real, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 
-/// `periodic(period=1, sigma=1)`.
+/// The family of kernels `periodic(period=1, sigma=1)`.
 pub(super) const FAMILY: Family = Family {
     name: "periodic",
     formula: "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",
@@ -83,7 +83,7 @@ impl Embedding for Circles {
             },
         );
     }
-    /// That of the periodic kernel itself: the Gaussian's on the circles is no law of frequencies of x.
+    /// The spectrum of the periodic kernel itself: that of the Gaussian on the circles is no law of frequencies of x.
     fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
         let count = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
         let draw = move |rng: &mut dyn rand::Rng| count.sample(rng) - count.sample(rng);

@@ -26,7 +26,7 @@ impl<T: Real> Aligned<T> {
         Self { storage: Vec::new(), start: 0 }
     }
 
-    /// Makes it `len` zeros.
+    /// Fills the array with `len` zeros and returns it.
     pub(crate) fn zeros(&mut self, len: usize) -> &mut [T] {
         let slack = Self::LINE / size_of::<T>();
         self.storage.clear();
@@ -51,17 +51,17 @@ impl<T> Deref for Aligned<T> {
     }
 }
 
-/// The unit of each feature.
+/// The length that is the unit of each feature.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Lengths {
-    /// One for all.
+    /// One length for all features.
     Same(f64),
-    /// One for each.
+    /// One length for each feature.
     Each(Vec<f64>),
 }
 
 impl Lengths {
-    /// One length for all features, or one for each.
+    /// The lengths as a list: one for all features, or one for each.
     pub(crate) fn to_vec(&self) -> Vec<f64> {
         match self {
             Self::Same(length) => vec![*length],
@@ -140,7 +140,7 @@ impl<T: Real> Frame<T> {
         self.centre.len().max(1)
     }
 
-    /// One point as [`pack_panels`](Self::pack_panels) has it.
+    /// Writes one point with the numbers that [`pack_panels`](Self::pack_panels) gives it.
     pub(crate) fn pack_row(&self, point: &[T], out: &mut [T]) {
         out.fill(T::ZERO);
         for (((out, &value), &centre), &scale) in out.iter_mut().zip(point).zip(&self.centre).zip(&self.scale) {
@@ -148,8 +148,8 @@ impl<T: Real> Frame<T> {
         }
     }
 
-    /// Rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j; 0 for the rows up to `padded` that
-    /// there are not. Without features, as with one that is 0.
+    /// Writes rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j; 0 for the rows up to `padded`
+    /// that do not exist. Points without features get one that is 0.
     pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded: usize, out: &mut Aligned<T>) {
         let out = out.zeros(padded * points.ncols().max(1));
         pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
@@ -280,7 +280,7 @@ pub(crate) fn panel_sum<T: Real>(row: &[T]) -> (T, T) {
     (T::from_f64(-sum / 2.0), T::from_f64(magnitude / 2.0))
 }
 
-/// The same of packed rows with d features each, in eight interleaved sums.
+/// −Σ x/2 and Σ |x|/2 of packed rows with d features each, in eight interleaved sums.
 pub(crate) fn row_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
     halves.clear();
     sizes.clear();
@@ -329,7 +329,7 @@ pub(crate) fn squared_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
     pairwise(sums)
 }
 
-/// Σ |(x − z) · scale| / 2, by differences, as [`squared_distance`].
+/// Σ |(x − z) · scale| / 2, by differences: no cancellation, and 0 exactly for equal points.
 #[inline(always)]
 pub(crate) fn absolute_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
     let mut sums = [T::ZERO; 16];

@@ -14,7 +14,7 @@ use super::inner::product;
 use super::registry::{Domain, Family, Parameter, Range, Value};
 use crate::Real;
 
-/// `polynomial(degree=3, gamma=1, c0=1)`.
+/// The family of kernels `polynomial(degree=3, gamma=1, c0=1)`.
 pub(super) const FAMILY: Family = Family {
     name: "polynomial",
     formula: "(gamma x.z + c0)^degree",
@@ -46,7 +46,7 @@ pub(super) const FAMILY: Family = Family {
     each: None,
 };
 
-/// [`Real::power`] goes up to here.
+/// The largest degree, up to which [`Real::power`] goes.
 const MOST: u32 = 31;
 
 #[derive(Debug)]

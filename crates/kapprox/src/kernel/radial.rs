@@ -22,8 +22,8 @@ const FEW_FEATURES: usize = 4;
 /// The largest error seen was 6.8 roundings in `f32` and 16.4 in `f64` (there with the rounding of the reference; test
 /// `the_product_errs_by_a_few_roundings`, d up to 784); 64 leaves room, and keeps recomputed pairs rare.
 const SMOOTH: f64 = 64.0;
-/// The same for profiles with a square root at 0, which turn an error δ of r² into δ / 2r: at 2^-10 of the norms, 16 δ.
-/// As a share of ‖x‖² + ‖z‖², not in roundings.
+/// The share of ‖x‖² + ‖z‖² below which a squared distance is computed again, for profiles with a square root at 0:
+/// these turn an error δ of r² into δ / 2r, which at 2^-10 of the norms is 16 δ.
 const ROUGH: f64 = 1.0 / 1024.0;
 /// How a profile behaves where the distance vanishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl<T: Real, P: Profile> Kernel<T> for Radial<P> {
     }
 }
 
-/// ‖x‖² + ‖z‖² − 2 x·z.
+/// The squared distance as ‖x‖² + ‖z‖² − 2 x·z.
 struct Euclidean;
 
 impl<T: Real> Split<T> for Euclidean {
@@ -122,7 +122,7 @@ impl<T: Real> Split<T> for Euclidean {
     }
 }
 
-/// −2 x.
+/// Replaces x by −2 x.
 fn minus_twice<T: Real>(x: &mut [T]) {
     let minus_two = T::ZERO - T::ONE - T::ONE;
     x.iter_mut().for_each(|value| *value *= minus_two);

@@ -16,7 +16,7 @@ use crate::Real;
 use crate::map::random::Law;
 use rand_distr::Distribution;
 
-/// `rational_quadratic(alpha=1, sigma=median)`.
+/// The family of kernels `rational_quadratic(alpha=1, sigma=median)`.
 pub(super) const FAMILY: Family = Family {
     name: "rational_quadratic",
     formula: "(1 + |x-z|^2 / (2 alpha sigma^2))^-alpha",

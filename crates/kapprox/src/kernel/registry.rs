@@ -35,7 +35,7 @@ pub fn registry() -> &'static [Family] {
     FAMILIES
 }
 
-/// What the parser, help and the laws need to know about a kernel.
+/// A family of kernels: its name, its parameters and the function that builds it.
 #[derive(Debug)]
 pub struct Family {
     /// The name in expressions.
@@ -50,7 +50,7 @@ pub struct Family {
     pub positive_definite: bool,
     /// The values its features may have.
     pub domain: Domain,
-    /// An expression with everything given.
+    /// An expression that gives every parameter.
     pub example: &'static str,
     /// The kernel `text` with the parameters' values, in their order and in range.
     pub(crate) build: Build,
@@ -109,11 +109,11 @@ pub enum Metric {
 pub struct Parameter {
     /// The name in expressions.
     pub name: &'static str,
-    /// What is taken when the expression does not say.
+    /// The value where the expression gives none.
     pub default: Value,
-    /// Which numbers are allowed.
+    /// The numbers that are allowed.
     pub range: Range,
-    /// Why no others.
+    /// Why other numbers are refused, for messages.
     pub reason: &'static str,
 }
 
@@ -146,7 +146,7 @@ pub enum Range {
         /// The largest.
         to: u32,
     },
-    /// One of a few.
+    /// One of a few numbers.
     OneOf(&'static [f64]),
 }
 

@@ -4,7 +4,7 @@ use super::columns::is_bare;
 use crate::{Error, Result};
 use kstore::shown;
 
-/// What stands between the first and the last column of a range.
+/// The sign between the first and the last column of a range.
 pub(super) const RANGE: [char; 2] = ['.', '.'];
 
 /// An expression and how far it has been read.
@@ -20,7 +20,7 @@ impl<'a> Parser<'a> {
         Self { text, characters: text.chars().collect(), at: 0, depth: 0 }
     }
 
-    /// The name of a column, or a pattern.
+    /// Reads the name of a column, or a pattern.
     pub(super) fn column(&mut self) -> Result<String> {
         self.skip_space();
         let start = self.at;
@@ -36,7 +36,7 @@ impl<'a> Parser<'a> {
         Ok(self.characters[start..self.at].iter().collect())
     }
 
-    /// Up to the closing quote; two quotes are one.
+    /// Reads up to the closing quote; two quotes stand for one.
     fn quoted(&mut self, start: usize) -> Result<String> {
         let mut name = String::new();
         while let Some(c) = self.peek() {
@@ -49,7 +49,7 @@ impl<'a> Parser<'a> {
         self.fail_at(start, "this quote is not closed")
     }
 
-    /// A decimal number with an optional sign and exponent.
+    /// Reads a decimal number with an optional sign and exponent.
     pub(super) fn number(&mut self) -> Result<f64> {
         let start = self.at;
         self.take_any(&['+', '-']);
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Passes over `wanted`, if it comes next after white space.
+    /// Passes over `wanted` if it comes next after white space, and returns whether it did.
     pub(super) fn take(&mut self, wanted: char) -> bool {
         self.skip_space();
         self.take_any(&[wanted])
@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
         if self.take(wanted) { Ok(()) } else { self.fail(format!("expected {what}, got {}", self.here())) }
     }
 
-    /// What comes next, for messages.
+    /// The next characters in words, for messages.
     pub(super) fn here(&self) -> String {
         self.peek().map_or("the end".into(), |c| format!("'{c}'"))
     }
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether a name of the language may begin with it.
+/// Whether a name of the language may begin with the character.
 pub(super) fn is_name(c: char) -> bool {
     c.is_alphabetic() || c == '_'
 }

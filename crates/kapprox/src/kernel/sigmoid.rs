@@ -15,7 +15,7 @@ use super::inner::indefinite;
 use super::registry::{Domain, Family, Parameter, Range, Value};
 use crate::Real;
 
-/// `sigmoid(gamma=1, c0=1)`.
+/// The family of kernels `sigmoid(gamma=1, c0=1)`.
 pub(super) const FAMILY: Family = Family {
     name: "sigmoid",
     formula: "tanh(gamma x.z + c0)",

@@ -16,7 +16,7 @@ use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
-/// `skewed_chi_squared(skew=1)`.
+/// The family of kernels `skewed_chi_squared(skew=1)`.
 pub(super) const FAMILY: Family = Family {
     name: "skewed_chi_squared",
     formula: "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
@@ -55,7 +55,7 @@ impl Embedding for Logarithms {
     }
 }
 
-/// ln(value + skew); what is not above −skew has none, and counts as if it were just above.
+/// ln(value + skew); a value that is not above −skew has none, and counts as if it were just above.
 pub(crate) fn logarithm(value: f64, skew: f64) -> f64 {
     (value + skew).clamp(f64::MIN_POSITIVE, f64::MAX).ln()
 }

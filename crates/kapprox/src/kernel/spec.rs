@@ -56,7 +56,7 @@ use std::sync::Arc;
 pub struct Spec(pub(super) Node);
 
 impl Default for Spec {
-    /// `gaussian(sigma=median)`.
+    /// The kernel `gaussian(sigma=median)`.
     fn default() -> Self {
         let family = &registry()[0];
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
@@ -94,19 +94,19 @@ impl Spec {
         parse::parse(text).map(Self)
     }
 
-    /// exp(k).
+    /// The kernel exp(k).
     #[must_use]
     pub fn exp(self) -> Self {
         Self(Node::Applied(Function::Exp, Box::new(self.0)))
     }
 
-    /// k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
+    /// The kernel k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
     #[must_use]
     pub fn normalised(self) -> Self {
         Self(Node::Applied(Function::Normalised, Box::new(self.0)))
     }
 
-    /// The same kernel of some columns, written as in an expression: `x0..x9`, `x*`, `[city, x3..x5]`.
+    /// This kernel on some columns, written as in an expression: `x0..x9`, `x*`, `[city, x3..x5]`.
     ///
     /// Kernels of the expression that look at some columns already keep theirs.
     ///
@@ -295,7 +295,7 @@ impl Spec {
         Ok(())
     }
 
-    /// The kernel.
+    /// Builds the kernel of the expression.
     ///
     /// # Errors
     /// [`Error::Spec`] if columns or a `median` have not been resolved.
@@ -316,7 +316,7 @@ impl Spec {
         Ok(())
     }
 
-    /// The error that `what` is still open.
+    /// The error for an expression in which `what` is not resolved yet.
     fn open(&self, what: &str, message: &str) -> Error {
         let text = self.to_string();
         let at = text.find(what).map_or(0, |bytes| text[..bytes].chars().count());

@@ -13,7 +13,7 @@ use super::inner::product;
 use super::registry::{Domain, Family};
 use crate::Real;
 
-/// `subset()`.
+/// The family of kernels `subset()`.
 pub(super) const FAMILY: Family = Family {
     name: "subset",
     formula: "2^(x.z)",

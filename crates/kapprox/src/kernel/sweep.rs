@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// Rows of a tile.
 const TILE_ROWS: usize = 288;
 
-/// How the features' differences make a value.
+/// The function that makes a kernel value of the differences of all features.
 pub(crate) trait Features: Debug + Send + Sync + 'static {
     /// The value before the first feature.
     const START: f64;
-    /// From the value so far and the difference of the next feature, in units of its length, to the next value. Return a
+    /// The function of the value so far and the difference of the next feature, in units of its length. Return a
     /// closure marked `#[inline(always)]`.
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
-    /// From the value after the last feature to the kernel's.
+    /// The function that turns the value after the last feature into the kernel value.
     fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy;
 }
 

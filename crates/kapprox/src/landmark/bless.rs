@@ -78,7 +78,7 @@ impl<T: Real> Landmarks<T> for Bless {
     }
 }
 
-/// A share of the rows takes part; of these the keys are kept that the scores make largest.
+/// A draw in which a share of the rows takes part, with keys from their scores or at random.
 struct Uniform {
     share: f64,
     part: Stream,

@@ -26,7 +26,7 @@ pub(super) struct Columns {
     d: usize,
     /// n x m; the leading columns are F.
     factor: Mat<f64>,
-    /// r_i.
+    /// The residuals r_i.
     pub(super) residual: Vec<f64>,
 }
 
@@ -58,7 +58,7 @@ impl Columns {
         self.factor.as_ref().subcols(0, landmarks)
     }
 
-    /// What the landmarks leave of the rows at these places.
+    /// A pool of the rows at these places, with their residuals under the landmarks so far.
     pub(super) fn pool<T: Real>(&self, growth: &mut Growth<'_, T>, at: &[usize]) -> Pool {
         let x = at.iter().flat_map(|i| &self.x[i * self.d..(i + 1) * self.d]).copied().collect();
         let phi = Mat::from_fn(at.len(), growth.len(), |i, j| self.factor[(at[i], j)]);
@@ -107,7 +107,7 @@ fn extend_strip<T: Real>(
     crate::map::residual::subtract_columns(new.rb(), residual);
 }
 
-/// Keeps every row.
+/// A fold that keeps every row.
 struct Hold;
 
 struct Held {

@@ -20,7 +20,7 @@ use crate::{Real, Result};
 use faer::{Mat, MatRef};
 use std::sync::Arc;
 
-/// Rows and weights.
+/// A weighted sample of rows.
 #[derive(Clone, Debug)]
 pub(super) struct Dictionary<T> {
     /// Rows, in the order they were drawn.

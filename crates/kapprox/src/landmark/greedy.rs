@@ -85,11 +85,11 @@ impl Greedy {
     }
 }
 
-/// Where the residuals come from.
+/// The source of the residuals.
 enum Largest {
-    /// A pass computes them.
+    /// Residuals computed anew in a pass.
     Anew,
-    /// They are kept.
+    /// Residuals kept in memory and updated.
     Updated(Columns),
 }
 
@@ -128,7 +128,7 @@ impl Largest {
     }
 }
 
-/// The largest residuals are carried out.
+/// A draw that keeps the rows with the largest residuals.
 struct ByResidual;
 
 impl Draw for ByResidual {

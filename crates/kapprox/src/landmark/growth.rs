@@ -25,14 +25,14 @@ pub(super) struct Growth<'a, T: Real> {
     any: &'a Arc<dyn AnyKernel>,
     exact: Arc<dyn Kernel<f64>>,
     pub(super) chosen: LandmarkSet<T>,
-    /// The same points in f64.
+    /// The landmarks in f64, row-major.
     wide: Vec<f64>,
     /// m x m, the leading part is L.
     lower: Mat<f64>,
 }
 
 impl<'a, T: Real> Growth<'a, T> {
-    /// No landmark yet, room for `m` of them.
+    /// A choice without landmarks yet, with room for `m`.
     ///
     /// # Errors
     /// [`crate::Error::NotPositiveDefinite`]: the factor has roots of residuals on its diagonal.
@@ -47,7 +47,7 @@ impl<'a, T: Real> Growth<'a, T> {
         self.chosen.len()
     }
 
-    /// Tells the observer how far the choice is.
+    /// Reports the number of landmarks so far to the observer.
     pub(super) fn tell(&self, data: &Rows<'_, T>) {
         data.pass.observer.reached(self.len(), self.chosen.passes, self.chosen.evaluations);
     }
@@ -103,14 +103,14 @@ impl<'a, T: Real> Growth<'a, T> {
         phi
     }
 
-    /// What the landmarks leave of some rows, which may repeat.
+    /// A pool of some rows, which may repeat, with their residual matrix under the landmarks so far.
     pub(super) fn pool(&mut self, rows: Vec<u64>, x: Vec<f64>) -> Pool {
         let phi = self.project(MatRef::from_row_major_slice(&x, rows.len(), self.chosen.d));
         self.chosen.evaluations += (phi.nrows() * phi.ncols()) as u64;
         self.pool_of(rows, x, phi)
     }
 
-    /// The same for rows whose features under the landmarks, `phi`, are known.
+    /// A pool of rows whose features under the landmarks so far, `phi`, are known.
     pub(super) fn pool_of(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> Pool {
         let b = rows.len();
         let points = MatRef::from_row_major_slice(&x, b, self.chosen.d);
@@ -141,16 +141,16 @@ impl<'a, T: Real> Growth<'a, T> {
     }
 }
 
-/// Rows that may become landmarks, with what the landmarks leave of them: S = K_BB − Φ_B Φ_Bᵀ.
+/// Rows that may become landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.
 pub(super) struct Pool {
     rows: Vec<u64>,
     /// Features in f64, row-major.
     x: Vec<f64>,
     /// Features under the landmarks at the start of the round, b x s.
     phi: Mat<f64>,
-    /// b x b.
+    /// S, b x b.
     schur: Mat<f64>,
-    /// What rounding may leave of each row.
+    /// For each row, the largest residual that may be mere rounding.
     floors: Vec<f64>,
     /// Columns of the factor that this pool's landmarks have added, b numbers each.
     eliminated: Vec<Vec<f64>>,
@@ -161,7 +161,7 @@ impl Pool {
         self.rows.len()
     }
 
-    /// What is left of row i now; `None` where that is rounding.
+    /// The residual of row i now; `None` where it is mere rounding.
     pub(super) fn residual(&self, i: usize) -> Option<f64> {
         let residual = self.schur[(i, i)];
         (residual > self.floors[i]).then_some(residual)

@@ -141,7 +141,7 @@ struct Assign<'a, T> {
 
 /// Sums over the rows of each cluster.
 struct Clusters<T> {
-    /// m x d, row-major.
+    /// Sum of the rows of each cluster, m x d, row-major.
     sums: Vec<f64>,
     sizes: Vec<u64>,
     /// Σ_i min_j ‖x_i − z_j‖².

@@ -87,7 +87,8 @@ impl<T: Real> Landmarks<T> for Leverage {
     }
 }
 
-/// What the residual of a row with k(x, x) = `diagonal` may be by rounding in `T`: such rows are equally likely.
+/// The largest residual that rounding in `T` may leave of a row with k(x, x) = `diagonal`: such rows are equally
+/// likely.
 pub(super) fn rounding<T: Real>(diagonal: f64) -> f64 {
     <T as kstore::Real>::EPSILON * diagonal
 }
@@ -118,7 +119,7 @@ impl<T: Real> Dictionary<T> {
     }
 }
 
-/// The rows that are left after `level` halvings.
+/// The rows that are left after so many halvings.
 #[derive(Clone, Copy)]
 struct Level {
     halves: Stream,
@@ -168,7 +169,7 @@ impl Draw for Independently {
     }
 }
 
-/// Without replacement, in proportion to the score min(1, residual/μ).
+/// A draw without replacement, in proportion to the score min(1, residual/μ).
 pub(super) struct ByScore {
     pub(super) keys: Stream,
     pub(super) mu: f64,

@@ -44,7 +44,7 @@ use std::sync::Arc;
 pub struct Rows<'a, T: Real> {
     /// The table.
     pub source: &'a dyn RowSource<T>,
-    /// Tiles, lanes, threads, progress.
+    /// How a pass over it is made: tiles, lanes, threads, progress.
     pub pass: Pass<'a>,
     /// Number of selected rows, n.
     pub count: u64,
@@ -83,7 +83,7 @@ impl<T: Real> LandmarkSet<T> {
         let points = kept.iter().flat_map(|i| &self.points[i * self.d..(i + 1) * self.d]).copied().collect();
         Self { points, rows: kept.iter().map(|i| self.rows[*i]).collect(), ..*self }
     }
-    /// These, then `more` of them.
+    /// These landmarks, followed by `more`.
     #[must_use]
     pub fn followed_by(mut self, more: Self) -> Self {
         self.points.extend(more.points);
@@ -110,17 +110,17 @@ pub trait Landmarks<T: Real>: Debug + Send + Sync {
     fn select(&self, data: &Rows<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
 }
 
-/// A scheme as the command line and the laws see it.
+/// The description of a scheme: its name, its help, and the functions that make it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
-    /// The name after `--landmarks`.
+    /// The name of the scheme: a value of the parameter `landmarks`.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
     /// True where the first r landmarks are the scheme's choice for rank r, whatever the largest rank: one run then serves
     /// every rank, and tells [`kstore::pass::Observer::reached`] how far it is.
     pub nested: bool,
-    /// True where another seed may choose others.
+    /// True where another seed may choose other landmarks.
     pub seeded: bool,
     single: fn() -> Box<dyn Landmarks<f32>>,
     double: fn() -> Box<dyn Landmarks<f64>>,
@@ -133,7 +133,7 @@ impl Scheme {
     }
 }
 
-/// The scheme of a name.
+/// The scheme called `name`.
 pub fn by_name(name: &str) -> Option<&'static Scheme> {
     registry().iter().find(|scheme| scheme.name == name)
 }
@@ -184,7 +184,7 @@ pub fn registry() -> &'static [Scheme] {
     SCHEMES
 }
 
-/// Which of the two entries of a registry a precision takes; implemented by [`Real`] types only.
+/// A choice between the two precisions of an entry of a registry; implemented by [`Real`] types only.
 pub trait Precision: Sized {
     /// The scheme's object for this precision.
     fn landmarks(scheme: &Scheme) -> Box<dyn Landmarks<Self>>

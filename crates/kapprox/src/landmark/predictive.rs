@@ -38,7 +38,7 @@ pub struct Predictive {
 }
 
 impl Default for Predictive {
-    /// Both alike.
+    /// Equal weight for the trace and the targets.
     fn default() -> Self {
         Self { weight: 0.5 }
     }
@@ -102,7 +102,7 @@ impl<T: Real> Landmarks<T> for Predictive {
     }
 }
 
-/// What a unit of each gain counts.
+/// The factors by which the gains of trace and targets are multiplied.
 #[derive(Clone, Copy)]
 struct Scale {
     trace: f64,
@@ -150,13 +150,13 @@ struct Span {
     /// Q, n x m; the leading `found` columns are orthonormal.
     basis: Mat<f64>,
     found: usize,
-    /// (I − QQᵀ)Y.
+    /// (I − QQᵀ)Y, the part of the targets that the span leaves.
     left: Mat<f64>,
 }
 
 impl Span {
-    /// Takes in the columns beyond the first `before`: Gram–Schmidt, twice, which is enough (Giraud, Langou, Rozložník,
-    /// "The loss of orthogonality in the Gram–Schmidt orthogonalization process", 2005).
+    /// Adds the columns beyond the first `before` to the span: Gram–Schmidt, twice, which is enough (Giraud, Langou,
+    /// Rozložník, "The loss of orthogonality in the Gram–Schmidt orthogonalization process", 2005).
     fn extend(&mut self, factor: faer::MatRef<'_, f64>, before: usize, workers: &Workers) {
         for j in before..factor.ncols() {
             let mut q = factor.subcols(j, 1).to_owned();
@@ -201,7 +201,7 @@ fn choose(
     };
     let inner = product(ahead.transpose(), ahead.as_ref());
     let inside = product(span.basis.as_ref().subcols(0, span.found).transpose(), ahead.as_ref());
-    // AᵀA less the part in the span, and AᵀY likewise
+    // AᵀA and AᵀY, each without the part in the span
     let mut outside = &inner - inside.transpose() * &inside;
     let mut aligned = product(ahead.transpose(), span.left.as_ref());
     let mut rows = ahead.clone(); // g_i, deflated by what was chosen

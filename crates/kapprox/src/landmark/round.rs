@@ -1,4 +1,4 @@
-//! One pass that measures what a map leaves of every row, and carries out the rows with the best keys.
+//! A round: one pass that computes the residual of every row under a map, and keeps the rows with the best keys.
 
 use super::Rows;
 use super::sample::BestRows;
@@ -12,13 +12,14 @@ use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
-/// What decides which rows are carried out of a round.
+/// The rule that decides which rows a round keeps.
 pub(super) trait Draw: Sync {
     /// False for rows that have no part in this round: nothing is computed for them.
     fn takes_part(&self, _row: u64) -> bool {
         true
     }
-    /// What a residual counts for at least: rounding may leave less of rows that matter. 0 leaves out spanned rows.
+    /// The least value that a residual counts for: rounding may leave less of rows that matter. 0 leaves out spanned
+    /// rows.
     fn least(&self) -> f64 {
         0.0
     }
@@ -26,7 +27,7 @@ pub(super) trait Draw: Sync {
     fn key(&self, row: u64, residual: f64) -> Option<f64>;
 }
 
-/// One round: `capacity` rows are kept.
+/// One round, which keeps `capacity` rows.
 pub(super) struct Round<'a, T: Real, D> {
     kernel: Arc<dyn Kernel<T>>,
     map: Option<Nystrom<T>>,
@@ -48,13 +49,13 @@ impl<'a, T: Real, D: Draw> Round<'a, T, D> {
         Self { kernel, map, draw, capacity, d: data.source.shape().features, tile: data.pass.tile }
     }
 
-    /// Does the pass, which a stopped run finds under its `name`. With s landmarks it costs n(s² + 2sd) flops.
+    /// Runs the pass, which is saved in the journal as `name`. With s landmarks it costs n(s² + 2sd) flops.
     pub(super) fn run(&self, name: &str, data: &Rows<'_, T>) -> Result<Residuals<T>> {
         Ok(data.pass.resume(name, data.source, self)?.0)
     }
 }
 
-/// What a round found.
+/// The result of a round.
 pub(super) struct Residuals<T> {
     /// Rows that took part.
     pub(super) rows: u64,

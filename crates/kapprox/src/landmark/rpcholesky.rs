@@ -63,12 +63,12 @@ impl RpCholesky {
     }
 }
 
-/// A fifth of the landmarks, whatever the round.
+/// A fifth of the m landmarks, in every round.
 fn fifth(m: usize, _: usize) -> usize {
     (m / 5).max(MIN_BLOCK)
 }
 
-/// What happens to a proposal that an earlier one of its block has made smaller.
+/// The treatment of a proposal whose residual an earlier one of its block has made smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Accepted with the probability that keeps the plain law.
@@ -139,7 +139,7 @@ impl Draw for Proportional {
 
 /// Rows proposed as landmarks.
 struct Proposals {
-    /// With repetitions.
+    /// Stored row numbers, with repetitions.
     rows: Vec<u64>,
     /// Residuals they were proposed by.
     weights: Vec<f64>,
@@ -155,7 +155,7 @@ fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Str
     let (mut genuine, mut seen) = (false, HashSet::new());
     for first in (0..b).step_by(POOL) {
         let chunk = first..(first + POOL).min(b);
-        // what the landmarks leave of these now, those of the chunks before among them
+        // the residuals of these rows now, under the landmarks of earlier chunks too
         let mut pool = growth.pool(rows[chunk.clone()].to_vec(), x[chunk.start * d..chunk.end * d].to_vec());
         for i in chunk {
             if growth.is_full() {

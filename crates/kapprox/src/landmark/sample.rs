@@ -11,7 +11,7 @@ use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
-/// Rows carried out of a pass.
+/// Rows that a pass has drawn, in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample<T> {
     /// Stored row numbers.
@@ -27,7 +27,7 @@ impl<T: Real> Sample<T> {
     pub fn len(&self) -> usize {
         self.rows.len()
     }
-    /// True for no rows.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

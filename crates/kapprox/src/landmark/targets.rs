@@ -8,7 +8,7 @@ use kstore::{Coded, Fold, Merge, RowBlock, Workers};
 /// Numeric targets less their means, or ±1 codes of the classes (one column for each class): n x t. One pass.
 ///
 /// # Errors
-/// Those of the source. A table without targets gives no column.
+/// The errors of the source. A table without targets gives no column.
 pub(super) fn targets<T: Real>(data: &Rows<'_, T>) -> Result<Mat<f64>> {
     let found = data.pass.fold(data.source, &Read)?.0;
     let n = found.rows;
@@ -20,7 +20,7 @@ pub(super) fn targets<T: Real>(data: &Rows<'_, T>) -> Result<Mat<f64>> {
     Ok(Mat::from_fn(n, t, |i, j| found.y[i * t + j] - mean[j]))
 }
 
-/// Keeps the targets of every row.
+/// A fold that keeps the targets of every row.
 struct Read;
 
 #[derive(Default)]

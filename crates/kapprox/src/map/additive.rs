@@ -34,7 +34,7 @@ pub enum Homogeneous {
 }
 
 impl Homogeneous {
-    /// κ(λ).
+    /// The density κ(λ).
     fn density(self, lambda: f64) -> f64 {
         use std::f64::consts::PI;
         match self {
@@ -44,7 +44,7 @@ impl Homogeneous {
     }
 }
 
-/// `additive(steps=2, interval=0.4)`.
+/// The family of maps `additive(steps=2, interval=0.4)`.
 pub(super) const FAMILY: Family = Family {
     name: "additive",
     about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
@@ -79,7 +79,7 @@ fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
         _ => {
             return Err(Error::NoSpectrum {
                 why: format!("{} is no additive homogeneous kernel", given.kernel),
-                remedy: "use --kernel 'additive_chi_squared()' or 'intersection()', or another --map",
+                remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
             });
         }
     };
@@ -161,8 +161,8 @@ impl<T: Real> FeatureMap<T> for Additive {
 
 /// Random features of the skewed chi-squared kernel Π_c 2√(x_c + s)√(z_c + s)/(x_c + z_c + 2s), for values above −s.
 ///
-/// It is shift-invariant in ln(x + s), its frequencies have density 1/cosh πω. On the command line `--map fourier` and
-/// `quasi` make these of [`skewed_chi_squared`](crate::kernel::skewed_chi_squared).
+/// It is shift-invariant in ln(x + s), its frequencies have density 1/cosh πω. The maps `fourier` and `quasi` are these
+/// features where the kernel is [`skewed_chi_squared`](crate::kernel::skewed_chi_squared).
 #[derive(Debug)]
 pub struct SkewedChi2<T> {
     skew: f64,
@@ -173,7 +173,7 @@ impl<T: Real> SkewedChi2<T> {
     /// `p` features of rows of `d` values with skew s > 0.
     ///
     /// # Errors
-    /// None but those of [`Fourier::new`].
+    /// The errors of [`Fourier::new`].
     pub fn new(skew: f64, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let spectrum = Spectrum::new(Law::product(hyperbolic), 1.0);
         Ok(Self { skew, waves: Fourier::new(&spectrum, d, p, sampling, seed)? })

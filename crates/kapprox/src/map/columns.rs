@@ -1,4 +1,4 @@
-//! The kernel functions of some points, as they are: `phi_j(x) = k(x, z_j)`.
+//! The map whose features are the kernel functions of some points: `phi_j(x) = k(x, z_j)`.
 
 use super::FeatureMap;
 use super::nystrom::strips;
@@ -9,7 +9,7 @@ use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
 
-/// Columns of the kernel matrix: what a function Σ_j α_j k(x, z_j) is evaluated on.
+/// Columns of the kernel matrix as features: those that a function Σ_j α_j k(x, z_j) is computed from.
 ///
 /// phi(x)·phi(x') is no approximation of the kernel; learning goes through [`super::Nystrom`], which orthogonalises these
 /// columns. Costs 2nmd flops for n rows. Holds the landmarks twice: as they are for blocks, and prepared for a few rows.
@@ -20,7 +20,7 @@ pub struct Columns<T: Real> {
 }
 
 impl<T: Real> Columns<T> {
-    /// The kernel functions of `landmarks`.
+    /// The map to the kernel functions of `landmarks`.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>) -> Self {
         Self { kernel: Fixed::new(T::kernel(kernel.clone()), landmarks.as_mat()), landmarks }
     }

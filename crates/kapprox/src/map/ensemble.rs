@@ -11,7 +11,7 @@ use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
 use kstore::{Footprint, Workers};
 
-/// `ensemble(parts=4)`.
+/// The family of maps `ensemble(parts=4)`.
 pub(super) const FAMILY: Family = Family {
     name: "ensemble",
     about: "the mean of several Nyström approximations, each on a part of the landmarks",
@@ -53,7 +53,7 @@ pub struct Ensemble<T: Real> {
 }
 
 impl<T: Real> Ensemble<T> {
-    /// The mean of some maps of one kernel.
+    /// The map whose kernel is the mean of those of some maps.
     ///
     /// # Errors
     /// [`Error::NoLandmarks`] without maps.
@@ -93,7 +93,7 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
         self.parts.first()?.kernel_diag(x, out)
     }
 
-    /// α = L_j⁻ᵀ w_j / √e for each part, on the landmarks of all parts.
+    /// The coefficients α = L_j⁻ᵀ w_j / √e for each part, on the landmarks of all parts.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let (share, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
         let p = FeatureMap::<T>::dims(self).1;

@@ -3,10 +3,10 @@
 use super::nystrom;
 use super::registry::{Build, Family};
 
-/// `exact`.
+/// The family of maps `exact`.
 pub(super) const FAMILY: Family = Family {
     name: "exact",
-    about: "no approximation: ridge on the kernel of all rows; --rank is that of its preconditioner",
+    about: "no approximation: ridge on the kernel of all rows; `rank` is that of its preconditioner",
     parameters: &[],
     build: Build::exact(),
     nested: false,

@@ -1,4 +1,4 @@
-//! Functions learned on features, as they are evaluated.
+//! Functions learned on features, in the form in which they are evaluated.
 
 use crate::landmark::LandmarkSet;
 use faer::Mat;

@@ -20,7 +20,7 @@ const LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
 /// Landmarks and L, with `L Lᵀ` their kernel matrix.
 pub(super) struct Independent<T> {
     pub(super) landmarks: LandmarkSet<T>,
-    /// r x r.
+    /// L, r x r.
     pub(super) lower: Mat<f64>,
     /// [`amplification`] of each feature.
     pub(super) amplified: Vec<f64>,

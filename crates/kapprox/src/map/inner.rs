@@ -1,4 +1,4 @@
-//! ΦᵀΦ over all rows, summed in f64 over tiles.
+//! The matrix ΦᵀΦ over all rows, summed in f64 over tiles.
 
 use super::{FeatureMap, par};
 use crate::{Error, Real, Result};
@@ -7,13 +7,13 @@ use faer::prelude::*;
 use faer::{Accum, Mat, MatRef};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
-/// The fold. Costs 2np² flops; p² numbers for each lane, and bp for tiles of b rows.
+/// The fold that sums ΦᵀΦ. Costs 2np² flops; p² numbers for each lane, and bp for tiles of b rows.
 pub(crate) struct InnerFold<'a, T: Real> {
     pub(crate) map: &'a dyn FeatureMap<T>,
     pub(crate) tile: usize,
 }
 
-/// p x p.
+/// ΦᵀΦ, p x p.
 pub(crate) struct Inner(pub(crate) Mat<f64>);
 
 impl Merge for Inner {

@@ -21,7 +21,7 @@ use faer::{Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
 
-/// `nystrom`.
+/// The family of maps `nystrom`.
 pub(super) const FAMILY: Family = Family {
     name: "nystrom",
     about: "projection on the kernel functions of landmarks, in Cholesky coordinates; nested in the rank",
@@ -85,7 +85,7 @@ pub struct Nystrom<T: Real> {
     arithmetic: Arithmetic<T>,
 }
 
-/// What blocks and features are computed in.
+/// The arithmetic in which blocks and features are computed.
 #[derive(Debug)]
 pub(super) enum Arithmetic<T> {
     /// In `T`, with L (or W) narrowed to it.
@@ -256,7 +256,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     }
 }
 
-/// The features of a strip computed in f64 and narrowed at the end.
+/// Computes the features of a strip in f64 and narrows them at the end.
 pub(super) fn narrowed<T: Real>(
     x: MatRef<'_, T>,
     mut out: MatMut<'_, T>,

@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// and costs directions that matter at 1e-13 of the largest.
 const SMALLEST: f64 = 1e3 * f64::EPSILON;
 
-/// Landmarks for each feature.
+/// The parameter `oversampling`: landmarks for each feature.
 const OVERSAMPLING: Parameter = Parameter {
     name: "oversampling",
     default: 2.0,
@@ -43,7 +43,7 @@ const OVERSAMPLING: Parameter = Parameter {
     reason: "it is the number of landmarks for each feature",
 };
 
-/// `eigen(oversampling=2)`.
+/// The family of maps `eigen(oversampling=2)`.
 pub(super) const EIGEN: Family = Family {
     name: "eigen",
     about: "projection on the leading eigenvectors of the landmarks' kernel matrix",
@@ -54,7 +54,7 @@ pub(super) const EIGEN: Family = Family {
     shape,
 };
 
-/// `randomised(oversampling=2)`.
+/// The family of maps `randomised(oversampling=2)`.
 pub(super) const RANDOMISED: Family = Family {
     name: "randomised",
     about: "the same eigenvectors by a randomised decomposition",
@@ -62,7 +62,7 @@ pub(super) const RANDOMISED: Family = Family {
     ..EIGEN
 };
 
-/// `double(oversampling=2, ratio=2)`.
+/// The family of maps `double(oversampling=2, ratio=2)`.
 pub(super) const DOUBLE: Family = Family {
     name: "double",
     about: "eigenvectors approximated from a part of the landmarks",
@@ -81,7 +81,7 @@ pub(super) const DOUBLE: Family = Family {
     shape,
 };
 
-/// `truncated(oversampling=2)`.
+/// The family of maps `truncated(oversampling=2)`.
 pub(super) const TRUNCATED: Family = Family {
     name: "truncated",
     about: "the leading directions of the features of all rows; one pass more",
@@ -131,7 +131,7 @@ pub struct Projected<T: Real> {
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
-    /// What blocks and product are computed in: W in `T`, or the landmarks in f64.
+    /// The arithmetic of blocks and product: W in `T`, or the landmarks in f64.
     arithmetic: Arithmetic<T>,
     /// Eigenvalues of K_SS along the directions, where they are eigenvectors.
     eigenvalues: Vec<f64>,
@@ -176,7 +176,7 @@ impl<T: Real> Projected<T> {
     /// "Finding structure with randomness", SIAM Review 53, 2011.
     ///
     /// # Errors
-    /// As [`Projected::eigen`].
+    /// The errors of [`Projected::eigen`].
     pub fn randomised(
         kernel: &Arc<dyn AnyKernel>,
         landmarks: LandmarkSet<T>,
@@ -207,7 +207,7 @@ impl<T: Real> Projected<T> {
     /// Reference: Lim, Kim, Park, Jung, "Double Nyström method", ICML 2015.
     ///
     /// # Errors
-    /// As [`Projected::eigen`].
+    /// The errors of [`Projected::eigen`].
     pub fn double(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, r: usize, ratio: usize) -> Result<Self> {
         let k_mm = super::nystrom::kernel_matrix(kernel, &landmarks)?;
         let inner: Vec<usize> = (0..landmarks.len()).step_by(ratio.max(1)).collect();
@@ -226,7 +226,7 @@ impl<T: Real> Projected<T> {
     /// Reference: Pourkamali-Anaraki, Becker, "Randomized clustered Nyström for large-scale kernel machines", AAAI 2018.
     ///
     /// # Errors
-    /// Those of the source, and of the decomposition.
+    /// The errors of the source, and of the decomposition.
     pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Rows<'_, T>) -> Result<Self> {
         let fold = InnerFold { map, tile: data.pass.tile };
         let inner = data.pass.fold(data.source, &fold)?.0.0;

@@ -1,4 +1,4 @@
-//! Every map by name: what `--map` takes and a model file keeps.
+//! Every map by its name: the value of the parameter `map`, and the name in a model file.
 //!
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
@@ -13,19 +13,19 @@ use std::sync::Arc;
 /// A kind of map.
 #[derive(Debug)]
 pub struct Family {
-    /// The name after `--map`.
+    /// The name of the map: a value of the parameter `map`.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// Its numbers.
+    /// The parameters of the map.
     pub parameters: &'static [Parameter],
-    /// What it is made of.
+    /// The functions that make the map.
     pub(crate) build: Build,
     /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
     pub nested: bool,
     /// Passes over the rows that making it takes, beside those of the landmarks.
     pub passes: u64,
-    /// What it will be, before it is made.
+    /// The size and memory of the map, before it is made.
     pub(crate) shape: fn(&MapSpec, Ask) -> Shape,
 }
 
@@ -34,18 +34,18 @@ pub struct Family {
 pub struct Parameter {
     /// The name in expressions.
     pub name: &'static str,
-    /// What is taken when the expression does not say.
+    /// The value where the expression gives none.
     pub default: f64,
-    /// Which numbers are allowed.
+    /// The numbers that are allowed.
     pub range: Range,
-    /// Why no others.
+    /// Why other numbers are refused, for messages.
     pub reason: &'static str,
 }
 
 /// Most features of a map: a tile of them is a gigabyte, and every product of counts in a plan is a number.
 pub const MOST_FEATURES: usize = 1 << 20;
 
-/// A map that is wanted.
+/// The sizes that decide the shape of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// Features of a row.
@@ -58,27 +58,27 @@ pub struct Ask {
     pub element: usize,
 }
 
-/// A map to come.
+/// The size and memory of a map that is not made yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Its features, at most.
     pub p: usize,
     /// Landmarks to choose; `None` for maps that look at no rows.
     pub landmarks: Option<usize>,
-    /// What it holds.
+    /// Memory that the map holds.
     pub footprint: Footprint,
-    /// Bytes beside that while it is made.
+    /// Bytes beside the map's own while it is made.
     pub making: usize,
 }
 
-/// What a map in the span of landmarks is made of.
+/// The ingredients of a map in the span of landmarks.
 #[derive(Debug)]
 pub struct OnLandmarks<'a, T: Real> {
-    /// The map.
+    /// The map to be made.
     pub spec: &'a MapSpec,
     /// The kernel.
     pub kernel: &'a Arc<dyn AnyKernel>,
-    /// As many as [`Shape::landmarks`] says, or fewer.
+    /// The landmarks: as many as [`Shape::landmarks`] says, or fewer.
     pub landmarks: LandmarkSet<T>,
     /// Features wanted: [`Shape::p`].
     pub rank: usize,
@@ -90,10 +90,10 @@ pub struct OnLandmarks<'a, T: Real> {
     pub workers: &'a Workers,
 }
 
-/// What a map that looks at no rows is made of.
+/// The ingredients of a map that looks at no rows.
 #[derive(Debug)]
 pub struct WithoutRows<'a> {
-    /// The map.
+    /// The map to be made.
     pub spec: &'a MapSpec,
     /// The kernel, every parameter a number.
     pub kernel: &'a Spec,
@@ -105,17 +105,17 @@ pub struct WithoutRows<'a> {
     pub seed: u64,
 }
 
-/// A map of either kind, whatever its type.
+/// A map, whatever its type, or the error that it could not be made.
 pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
 
 /// How a map is made.
 #[derive(Clone, Copy, Debug)]
 pub enum Making<T: Real> {
-    /// On landmarks.
+    /// From landmarks.
     OnLandmarks(fn(OnLandmarks<'_, T>) -> Built<T>),
-    /// Of its options alone: a model keeps those instead of the map's numbers.
+    /// From its options alone: a model keeps those instead of the map's numbers.
     WithoutRows(fn(&WithoutRows<'_>) -> Built<T>),
-    /// Not at all: the kernel itself is learned with.
+    /// Without a map: solvers work on the kernel itself.
     Exact,
 }
 
@@ -164,13 +164,13 @@ pub fn registry() -> &'static [Family] {
     FAMILIES
 }
 
-/// The family of a name.
+/// The family called `name`.
 pub fn by_name(name: &str) -> Option<&'static Family> {
     registry().iter().find(|family| family.name == name)
 }
 
 impl MapSpec {
-    /// What the map will be: the one place that turns the rank that was asked for into the one that is planned and made.
+    /// The size and memory of the map: the one place that turns the rank that was asked for into the one that is made.
     ///
     /// # Errors
     /// [`Error::TooManyFeatures`] above [`MOST_FEATURES`].

@@ -1,4 +1,4 @@
-//! What a projection leaves of each row: r_i = k(x_i, x_i) − ‖phi(x_i)‖².
+//! The residuals of a projection, one for each row: r_i = k(x_i, x_i) − ‖phi(x_i)‖².
 
 use crate::{Real, vectorised};
 use faer::MatRef;

@@ -18,7 +18,7 @@ use rustfft::{Fft, FftPlanner};
 use std::fmt;
 use std::sync::Arc;
 
-/// `sketch`.
+/// The family of maps `sketch`.
 pub(super) const FAMILY: Family = Family {
     name: "sketch",
     about: "TensorSketch: random features of a polynomial kernel",
@@ -38,7 +38,7 @@ fn tables(p: usize) -> usize {
     2 * 4 * p * size_of::<Complex<f64>>()
 }
 
-/// A strip's buffers, by its rows: two of length p and the transform's own.
+/// Bytes of a strip's buffers for each of its rows: two of length p and the transform's own.
 fn per_row(p: usize) -> usize {
     ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP)
 }
@@ -48,7 +48,7 @@ fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     let Some(("polynomial", [degree, gamma, c0])) = call.as_ref().map(|(name, values)| (*name, &values[..])) else {
         return Err(Error::NoSpectrum {
             why: format!("{} is no polynomial kernel", given.kernel),
-            remedy: "use --kernel 'polynomial(degree=2)', or another --map",
+            remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
     };
     Ok(Box::new(TensorSketch::new(*gamma, *c0, *degree as u32, given.d, given.rank, given.seed)))
@@ -80,7 +80,7 @@ impl fmt::Debug for TensorSketch {
 }
 
 impl TensorSketch {
-    /// `p` features for rows of `d` values; γ and c₀ must not be negative, the degree is at least 1.
+    /// A map to `p` features for rows of `d` values; γ and c₀ must not be negative, the degree is at least 1.
     pub fn new(gamma: f64, c0: f64, degree: u32, d: usize, p: usize, seed: u64) -> Self {
         let hash = |factor: u32| {
             let keys = Stream::new(seed, Purpose::Frequencies, u64::from(factor));

@@ -30,7 +30,7 @@ impl PartialEq for MapSpec {
 }
 
 impl Default for MapSpec {
-    /// `nystrom`.
+    /// The map `nystrom`.
     fn default() -> Self {
         Self::of(&registry()[0])
     }

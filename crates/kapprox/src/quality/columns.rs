@@ -12,8 +12,8 @@ use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
-/// The errors of an approximation as a fold, for a pass that does more with the features than to measure them:
-/// [`ColumnFold::take`] is given those that are there already. As a [`Fold`] it forms them itself.
+/// The errors of an approximation as a fold. [`ColumnFold::take`] is for passes that do more with the features than to
+/// measure them, and takes features that were computed already; as a [`Fold`] it computes them itself.
 ///
 /// With c columns and p features a row costs c kernel evaluations and 2cp flops; a state holds c(2r + 1) numbers for r
 /// ranks, a lane pb for tiles of b rows, and as many again as a [`Fold`]. Holds c(d + p) numbers itself.
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct ColumnFold<'a, T: Real> {
     pub(super) exact: Arc<dyn Kernel<f64>>,
     pub(super) map: &'a dyn FeatureMap<T>,
-    /// Ascending; the leading columns of Φ are the map of each.
+    /// The ranks, ascending; the leading r columns of Φ are the map of rank r.
     pub(super) ranks: &'a [usize],
     /// The rows whose columns are measured.
     pub(super) held: Held,
@@ -48,11 +48,11 @@ pub(super) struct Diagonal {
     pub(super) trace: f64,
     /// max_i k(x_i, x_i).
     pub(super) largest: f64,
-    /// At each rank.
+    /// Sums over the residuals at each rank.
     pub(super) left: Vec<Left>,
 }
 
-/// What a rank leaves of the diagonal: r_i = k(x_i, x_i) − ‖phi(x_i)‖².
+/// Sums over the diagonal of E at one rank: r_i = k(x_i, x_i) − ‖phi(x_i)‖².
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Left {
     /// Σ max(r_i, 0).
@@ -68,7 +68,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// Rows with k(x, x) and what is left of it.
+    /// Adds rows with their k(x, x) in `whole` and their residuals in `rest`.
     fn add(&mut self, whole: &[f64], rest: &[f64]) {
         for (k, r) in whole.iter().zip(rest) {
             // written so that a NaN goes into the positive sum
@@ -134,7 +134,7 @@ pub struct ColumnScratch {
     wide: Mat<f64>,
     x: Vec<f64>,
     diag: Vec<f64>,
-    /// What the ranks leave of the diagonal, strip after strip, rank after rank.
+    /// The residuals of the diagonal, strip after strip, rank after rank.
     left: Vec<f64>,
 }
 
@@ -165,20 +165,20 @@ impl<T: Real> Fold<T> for ColumnFold<'_, T> {
 }
 
 impl<T: Real> ColumnFold<'_, T> {
-    /// The state of no rows.
+    /// Returns the state before any row.
     pub fn begin(&self) -> ColumnSums {
         let (c, r) = (self.held.phi.nrows(), self.ranks.len());
         let diagonal = Diagonal { trace: 0.0, largest: 0.0, left: vec![Left::default(); r] };
         ColumnSums { rows: 0, squares: vec![0.0; c * (r + 1)], largest: vec![0.0; c * r], diagonal }
     }
 
-    /// Buffers for one lane.
+    /// Returns the buffers for one lane.
     pub fn buffers(&self) -> ColumnScratch {
         let wide = Mat::zeros(self.tile, self.map.dims().1);
         ColumnScratch { wide, x: Vec::new(), diag: Vec::new(), left: Vec::new() }
     }
 
-    /// Takes in the rows of a block of at most a tile, with their features.
+    /// Adds the rows of a block of at most a tile, with their features.
     ///
     /// # Errors
     /// [`Error::NotFinite`] for kernels that overflow.
@@ -212,7 +212,7 @@ impl<T: Real> ColumnFold<'_, T> {
         Ok(())
     }
 
-    /// The features in f64, and what every rank leaves of k(x, x), a strip of rows at a time.
+    /// Computes the features in f64, and the residual of k(x, x) at every rank, a strip of rows at a time.
     fn widen(&self, phi: MatRef<'_, T>, wide: MatMut<'_, f64>, diag: &[f64], left: &mut [f64], workers: &Workers) {
         let r = self.ranks.len();
         let rows = diag.chunks(STRIP).zip(left.chunks_mut((STRIP * r).max(1)));
@@ -240,7 +240,7 @@ impl<T: Real> ColumnFold<'_, T> {
         }
     }
 
-    /// The columns from `first` on, for the rows of a tile, strip by strip.
+    /// Adds the columns from `first` on, for the rows of a tile, strip by strip.
     fn panel(&self, first: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squares: &mut [f64], largest: &mut [f64]) {
         let (width, ranks) = (squares.len() / (self.ranks.len() + 1), self.ranks.len());
         let (z, phi_z) = (self.held.points().subrows(first, width), self.held.phi.as_ref().subrows(first, width));

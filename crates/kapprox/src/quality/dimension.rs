@@ -9,7 +9,7 @@ use crate::{Real, Result};
 /// The eigenvalues of ΦᵀΦ, which are those of K̂ that are not zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GramSpectrum {
-    /// Descending, none below zero.
+    /// The eigenvalues, descending, none below zero.
     pub values: Vec<f64>,
     /// Rows, n.
     pub rows: u64,
@@ -19,7 +19,7 @@ impl<T: Real> Approximation<'_, T> {
     /// The spectrum of the leading `rank` features. One pass of 2np² flops, then 4p³/3; p² numbers for each lane.
     ///
     /// # Errors
-    /// Those of the source and of the decomposition.
+    /// The errors of the source and of the decomposition.
     ///
     /// # Panics
     /// If there are fewer features.
@@ -51,7 +51,7 @@ impl GramSpectrum {
     }
 }
 
-/// Σ μ/(μ + c).
+/// Σ μ/(μ + c), with μ the `values` and c the `ridge`.
 pub(super) fn dimension(values: &[f64], ridge: f64) -> f64 {
     values.iter().map(|value| share(*value, value + ridge)).sum()
 }

@@ -5,7 +5,7 @@ use super::measure::share;
 use super::{Approximation, CONFIDENCE, Evidence, Measure};
 use crate::{Real, Result};
 
-/// A norm of E, and of K.
+/// A norm of E and of K.
 #[derive(Clone, Copy, Debug)]
 pub struct Norm {
     /// ‖E‖.
@@ -27,7 +27,7 @@ pub struct Errors {
     pub trace_of_kernel: f64,
     /// Σ max(r_i, 0) / tr K, the relative trace error of a projection. `None` for other maps, of which it says nothing.
     pub trace: Option<f64>,
-    /// What rounding may have added to `trace`, as a share of tr K: ε_T √(r + 1) + Σ max(−r_i, 0) / tr K.
+    /// Most that rounding may have added to `trace`, as a share of tr K: ε_T √(r + 1) + Σ max(−r_i, 0) / tr K.
     pub floor: f64,
     /// max_i r_i: for projections at most ‖E‖₂.
     pub largest_residual: f64,
@@ -35,7 +35,7 @@ pub struct Errors {
     pub largest_column: f64,
     /// ‖E‖_F / ‖K‖_F.
     pub frobenius: Measure,
-    /// The norms themselves.
+    /// The norms ‖E‖_F and ‖K‖_F themselves.
     pub frobenius_norm: Norm,
     /// max |E_ij|, not relative. Exact over all pairs, and for projections, whose largest entry is on the diagonal: there
     /// |E_ij| ≤ √(E_ii E_jj). Else at least the largest of the measured columns, at most max k(x, x) + max ‖phi(x)‖².
@@ -59,7 +59,7 @@ impl<T: Real> Approximation<'_, T> {
     /// Techniques*, 3rd edition, 1977, sections 2.6 and 6.3).
     ///
     /// # Errors
-    /// Those of the source, and [`crate::Error::NotFinite`] for kernels that overflow.
+    /// The errors of the source, and [`crate::Error::NotFinite`] for kernels that overflow.
     ///
     /// # Panics
     /// If the ranks do not ascend from 1 to p at most.
@@ -73,7 +73,7 @@ impl<T: Real> Approximation<'_, T> {
     /// pass, which draws the columns.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     ///
     /// # Panics
     /// If the ranks do not ascend from 1 to p at most.
@@ -135,7 +135,7 @@ fn largest_entry(sums: &ColumnSums, at: usize, ranks: usize, left: Left, project
 }
 
 impl Measure {
-    /// Cut to what is certain.
+    /// The measure with its interval cut to the certain bounds `low` and `high`.
     fn within(self, low: f64, high: f64) -> Self {
         match self.evidence {
             Evidence::Exact => self,

@@ -22,18 +22,18 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-/// b: a block of K is formed for all of them, so that they share its exponentials; the space grows by as many.
+/// b, the columns of a block: a block of K is formed for all of them, so that they share its exponentials.
 pub(super) const BLOCK: usize = 8;
 
-/// What sums over n² squares may be off by, relative to the sum: a few thousand units in the last place.
+/// Relative error of sums over n² squares by rounding: a few thousand units in the last place.
 const ROUNDING: f64 = 1e-12;
 
-/// What is known about A beside its products.
+/// The norms of A that are known beforehand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// ‖A‖_F, or more.
+    /// ‖A‖_F, or an upper bound.
     pub(super) frobenius: f64,
-    /// tr A, or more, for A without negative eigenvalues.
+    /// tr A, or an upper bound, for A without negative eigenvalues.
     pub(super) trace: Option<f64>,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct Known {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) low: f64,
-    /// For certain.
+    /// An upper bound that holds for certain.
     pub(super) high: f64,
-    /// But for the probability that was asked for.
+    /// An upper bound that holds but for the probability that was asked for.
     pub(super) likely: f64,
 }
 
-/// A space that grows.
+/// A Krylov space that grows by a block in each step.
 #[derive(Debug)]
 pub(super) struct Krylov {
     /// Q, n x bq.
@@ -64,7 +64,7 @@ pub(super) struct Krylov {
 }
 
 impl Krylov {
-    /// A random start in n dimensions.
+    /// A space with a random start in n dimensions.
     pub(super) fn new(n: usize, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let start = Mat::from_fn(n, BLOCK.min(n), |_, _| StandardNormal.sample(&mut rng));
@@ -77,7 +77,7 @@ impl Krylov {
         self.next.as_ref()
     }
 
-    /// Takes in A times [`Krylov::next`]. Costs 14nb²q flops and 8(bq)³/3.
+    /// Adds A times [`Krylov::next`] to the space. Costs 14nb²q flops and 8(bq)³/3.
     ///
     /// # Errors
     /// [`crate::Error::NotFinite`] where the images are.
@@ -126,7 +126,7 @@ impl Krylov {
         Ok(Bounds { low: images, high, likely: high.min(images * self.factor(known.trace.is_some(), failure)) })
     }
 
-    /// What the lower bound is to be multiplied by, so that it falls short with probability `failure` at most.
+    /// The factor that makes of the lower bound one that falls short of the norm with probability `failure` at most.
     fn factor(&self, definite: bool, failure: f64) -> f64 {
         // powers of A, or of A², that the space holds
         let powers = if definite { self.steps } else { self.steps.div_ceil(2) };
@@ -142,12 +142,12 @@ impl Krylov {
     }
 }
 
-/// The largest eigenvalue.
+/// The largest eigenvalue of a symmetric matrix.
 fn largest(matrix: MatRef<'_, f64>) -> Result<f64> {
     Ok(symmetric_eigenvalues(matrix)?.last().copied().unwrap_or(0.0))
 }
 
-/// [A B].
+/// The matrix [A B].
 fn beside(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(b.nrows(), a.ncols() + b.ncols());
     out.as_mut().subcols_mut(0, a.ncols()).copy_from(a);
@@ -155,7 +155,7 @@ fn beside(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     out
 }
 
-/// [A right] with the rows `below` under A: `right` is as high as the whole.
+/// The matrix [A right] with the rows `below` under A: `right` is as high as the whole.
 fn bordered(a: MatRef<'_, f64>, right: MatRef<'_, f64>, below: MatRef<'_, f64>) -> Mat<f64> {
     let (old, all) = (a.ncols(), right.nrows());
     let mut out = Mat::zeros(all, old + right.ncols());

@@ -1,6 +1,6 @@
 //! A measured number and what is known about it.
 
-/// What the interval of a [`Measure`] means.
+/// The meaning of the interval of a [`Measure`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Evidence {
     /// The value is the number itself, up to the rounding of its arithmetic.
@@ -20,7 +20,7 @@ pub struct Measure {
     pub low: f64,
     /// Upper end of the interval; infinite where nothing bounds the number.
     pub high: f64,
-    /// What the interval means.
+    /// The meaning of the interval.
     pub evidence: Evidence,
 }
 
@@ -34,7 +34,7 @@ impl Measure {
         Self { value: low, low, high: high.max(low), evidence: Evidence::Bounds }
     }
 
-    /// The same divided by a number that is known up to its own interval; 0/0 is 0.
+    /// This measure divided by `whole`, which has an interval of its own; 0/0 is 0.
     pub fn relative_to(self, whole: Self) -> Self {
         let evidence = match (self.evidence, whole.evidence) {
             (Evidence::Confidence(a), Evidence::Confidence(b)) => Evidence::Confidence((a + b - 1.0).max(0.0)),
@@ -56,7 +56,7 @@ impl Measure {
     }
 }
 
-/// part/whole; 0 where both are, so that a kernel that is zero everywhere has no error.
+/// part/whole; 0 where both are 0, so that a kernel that is zero everywhere has no error.
 pub(super) fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         part / whole

@@ -82,7 +82,7 @@ pub struct Approximation<'a, T: Real> {
     pub data: Rows<'a, T>,
     /// The kernel that is approximated.
     pub kernel: &'a Arc<dyn AnyKernel>,
-    /// phi(x)·phi(z) ≈ k(x, z).
+    /// The map: phi(x)·phi(z) ≈ k(x, z).
     pub map: &'a dyn FeatureMap<T>,
 }
 
@@ -126,7 +126,7 @@ impl<T: Real> Approximation<'_, T> {
     }
 }
 
-/// The same numbers in f64.
+/// The matrix in f64.
 fn wide<T: Real>(matrix: MatRef<'_, T>) -> Mat<f64> {
     Mat::from_fn(matrix.nrows(), matrix.ncols(), |i, j| kstore::Real::to_f64(matrix[(i, j)]))
 }

@@ -1,4 +1,4 @@
-//! ‖K − ΦΦᵀ‖₂ and ‖K‖₂.
+//! The spectral norms ‖K − ΦΦᵀ‖₂ and ‖K‖₂.
 
 use super::krylov::{Bounds, Known, Krylov};
 use super::{Approximation, EXACT_ROWS, Errors, Evidence, GramSpectrum, Held, Measure, Norm, PANEL};
@@ -10,25 +10,25 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kstore::Workers;
 
-/// When the iteration ends.
+/// The limits at which the iteration ends.
 #[derive(Clone, Copy, Debug)]
 pub struct SpectralOptions {
-    /// The interval is as narrow as this, relative to its lower end.
+    /// Width of the interval at which the iteration ends, relative to the lower end.
     pub tolerance: f64,
-    /// Products with K at most.
+    /// Most products with K.
     pub steps: usize,
     /// Probability that the interval fails.
     pub failure: f64,
 }
 
 impl Default for SpectralOptions {
-    /// 5 %, which takes about 16 products at 10,000 rows; the value is known much better.
+    /// A tolerance of 5 %, which takes about 16 products at 10,000 rows; the value is known much better.
     fn default() -> Self {
         Self { tolerance: 0.05, steps: 24, failure: 1e-6 }
     }
 }
 
-/// What [`Approximation::spectral`] goes by.
+/// The numbers that [`Approximation::spectral`] computes norms from.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum SpectralSource<'a> {
@@ -49,7 +49,8 @@ impl<T: Real> Approximation<'_, T> {
     /// the largest eigenvalue of ΦᵀΦ up to ‖E‖₂, for projections not below it.
     ///
     /// # Errors
-    /// Those of the source. Products of more than [`EXACT_ROWS`] rows are refused with [`crate::Error::TooManyRows`].
+    /// The errors of the source. Products of more than [`EXACT_ROWS`] rows are refused with
+    /// [`crate::Error::TooManyRows`].
     pub fn spectral(&self, errors: &Errors, source: SpectralSource<'_>, seed: u64) -> Result<(Measure, Norm)> {
         let norm = match source {
             SpectralSource::Bounds(gram) => self.bounds(errors, gram),
@@ -80,7 +81,7 @@ impl<T: Real> Approximation<'_, T> {
     /// of them and for ‖K‖₂. Holds 2n·8·steps numbers for each rank and for K.
     ///
     /// # Errors
-    /// As [`Approximation::spectral`].
+    /// The errors of [`Approximation::spectral`].
     pub fn spectral_by_products(
         &self,
         errors: &[Errors],
@@ -145,7 +146,7 @@ impl Search {
         wide && self.space.next().ncols() > 0
     }
 
-    /// Takes in the product of K with the next columns.
+    /// Adds the product of K with the next columns.
     fn take(&mut self, mut images: MatMut<'_, f64>, held: &Held, failure: f64) -> Result<()> {
         if let Some(rank) = self.rank {
             let phi = held.phi.as_ref().subcols(0, rank);

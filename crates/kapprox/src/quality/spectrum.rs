@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The eigenvalues of the kernel matrix of some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleSpectrum {
-    /// Descending, none below zero.
+    /// The eigenvalues, descending, none below zero.
     pub values: Vec<f64>,
     /// Rows of the table, n. The sample has as many as there are values: with fewer than n of them, what follows is an
     /// estimate, and one without an interval. Eigenvalues of samples err upwards at the head and downwards at the tail:
@@ -29,7 +29,7 @@ pub struct SampleSpectrum {
 /// One pass, c² kernel evaluations, 4c³/3 flops and c² numbers: 2,000 rows take 32 MB and some seconds.
 ///
 /// # Errors
-/// Those of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of eigenvalues;
+/// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of eigenvalues;
 /// [`crate::Error::NotFinite`] where the kernel is.
 pub fn sample_spectrum<T: Real>(
     data: &Rows<'_, T>,

@@ -1,4 +1,4 @@
-//! What to compare, and on which rows.
+//! The options of `kmill curve`: the methods to compare, and the rows to compare them on.
 
 use super::data::DataArgs;
 use super::learn::kernel_help;
@@ -23,7 +23,7 @@ use std::path::PathBuf;
     features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its \
     finished cells in OUT.cells.json; the same command with --resume goes on.")]
 pub struct CurveArgs {
-    /// The table.
+    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: DataArgs,
     /// Rows to test ridge regression on: 'fold == 0'. Without --where all others are approximated and learned from
@@ -48,7 +48,7 @@ pub struct CurveArgs {
     /// Scaling learned from the rows: standard, minmax or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Comparison")]
     pub scale: Scaling,
-    /// The kernel.
+    /// The kernel expression.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Comparison")]
     pub kernel: Spec,
@@ -74,7 +74,7 @@ pub struct CurveArgs {
     /// Go on with the cells that a stopped curve left beside the first output
     #[arg(long, help_heading = "Run")]
     pub resume: bool,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }

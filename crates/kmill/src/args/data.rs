@@ -1,4 +1,4 @@
-//! Which rows and columns of which files.
+//! The options that choose files, and rows and columns of the table in them.
 
 use super::parse;
 use clap::{Args, ValueEnum};
@@ -55,7 +55,7 @@ pub struct TextArgs {
 }
 
 impl TextArgs {
-    /// The options as the reader takes them.
+    /// These options as the settings of the readers of text files.
     pub fn options(&self) -> TextOptions {
         let mut options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
         if let Some(delimiter) = self.delimiter {
@@ -90,13 +90,13 @@ pub struct SelectArgs {
     /// Missing, NaN or infinite values: stop, drop the row, or put the training mean
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "error|drop|mean")]
     pub missing: Missing,
-    /// Text files.
+    /// The options for text files.
     #[command(flatten)]
     pub text: TextArgs,
 }
 
 impl SelectArgs {
-    /// The stored rows; up to `u64::MAX` where no end was given.
+    /// The numbers of the stored rows to use; they go up to `u64::MAX` where no end was given.
     pub fn range(&self) -> Range<u64> {
         self.rows.clone().unwrap_or(0..u64::MAX)
     }
@@ -106,7 +106,7 @@ impl SelectArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub struct DataArgs {
-    /// Files and rows.
+    /// The files, and the rows of them.
     #[command(flatten)]
     pub select: SelectArgs,
     /// Target columns, comma-separated; FILE.npy for .npy tables. None for solvers that learn without
@@ -121,7 +121,7 @@ pub struct DataArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub struct ConvertDataArgs {
-    /// Files and rows.
+    /// The files, and the rows of them.
     #[command(flatten)]
     pub select: SelectArgs,
     /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables

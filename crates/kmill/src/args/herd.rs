@@ -1,4 +1,4 @@
-//! Which rows are to stand for a table, and how many.
+//! The options of `kmill herd`: the table, and how many of its rows are picked to stand for it.
 
 use super::data::SelectArgs;
 use super::learn::kernel_help;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
     Rows are picked one after the other so that their mean in feature space comes near that of all rows; each pick is\n\
     the best step from those before it. Column row holds their numbers in the table, from 0.")]
 pub struct HerdArgs {
-    /// The table.
+    /// The files and rows of the table.
     #[command(flatten)]
     pub data: SelectArgs,
     /// Feature columns as names or globs, comma-separated [default: every numeric column]
@@ -31,7 +31,7 @@ pub struct HerdArgs {
     /// Scaling learned from all rows: standard, minmax or none; the rows are written as they are
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Herding")]
     pub scale: Scaling,
-    /// The kernel.
+    /// The kernel expression.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Herding")]
     pub kernel: Spec,
@@ -47,10 +47,10 @@ pub struct HerdArgs {
     /// Where the rows go: .parquet, .arrow, .csv, .tsv or .npy (features alone)
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,
-    /// Where features are kept.
+    /// The scratch folder, for features that do not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }

@@ -1,7 +1,8 @@
-//! What to learn: solver, kernel, map.
+//! The options that define what is learned: the kernel, the map, the landmarks and the parameters of the solver.
 
 use super::parse::{self, Landmarks};
 use super::solver::SolverArgs;
+use crate::error::flags;
 use clap::Args;
 use kapprox::Spec;
 use kapprox::kernel::registry;
@@ -9,7 +10,7 @@ use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::train::Scaling;
 
-/// The registry's kernels, in a sentence.
+/// The help text of `--kernel`: the names of all kernels.
 pub(super) fn kernel_help() -> String {
     let names: Vec<&str> = registry().iter().map(|family| family.name).collect();
     format!(
@@ -18,17 +19,17 @@ pub(super) fn kernel_help() -> String {
     )
 }
 
-/// The registry's landmark schemes, each with its line.
+/// The help text of `--landmarks`: the name and the description of every landmark scheme.
 fn landmarks_help() -> String {
-    let scheme = |scheme: &kapprox::landmark::Scheme| format!("{} ({})", scheme.name, scheme.about);
+    let scheme = |scheme: &kapprox::landmark::Scheme| format!("{} ({})", scheme.name, flags(scheme.about));
     let schemes: Vec<String> = kapprox::landmark::registry().iter().map(scheme).collect();
     format!("How landmarks are chosen: {}; or the rows of a table, FILE", schemes.join("; "))
 }
 
-/// The registry's maps, each with its line.
+/// The help text of `--map`: the name and the description of every map.
 fn map_help() -> String {
     let maps: Vec<String> =
-        kapprox::map::registry().iter().map(|family| format!("{} ({})", family.name, family.about)).collect();
+        kapprox::map::registry().iter().map(|family| format!("{} ({})", family.name, flags(family.about))).collect();
     format!("How rows become features: {}", maps.join("; "))
 }
 
@@ -39,16 +40,16 @@ pub struct LearnArgs {
     /// Scaling learned from the training rows and kept in the model: standard, minmax or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE")]
     pub scale: Scaling,
-    /// The kernel.
+    /// The kernel expression.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
     pub kernel: Spec,
-    /// How rows become features.
+    /// The map from rows to features.
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
     pub map: MapSpec,
     /// Number of features: for nystrom of landmarks [default: 1000, or the rows of --landmarks FILE]
     #[arg(long, value_name = "M", value_parser = parse::rank)]
     pub rank: Option<usize>,
-    /// How landmarks are chosen.
+    /// The landmark scheme, or the file with the landmarks.
     #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, default_value = "rpcholesky",
         value_name = "SCHEME|FILE")]
     pub landmarks: Landmarks,

@@ -1,7 +1,7 @@
-//! The command line: what can be asked. It is a contract; scripts rely on it.
+//! The command line: every verb and its options. It is a contract; scripts rely on it.
 //!
-//! Types here are as typed; a verb's file lowers them to plain options ([`crate::fit::FitOptions`]) and checks what
-//! needs more than one of them.
+//! The types here hold the options as typed; a verb's file turns them into plain options
+//! ([`crate::fit::FitOptions`]) and checks those that depend on each other.
 
 pub mod curve;
 pub mod data;
@@ -21,6 +21,7 @@ pub use run::{DiskArgs, RunArgs, ScratchArgs};
 pub use test::TestArgs;
 pub use tune::TuneArgs;
 
+use crate::error::flags;
 use crate::generators;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
@@ -41,7 +42,7 @@ use std::path::PathBuf;
         kmill evaluate model.safetensors train.parquet"
 )]
 pub struct Cli {
-    /// What to do.
+    /// The verb with its options.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -92,10 +93,10 @@ pub struct FitArgs {
     /// What to minimise
     #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_help(), value_parser = solvers())]
     pub solver: String,
-    /// The table.
+    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: DataArgs,
-    /// What to learn.
+    /// The kernel, the map, the landmarks and the parameters of the solver.
     #[command(flatten)]
     pub learn: LearnArgs,
     /// Where the model goes: a name that ends with .safetensors, or one without an extension
@@ -104,10 +105,10 @@ pub struct FitArgs {
     /// Also write a page: surface, certificate, scaling, times
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub report: Option<PathBuf>,
-    /// What is kept of a fit that is stopped.
+    /// The options for the checkpoint and the scratch folder.
     #[command(flatten)]
     pub disk: DiskArgs,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -120,16 +121,16 @@ pub struct PlanArgs {
     /// What would be minimised
     #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_help(), value_parser = solvers())]
     pub solver: String,
-    /// The table.
+    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: DataArgs,
-    /// What would be learned.
+    /// The kernel, the map, the landmarks and the parameters of the solver.
     #[command(flatten)]
     pub learn: LearnArgs,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
-    /// What would not fit the memory.
+    /// The scratch folder, for numbers that would not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
 }
@@ -144,7 +145,7 @@ pub struct PredictArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
-    /// The table.
+    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: data::SelectArgs,
     /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
@@ -166,7 +167,7 @@ pub struct PredictArgs {
     /// Where the predictions go: .parquet, .csv, .tsv (column `prediction`) or .npy
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -180,7 +181,7 @@ pub struct EvaluateArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
-    /// The table.
+    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: data::SelectArgs,
     /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
@@ -189,7 +190,7 @@ pub struct EvaluateArgs {
     /// Also write a page: residuals, or confusions and the ROC curve
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub report: Option<PathBuf>,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -205,7 +206,7 @@ pub struct PlotArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
-    /// The table.
+    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: data::SelectArgs,
     /// The feature along the horizontal axis [default: the first of two]
@@ -220,7 +221,7 @@ pub struct PlotArgs {
     /// Where the picture goes: .png, .svg, or .html for a page
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -238,10 +239,10 @@ pub struct InspectArgs {
     /// up to a million numbers
     #[arg(long)]
     pub stats: bool,
-    /// Text files.
+    /// The options for text files.
     #[command(flatten)]
     pub text: data::TextArgs,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -289,7 +290,7 @@ pub struct GenerateArgs {
     Columns keep their type: integers of every size become int64, text stays text where the format has it (.npy has\n\
     not), and no integer is rounded. --missing keep leaves missing values missing; by default they stop the run.")]
 pub struct ConvertArgs {
-    /// The table.
+    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: data::ConvertDataArgs,
     /// Where the table goes: .parquet, .csv, .tsv or .npy
@@ -298,7 +299,7 @@ pub struct ConvertArgs {
     /// Type of the fractions among the features [default: their own; of all features in .npy the smallest exact one]
     #[arg(long, value_parser = parse::word::<ElementType>, value_name = "f32|f64")]
     pub precision: Option<ElementType>,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -312,23 +313,23 @@ pub struct DemoArgs {
     /// Keep the tables, the model and the predictions in this folder [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// The names of the solvers.
+/// The names of the solvers, as the values that clap accepts.
 fn solvers() -> PossibleValuesParser {
     PossibleValuesParser::new(ksolve::solver::registry().iter().map(|family| family.name))
 }
 
-/// The solvers, each with its line of help.
+/// The help text of the solver argument: the name and the description of every solver.
 fn solvers_help() -> String {
-    let each = ksolve::solver::registry().iter().map(|family| format!("{} ({})", family.name, family.about));
+    let each = ksolve::solver::registry().iter().map(|family| format!("{} ({})", family.name, flags(family.about)));
     format!("What to learn: {}", each.collect::<Vec<_>>().join("; "))
 }
 
-/// The registry's names, each with its sentence for the help text.
+/// The names of the generators, as the values that clap accepts, each with its help sentence.
 fn generator_names() -> PossibleValuesParser {
     let value = |generator: &&dyn generators::Generator| PossibleValue::new(generator.name()).help(generator.about());
     PossibleValuesParser::new(generators::GENERATORS.iter().map(value))

@@ -1,5 +1,6 @@
-//! From the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
+//! The parsers from the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
+use crate::error::flags;
 use clap::builder::TypedValueParser;
 use kapprox::Spec;
 use kapprox::landmark::Scheme;
@@ -25,7 +26,7 @@ const MOST_PERMUTATIONS: u64 = 1_000_000;
 /// Most features of a generated table: as many columns as are read from text.
 const MOST_FEATURES: u64 = 100_000;
 
-/// Where landmarks come from.
+/// The value of `--landmarks`: a scheme, or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Landmarks {
     /// A scheme of [`kapprox::landmark::registry`].
@@ -35,7 +36,7 @@ pub enum Landmarks {
 }
 
 impl std::fmt::Display for Landmarks {
-    /// Of a table no path: the landmarks are in the model.
+    /// Writes the name of the scheme, or "a table" without its path: the landmarks are in the model.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Scheme(name) => f.write_str(name),
@@ -44,7 +45,7 @@ impl std::fmt::Display for Landmarks {
     }
 }
 
-/// `--landmarks`: a name of the registry; what has a dot or a slash is a file.
+/// Parses `--landmarks`: the name of a scheme; a text with a dot or a slash is a file.
 pub fn landmarks(text: &str) -> Result<Landmarks, String> {
     if kapprox::landmark::by_name(text).is_some() {
         return Ok(Landmarks::Scheme(text.to_string()));
@@ -56,11 +57,11 @@ pub fn landmarks(text: &str) -> Result<Landmarks, String> {
     Err(format!("expected one of {}, or a file such as landmarks.parquet", known.join(", ")))
 }
 
-/// Landmark schemes and maps to compare, each once.
+/// The landmark schemes and maps to compare, without repetition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Methods(pub Vec<Method>);
 
-/// [`landmarks`] of an argument, which may be a file whose name is no UTF-8.
+/// The parser of clap for `--landmarks`: it calls [`landmarks`], and takes a file name that is not UTF-8 too.
 #[derive(Clone, Copy, Debug)]
 pub struct LandmarksParser;
 
@@ -80,7 +81,7 @@ impl TypedValueParser for LandmarksParser {
     }
 }
 
-/// `--methods`: names, maps with their parameters in parentheses.
+/// Parses `--methods`: a list of names, where maps may have parameters in parentheses.
 pub fn methods(text: &str) -> Result<Methods, String> {
     let (mut methods, mut depth, mut start) = (Vec::new(), 0usize, 0);
     for (at, letter) in text.char_indices().chain([(text.len(), ',')]) {
@@ -101,11 +102,11 @@ pub fn methods(text: &str) -> Result<Methods, String> {
     Ok(Methods(methods))
 }
 
-/// Kernels to try, each once.
+/// The kernels to try, without repetition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernels(pub Vec<Spec>);
 
-/// `--kernels`: expressions, which may hold commas in parentheses and brackets.
+/// Parses `--kernels`: a list of kernel expressions, which may hold commas in parentheses and brackets.
 pub fn kernels(text: &str) -> Result<Kernels, String> {
     let (mut kernels, mut depth, mut start) = (Vec::new(), 0usize, 0);
     for (at, letter) in text.char_indices().chain([(text.len(), ',')]) {
@@ -126,12 +127,12 @@ pub fn kernels(text: &str) -> Result<Kernels, String> {
     Ok(Kernels(kernels))
 }
 
-/// `--factors`, understood before the work begins.
+/// Checks `--factors`, a list or range of numbers, before the work begins, and returns its text.
 pub fn factors(text: &str) -> Result<String, String> {
     ksolve::grid::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
-/// `--landmarks` of a comparison: a name of the registry.
+/// Parses `--landmarks` of a comparison: the name of a scheme.
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
     kapprox::landmark::by_name(text).ok_or_else(|| {
         let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
@@ -139,22 +140,22 @@ pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
     })
 }
 
-/// `--repeats`.
+/// Parses `--repeats`, a number of repetitions from 1 on.
 pub fn repeats(text: &str) -> Result<u64, String> {
     between(text, 1, MOST_REPEATS)
 }
 
-/// `--permutations`.
+/// Parses `--permutations`, a number of random labels from 0 on.
 pub fn permutations(text: &str) -> Result<u64, String> {
     between(text, 0, MOST_PERMUTATIONS)
 }
 
-/// `--features` of a generator.
+/// Parses `--features` of a generator, a number of columns.
 pub fn features(text: &str) -> Result<usize, String> {
     between(text, 1, MOST_FEATURES).map(|n| n as usize)
 }
 
-/// The name of a column, or a pattern for several.
+/// Parses the name of a column, or a pattern for several; it must not be empty.
 pub fn name(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("expected the name of a column, such as y; kmill inspect DATA lists them".to_string()),
@@ -162,17 +163,17 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Any number; what it means is checked by the option that takes it.
+/// Parses any number; the verb checks whether its size is right.
 pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
 }
 
-/// `--map`.
+/// Parses `--map`: the name of a map, with its parameters in parentheses.
 pub fn map(text: &str) -> Result<MapSpec, String> {
-    text.parse().map_err(|error: kapprox::Error| error.to_string())
+    text.parse().map_err(|error: kapprox::Error| flags(&error.to_string()))
 }
 
-/// `100000`, `100_000` or `1e5`.
+/// Parses a whole number, written as `100000`, `100_000` or `1e5`.
 pub fn whole(text: &str) -> Result<u64, String> {
     let plain = text.replace('_', "");
     if let Ok(n) = plain.parse() {
@@ -185,7 +186,7 @@ pub fn whole(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A whole number that is at least `fewest`.
+/// Parses a whole number that is at least `fewest`.
 fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
     match whole(text)? {
         n if n >= fewest => usize::try_from(n).map_err(|_| "expected a smaller number".to_string()),
@@ -193,7 +194,7 @@ fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
     }
 }
 
-/// A whole number in a range.
+/// Parses a whole number from `fewest` to `most`.
 fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
     match whole(text)? {
         n if (fewest..=most).contains(&n) => Ok(n),
@@ -201,12 +202,12 @@ fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
     }
 }
 
-/// `--rank`.
+/// Parses `--rank`, a number of features.
 pub fn rank(text: &str) -> Result<usize, String> {
     at_least(text, 1)
 }
 
-/// `--threads`.
+/// Parses `--threads`, a number of threads.
 pub fn threads(text: &str) -> Result<usize, String> {
     match at_least(text, 1)? {
         n if n <= MOST_THREADS => Ok(n),
@@ -214,12 +215,12 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// `--memory`.
+/// Parses `--memory`, a size with a unit, and returns it in bytes.
 pub fn bytes(text: &str) -> Result<usize, String> {
     kstore::budget::parse_bytes(text).map_err(|_| "expected a number and a unit, such as 512MiB or 2GiB".to_string())
 }
 
-/// `--checkpoint-every`: `30s`, `10min`, `1h`.
+/// Parses `--checkpoint-every`, a time with a unit: `30s`, `10min`, `1h`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let unit = match text[split..].trim() {
@@ -233,12 +234,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "expected a number and a unit, such as 30s, 10min or 1h".to_string())
 }
 
-/// `--rows`: `0..1000`, `..1000`, `1000..`.
+/// Parses `--rows`, a range of row numbers: `0..1000`, `..1000`, `1000..`.
 pub fn rows(text: &str) -> Result<Range<u64>, String> {
     kstore::condition::parse_rows(text).map_err(expected)
 }
 
-/// `--delimiter`.
+/// Parses `--delimiter`, one ASCII character or `tab`, and returns its byte.
 pub fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         _ if text == "tab" || text == "\\t" => Ok(b'\t'),
@@ -247,38 +248,39 @@ pub fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// `--infer-rows`.
+/// Parses `--infer-rows`, a number of rows or `all`.
 pub fn infer_rows(text: &str) -> Result<u64, String> {
     if text == "all" { Ok(u64::MAX) } else { at_least(text, 1).map(|rows| rows as u64) }
 }
 
-/// `--where`.
+/// Parses `--where`, a condition on one column such as `fold != 3`.
 pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected)
 }
 
-/// A word among a few.
+/// Parses one of the words that the type `W` accepts.
 pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
     text.parse().map_err(expected_by_solver)
 }
 
-/// What would be right, without what was given: clap says that.
+/// The part of an error of kstore that tells which values are right. The value that was given is left out: clap shows it.
 fn expected(error: kstore::Error) -> String {
-    match error {
+    flags(&match error {
         kstore::Error::Syntax { expected, .. } => expected,
         other => other.to_string(),
-    }
+    })
 }
 
-/// As [`expected`], for the options of a solver.
-fn expected_by_solver(error: ksolve::Error) -> String {
-    match error {
+/// The part of an error of ksolve that tells which values are right, as [`expected`] does for kstore.
+pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
+    flags(&match error {
         ksolve::Error::Option { expected, .. } => expected,
         other => other.to_string(),
-    }
+    })
 }
 
-/// `--lambda` of a curve. A number that is no penalty is a failure of the run (exit code 1), anything else wrong usage.
+/// Checks `--lambda` of a curve and returns its text. A number that is no penalty fails later, in the run (exit code
+/// 1); anything else is wrong usage.
 pub fn lambda(text: &str) -> Result<String, String> {
     match ksolve::grid::penalties("lambda", text) {
         Err(error) if text.trim().parse::<f64>().is_err() => Err(expected_by_solver(error)),
@@ -286,17 +288,17 @@ pub fn lambda(text: &str) -> Result<String, String> {
     }
 }
 
-/// `--ranks`: the text itself, if it is a list or range of ranks.
+/// Checks `--ranks` and returns its text, if it is a list or range of ranks.
 pub fn ranks(text: &str) -> Result<String, String> {
     ksolve::grid::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
-/// `--kernel`. The message points at the character that cannot be right.
+/// Parses `--kernel`, a kernel expression. The message points at the character that cannot be right.
 pub fn kernel(text: &str) -> Result<Spec, String> {
-    Spec::parse(text).map_err(|error| error.to_string())
+    Spec::parse(text).map_err(|error| flags(&error.to_string()))
 }
 
-/// `--candidates`.
+/// Parses `--candidates`, a number of rows or `all`.
 pub fn candidates(text: &str) -> Result<Candidates, String> {
     match text {
         "all" => Ok(Candidates::All),

@@ -1,4 +1,4 @@
-//! How a run behaves; nothing here changes a result.
+//! The options for memory, threads, output and files on disk; none of them changes a result.
 
 use super::parse;
 use crate::Result;
@@ -10,7 +10,7 @@ use kstore::scratch::Scratch;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Memory, threads, and what is printed.
+/// The options for memory, threads and printing.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
@@ -28,7 +28,7 @@ pub struct RunArgs {
     pub quiet: bool,
 }
 
-/// What a fit keeps on disk beside its model.
+/// The options for files that a fit keeps on disk beside its model: the checkpoint and the scratch folder.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct DiskArgs {
@@ -38,12 +38,12 @@ pub struct DiskArgs {
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
     pub checkpoint_every: Duration,
-    /// What does not fit the memory.
+    /// The scratch folder, for numbers that do not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
 }
 
-/// Where that is kept what would be computed or decoded many times and does not fit the memory.
+/// The options for the scratch folder. It keeps rows and numbers that are read many times and do not fit the memory.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct ScratchArgs {
@@ -56,7 +56,7 @@ pub struct ScratchArgs {
 }
 
 impl ScratchArgs {
-    /// The scratch folder, where one was named.
+    /// Opens the scratch folder; `None` where none was named.
     ///
     /// # Errors
     /// A folder that is not there.
@@ -71,28 +71,28 @@ impl ScratchArgs {
 /// [`RunArgs`] with their defaults filled in.
 #[derive(Debug)]
 pub struct Run {
-    /// Bytes the whole process may use.
+    /// Memory budget of the whole process, in bytes.
     pub memory: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// One JSON object instead of tables.
+    /// True where one JSON object is printed instead of tables.
     pub json: bool,
-    /// Stages, times and warnings.
+    /// The stages with their times, and the warnings so far.
     pub progress: Progress,
 }
 
 impl Run {
-    /// What the library may use, without a journal.
+    /// The memory, threads, progress and scratch folder that the library may use, without a journal.
     pub(crate) fn resources<'r>(&'r self, workers: &'r Workers, scratch: Option<&'r Scratch>) -> Resources<'r> {
         Resources { memory: self.memory, workers, stages: &self.progress, journal: None, scratch }
     }
 }
 
-/// Budget where the operating system does not say how much memory there is.
+/// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.
 const UNKNOWN_MACHINE: usize = 2 << 30;
 
 impl RunArgs {
-    /// Fills in the defaults.
+    /// The options with their defaults filled in.
     pub fn resolve(&self) -> Run {
         let available = kstore::budget::available();
         let half = || available.map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);

@@ -1,11 +1,12 @@
 //! The options of the solvers, made from their parameters: a solver's file describes them once.
 
+use super::parse::expected_by_solver;
+use crate::error::flags;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use ksolve::Error;
 use ksolve::solver::parameter::{Kind, Parameter};
 use ksolve::solver::{self, Options};
 
-/// What was given for the parameters of solvers, whichever reads them.
+/// The values that were given for the parameters of all solvers, by name.
 #[derive(Clone, Debug, Default)]
 pub struct SolverArgs(pub Options);
 
@@ -25,7 +26,7 @@ fn distinct() -> Vec<&'static Parameter> {
     distinct
 }
 
-/// Who reads a parameter, and the default that each takes.
+/// The help text of a parameter: its description, the solvers that read it, and their defaults.
 fn help(parameter: &Parameter) -> String {
     let mut readers: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for family in solver::registry() {
@@ -46,10 +47,10 @@ fn help(parameter: &Parameter) -> String {
             format!(" [default: {}]", each.collect::<Vec<_>>().join("; "))
         }
     };
-    format!("{} ({}){defaults}", parameter.about, all.join(", "))
+    format!("{} ({}){defaults}", flags(parameter.about), all.join(", "))
 }
 
-/// The option as clap knows it.
+/// The option of a parameter, as an argument of clap.
 fn arg(parameter: &'static Parameter) -> Arg {
     let arg = Arg::new(parameter.name).long(option(parameter)).help(help(parameter)).help_heading("Solver");
     let name = match parameter.kind {
@@ -64,13 +65,12 @@ fn arg(parameter: &'static Parameter) -> Arg {
     arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| understood(parameter, text))
 }
 
-/// The text of a value that can be understood. A number that is no penalty is left for the run, which fails with exit code 1.
+/// Checks the text of a value and returns it. A number that is no penalty passes here and fails later, in the run.
 fn understood(parameter: &Parameter, text: &str) -> Result<String, String> {
     let numbers = || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
     match parameter.parse(text) {
         Err(_) if matches!(parameter.kind, Kind::Penalties { .. }) && numbers() => Ok(text.to_string()),
-        Err(Error::Option { expected, .. }) => Err(super::super::error::flags(&expected)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(expected_by_solver(error)),
         Ok(_) => Ok(text.to_string()),
     }
 }

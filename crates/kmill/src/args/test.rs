@@ -1,9 +1,10 @@
-//! Which statistic of which samples.
+//! The options of `kmill test`: the statistic and the samples.
 
 use super::data::SelectArgs;
 use super::learn::kernel_help;
 use super::parse::{self, Landmarks};
 use super::run::{RunArgs, ScratchArgs};
+use crate::error::flags;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
@@ -47,7 +48,7 @@ pub struct TestArgs {
     /// Scaling learned from all rows of the test: standard, minmax or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
     pub scale: Scaling,
-    /// The kernel.
+    /// The kernel expression.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Test")]
     pub kernel: Spec,
@@ -76,22 +77,24 @@ pub struct TestArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]
     pub precision: ElementType,
-    /// Where features are kept.
+    /// The scratch folder, for features that do not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// The registry's statistics.
+/// The names of the statistics, as the values that clap accepts.
 fn statistics() -> PossibleValuesParser {
     PossibleValuesParser::new(ksolve::statistic::registry().iter().map(|family| family.name))
 }
 
-/// The same, each with its line.
+/// The help text of the statistic argument: the name and the description of every statistic.
 fn statistics_help() -> String {
-    let all: Vec<String> =
-        ksolve::statistic::registry().iter().map(|family| format!("{} ({})", family.name, family.about)).collect();
+    let all: Vec<String> = ksolve::statistic::registry()
+        .iter()
+        .map(|family| format!("{} ({})", family.name, flags(family.about)))
+        .collect();
     format!("What to measure: {}", all.join("; "))
 }

@@ -1,4 +1,4 @@
-//! What to search among.
+//! The options of `kmill tune`: the kernels to search among, and how.
 
 use super::data::DataArgs;
 use super::learn::LearnArgs;
@@ -22,7 +22,7 @@ pub struct TuneArgs {
     /// What to minimise with the kernel that is found: ridge, or with --score alignment any solver that has a target
     #[arg(value_name = "SOLVER", hide_possible_values = true, value_parser = solvers())]
     pub solver: String,
-    /// The table.
+    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: DataArgs,
     /// Kernels to try, comma-separated [default: --kernel alone]
@@ -38,22 +38,22 @@ pub struct TuneArgs {
     /// Rows of the last comparison, of two kernels; those before have half as many each
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
     pub sample: usize,
-    /// What to learn.
+    /// The kernel, the map, the landmarks and the parameters of the solver.
     #[command(flatten)]
     pub learn: LearnArgs,
     /// Where the model goes (safetensors), and the table of the search: .csv, .tsv, .parquet, .arrow or .json; may be
     /// given several times. Without a model nothing is fitted
     #[arg(short, long, value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub output: Vec<PathBuf>,
-    /// What is kept of a fit that is stopped.
+    /// The options for the checkpoint and the scratch folder.
     #[command(flatten)]
     pub disk: DiskArgs,
-    /// Memory, threads, output.
+    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// The solvers that learn from a target.
+/// The names of the solvers that learn from a target, as the values that clap accepts.
 fn solvers() -> PossibleValuesParser {
     let families = ksolve::solver::registry().iter().filter(|family| family.task.has_target());
     PossibleValuesParser::new(families.map(|family| family.name))

@@ -1,4 +1,4 @@
-//! Finished cells beside the output, so that a curve that is stopped goes on where it was.
+//! The file of finished cells beside the output, with which a stopped curve can go on.
 
 use crate::progress::Progress;
 use crate::{Error, Result};
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Version of the file.
+/// Version of the format of the file.
 const FORMAT: u64 = 1;
 
-/// What the file holds.
+/// The content of the file: its version, the options it belongs to, and the cells.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     format: u64,
@@ -29,12 +29,12 @@ pub(super) struct CellsFile {
 }
 
 impl CellsFile {
-    /// Cells without a file.
+    /// An empty list of cells that is kept in no file.
     pub(super) fn nowhere() -> Self {
         Self { place: None, cells: Vec::new(), saved: false }
     }
 
-    /// `OUT.cells.json`, with what is in it where the curve is resumed.
+    /// The file `OUT.cells.json` for the output OUT, with the cells that it holds where the curve is resumed.
     ///
     /// # Errors
     /// A file of another curve under `--resume`, and a file that is none of kmill's.
@@ -79,7 +79,7 @@ impl CellsFile {
         Ok(new(kept.cells, manifest))
     }
 
-    /// The cells.
+    /// The finished cells, in the order of their runs.
     pub(super) fn cells(&self) -> &[Cell] {
         &self.cells
     }
@@ -93,7 +93,7 @@ impl CellsFile {
         run.ranks.iter().all(here)
     }
 
-    /// More cells, kept at once.
+    /// Adds cells, and writes the file at once.
     pub(super) fn add(&mut self, cells: Vec<Cell>) -> Result<()> {
         self.cells.extend(cells);
         let Some((path, manifest)) = &self.place else { return Ok(()) };
@@ -106,7 +106,7 @@ impl CellsFile {
         Ok(())
     }
 
-    /// The error of a curve, once it is known whether anything is left to go on from.
+    /// The error to report for a curve that failed: an interruption with saved cells becomes [`Error::Stopped`].
     pub(super) fn kept(&self, error: Error, progress: &Progress) -> Error {
         let Some((path, _)) = self.place.as_ref().filter(|_| self.saved) else { return error };
         if error.is_interruption() {
@@ -116,7 +116,7 @@ impl CellsFile {
         error
     }
 
-    /// Removes the file: what it was for is done.
+    /// Removes the file at the end of the curve.
     pub(super) fn finish(self, progress: &Progress) {
         if let Some((path, _)) = self.place
             && self.saved

@@ -1,9 +1,9 @@
-//! What is known of a cell, by name: one list for JSON, CSV and Parquet.
+//! The columns of the table of cells, one list for JSON, CSV and Parquet.
 
 use ksolve::curve::Cell;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// How a value is found in a cell.
+/// The function that reads the value of a column from a cell, by the type of the value.
 #[derive(Clone, Copy)]
 pub(super) enum Column {
     Text(fn(&Cell) -> Option<&str>),
@@ -11,7 +11,7 @@ pub(super) enum Column {
     Number(fn(&Cell) -> Option<f64>),
 }
 
-/// The columns, in their order.
+/// The names of the columns and how each is read, in the order of the output.
 pub(super) const COLUMNS: [(&str, Column); 20] = [
     ("method", Column::Text(|cell| Some(&cell.method))),
     ("rank", Column::Whole(|cell| cell.rank as u64)),

@@ -1,4 +1,4 @@
-//! A curve as a page.
+//! The report of a curve as an HTML page.
 
 use super::report::CurveReport;
 use super::summary::{Cost, Metric, points};
@@ -9,10 +9,10 @@ use ksolve::curve::Cell;
 use kstore::budget::bytes;
 use std::fmt::Write;
 
-/// Features shown in the summary of the data.
+/// Most features that are shown in the summary of the data.
 const SHOWN: usize = 40;
 
-/// The page.
+/// Makes the page of a report.
 pub(super) fn page(report: &CurveReport) -> Page {
     let files: Vec<String> = report.table.files.iter().map(|file| file.display().to_string()).collect();
     let (rows, features) = (count(report.approximated_rows), count(report.table.features.len() as u64));
@@ -31,7 +31,7 @@ pub(super) fn page(report: &CurveReport) -> Page {
     }
 }
 
-/// Tabs and toggles without a script: what is not chosen is not shown.
+/// The style rules and buttons that show the chosen errors, costs and methods, without a script.
 fn switches(report: &CurveReport) -> String {
     let mut rules = String::new();
     for cost in Cost::ALL {

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Measures every method, and writes the outputs.
 ///
 /// # Errors
-/// Whatever stops a run; what is done by then is kept beside the first output.
+/// All errors of a run; the cells that are finished by then are kept beside the first output.
 pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let outputs = Outputs::new(&args.output)?;
     if args.resume && outputs.is_empty() {
@@ -53,7 +53,7 @@ pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     Ok(report)
 }
 
-/// `kmill curve`.
+/// Runs `kmill curve` and prints its report.
 pub(crate) fn main(args: &CurveArgs) -> Result<()> {
     let context = args.run.resolve();
     let report = run(args, &context)?;
@@ -87,7 +87,7 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
     Ok(report)
 }
 
-/// Every run that is not done yet.
+/// Does every run that has no finished cells yet.
 fn all_runs<T: Real>(
     setting: &Setting<'_, T>,
     request: &Request,
@@ -126,7 +126,7 @@ fn plan<T: Real>(setting: &Setting<'_, T>, request: &Request) -> Result<Vec<Plan
     Ok(most)
 }
 
-/// Shows the stages before the first run; those of the runs only stop when they are asked to.
+/// A watch that shows the stages before the first run. Stages within the runs are not shown, but can be interrupted.
 pub(crate) struct Watch<'a> {
     progress: &'a Progress,
     measuring: AtomicBool,
@@ -137,7 +137,7 @@ impl<'a> Watch<'a> {
         Self { progress, measuring: AtomicBool::new(false) }
     }
 
-    /// From here on there are runs, and stages within them are not shown.
+    /// Marks the beginning of the runs, whose stages are not shown.
     pub(crate) fn silence(&self) {
         self.measuring.store(true, Ordering::Relaxed);
     }
@@ -157,11 +157,11 @@ impl Stages for Watch<'_> {
         if self.measuring.load(Ordering::Relaxed) { Box::new(Silent) } else { self.progress.watch(name, rows) }
     }
     fn warn(&self, text: String) {
-        self.progress.warn(text);
+        Stages::warn(self.progress, text);
     }
 }
 
-/// What a test error is called.
+/// The name of the test error in the report.
 fn test_name(tested: Tested) -> &'static str {
     match tested {
         Tested::Mse => "test mean squared error",

@@ -1,4 +1,4 @@
-//! Where a curve goes: a page, a table, or JSON, by the names of the files.
+//! The output files of a curve: pages, tables and JSON, by their extensions.
 
 use super::columns::{COLUMNS, Column};
 use super::html;
@@ -9,7 +9,7 @@ use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Strings};
 use std::path::{Path, PathBuf};
 
-/// Kinds of output.
+/// The kinds of output files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Page,
@@ -17,7 +17,7 @@ enum Kind {
     Table,
 }
 
-/// The files that were asked for.
+/// The paths of the output files, each with its kind.
 #[derive(Debug)]
 pub(super) struct Outputs(Vec<(PathBuf, Kind)>);
 
@@ -34,7 +34,7 @@ impl Outputs {
         self.0.is_empty()
     }
 
-    /// The one that the file of cells stands beside.
+    /// The first output; the file of cells is written beside it.
     pub(super) fn first(&self) -> Option<&Path> {
         self.0.first().map(|(path, _)| path.as_path())
     }
@@ -50,7 +50,7 @@ impl Outputs {
     /// Writes every output.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn write(&self, report: &CurveReport) -> Result<()> {
         for (path, kind) in &self.0 {
             match kind {
@@ -75,7 +75,7 @@ fn kind(path: &Path) -> Result<Kind> {
     }
 }
 
-/// The values of a column.
+/// The values of a column, by their type.
 enum Values {
     Text(Strings),
     Whole(Vec<i64>),

@@ -1,4 +1,4 @@
-//! How long the rest of a curve will take.
+//! An estimate of the time that the rest of a curve will take.
 
 use ksolve::curve::Run;
 use std::collections::HashMap;
@@ -16,7 +16,8 @@ pub(super) struct Pace {
     done: f64,
 }
 
-/// What a pass costs however small the rank, in units of a rank's square: reading, and the fixed parts of the measures.
+/// Cost of a pass that does not depend on the rank, in units of a rank's square: reading, and the fixed parts of the
+/// measures.
 const FIXED: f64 = 200.0 * 200.0;
 
 /// The work of a run in units of n r²: features are formed once for every rank, and about six times more for choosing
@@ -36,7 +37,7 @@ impl Pace {
         Self { left, seconds: HashMap::new(), spent: 0.0, done: 0.0 }
     }
 
-    /// The next run has ended.
+    /// Notes that the next run has ended, and the time it took.
     pub(super) fn took(&mut self, run: &Run, time: Duration) {
         let (kind, work, seconds) = (kind(run), work(run), time.as_secs_f64());
         if let Some(at) = self.left.iter().position(|(left, _)| *left == kind) {
@@ -47,7 +48,7 @@ impl Pace {
         self.done += work;
     }
 
-    /// Time for the rest; `None` before the first run has ended.
+    /// Estimated time for the runs that are left; `None` before the first run has ended.
     pub(super) fn left(&self) -> Option<Duration> {
         if self.done <= 0.0 {
             return None;

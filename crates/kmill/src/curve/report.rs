@@ -1,4 +1,4 @@
-//! What a curve answers.
+//! The report of a curve, as it is written to JSON.
 
 use super::columns::as_objects;
 use super::request::Request;
@@ -12,7 +12,7 @@ use kstore::Statistics;
 use kstore::budget::Term;
 use std::path::PathBuf;
 
-/// What `kmill curve` found.
+/// The report of `kmill curve`: every cell, the data, the plan and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct CurveReport {
     /// A cell for every method, rank and repeat, in this order; flat objects in JSON.
@@ -22,11 +22,11 @@ pub struct CurveReport {
     pub methods: Vec<String>,
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
-    /// Seeds tried.
+    /// Number of seeds that were tried.
     pub repeats: u64,
-    /// The first of them.
+    /// The first seed; the others follow it.
     pub seed: u64,
-    /// The files.
+    /// The files, rows and columns of the table.
     pub table: TableReport,
     /// Rows whose kernel matrix is approximated.
     pub approximated_rows: u64,
@@ -38,40 +38,40 @@ pub struct CurveReport {
     pub lambda: f64,
     /// [`LAMBDA`].
     pub lambda_convention: &'static str,
-    /// What the test error counts: `mse` or `error`; null without test rows.
+    /// The kind of test error: `mse` (squared error) or `error` (share of wrong classes); null without test rows.
     pub tested: Option<Tested>,
-    /// The scheme of landmarks of maps that are no scheme.
+    /// The landmark scheme that maps use, where a method names only the map.
     pub landmarks: &'static str,
     /// The least error of any matrix of a rank; null for kernels that are not positive definite.
     pub floor: Option<Floor>,
-    /// Seconds of what comes before the runs, by stage, and of the runs.
+    /// Seconds of each stage before the runs, and of all runs together.
     #[serde(serialize_with = "as_map")]
     pub seconds: Vec<(String, f64)>,
-    /// Bytes read from storage by everything.
+    /// Bytes read from storage by the whole command.
     pub bytes_read: u64,
     /// Highest resident memory of the process; null where the system does not tell.
     pub peak_rss_bytes: Option<usize>,
-    /// The budget.
+    /// The memory budget, in bytes.
     pub memory_budget_bytes: usize,
     /// The stages of the run that needs most memory.
     pub plan: Vec<Planned>,
-    /// Threads used.
+    /// Number of threads.
     pub threads: usize,
-    /// `f32` or `f64`.
+    /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
     /// Version of kmill.
     pub version: &'static str,
-    /// The instruction set that computed.
+    /// The instruction set of the processor that was used.
     pub instruction_set: String,
     /// Processor and operating system.
     pub machine: String,
     /// The command, as it was typed.
     pub command: String,
-    /// What the user should know.
+    /// The warnings of the run, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// The files and what is in them.
+/// The files, rows and features of the table.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TableReport {
     /// Files, as they were named.
@@ -79,7 +79,7 @@ pub struct TableReport {
     pub files: Vec<PathBuf>,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Name of the format.
+    /// Name of the file format.
     pub format: &'static str,
     /// Rows in all files.
     pub stored_rows: u64,
@@ -97,12 +97,12 @@ pub struct TableReport {
     pub scale: &'static str,
 }
 
-/// A feature over the selected rows.
+/// A feature, with its statistics over the selected rows.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct FeatureReport {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Smallest value.
+    /// Smallest value among the selected rows.
     pub min: f64,
     /// Mean.
     pub mean: f64,
@@ -112,16 +112,16 @@ pub struct FeatureReport {
     pub max: f64,
 }
 
-/// A stage of the plan.
+/// A stage of the plan, with the memory that it needs.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Planned {
     /// The method that needs it.
     pub method: String,
-    /// The stage.
+    /// The name of the stage.
     pub stage: String,
-    /// Bytes of the stage.
+    /// Bytes of memory that the stage needs.
     pub bytes: usize,
-    /// What they are, largest first.
+    /// The name and the bytes of each part of that memory, largest first.
     pub terms: Vec<(String, usize)>,
 }
 
@@ -144,7 +144,7 @@ impl Planned {
     }
 }
 
-/// What the setting knows.
+/// The facts of a [`ksolve::curve::Setting`] that go into the report.
 pub(super) struct Context<'a> {
     pub(super) kernel: String,
     pub(super) approximated: u64,

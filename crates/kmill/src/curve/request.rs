@@ -1,4 +1,4 @@
-//! From what was typed to rows, options, and the manifest of the cells.
+//! The request of a curve: rows, options and the manifest of the cells, made from the command line.
 
 use crate::args::CurveArgs;
 use crate::pipeline::target_names;
@@ -13,7 +13,7 @@ use kstore::condition::Condition;
 use kstore::{Real, Selected, Selection, Table};
 use std::collections::BTreeMap;
 
-/// Everything that defines the numbers of a curve.
+/// The rows and options that define the numbers of a curve.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) options: CurveOptions,
@@ -21,7 +21,7 @@ pub(super) struct Request {
     pub(super) train: Selected,
     /// Rows that are tested on.
     pub(super) test: Option<Selected>,
-    /// Their condition.
+    /// The condition that selects the test rows.
     pub(super) test_where: Option<Condition>,
     /// Condition of the rows that are approximated.
     pub(super) train_where: Option<Condition>,
@@ -86,7 +86,8 @@ impl Request {
         })
     }
 
-    /// What a file of cells belongs to. Not the number of repeats: with more of them the first are the same.
+    /// The manifest that tells which curve a file of cells belongs to. The number of repeats is no part of it: with
+    /// more repeats the first ones stay the same.
     pub(super) fn manifest<T: Real>(&self) -> Manifest {
         let o = &self.options;
         let condition = |condition: &Option<Condition>| condition.as_ref().map_or("none".into(), ToString::to_string);
@@ -120,7 +121,7 @@ impl Request {
     }
 }
 
-/// The scheme of the maps that have landmarks; refused where none has.
+/// The landmark scheme for maps that have landmarks; an error where it was named and no map has any.
 fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
     let reads = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
     match args.landmarks {

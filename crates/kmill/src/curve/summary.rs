@@ -4,7 +4,7 @@ use super::report::CurveReport;
 use super::test_name;
 use ksolve::curve::Cell;
 
-/// An error that is compared.
+/// The kinds of error that methods are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Trace,
@@ -25,7 +25,7 @@ impl Metric {
         }
     }
 
-    /// In identifiers.
+    /// The short name for identifiers on the page.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Trace => "trace",
@@ -35,7 +35,7 @@ impl Metric {
         }
     }
 
-    /// As a heading.
+    /// The name for headings.
     pub(super) fn title(self, report: &CurveReport) -> String {
         match self {
             Self::Trace => "Relative trace error".to_string(),
@@ -49,7 +49,7 @@ impl Metric {
         }
     }
 
-    /// How it was found.
+    /// A few words on how the error was measured: on all rows, or estimated.
     pub(super) fn evidence(self, report: &CurveReport) -> String {
         let all = report.approximated_rows as usize <= report.frobenius_columns;
         match self {
@@ -66,7 +66,7 @@ impl Metric {
     }
 }
 
-/// What errors are compared at.
+/// The costs that methods are compared at: rank, kernel evaluations or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
     Rank,
@@ -110,7 +110,8 @@ pub(super) struct Spread {
     pub(super) high: f64,
 }
 
-/// The quartiles of some numbers, between neighbours in proportion (Hyndman and Fan's type 7); `None` without numbers.
+/// The median and quartiles of some numbers, interpolated between neighbours (Hyndman and Fan's type 7); `None` without
+/// numbers.
 pub(super) fn spread(mut values: Vec<f64>) -> Option<Spread> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
@@ -129,7 +130,7 @@ pub(super) fn spread(mut values: Vec<f64>) -> Option<Spread> {
 }
 
 impl CurveReport {
-    /// Methods that chance has no part in, where the others were repeated.
+    /// The names of methods that make no random choice and were run once, where the others were repeated.
     pub(super) fn run_once(&self) -> Vec<&str> {
         let repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
         let methods = self.methods.iter().map(String::as_str);
@@ -137,7 +138,7 @@ impl CurveReport {
     }
 }
 
-/// A method at a rank, over the repeats.
+/// The error of a method at a rank, summarised over the repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) rank: usize,
@@ -146,7 +147,7 @@ pub(super) struct Point {
     pub(super) error: Spread,
 }
 
-/// The points of a method, by rank; without those that have no error.
+/// The points of a method, by ascending rank; ranks without an error are left out.
 pub(super) fn points(report: &CurveReport, method: &str, metric: Metric, cost: Cost) -> Vec<Point> {
     let at = |rank: &usize| {
         let rows = || report.rows.iter().filter(|row| row.method == method && row.rank == *rank);
@@ -157,8 +158,8 @@ pub(super) fn points(report: &CurveReport, method: &str, metric: Metric, cost: C
     report.ranks.iter().filter_map(at).collect()
 }
 
-/// What each method reaches within budgets: for each budget the least median error among the ranks whose median cost is
-/// within it.
+/// The least error of each method within budgets: for each budget the least median error among the ranks whose median
+/// cost is within it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Within {
     pub(super) budgets: Vec<f64>,
@@ -166,10 +167,11 @@ pub(super) struct Within {
     pub(super) reached: Vec<Vec<Option<(f64, usize)>>>,
 }
 
-/// Budgets shown at most.
+/// Most budgets that are shown.
 const BUDGETS: usize = 7;
 
-/// Methods at equal cost; `None` where nothing has that cost, as random features have no kernel evaluations.
+/// Compares the methods at equal cost; `None` where no method has that cost, as random features need no kernel
+/// evaluations.
 pub(super) fn within(report: &CurveReport, metric: Metric, cost: Cost) -> Option<Within> {
     let curves: Vec<Vec<Point>> = report.methods.iter().map(|method| points(report, method, metric, cost)).collect();
     let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);

@@ -1,4 +1,4 @@
-//! A curve in the terminal: medians over the repeats.
+//! The text of a curve for the terminal, with medians over the repeats.
 
 use super::report::CurveReport;
 use super::summary::{Cost, Metric, points, within};
@@ -10,7 +10,7 @@ use std::time::Duration;
 const NONE: &str = "–";
 
 impl CurveReport {
-    /// A value for every method and rank; without methods that have none.
+    /// A grid of one value for every method and rank; methods without any value are left out.
     fn grid(&self, value: &dyn Fn(&str, usize) -> Option<String>, floor: Option<&[f64]>) -> Option<Grid> {
         let mut rows: Vec<(String, Vec<String>)> = Vec::new();
         for method in &self.methods {
@@ -71,7 +71,7 @@ impl CurveReport {
         })
     }
 
-    /// The error that methods are compared by: the test error where there is one.
+    /// The kind of error that methods are compared by: the test error where there is one, else an error of the matrix.
     pub(super) fn compared(&self) -> Metric {
         if self.rows.iter().any(|row| row.test_error.is_some()) { Metric::Test } else { Metric::Frobenius }
     }

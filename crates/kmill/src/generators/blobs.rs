@@ -2,14 +2,14 @@
 
 use super::{Generator, Recipe, Target};
 
-/// Three classes; centres uniform in (−10, 10)^d, points normal around them with standard deviation `noise`.
+/// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard deviation `noise`.
 #[derive(Debug)]
 pub(super) struct Blobs;
 
 /// Number of clusters.
 const CENTRES: u64 = 3;
 
-/// Draws of the centres, far above the draws of the rows.
+/// Number of the first random draw for the centres, far above those of the rows.
 const CENTRE: u64 = 1 << 40;
 
 impl Generator for Blobs {

@@ -18,12 +18,12 @@ use std::fmt::Debug;
 pub const GENERATORS: &[&dyn Generator] =
     &[&friedman1::Friedman1, &moons::Moons, &blobs::Blobs, &smile::Smile, &robspiral::Robspiral];
 
-/// The generator of that name.
+/// The generator with the given name; `None` where there is none.
 pub fn find(name: &str) -> Option<&'static dyn Generator> {
     GENERATORS.iter().copied().find(|generator| generator.name() == name)
 }
 
-/// What the target column of a generated table holds.
+/// The kind of values in the target column of a generated table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A number.
@@ -32,16 +32,16 @@ pub enum Target {
     Class,
 }
 
-/// What was asked for.
+/// The size, seed and noise of a generated table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub rows: u64,
-    /// Features per row.
+    /// Number of features of a row.
     pub features: usize,
     /// Seed of every random number.
     pub seed: u64,
-    /// Standard deviation of the noise, in the units of what it is added to.
+    /// Standard deviation of the noise, in the units of the values that it is added to.
     pub noise: f64,
 }
 
@@ -53,7 +53,7 @@ pub trait Generator: Debug + Sync {
     fn about(&self) -> &'static str;
     /// Number of features unless asked otherwise.
     fn features(&self) -> usize;
-    /// Fewest features, where the number can be chosen.
+    /// Fewest features, where their number can be chosen; `None` where it is fixed.
     fn fewest_features(&self) -> Option<usize> {
         None
     }
@@ -72,7 +72,7 @@ pub trait Generator: Debug + Sync {
 }
 
 impl Recipe {
-    /// A recipe for `generator`; its own numbers where nothing was asked.
+    /// A recipe for `generator`; features and noise are the generator's own where none are given.
     ///
     /// # Errors
     /// [`Error::Option`] for too few rows or features, and for options the generator has no use for.

@@ -13,7 +13,7 @@ use std::f64::consts::TAU;
 #[derive(Debug)]
 pub(super) struct Smile;
 
-/// Points of one eye and of the mouth.
+/// The numbers of points of one eye and of the mouth, of n in all.
 fn parts(n: u64) -> (u64, u64) {
     let root = n.isqrt();
     (root + u64::from(root * root < n), n.div_ceil(10))

@@ -1,18 +1,18 @@
-//! Where a number stands on an axis, and which numbers are written at it.
+//! The axes of charts: the position of a number, and the numbers that are written at the axis.
 
-/// How numbers are spread.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal differences.
+    /// Linear: equal differences have equal lengths.
     Linear,
-    /// Equal ratios; positive numbers only.
+    /// Logarithmic: equal ratios have equal lengths; positive numbers only.
     Log,
 }
 
-/// An axis.
+/// An axis of a chart, with its ends and the numbers written at it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// The name of the numbers, with their unit.
     pub label: String,
     scale: Scale,
     low: f64,
@@ -21,14 +21,14 @@ pub struct Axis {
     pub ticks: Vec<f64>,
 }
 
-/// Labels that have room beside each other.
+/// Most labels that have room beside each other.
 const MOST_TICKS: usize = 7;
 
 /// Share of the axis that is left free at either end.
 const MARGIN: f64 = 0.04;
 
 impl Axis {
-    /// An axis for these numbers; `None` where none of them can stand on it.
+    /// An axis for these numbers; `None` where none of them has a place on it, as 0 on a logarithmic scale.
     pub fn new(label: impl Into<String>, scale: Scale, values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let fits = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
         let (low, high) = values
@@ -46,12 +46,12 @@ impl Axis {
         Some(Self { label, scale, low, high, ticks })
     }
 
-    /// True for a number within the ends.
+    /// True for a number between the ends of the axis.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The place of a number between `from` and `to`; `None` where it has none.
+    /// The position of a number where the axis goes from `from` to `to`; `None` where it has none on this scale.
     pub fn place(&self, value: f64, from: f64, to: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
@@ -77,7 +77,8 @@ fn spread(scale: Scale, low: f64, high: f64) -> (f64, f64) {
     }
 }
 
-/// 1, 2 and 5 times powers of ten, or powers alone, or every second power …: what has room.
+/// The labels of a logarithmic axis: 1, 2 and 5 times powers of ten, or powers alone, or every second power …, as many
+/// as have room.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let within = |value: &f64| (low..=high).contains(value);
@@ -91,12 +92,12 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         .unwrap_or_default()
 }
 
-/// Decimal text is read to the nearest number: 5e-3 is what is written 0.005.
+/// mantissa·10^exponent, correctly rounded by reading it as decimal text: 5e-3 is exactly the number written 0.005.
 fn power(mantissa: f64, exponent: i32) -> f64 {
     format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten.
+/// The labels of a linear axis: multiples of 1, 2 or 5 times a power of ten.
 fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let rough = (high - low) / (MOST_TICKS - 1) as f64;
     let exponent = rough.log10().floor() as i32;
@@ -109,7 +110,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     (first..=last).map(|i| if whole { i as f64 / inverse.round() } else { i as f64 * step }).collect()
 }
 
-/// A number at an axis: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
+/// The text of a number at an axis: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
 pub fn label(value: f64) -> String {
     if value == 0.0 {
         return "0".to_string();

@@ -5,49 +5,49 @@ use super::{COLOURS, text};
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::fmt::{self, Write};
 
-/// Units of the drawing. Style rules set the size of letters for narrow and wide screens.
+/// Width of the drawing, in its own units. Style rules set the size of letters for narrow and wide screens.
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 330.0;
 
-/// Of the plane: left, right, top, bottom.
+/// The edges of the area between the axes: left, right, top, bottom.
 const PLANE: (f64, f64, f64, f64) = (66.0, WIDTH - 14.0, 14.0, HEIGHT - 52.0);
 
-/// A value with its spread.
+/// A point of a line: a value with its spread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Along the horizontal axis.
+    /// Position along the horizontal axis.
     pub x: f64,
     /// The value, a median as a rule.
     pub y: f64,
     /// Lower and upper end of the band.
     pub band: (f64, f64),
-    /// What is said of it under the pointer, beside the value.
+    /// The text shown with the value when the pointer is on the mark.
     pub note: String,
 }
 
-/// Marks that belong together.
+/// A line of a chart: marks that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name.
+    /// Name of the line, for the legend.
     pub name: String,
-    /// Place in the palette: colour, dashes and shape of the marks.
+    /// Number in the palette, which sets the colour, the dashes and the shape of the marks.
     pub place: usize,
-    /// Ascending in x.
+    /// The marks of the line, in ascending order of x.
     pub marks: Vec<Mark>,
 }
 
-/// A chart.
+/// A chart with lines, bands and points over two axes; displayed as SVG.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Unique on the page; the name of a saved file.
+    /// Identifier, unique on the page; also the name of the file when the chart is saved.
     pub id: String,
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
     /// Horizontal axis.
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Lines.
+    /// The lines.
     pub series: Vec<Series>,
     /// Points without a line.
     pub cloud: Vec<(f64, f64)>,
@@ -98,7 +98,7 @@ impl Chart {
         )
     }
 
-    /// Lines of no length with round ends: a few letters a point.
+    /// Draws the points without a line as lines of no length with round ends, which takes a few letters a point.
     fn cloud(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let places: Vec<(f64, f64)> = self.cloud.iter().filter_map(|(x, y)| Some((self.x(*x)?, self.y(*y)?))).collect();
         if places.is_empty() {
@@ -171,7 +171,7 @@ impl fmt::Display for Chart {
     }
 }
 
-/// `M0.0 1.0L2.0 3.0`.
+/// The points as the path of an SVG line: `M0.0 1.0L2.0 3.0`.
 fn path(points: &[(f64, f64)]) -> String {
     points.iter().enumerate().fold(String::new(), |mut path, (i, (x, y))| {
         // writing to a string cannot fail
@@ -196,7 +196,7 @@ const CROSS: [(f64, f64); 12] = [
     (-1.4, -1.4),
 ];
 
-/// The shape of a mark tells series apart without colour.
+/// The mark of a line at a point, as SVG; its shape tells lines apart without colour.
 fn shape(place: usize, x: f64, y: f64) -> String {
     let at = |points: &[(f64, f64)]| {
         let moved: Vec<(f64, f64)> = points.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();

@@ -17,10 +17,10 @@ use std::fmt::{self, Write};
 use std::io::Write as _;
 use std::path::Path;
 
-/// Rules of the page and of its charts.
+/// The style rules of the page and of its charts.
 const STYLE: &str = include_str!("style.css");
 
-/// Values under the pointer, and saving.
+/// The script that shows values under the pointer and saves charts.
 const SCRIPT: &str = include_str!("script.js");
 
 /// Colours of the palette; further series repeat them with dashed lines.
@@ -29,13 +29,13 @@ pub const COLOURS: usize = 7;
 /// A page with its sections.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// Of the window and at the top.
+    /// Title of the window, and heading of the page.
     pub title: String,
     /// One line under the title.
     pub subtitle: String,
-    /// Rules that depend on what is on the page.
+    /// Style rules for this page alone.
     pub style: String,
-    /// What stands on the page.
+    /// The sections of the page, from top to bottom.
     pub sections: Vec<Section>,
     /// Every number of the page as one JSON value.
     pub data: serde_json::Value,
@@ -44,14 +44,14 @@ pub struct Page {
 /// A part of the page with a heading.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// Heading.
+    /// Heading of the section.
     pub title: String,
-    /// HTML.
+    /// Content of the section, as HTML.
     pub body: String,
 }
 
 impl Section {
-    /// A section.
+    /// Makes a section from its heading and its content in HTML.
     pub fn new(title: impl Into<String>, body: impl Into<String>) -> Self {
         Self { title: title.into(), body: body.into() }
     }
@@ -82,7 +82,7 @@ impl Page {
     /// Writes the page; it appears whole or not at all.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut file = AtomicFile::create(path)?;
         file.write_all(self.to_string().as_bytes()).map_err(kstore::Error::io("write", path))?;

@@ -1,17 +1,17 @@
-//! Tables, facts, the command and the stages.
+//! Parts of a page: tables, lists of facts, the command, grids and the bar of stages.
 
 use super::{COLOURS, text};
 use crate::table::{Grid, duration};
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// Names and values.
+/// A list of names and values, as HTML.
 pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let row = |(name, value): (&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", text(name), text(&value));
     format!("<dl>\n{}</dl>", pairs.into_iter().map(row).collect::<String>())
 }
 
-/// A table: the first column names the row, the others are numbers.
+/// A table as HTML: the first column names the row, the others are numbers.
 pub fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
         cells.enumerate().fold(String::new(), |mut out, (i, cell)| {
@@ -27,7 +27,7 @@ pub fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     format!("<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>")
 }
 
-/// A command line, to be copied.
+/// A command line for copying, as HTML.
 pub fn command(line: &str) -> String {
     format!("<pre class=\"command\">{}</pre>", text(line))
 }
@@ -35,11 +35,11 @@ pub fn command(line: &str) -> String {
 /// A grid whose cells are shaded by a number: small ones light, on a logarithmic scale where all are positive.
 #[derive(Clone, Debug)]
 pub struct Heat {
-    /// What it shows, in a few words.
+    /// Title of the grid, in a few words.
     pub title: &'static str,
-    /// What the cells say; its mark is outlined.
+    /// The texts of the cells; the marked cell is outlined.
     pub grid: Grid,
-    /// What they are shaded by, row by row; `None` stays blank.
+    /// The numbers that the cells are shaded by, row by row; a cell with `None` stays blank.
     pub scores: Vec<Vec<Option<f64>>>,
 }
 
@@ -72,19 +72,19 @@ impl fmt::Display for Heat {
     }
 }
 
-/// A part of the time.
+/// A stage of a run with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// What was done.
+    /// Name of the stage.
     pub name: String,
-    /// How long it took.
+    /// Time of the stage, in seconds.
     pub seconds: f64,
 }
 
-/// Widths of a bar's parts, in units of the drawing.
+/// Width of the whole bar, in units of the drawing.
 const BAR: f64 = 1000.0;
 
-/// A bar of stages, with a table of them.
+/// A bar of the times of the stages, with a table of them, as HTML.
 pub fn stages(stages: &[Stage]) -> String {
     let total: f64 = stages.iter().map(|stage| stage.seconds.max(0.0)).sum();
     if total <= 0.0 {

@@ -1,24 +1,24 @@
-//! What a picture is drawn on.
+//! The drawing operations that pictures are made with, for SVG and for pixels.
 
-/// Where a word stands to its place.
+/// The position of a word relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
-    /// Its middle is there.
+    /// The middle of the word is at the point.
     Middle,
-    /// It ends there.
+    /// The word ends at the point.
     End,
-    /// It goes upwards, and its middle is there.
+    /// The word runs upwards, and its middle is at the point.
     Upwards,
 }
 
-/// Shapes in units of the drawing, y downwards. The look of a shape is that of its classes in `picture.css`.
+/// Draws shapes in units of the drawing, y downwards. The rules of `picture.css` for `class` set the look of a shape.
 pub(super) trait Canvas {
-    /// A rectangle, from its upper left corner.
+    /// Draws a rectangle, from its upper left corner.
     fn rectangle(&mut self, class: &str, corner: (f64, f64), size: (f64, f64));
-    /// Pieces of lines; what they show, if anything is to be said of them.
+    /// Draws pieces of lines; `says` is the text under the pointer, where there is one.
     fn lines(&mut self, class: &str, pieces: &[[(f64, f64); 2]], says: Option<&str>);
-    /// A circle.
+    /// Draws a circle.
     fn circle(&mut self, class: &str, centre: (f64, f64), radius: f64);
-    /// A word on its line.
+    /// Draws a word whose baseline is at the height of `place`.
     fn word(&mut self, class: &str, word: &str, place: (f64, f64), anchor: Anchor);
 }

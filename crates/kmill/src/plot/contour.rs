@@ -5,7 +5,7 @@
 //!
 //! Reference: Maple, "Geometric design and space planning using the marching squares and marching cube algorithms", 2003.
 
-/// Heights on a grid, row after row from the lowest y.
+/// The values of a function on a grid, row after row from the lowest y.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grid {
     pub(super) width: usize,
@@ -21,7 +21,7 @@ impl Grid {
         self.values[row * self.width + column]
     }
 
-    /// The pieces of the lines at a level.
+    /// The pieces of the lines where the function has the value `level`.
     pub(super) fn contour(&self, level: f64) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for row in 0..self.height.saturating_sub(1) {

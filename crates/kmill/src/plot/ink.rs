@@ -1,8 +1,8 @@
-//! The rules of `picture.css` for those who are no browser.
+//! A small reader of the style rules in `picture.css`, for pictures of pixels.
 
 use super::picture::STYLE;
 
-/// How a shape looks.
+/// The look of a shape: its colours and lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ink {
     pub(super) fill: Option<[u8; 3]>,
@@ -12,7 +12,7 @@ pub(super) struct Ink {
 }
 
 impl Ink {
-    /// What the rules say of some classes; later rules count more, as in a browser.
+    /// The look that the rules give to some classes; later rules override earlier ones, as in a browser.
     pub(super) fn of(classes: &str) -> Self {
         let mut ink = Self { fill: Some([0; 3]), stroke: None, width: 1.0, opacity: 1.0 };
         for rule in STYLE.split('}') {
@@ -37,7 +37,7 @@ impl Ink {
     }
 }
 
-/// `#rrggbb` or `#rgb`; `None` for anything else, as for `none`.
+/// The colour of the text `#rrggbb` or `#rgb`; `None` for any other text, such as `none`.
 fn colour(text: &str) -> Option<[u8; 3]> {
     let digits = text.strip_prefix('#')?;
     let value = |digits: &str| u8::from_str_radix(digits, 16).ok();

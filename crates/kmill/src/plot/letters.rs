@@ -1,6 +1,7 @@
 //! Outlines of letters, for words on pixels: the same on every machine, whatever fonts it has.
 //!
-//! Those of Latin and Greek letters, digits and signs are DejaVu Sans's (`letters.LICENSE`); anything else is an empty box.
+//! The outlines of Latin and Greek letters, digits and signs come from DejaVu Sans (`letters.LICENSE`); any other
+//! letter is an empty box.
 
 use std::collections::HashMap;
 use tiny_skia::PathBuilder;
@@ -8,10 +9,10 @@ use tiny_skia::PathBuilder;
 /// A line for each letter: code point in hexadecimal, advance, and its path in M, L, Q and Z. The first is the box.
 const OUTLINES: &str = include_str!("letters.txt");
 
-/// Units of the outlines to the size of the letters; y upwards.
+/// Units of the outlines in the size of a letter; y upwards.
 const EM: f32 = 1000.0;
 
-/// The letters: advance and path.
+/// The letters by their code, each with its advance and its path.
 #[derive(Debug)]
 pub(super) struct Letters(HashMap<char, (f32, &'static str)>);
 
@@ -46,7 +47,7 @@ impl Letters {
     }
 }
 
-/// Follows an outline.
+/// Adds an outline to a path, its points moved by `place`.
 fn trace(outline: &str, path: &mut PathBuilder, place: impl Fn(f32, f32) -> (f32, f32)) {
     let mut words = outline.split(' ');
     while let Some(command) = words.next() {

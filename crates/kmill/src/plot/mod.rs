@@ -1,4 +1,4 @@
-//! `kmill plot`: what a model says over two of its features, with the rows of a table.
+//! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a table.
 //!
 //! The model is evaluated on a grid over the two features; all others stand at their mean over the training rows. Classes
 //! are regions, with the line where the scores are equal; numbers and components are shades, with lines of equal value.
@@ -15,14 +15,13 @@ mod svg;
 use crate::args::PlotArgs;
 use crate::args::run::Run;
 use crate::page::{self, Page, Section};
-use crate::{Error, Result, machine, output, passes, predictor};
+use crate::{Error, Result, machine, output, predictor};
 use canvas::Canvas;
 use contour::Grid;
-use faer::{Mat, MatRef};
-use kapprox::{FeatureMap, Real};
-use ksolve::{AnyModel, Card, Classes, Model};
+use ksolve::predict::Predictor;
+use ksolve::{Card, Classes};
 use kstore::budget::Term;
-use kstore::{AtomicFile, Scaler, Workers, shown};
+use kstore::{AtomicFile, shown};
 use picture::{Picture, SIZE};
 use pixels::Pixels;
 use points::Points;
@@ -33,20 +32,20 @@ use svg::Svg;
 /// Grid points along the two features: a cell is some three pixels wide.
 const GRID: (usize, usize) = (200, 150);
 
-/// What a picture was made of.
+/// The report of `kmill plot`: the features, rows and scores of the picture.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PlotReport {
     /// The feature along the horizontal axis.
     pub x: String,
     /// The feature along the vertical axis.
     pub y: String,
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub rows: u64,
-    /// Rows drawn.
+    /// Number of rows that are drawn.
     pub drawn: usize,
     /// Smallest and largest score on the grid, for each output.
     pub scores: Vec<(f64, f64)>,
-    /// The file.
+    /// The path of the picture.
     #[serde(serialize_with = "kstore::lossy::path")]
     pub output: std::path::PathBuf,
 }
@@ -59,27 +58,28 @@ impl std::fmt::Display for PlotReport {
     }
 }
 
-/// The two features of a picture.
+/// The names and the places of the two features of a picture.
 struct Axes {
     names: [String; 2],
     /// Their places among the features of the model.
     at: [usize; 2],
 }
 
-/// Draws a model.
+/// Draws a model, writes the picture and returns the report.
 ///
 /// # Errors
-/// Columns that the model or the table does not have, and whatever reading them says.
+/// Columns that the model or the table does not have, and errors of reading them.
 pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     let kind = kind(&args.output)?;
-    match predictor::load(&args.model, run)? {
-        AnyModel::F32(model) => draw(&model, kind, args, run),
-        AnyModel::F64(model) => draw(&model, kind, args, run),
-    }
+    let predictor = predictor::load(&args.model, run)?;
+    let axes = axes(predictor.card(), args)?;
+    let held = vec![predictor.term(0), picture_term(&predictor)];
+    let points = Points::read(predictor.card(), args, &axes.names, held, run)?;
+    draw(&predictor, kind, axes, &points, args, run)
 }
 
-/// Kinds of output.
+/// The kinds of pictures, by the extensions of their files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Png,
@@ -99,7 +99,7 @@ fn kind(path: &Path) -> Result<Kind> {
     }
 }
 
-/// `kmill plot`.
+/// Runs `kmill plot` and prints its report.
 pub(crate) fn main(args: &PlotArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
@@ -123,12 +123,15 @@ fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
     Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
 }
 
-fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
-    let axes = axes(&model.card, args)?;
-    let functions = model.functions()?;
-    let held = vec![predictor::model_term(model, &*functions, 0), picture_term(model, run.threads)];
-    let points = Points::read(&model.card, args, &axes.names, held, run)?;
-    let outputs = model.dims().2;
+fn draw(
+    predictor: &Predictor,
+    kind: Kind,
+    axes: Axes,
+    points: &Points,
+    args: &PlotArgs,
+    run: &Run,
+) -> Result<PlotReport> {
+    let outputs = predictor.outputs();
     let component = args.component.unwrap_or(1);
     if component > outputs {
         let why = format!("the model has {outputs}");
@@ -136,18 +139,17 @@ fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Re
     }
     let bounds = points.bounds();
     let stage = run.progress.stage("grid", None);
-    let scores = evaluate(model, &*functions, &axes, bounds, &Workers::new(run.threads))?;
+    let scores = evaluate(predictor, &axes, bounds)?;
     stage.finish();
-    let classes = crate::predictor::classes(&model.card)?;
-    let grids: Vec<Grid> =
-        (0..outputs).map(|j| Grid { width: GRID.0, height: GRID.1, values: scores.col_as_slice(j).to_vec() }).collect();
-    let regions = classes.as_ref().map(|classes| regions(classes, &scores));
-    let picture =
-        Picture { names: &axes.names, bounds, points: &points, grids: &grids, regions, component: component - 1 };
+    let values = |j: usize| scores.iter().skip(j).step_by(outputs).copied().collect();
+    let grids: Vec<Grid> = (0..outputs).map(|j| Grid { width: GRID.0, height: GRID.1, values: values(j) }).collect();
+    let decide = |classes: &Classes| scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect();
+    let regions = predictor.classes().map(decide);
+    let picture = Picture { names: &axes.names, bounds, points, grids: &grids, regions, component: component - 1 };
     match kind {
         Kind::Png => save(&args.output, &png(&picture).map_err(kstore::Error::io("write", &args.output))?)?,
         Kind::Svg => save(&args.output, svg(&picture, true).as_bytes())?,
-        Kind::Page => page(&picture, &model.card, args).write(&args.output)?,
+        Kind::Page => page(&picture, predictor.card(), args).write(&args.output)?,
     }
     let range = |grid: &Grid| {
         grid.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
@@ -160,47 +162,31 @@ fn draw<T: Real>(model: &Model<T>, kind: Kind, args: &PlotArgs, run: &Run) -> Re
 /// Bytes of a drawing: its pixels or its text, and the file made of it.
 const DRAWING: usize = 8 << 20;
 
-/// The scores of the grid twice, a line of it, and the drawing.
-fn picture_term<T: Real>(model: &Model<T>, threads: usize) -> Term {
-    let (_, d, t) = model.dims();
-    let line = GRID.0 * d * size_of::<T>() + 8 * d + model.scratch_bytes(threads);
-    passes::term("grid and drawing", 2 * 8 * GRID.0 * GRID.1 * t + line + DRAWING, "lower --threads")
+/// The term of the plan for the picture: the scores of the grid twice, a line of it, and the drawing.
+fn picture_term(predictor: &Predictor) -> Term {
+    let line = 2 * 8 * GRID.0 * predictor.features() + predictor.scratch_bytes();
+    Term::new("grid and drawing", 2 * 8 * GRID.0 * GRID.1 * predictor.outputs() + line + DRAWING, "")
 }
 
-/// Scores at every grid point.
-fn evaluate<T: Real>(
-    model: &Model<T>,
-    functions: &dyn FeatureMap<T>,
-    axes: &Axes,
-    bounds: [(f64, f64); 2],
-    workers: &Workers,
-) -> Result<Mat<f64>> {
-    let (_, d, t) = model.dims();
-    let scaler = Scaler { centre: model.centre.clone(), scale: model.scale.clone(), mean: model.mean.clone() };
-    let mean: Vec<f64> = (0..d).map(|i| scaler.apply(i, scaler.mean[i])).collect();
-    let (mut x, mut scores) = (Vec::with_capacity(GRID.0 * d), Mat::zeros(GRID.0 * GRID.1, t));
-    for line in 0..GRID.1 {
-        x.clear();
-        for i in 0..GRID.0 {
+/// The scores of the model at every grid point, row-major, one row a point. The other features have their means over the training
+/// rows.
+fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Result<Vec<f64>> {
+    let (d, t) = (predictor.features(), predictor.outputs());
+    let mut x: Vec<f64> = (0..GRID.0).flat_map(|_| predictor.means()).copied().collect();
+    let mut scores = vec![0.0; GRID.0 * GRID.1 * t];
+    for (line, scores) in scores.chunks_mut(GRID.0 * t).enumerate() {
+        for (i, row) in x.chunks_mut(d).enumerate() {
             let share = [i as f64 / (GRID.0 - 1) as f64, line as f64 / (GRID.1 - 1) as f64];
-            let mut row = mean.clone();
             for ((at, (low, high)), share) in axes.at.iter().zip(bounds).zip(share) {
-                row[*at] = scaler.apply(*at, low + share * (high - low));
+                row[*at] = low + share * (high - low);
             }
-            x.extend(row.into_iter().map(<T as kstore::Real>::from_f64));
         }
-        let out = scores.subrows_mut(line * GRID.0, GRID.0);
-        model.predict(functions, MatRef::from_row_major_slice(&x, GRID.0, d), out, workers)?;
+        predictor.predict(&x, scores)?;
     }
     Ok(scores)
 }
 
-/// The class at every grid point.
-fn regions(classes: &Classes, scores: &Mat<f64>) -> Vec<usize> {
-    (0..scores.nrows()).map(|i| classes.decide(scores.row(i).iter().copied())).collect()
-}
-
-/// The picture as SVG; alone with its own rules and ground.
+/// The picture as SVG; where it stands alone, with its own rules and background.
 fn svg(picture: &Picture<'_>, alone: bool) -> String {
     let mut svg = Svg::new(&picture.name(), alone);
     if alone {

@@ -5,17 +5,17 @@ use super::contour::Grid;
 use super::points::Points;
 use crate::page::{Axis, COLOURS, Scale, tick};
 
-/// Units of the drawing, and of the plane in it: left, right, top, bottom.
+/// Width and height of the drawing in its own units; below, the edges of the area between the axes.
 pub(super) const SIZE: (f64, f64) = (640.0, 500.0);
 const PLANE: (f64, f64, f64, f64) = (58.0, 626.0, 14.0, 440.0);
 
-/// Size of letters, as in the rules.
+/// Size of letters in units of the drawing, as in the style rules.
 pub(super) const LETTERS: f64 = 12.0;
 
-/// Shades of a value, from its smallest to its largest.
+/// Number of shades between the smallest and the largest value.
 const SHADES: usize = 12;
 
-/// Rules of a picture that stands alone: the palette of the page on white.
+/// Style rules of a picture that stands alone: the colours of the page on white.
 pub(super) const STYLE: &str = include_str!("picture.css");
 
 /// The rules of the picture on a page, which has its own for axes and letters.
@@ -32,26 +32,26 @@ pub(super) fn page_style() -> String {
     rules.map(named).chain(fills).collect()
 }
 
-/// Everything that is drawn.
+/// The parts of a picture: grid, scores, rows and axes.
 pub(super) struct Picture<'a> {
     pub(super) names: &'a [String; 2],
     pub(super) bounds: [(f64, f64); 2],
     pub(super) points: &'a Points,
     pub(super) grids: &'a [Grid],
-    /// The class of every grid point, for a classifier.
+    /// The class at every grid point, for a classifier; `None` for other models.
     pub(super) regions: Option<Vec<usize>>,
-    /// The output that is drawn where there are no classes.
+    /// Number of the output that is drawn where there are no classes, from 0.
     pub(super) component: usize,
 }
 
 impl Picture<'_> {
-    /// What the picture shows, in a line.
+    /// The title of the picture, in a line.
     pub(super) fn name(&self) -> String {
         let [x, y] = self.names;
         format!("{y} against {x}")
     }
 
-    /// Draws everything, what is in front last.
+    /// Draws all parts on a canvas, from the back to the front.
     pub(super) fn draw(&self, canvas: &mut dyn Canvas) {
         match &self.regions {
             Some(regions) => self.cells(canvas, regions, &|class| format!("region c{}", class % COLOURS)),
@@ -69,7 +69,7 @@ impl Picture<'_> {
         (left + share(column, grid.width) * (right - left), bottom - share(row, grid.height) * (bottom - top))
     }
 
-    /// Runs of equal cells in a row become one rectangle.
+    /// Draws the cells of the grid; runs of equal cells in a row become one rectangle.
     fn cells(&self, canvas: &mut dyn Canvas, kinds: &[usize], class: &dyn Fn(usize) -> String) {
         let Some(grid) = self.grids.first() else { return };
         for (row, kinds) in kinds.chunks(grid.width).enumerate() {
@@ -88,7 +88,7 @@ impl Picture<'_> {
         }
     }
 
-    /// Shades of the component.
+    /// Draws the values of the component as shades.
     fn shades(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
         let (low, high) = range(grid);

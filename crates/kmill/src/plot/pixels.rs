@@ -1,4 +1,4 @@
-//! A picture as pixels, and these as a PNG file.
+//! A picture drawn as pixels, and its PNG file.
 //!
 //! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections 5 and 11.
 
@@ -11,10 +11,10 @@ use flate2::{Compression, Crc};
 use std::io::{self, Write};
 use tiny_skia::{FillRule, LineCap, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
 
-/// Pixels to a unit of the drawing: sharp on screens of twice the usual density.
+/// Pixels in a unit of the drawing: sharp on screens of twice the usual density.
 const DENSITY: f32 = 2.0;
 
-/// What is drawn so far.
+/// The pixels drawn so far.
 #[derive(Debug)]
 pub(super) struct Pixels {
     map: Pixmap,
@@ -41,10 +41,10 @@ impl Pixels {
         }
     }
 
-    /// The file.
+    /// The bytes of the PNG file.
     ///
     /// # Errors
-    /// None that writing to memory can have.
+    /// None in practice: the file is written to memory.
     pub(super) fn png(&self) -> io::Result<Vec<u8>> {
         let (width, height) = (self.map.width(), self.map.height());
         let mut rows = ZlibEncoder::new(Vec::new(), Compression::default());

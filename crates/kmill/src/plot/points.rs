@@ -1,16 +1,16 @@
-//! The rows that are drawn: a sample, and how far all of them reach.
+//! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
 use crate::args::PlotArgs;
 use crate::args::run::Run;
-use crate::passes::{self, Lane};
 use crate::{Error, Result, convert};
 use ksolve::Card;
 use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
+use kstore::pass::lanes::{self, Lane};
 use kstore::{Coded, Fold, Merge, Reading, RowBlock, Selection, Workers};
 use std::sync::Arc;
 
-/// Rows drawn at most: more would hide each other.
+/// Most rows that are drawn: more would hide each other.
 const DRAWN: usize = 2_000;
 
 /// Share of the rows' range that is left free around them.
@@ -21,21 +21,21 @@ const MARGIN: f64 = 0.05;
 pub(super) struct Drawn {
     key: u64,
     pub(super) place: [f64; 2],
-    /// Its class among those of the model, where the table tells.
+    /// Number of its class in the model, where the table has the class column.
     pub(super) class: Option<usize>,
 }
 
-/// What is known of the rows.
+/// The sampled rows, and the ranges of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Points {
     pub(super) rows: u64,
-    /// By their random keys, so that what is drawn last is no class in particular.
+    /// The sampled rows in random order, so that no class always lies on top.
     pub(super) drawn: Vec<Drawn>,
     range: Option<[(f64, f64); 2]>,
 }
 
 impl Points {
-    /// One pass over the rows of the table, beside what the run holds.
+    /// Reads the rows of the table in one pass; `held` is the memory that the run holds beside it.
     ///
     /// # Errors
     /// Columns that are not there, bad values, a table without rows.
@@ -50,12 +50,12 @@ impl Points {
         let selected = table.select(&Selection { class_target: known, ..selection })?;
         let classes = known.then(|| Arc::new(card.classes.clone()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
-        let drawn = (DRAWN + passes::TILE) * size_of::<Drawn>();
-        let lane = Lane { tile: passes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: held };
+        let drawn = (DRAWN + lanes::TILE) * size_of::<Drawn>();
+        let lane = Lane { tile: lanes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: held };
         // the picture is the same however many; the pass is short
-        passes::lanes("plot", &source, &lane, run)?;
+        lanes::lanes("plot", &source, &lane, run.memory, run.threads)?;
         let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
-        let pass = passes::pass(1, &workers, &stage);
+        let pass = lanes::scan(1, &workers, &stage);
         let points = pass.fold(&source, &Draw(Stream::new(0, Purpose::Quality, 0)))?.0;
         stage.finish();
         if points.rows == 0 {
@@ -66,7 +66,7 @@ impl Points {
         Ok(points)
     }
 
-    /// The plane of the picture.
+    /// The ranges of the two axes of the picture, with a margin.
     pub(super) fn bounds(&self) -> [(f64, f64); 2] {
         self.range.unwrap_or([(0.0, 1.0); 2]).map(|(low, high)| {
             let room = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
@@ -92,7 +92,7 @@ impl Merge for Points {
     }
 }
 
-/// Keeps the rows with the smallest keys.
+/// A fold that keeps the rows with the smallest random keys.
 struct Draw(Stream);
 
 impl Fold<f64> for Draw {

@@ -5,12 +5,12 @@ use super::picture::{SIZE, STYLE};
 use crate::page::text;
 use std::fmt::Write;
 
-/// The elements so far. Writing to a string cannot fail.
+/// The SVG elements drawn so far. Writing to a string cannot fail.
 #[derive(Debug)]
 pub(super) struct Svg(String);
 
 impl Svg {
-    /// An empty drawing with its name; alone it brings its own rules.
+    /// An empty drawing with a name; a drawing that stands alone holds its style rules.
     pub(super) fn new(name: &str, alone: bool) -> Self {
         let (width, height) = SIZE;
         let style = if alone { format!("<style>{STYLE}</style>") } else { String::new() };
@@ -21,7 +21,7 @@ impl Svg {
         ))
     }
 
-    /// The whole element.
+    /// Ends the drawing and returns the SVG element.
     pub(super) fn finish(self) -> String {
         self.0 + "</svg>\n"
     }

@@ -12,7 +12,7 @@ use crate::fit::FitOptions;
 use crate::{Error, Result, interrupt, output, pipeline};
 use kapprox::Spec;
 use ksolve::job::ElementType;
-use ksolve::solver::Precision as Precise;
+use ksolve::solver::ridge::Ridge;
 use ksolve::train::Resources;
 use ksolve::tune::{Score, Search, TuneOptions, Tuned};
 use kstore::{Selected, Workers};
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Searches, fits, and writes the outputs.
 ///
 /// # Errors
-/// Options that contradict each other, and whatever stops the search or the fit; then nothing is written.
+/// Options that contradict each other, and all errors of the search and the fit; nothing is written then.
 pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let outputs = Outputs::new(&args.output)?;
     if args.disk.resume && outputs.model().is_none() {
@@ -39,7 +39,7 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     Ok(report)
 }
 
-/// `kmill tune`.
+/// Runs `kmill tune` and prints its report.
 pub(crate) fn main(args: &TuneArgs) -> Result<()> {
     let context = args.run.resolve();
     let report = run(args, &context)?;
@@ -58,7 +58,7 @@ fn kernels(args: &TuneArgs) -> Result<Vec<Spec>> {
     }
 }
 
-fn tune<T: Precise>(
+fn tune<T: kapprox::Real>(
     args: &TuneArgs,
     options: FitOptions,
     kernels: &[Spec],
@@ -72,8 +72,11 @@ fn tune<T: Precise>(
     }
     let selected = pipeline::select(&options, &run.progress)?;
     outputs.spare(selected.table())?;
+    let ridge = Ridge::new(&options.fit.settings()?);
     let search = TuneOptions {
         training: pipeline::with_landmarks(&options, &selected)?.training(&selected)?,
+        lambdas: ridge.lambdas,
+        intercept: ridge.intercept,
         kernels: kernels.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
         factors: ksolve::grid::factors(&args.factors)?,
         score,
@@ -95,7 +98,7 @@ fn resolved(kernel: &Spec, selected: &Selected) -> Result<Spec> {
 }
 
 /// The search, kernel by kernel.
-fn searched<T: Precise>(options: &TuneOptions, selected: &Selected, run: &Run) -> Result<Tuned> {
+fn searched<T: kapprox::Real>(options: &TuneOptions, selected: &Selected, run: &Run) -> Result<Tuned> {
     let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads));
     let resources = Resources { stages: &watch, ..run.resources(&workers, None) };
     let mut search = Search::<T>::open(selected, options, &resources)?;

@@ -1,4 +1,4 @@
-//! Where a search goes: its model, and its table, by the names of the files.
+//! The output files of a search: its model and its tables, by their extensions.
 
 use super::report::{Row, TuneReport};
 use crate::{Error, Result, output};
@@ -6,7 +6,7 @@ use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Strings};
 use std::path::{Path, PathBuf};
 
-/// Kinds of output.
+/// The kinds of output files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Model,
@@ -14,7 +14,7 @@ enum Kind {
     Table,
 }
 
-/// The files that were asked for.
+/// The paths of the output files, each with its kind.
 #[derive(Debug)]
 pub(super) struct Outputs(Vec<(PathBuf, Kind)>);
 
@@ -33,7 +33,7 @@ impl Outputs {
         Ok(Self(outputs))
     }
 
-    /// Where the model goes, if it was asked for.
+    /// The path of the model; `None` where no model was asked for.
     pub(super) fn model(&self) -> Option<&Path> {
         self.0.iter().find(|(_, kind)| *kind == Kind::Model).map(|(path, _)| path.as_path())
     }
@@ -49,7 +49,7 @@ impl Outputs {
     /// Writes the tables; the model is written by the fit.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn write(&self, report: &TuneReport) -> Result<()> {
         for (path, kind) in &self.0 {
             match kind {
@@ -75,7 +75,7 @@ fn kind(path: &Path) -> Result<Kind> {
     }
 }
 
-/// The columns are named and ordered as the fields of the JSON.
+/// Writes the rows as a table, whose columns are named and ordered as the fields of the JSON.
 fn table(path: &Path, rows: &[Row]) -> Result<()> {
     let whole = |of: &dyn Fn(&Row) -> u64| -> Vec<i64> {
         rows.iter().map(|row| i64::try_from(of(row)).unwrap_or(i64::MAX)).collect()

@@ -1,4 +1,4 @@
-//! What a search answers: the JSON, the rows of its table, and what people read.
+//! The report of a search: its JSON, the rows of its table, and its text for people.
 
 use crate::args::run::Run;
 use crate::report::{FitReport, as_map};
@@ -9,16 +9,16 @@ use kstore::budget::bytes;
 use std::fmt;
 use std::time::Duration;
 
-/// A cell of the search.
+/// A row of the table of the search: the scores of a kernel at a rank and a lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Row {
-    /// Which comparison, from 0.
+    /// Number of the comparison, from 0.
     pub rung: usize,
-    /// Rows of it.
+    /// Number of rows of the sample.
     pub rows: u64,
-    /// The kernel.
+    /// The kernel expression.
     pub kernel: String,
-    /// Leading features.
+    /// The rank: number of leading features.
     pub rank: usize,
     /// Penalty; `None` for an alignment.
     pub lambda: Option<f64>,
@@ -34,15 +34,15 @@ pub struct Row {
     pub kept: bool,
 }
 
-/// Kernels of a comparison, each with its score.
+/// The kernels of a comparison, each with its score where it has one.
 type Scores = Vec<(String, Option<f64>)>;
 
-/// What `kmill tune` found.
+/// The report of `kmill tune`: the kernel that won, all scores, and the fit.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TuneReport {
     /// Name of the solver.
     pub solver: String,
-    /// By what kernels were compared.
+    /// The score that kernels were compared by.
     pub score: Score,
     /// The kernel that won, every parameter a number.
     pub kernel: String,
@@ -52,18 +52,18 @@ pub struct TuneReport {
     pub fit: Option<FitReport>,
     /// Passes over the table of the search; the fit counts its own.
     pub passes: u64,
-    /// Seconds of each stage, those of the fit too.
+    /// Seconds of each stage, with the stages of the fit.
     #[serde(serialize_with = "as_map")]
     pub seconds: Vec<(String, f64)>,
     /// Bytes read from storage.
     pub bytes_read: u64,
     /// Highest resident memory of the process; `None` where the system does not tell.
     pub peak_rss_bytes: Option<usize>,
-    /// The budget.
+    /// The memory budget, in bytes.
     pub memory_budget_bytes: usize,
-    /// What the plan of the search said before it started.
+    /// Bytes of memory that were planned for the search.
     pub planned_bytes: usize,
-    /// What the user should know.
+    /// The warnings of the run, one sentence each.
     pub warnings: Vec<String>,
     /// Rows and scores of every kernel, for the terminal.
     #[serde(skip)]
@@ -115,7 +115,7 @@ impl TuneReport {
         }
     }
 
-    /// The score of every kernel on every sample, the winner's last marked.
+    /// A grid of the score of every kernel on every sample, with the last score of the winner marked.
     fn grid(&self) -> Option<Grid> {
         let (_, first) = self.scores.first()?;
         let shown = |kernel: &str, (_, entries): &(u64, Scores)| {

@@ -181,7 +181,7 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
                 (runs of int64); leave them out with --drop pair,nothing,runs";
     fails(at, "convert a.arrow -o b.parquet --missing keep", lost);
     // lists whose first row has one number are a column until another length is met
-    let ragged = "a.arrow: row 1 (counted from 0), column \"ragged\"";
+    let ragged = "a.arrow: row 1 (counted from 0), list column \"ragged\"";
     fails(at, "convert a.arrow -o b.parquet --missing keep --drop pair,nothing,runs", ragged);
     assert!(!at.join("b.parquet").exists());
     let kinds = [

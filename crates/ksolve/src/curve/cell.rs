@@ -1,9 +1,9 @@
-//! What one method makes of one rank with one seed.
+//! The result of one method at one rank with one seed.
 
 use kapprox::quality::{Evidence, Measure};
 use serde::{Deserialize, Serialize};
 
-/// A number that may be known up to an interval only.
+/// A number that was measured exactly, or estimated with an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The best guess.
@@ -35,30 +35,30 @@ pub struct Cell {
     pub method: String,
     /// Rank asked for.
     pub rank: usize,
-    /// Which repetition, from 0.
+    /// Number of the repetition, from 0.
     pub repeat: u64,
-    /// Features there are: fewer than the rank where the rows span no more.
+    /// Number of features: fewer than the rank where the rows span no more.
     pub features: usize,
     /// Seconds to choose landmarks, make the map and form the features of every row once.
     pub seconds: f64,
-    /// Kernel evaluations of the same.
+    /// Number of kernel evaluations for that.
     pub kernel_evaluations: u64,
-    /// Passes over the rows of the same.
+    /// Number of passes over the rows for that.
     pub passes: u64,
-    /// Bytes read from storage of the same; 0 where the rows are a sample in memory.
+    /// Bytes read from storage for that; 0 where the rows are a sample in memory.
     pub bytes_read: u64,
     /// Bytes of memory planned for the run, measures included.
     pub planned_bytes: usize,
-    /// tr(K − K̂)/tr K; `None` for maps that are no projection.
+    /// The trace error tr(K − K̂)/tr K; `None` for maps that are no projection.
     pub trace_error: Option<f64>,
-    /// What rounding may have added to that.
+    /// Largest part of `trace_error` that may come from rounding.
     pub trace_rounding: f64,
-    /// ‖K − K̂‖_F/‖K‖_F.
+    /// The Frobenius error ‖K − K̂‖_F/‖K‖_F.
     pub frobenius: Estimate,
-    /// ‖K − K̂‖₂/‖K‖₂; `None` where ‖K‖₂ is not known.
+    /// The spectral error ‖K − K̂‖₂/‖K‖₂; `None` where ‖K‖₂ is not known.
     pub spectral: Option<Estimate>,
-    /// Mean squared error, or share of wrong classes, on the test rows; `None` without some, and where the system could
-    /// not be solved.
+    /// Mean squared error, or share of wrong classes, on the test rows; `None` without test rows, and where the system
+    /// could not be solved.
     pub test_error: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What it costs to have the features of every row.
+//! The cost of making the features of every row: seconds, kernel evaluations, passes and bytes.
 
 use crate::Result;
 use faer::{Mat, MatRef};
@@ -8,7 +8,7 @@ use kstore::{Pass, RowSource, Table};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What was spent.
+/// A cost: seconds, kernel evaluations, passes over the table, and bytes read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     pub(super) seconds: f64,
@@ -28,7 +28,7 @@ impl Cost {
     }
 }
 
-/// Time and bytes since a moment.
+/// Measures the time and the bytes read since it was started.
 pub(super) struct Meter<'a> {
     started: Instant,
     table: &'a Table,
@@ -46,7 +46,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// Watches a choice of landmarks, and writes down what it had cost at every number of them.
+/// An observer of the choice of landmarks, which records its cost at every number of landmarks.
 pub(super) struct Milestones<'a> {
     inner: &'a dyn Observer,
     meter: Meter<'a>,
@@ -58,13 +58,14 @@ impl<'a> Milestones<'a> {
         Self { inner, meter: Meter::start(table), reached: Mutex::default() }
     }
 
-    /// What the first `count` landmarks had cost when there first were so many, or the whole choice where it did not tell.
+    /// The cost of the first `count` landmarks when there first were so many; that of the whole choice where the scheme
+    /// did not report its progress.
     pub(super) fn at(&self, count: usize, whole: Cost) -> Cost {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)
     }
 
-    /// The whole choice, which has just ended.
+    /// The cost of the whole choice, which has just ended.
     pub(super) fn whole(&self, passes: u64, evaluations: u64) -> Cost {
         self.meter.cost(passes, evaluations)
     }
@@ -83,7 +84,7 @@ impl Observer for Milestones<'_> {
     }
 }
 
-/// One pass that forms the features of every row and forgets them.
+/// Makes the features of every row in one pass and drops them, to measure the cost.
 pub(super) fn form<T: Real>(
     map: &dyn FeatureMap<T>,
     source: &dyn RowSource<T>,

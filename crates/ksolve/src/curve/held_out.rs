@@ -1,4 +1,4 @@
-//! The error of several heads on rows that no method has seen, from one pass.
+//! The error of several linear functions of the features on test rows, from one pass.
 
 use crate::bins::Targets;
 use crate::gram::widen;
@@ -12,11 +12,11 @@ use kstore::{Coded, Fold, Merge, RowBlock, Workers};
 /// Rows scored at once by one thread: 256 x 2,000 features in f64 are 4 MB.
 const STRIP: usize = 256;
 
-/// The fold. A row costs its features and 2·rank·t flops for each head; a lane holds a tile of features, and a strip of
-/// them in f64 for each thread.
+/// The fold that scores the heads. A row costs its features and 2·rank·t flops for each head; a lane holds a tile of
+/// features, and a strip of them in f64 for each thread.
 pub(super) struct HeldOut<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
-    /// Of leading features.
+    /// The linear functions, each of some leading features.
     pub(super) heads: &'a [Head],
     pub(super) targets: &'a Targets,
     pub(super) tile: usize,
@@ -26,12 +26,12 @@ pub(super) struct HeldOut<'a, T: Real> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sums {
     rows: u64,
-    /// For each head Σ of squared errors over rows and targets, or wrong classes.
+    /// For each head the sum of squared errors over rows and targets, or the number of wrong classes.
     losses: Vec<f64>,
 }
 
 impl Sums {
-    /// Mean over rows, and over targets of a regression; `None` without rows.
+    /// The mean error of each head over rows, and over targets of a regression; `None` without rows.
     pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
         let each = match targets {
             Targets::Numeric { centre } => centre.len() as f64,
@@ -48,7 +48,7 @@ impl Merge for Sums {
     }
 }
 
-/// Buffers of a lane.
+/// Buffers that a lane reuses from tile to tile.
 pub(super) struct Scratch<T> {
     phi: Mat<T>,
     wide: Pool<Vec<f64>>,
@@ -94,7 +94,7 @@ impl<T: Real> Fold<T> for HeldOut<'_, T> {
 }
 
 impl<T: Real> HeldOut<'_, T> {
-    /// `losses[head]` of some rows of a block.
+    /// Adds the errors of some rows of a block to `losses`, one number per head.
     fn score(
         &self,
         phi: MatRef<'_, T>,
@@ -126,7 +126,7 @@ impl<T: Real> HeldOut<'_, T> {
     }
 }
 
-/// A label that the training rows do not have is wrong whatever is said.
+/// True where the predicted class is wrong. A label that the training rows do not have is never predicted rightly.
 fn is_wrong<T: Real>(
     classes: &Classes,
     scores: impl Iterator<Item = f64>,

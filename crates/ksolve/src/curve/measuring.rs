@@ -8,17 +8,17 @@ use kapprox::{FeatureMap, Real};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::time::{Duration, Instant};
 
-/// The fold. A row costs its features, c kernel evaluations and 2cp flops for c columns, and p² for the Gram matrix; a lane
-/// holds a tile of features, once in `T` and once in f64.
+/// The fold that measures. A row costs its features, c kernel evaluations and 2cp flops for c columns, and p² for the
+/// Gram matrix; a lane holds a tile of features, once in `T` and once in f64.
 pub(super) struct Measuring<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     pub(super) columns: &'a ColumnFold<'a, T>,
-    /// `None` where nothing is learned.
+    /// The targets to learn; `None` where nothing is learned.
     pub(super) targets: Option<&'a Targets>,
     pub(super) tile: usize,
 }
 
-/// What the pass leaves.
+/// The result of the pass.
 pub(super) struct Measured {
     pub(super) columns: ColumnSums,
     pub(super) gram: Option<GramState>,
@@ -36,12 +36,12 @@ impl Merge for Measured {
     }
 }
 
-/// Buffers of a lane.
+/// Buffers that a lane reuses from tile to tile.
 pub(super) struct Scratch<T> {
     phi: Mat<T>,
     columns: ColumnScratch,
     gram: GramScratch<T>,
-    /// b x t, column-major.
+    /// The targets of a tile, b x t, column-major.
     y: Vec<f64>,
 }
 

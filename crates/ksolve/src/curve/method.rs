@@ -1,4 +1,4 @@
-//! What is compared, and in which runs.
+//! The methods that are compared, and the runs that measure them.
 
 use crate::{Error, Result};
 use kapprox::landmark::{self, Scheme};
@@ -6,7 +6,7 @@ use kapprox::map::{self, MapSpec};
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to features: a landmark scheme under the Nyström map, or another map.
+/// A method that makes features of rows: a landmark scheme under the Nyström map, or another map.
 #[derive(Clone, Debug)]
 pub enum Method {
     /// The Nyström map on landmarks of this scheme.
@@ -16,9 +16,9 @@ pub enum Method {
 }
 
 impl Method {
-    /// The refusal of the kernel itself.
+    /// The error for the exact kernel, which cannot be compared.
     pub(super) fn no_approximation(name: &str) -> Error {
-        Error::option("--methods", format!("{name:?}"), "it is the kernel itself and has no error; leave it out")
+        Error::option("methods", format!("{name:?}"), "it is the kernel itself and has no error; leave it out")
     }
 
     /// True where one run gives every rank.
@@ -34,7 +34,7 @@ impl Method {
         }
     }
 
-    /// The map.
+    /// The map of the method.
     pub(super) fn map(&self) -> MapSpec {
         match self {
             Self::Scheme(_) => MapSpec::default(),
@@ -77,16 +77,16 @@ impl FromStr for Method {
         let schemes = landmark::registry().iter().map(|scheme| scheme.name);
         let known: Vec<&str> = schemes.chain(map::registry().iter().map(|family| family.name)).collect();
         let expected = format!("no landmark scheme and no map has this name; name one of {}", known.join(", "));
-        Err(Error::option("--methods", format!("{:?}", text.trim()), expected))
+        Err(Error::option("methods", format!("{:?}", text.trim()), expected))
     }
 }
 
-/// What is done at once: one method with one seed, at every rank if one run gives them all.
+/// A run: one method with one seed, at every rank if one run gives them all, else at one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The method.
     pub method: Method,
-    /// From 0; the seed is that of the options and this.
+    /// Number of the repetition, from 0; it is added to the seed of the options.
     pub repeat: u64,
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(method(" ensemble(parts=8)").unwrap().to_string(), "ensemble(parts=8)");
         assert!(method("ensemble(part=8)").unwrap_err().to_string().contains("has no parameter"));
         let error = method("rpcholsky").unwrap_err().to_string();
-        assert!(error.starts_with("--methods \"rpcholsky\"") && error.contains("rpcholesky, uniform"), "{error}");
+        assert!(error.starts_with("`methods` \"rpcholsky\"") && error.contains("rpcholesky, uniform"), "{error}");
     }
     #[test]
     fn every_run_comes_once_and_chance_alone_repeats_it() {

@@ -1,4 +1,4 @@
-//! Error against rank: what every landmark scheme and every map makes of the same rows, and what it costs.
+//! Error against rank: the errors and the costs of landmark schemes and maps on the same rows.
 //!
 //! With K the kernel matrix of n rows and K̂ = ΦΦᵀ that of a map with r features, a [`Cell`] holds, for one method, rank
 //! and seed,
@@ -48,26 +48,27 @@ use kapprox::kernel::Spec;
 /// a second, and a curve asks for it a hundred times.
 pub const EXACT_ROWS: u64 = 5_000;
 
-/// Columns of K − K̂ that are formed beyond. The same for all cells.
+/// Columns of K − K̂ that are formed for the Frobenius error of more rows; the same columns for all cells.
 pub const SAMPLED_COLUMNS: usize = 500;
 
-/// Rows on which the spectral error is estimated beyond: that of the matrices among them. The interval is that of all rows.
-/// A residual whose spectrum is flat has a smaller share of the norm among more rows, so the estimate errs upwards.
+/// Rows on which the spectral error of more rows is estimated, from the matrices among them. Its interval holds for all
+/// rows. A residual whose spectrum is flat has a smaller share of the norm among more rows, so the estimate errs
+/// upwards.
 pub const SPECTRAL_ROWS: usize = 1_000;
 
-/// Rows whose spectrum is the floor, at most: 4,000 take 128 MB for the matrix and some twenty seconds.
+/// Most rows whose spectrum gives the least possible errors: 4,000 take 128 MB for the matrix and some twenty seconds.
 pub const FLOOR_ROWS: usize = 4_000;
 
-/// Everything that defines the numbers of a curve beside its rows.
+/// The options of a curve, which define its numbers for given rows.
 #[derive(Clone, Debug)]
 pub struct CurveOptions {
-    /// What is compared.
+    /// The methods to compare.
     pub methods: Vec<Method>,
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
-    /// Seeds: the first `repeats` from `seed` on.
+    /// Number of seeds to try, from `seed` on.
     pub repeats: u64,
-    /// The scheme of landmarks for maps that have some and are no scheme themselves.
+    /// The landmark scheme for methods that are a map with landmarks.
     pub landmarks: &'static kapprox::landmark::Scheme,
     /// Rows to measure on: a uniform sample of so many, held in memory, or all in `None`.
     pub sample: Option<usize>,
@@ -75,7 +76,7 @@ pub struct CurveOptions {
     pub scaling: Scaling,
     /// The kernel; a median still to be taken is taken on a sample.
     pub kernel: Spec,
-    /// What the target is; without one there is no test error.
+    /// Regression or classification, for the test error.
     pub task: Task,
     /// The penalty of the test error, per row: (1/n)Σ loss + lambda‖w‖².
     pub lambda: f64,

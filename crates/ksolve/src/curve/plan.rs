@@ -1,9 +1,9 @@
-//! What a run holds, and how its passes are cut.
+//! The memory plan of a run, and how its passes are cut.
 
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::train::plan::{self, Cut, GRAM, RANK, Shape, base, cut};
 use crate::train::{LandmarkSource, Resources, TrainOptions, prepare};
-use crate::{FoldSpec, GramScratch, GramState, Result, RidgeOptions};
+use crate::{GramScratch, GramState, Result, RidgeOptions};
 use kapprox::Real;
 use kapprox::quality::SpectralOptions;
 use kstore::{Plan, Selected};
@@ -11,35 +11,25 @@ use kstore::{Plan, Selected};
 /// Columns of the blocks of a Krylov space.
 const KRYLOV: usize = 8;
 
-/// What is done in one run, as a training run would be told.
+/// The options of a training run on the features of a method at a rank.
 pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
     let scheme = match method {
         Method::Scheme(scheme) => scheme.name,
         Method::Map(_) => options.landmarks.name,
     };
     TrainOptions {
-        task: options.task,
         scaling: options.scaling,
-        kernel: options.kernel.clone(),
         map: method.map(),
         landmarks: LandmarkSource::Scheme(scheme.to_string()),
-        candidates: None,
-        rank,
-        tolerance: None,
-        ranks: vec![rank],
-        lambdas: vec![options.lambda],
-        folds: FoldSpec::None,
-        intercept: options.intercept,
-        choice: crate::train::Choice::Mse,
-        system: crate::train::SystemOptions::default(),
         seed: options.seed,
+        ..TrainOptions::new(options.task, options.kernel.clone(), rank)
     }
 }
 
 /// Tiles, lanes and stages of a run at a largest rank; `t` targets are tested, none without test rows.
 ///
 /// # Errors
-/// Those of opening the rows. A plan over the budget is no error here.
+/// Errors of opening the rows. A plan over the budget is no error here.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &CurveOptions,
@@ -72,25 +62,25 @@ pub(super) fn plan<T: Real>(
     if let Some(rows) = sample {
         // twice while the best keys compete, once more in row order, and the targets
         let bytes = 3 * rows as usize * (shape.d * shape.element + 40) + 8 * rows as usize * shape.t;
-        plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower --sample")).collect();
+        plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
     }
     Ok((cut, plans))
 }
 
-/// Rows whose columns of K are formed.
+/// Number of columns of K that are formed, of n.
 pub(super) fn columns(n: u64) -> usize {
     if n <= EXACT_ROWS { n as usize } else { SAMPLED_COLUMNS }
 }
 
-/// Rows whose spectrum is the floor: so many that the largest rank is in the first quarter, where a sample tells something,
-/// as far as [`FLOOR_ROWS`] go.
+/// Number of rows whose spectrum gives the least possible errors: four times the largest rank, so that a sample tells
+/// something about it, but [`FLOOR_ROWS`] at most.
 pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
     let wanted = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
     usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
 }
 
-/// The pass that measures, with the Gram matrix where there are targets: held columns with their features, sums over them,
-/// and a tile of features in both precisions. Then the spectral errors.
+/// The plan of the pass that measures, and of the spectral errors behind it: the Gram matrix where there are targets,
+/// held columns with their features, sums over them, and a tile of features in both precisions.
 fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<usize>, budget: usize) -> Plan {
     let (p, d, c, ranks) = (shape.map.p, shape.d, columns(shape.n), options.ranks.len());
     // all rows, or those that the spectral error is estimated on, held twice
@@ -103,7 +93,7 @@ fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("columns of the kernel matrix", 8 * c * (d + 2 * p + 4 * ranks + 2), RANK)
         .term("features of a tile", tile, RANK)
-        .term("Krylov spaces", 8 * (held * (d + 2 * p) + among * spaces), "name fewer --ranks");
+        .term("Krylov spaces", 8 * (held * (d + 2 * p) + among * spaces), "name fewer `ranks`");
     match t {
         Some(t) => plan.term("Gram matrix (one lane and a sum)", 2 * GramState::bytes(p, t, 1), RANK).term(
             "panels",
@@ -114,8 +104,8 @@ fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<
     }
 }
 
-/// The spectrum that is the floor: the matrix, and what the decomposition makes of it.
+/// The plan of the least possible errors: a kernel matrix and its decomposition.
 fn spectrum(shape: &Shape, options: &CurveOptions, budget: usize) -> Plan {
     let c = floor_rows(shape.n, options);
-    base("floor", shape, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower --ranks")
+    base("floor", shape, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower `ranks`")
 }

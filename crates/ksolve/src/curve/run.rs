@@ -17,21 +17,21 @@ use kapprox::{FeatureMap, MapSpec, Nystrom, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
-/// Features from which on the pass that measures also tells what it takes to form them, its own work taken off: decoding,
-/// which it hides, is far less. Below, a pass of its own costs little.
+/// Number of features from which on their cost is timed within the pass that measures, less its other work: decoding,
+/// which it hides, is far less. With fewer features a pass of its own costs little.
 const TIMED_WITHIN: usize = 512;
 
-/// A map, and what it cost to have its features at each rank of the run.
+/// A map, and the cost of its features at each rank of the run.
 struct Made<T: Real> {
     map: Box<dyn FeatureMap<T>>,
-    /// Of the last `whole` ranks, which take all features, without forming these.
+    /// The cost at each rank. For the last `whole` ranks, which take all features, without the pass that makes these.
     costs: Vec<Cost>,
     whole: usize,
     /// Kernel evaluations for the features of a row.
     landmarks: usize,
 }
 
-/// Everything of a run that is settled before it starts.
+/// The settings of a run that are fixed before it starts.
 struct Task<'s, 'a, T: Real> {
     setting: &'s Setting<'a, T>,
     run: &'s Run,
@@ -69,13 +69,13 @@ impl<T: Real> Task<'_, '_, T> {
         Ok(Cost { evaluations: self.setting.n * landmarks as u64, ..cost })
     }
 
-    /// The map to come.
+    /// The shape of the map that a rank asks for.
     fn shape(&self, spec: &MapSpec, rank: usize) -> Result<Shape> {
         let (d, rows) = (self.setting.source().shape().features, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
         Ok(spec.shape(Ask { d, rank, rows, element: size_of::<T>() })?)
     }
 
-    /// `count` landmarks, watched.
+    /// Chooses `count` landmarks, and returns them with their cost.
     fn choose(&self, scheme: &Scheme, count: usize, milestones: &Milestones<'_>) -> Result<(LandmarkSet<T>, Cost)> {
         let chooser = T::landmarks(scheme);
         let set = chooser.select(&self.data(milestones), &self.setting.any, count, self.seed)?;
@@ -117,7 +117,7 @@ impl<T: Real> Task<'_, '_, T> {
         Ok(Made { map: Box::new(map), costs, whole: all, landmarks: count })
     }
 
-    /// Another map.
+    /// Makes a map that is not on nested landmarks.
     fn by_map(&self, spec: &MapSpec, rank: usize) -> Result<Made<T>> {
         let Setting { options, any, resources, selected, .. } = self.setting;
         let (d, table, seed) = (self.setting.source().shape().features, selected.table(), self.seed);
@@ -144,7 +144,7 @@ impl<T: Real> Task<'_, '_, T> {
         }
     }
 
-    /// Errors at every rank, with their costs.
+    /// The cells of the run: errors and costs at every rank.
     fn cells(&self, mut made: Made<T>, planned: usize) -> Result<Vec<Cell>> {
         let Setting { options, any, .. } = self.setting;
         let p = made.map.dims().1;
@@ -181,7 +181,7 @@ impl<T: Real> Task<'_, '_, T> {
         Ok(self.run.ranks.iter().zip(&made.costs).map(cell).collect())
     }
 
-    /// The pass over the features of every row, and what it took to form them.
+    /// Runs the pass over the features of every row, and returns its result and the cost of these features.
     fn measure(&self, made: &Made<T>, columns: &ColumnFold<'_, T>) -> Result<(Measured, Cost)> {
         let Setting { targets, test, selected, .. } = self.setting;
         let (map, targets) = (&*made.map, test.as_ref().map(|_| targets));

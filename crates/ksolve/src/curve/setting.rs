@@ -1,4 +1,4 @@
-//! What all runs share: the rows, their scaling, the kernel, and the floor under every error.
+//! The setting that all runs share: the rows, their scaling, the kernel, and the least possible errors.
 
 use super::method::Run;
 use super::plan::{columns, floor_rows, plan};
@@ -25,19 +25,20 @@ const NORM_RANK: usize = 256;
 /// The least error of any matrix of a rank.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Floor {
-    /// Rows whose spectrum it is; with fewer than all rows an estimate, too low towards their number.
+    /// Number of rows in the matrix whose spectrum was taken. With fewer than all rows the errors are an estimate, too
+    /// low for ranks near that number.
     pub rows: usize,
-    /// Ranks.
+    /// Ranks, ascending.
     pub ranks: Vec<usize>,
     /// Relative trace error at each rank.
     pub trace: Vec<f64>,
-    /// Relative Frobenius error.
+    /// Relative Frobenius error at each rank.
     pub frobenius: Vec<f64>,
-    /// Relative spectral error.
+    /// Relative spectral error at each rank.
     pub spectral: Vec<f64>,
 }
 
-/// What the test error counts.
+/// The kind of test error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tested {
@@ -53,7 +54,7 @@ enum Held<T> {
     Memory(Box<MemoryRows<T>>),
 }
 
-/// Everything that is settled before the first run.
+/// The rows, the kernel and all else that is fixed before the first run.
 pub struct Setting<'a, T: Real> {
     pub(super) options: &'a CurveOptions,
     pub(super) resources: &'a Resources<'a>,
@@ -102,7 +103,7 @@ impl<'a, T: Real> Setting<'a, T> {
             first.get_or_insert(cut);
         }
         let Some(cut) = first else {
-            return Err(crate::Error::option("--methods", "", "name a landmark scheme or a map"));
+            return Err(crate::Error::option("methods", "", "name a landmark scheme or a map"));
         };
         let training = super::plan::training(options, &options.methods[0], largest);
         let survey = survey(selected, &training, cut, resources)?;
@@ -129,12 +130,12 @@ impl<'a, T: Real> Setting<'a, T> {
         Ok(Self { options, resources, selected, survey, held, test, n, kernel, any, targets, spectrum, beyond })
     }
 
-    /// The rows that are approximated.
+    /// Number of rows whose kernel matrix is approximated.
     pub fn rows(&self) -> u64 {
         self.n
     }
 
-    /// What the first pass found about all rows.
+    /// The statistics of all rows, from the first pass.
     pub fn statistics(&self) -> &Statistics {
         &self.survey.statistics
     }
@@ -144,7 +145,7 @@ impl<'a, T: Real> Setting<'a, T> {
         &self.kernel
     }
 
-    /// What the test error counts; `None` without test rows.
+    /// The kind of test error; `None` without test rows.
     pub fn tested(&self) -> Option<Tested> {
         self.test.as_ref().map(|_| match self.options.task {
             Task::Classification => Tested::Error,
@@ -152,7 +153,7 @@ impl<'a, T: Real> Setting<'a, T> {
         })
     }
 
-    /// Rows whose columns of K are formed for the Frobenius error; all rows where it is exact.
+    /// Number of columns of K that are formed for the Frobenius error; all of them where it is exact.
     pub fn columns(&self) -> usize {
         columns(self.n)
     }
@@ -173,16 +174,16 @@ impl<'a, T: Real> Setting<'a, T> {
     /// The plan of a method at its largest rank.
     ///
     /// # Errors
-    /// Those of opening the rows.
+    /// Errors of opening the rows.
     pub fn plan(&self, method: &Method, rank: usize) -> Result<(Cut, Vec<Plan>)> {
         let t = self.test.as_ref().map(|_| self.targets.count());
         plan::<T>(self.selected, self.options, method, rank, t, self.resources)
     }
 
-    /// What a run finds.
+    /// Does a run and returns its cells.
     ///
     /// # Errors
-    /// Those of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
+    /// Errors of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
     pub fn run(&self, run: &Run) -> Result<Vec<Cell>> {
         super::run::run(self, run)
     }
@@ -201,7 +202,7 @@ impl<T: Real> Held<T> {
     }
 }
 
-/// Refuses a plan that does not fit; gives its largest sum.
+/// Refuses a plan that does not fit; returns the bytes of its largest stage.
 pub(super) fn check(mut plans: Vec<Plan>) -> Result<usize> {
     // the stage that needs most tells best what to lower
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
@@ -218,7 +219,7 @@ pub(super) fn pass<'o>(cut: Cut, resources: &'o Resources<'_>, observer: &'o dyn
     Pass { tile, segment, lanes: 1, prefetch, workers: resources.workers, observer, journal: None }
 }
 
-/// What the steps of [`Setting::open`] share.
+/// The arguments that the steps of [`Setting::open`] share.
 struct Opening<'a> {
     options: &'a CurveOptions,
     resources: &'a Resources<'a>,
@@ -270,7 +271,7 @@ impl Opening<'_> {
         })
     }
 
-    /// Maps that look at no rows are made once, so that one that is not for the kernel is refused before the work.
+    /// Makes the maps that look at no rows once, so that one that is not for the kernel is refused before the work.
     fn try_maps<T: Real>(&self, kernel: &Spec, d: usize) -> Result<()> {
         let (rank, seed) = (self.options.ranks.first().copied().unwrap_or(1), self.options.seed);
         for method in &self.options.methods {
@@ -282,7 +283,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// ‖K‖₂ between the largest eigenvalue of a Nyström approximation and that plus what it leaves.
+    /// Bounds on ‖K‖₂: the largest eigenvalue of a Nyström approximation, and that plus the norm of the residual.
     fn norm<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any: &Arc<dyn AnyKernel>) -> Result<Measure> {
         self.stage("norm of the kernel matrix", source, n, |data| {
             let seed = self.options.seed;
@@ -296,7 +297,7 @@ impl Opening<'_> {
         })
     }
 
-    /// The rows that spectral errors are estimated on.
+    /// The sample of rows that spectral errors are estimated on.
     fn few<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<MemoryRows<T>> {
         self.stage("rows of the spectral error", source, n, |data| {
             candidates::in_row_order(uniform_sample(&data, SPECTRAL_ROWS, Purpose::Quality, self.options.seed)?)

@@ -1,4 +1,4 @@
-//! The checkpoint of a job: where it lies, and what it belongs to.
+//! The checkpoint of a job: its folder, and the manifest that tells which job it belongs to.
 
 use super::{Fit, Run};
 use crate::train::TrainOptions;
@@ -9,18 +9,18 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where what the passes of a run found is kept while it runs.
+/// The options of a checkpoint, which keeps the results of the passes of a run on disk while it runs.
 #[derive(Clone)]
 pub struct Checkpoint<'a> {
-    /// The folder.
+    /// The folder of the checkpoint.
     pub folder: PathBuf,
     /// Time between two saves of a pass.
     pub every: Duration,
-    /// Goes on from what an earlier run left there; without a checkpoint the run starts afresh.
+    /// True to go on from the checkpoint of an earlier run; without one the run starts afresh.
     pub resume: bool,
-    /// Who hears what happens to it.
+    /// The listener that is told about the checkpoint.
     pub listener: &'a dyn Listener,
-    /// What else tells this run from others, beside the options in the model file and the files themselves.
+    /// Further names and values that tell this run from others, beside the options in the model file and the files.
     pub notes: Vec<(String, String)>,
 }
 
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Checkpoint<'_> {
 }
 
 impl<'a> Checkpoint<'a> {
-    /// The journal of a fit.
+    /// Opens the journal of a fit.
     ///
     /// # Errors
     /// A checkpoint of another run where this one is to go on, and anything else that has its name.
@@ -40,7 +40,7 @@ impl<'a> Checkpoint<'a> {
         Ok(Journal::open(&self.folder, &manifest, self.every, self.resume, self.listener)?)
     }
 
-    /// What defines the passes: the options of the model file, and the columns, which that holds elsewhere.
+    /// The manifest of a fit: the version, the instruction set, the options, the columns and the files.
     fn manifest(&self, fit: &Fit, selected: &Selected, training: &TrainOptions) -> Result<Manifest> {
         let text = |value: Value| match value {
             Value::String(text) => text,
@@ -63,7 +63,7 @@ impl<'a> Checkpoint<'a> {
     }
 }
 
-/// The error of a fit, once it is known whether anything is left to go on from.
+/// The error to report for a fit that failed: an interruption with a saved checkpoint becomes [`Error::Stopped`].
 pub(super) fn kept(journal: &Journal<'_>, error: Error, run: &Run<'_>) -> Error {
     match (journal.holds_work(), error.is_interrupted()) {
         (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },

@@ -1,9 +1,9 @@
-//! What is learned, and how.
+//! The description of a fit: solver, kernel, map and landmarks.
 
 use super::{Fitted, Run, fitted};
 use crate::solver::{self, Family, Options, Settings, ridge};
-use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling, TrainOptions};
-use crate::{Error, Result, Task};
+use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
+use crate::{AnyModel, Error, Result, Task};
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use kstore::{Selected, Selection, Table};
@@ -41,9 +41,9 @@ impl std::fmt::Display for Candidates {
     }
 }
 
-/// What is learned from a table: a solver with its parameters, a kernel, a map and its landmarks.
+/// A fit to be run: a solver with its parameters, a kernel, a map and its landmarks.
 ///
-/// Everything that changes a bit of the result is here; what a run may use (memory, threads, scratch) is in [`Run`].
+/// It holds everything that changes a bit of the result; [`Run`] holds memory, threads and scratch, which do not.
 ///
 /// ```
 /// use ksolve::job::Fit;
@@ -62,7 +62,7 @@ pub struct Fit {
     pub(super) rank: Option<usize>,
     pub(super) seed: u64,
     pub(super) precision: ElementType,
-    /// What the caller wants to read in the model beside this.
+    /// Further options that the caller wants in the model file.
     pub(super) notes: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -83,12 +83,12 @@ impl Fit {
         }
     }
 
-    /// Ridge regression: lambda by cross-validation in one pass.
+    /// A fit of ridge regression, which chooses lambda by cross-validation in one pass.
     pub fn ridge() -> Self {
         Self::of(&ridge::FAMILY)
     }
 
-    /// A solver of [`crate::solver::registry`].
+    /// A fit of the solver with this name, from [`crate::solver::registry`].
     ///
     /// # Errors
     /// [`Error::Option`] for a name that no solver has.
@@ -98,74 +98,74 @@ impl Fit {
         family.map(Self::of).ok_or_else(|| Error::option("solver", name, format!("give one of {}", known())))
     }
 
-    /// Gives a parameter of the solver a value, as it would be typed: `set("C", 10)`, `set("folds", "blocks:6")`.
+    /// Sets a parameter of the solver to a value, as it would be typed: `set("C", 10)`, `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(self, name: &str, value: impl ToString) -> Self {
         Self { given: self.given.set(name, value), ..self }
     }
 
-    /// All parameters of the solver at once.
+    /// Sets all parameters of the solver at once.
     #[must_use]
     pub fn options(self, given: Options) -> Self {
         Self { given, ..self }
     }
 
-    /// The kernel; a `sigma=median` is settled on a sample of the rows. The default is `gaussian(sigma=median)`.
+    /// Sets the kernel; `sigma=median` is found on a sample of the rows. The default is `gaussian(sigma=median)`.
     #[must_use]
     pub fn kernel(self, kernel: Spec) -> Self {
         Self { kernel, ..self }
     }
 
-    /// How rows become features; the Nyström map unless another is named.
+    /// Sets the map from rows to features; the Nyström map by default.
     #[must_use]
     pub fn map(self, map: MapSpec) -> Self {
         Self { map, ..self }
     }
 
-    /// How landmarks are chosen, or a table of them; randomly pivoted Cholesky by default.
+    /// Sets the scheme that chooses landmarks, or a table of them; randomly pivoted Cholesky by default.
     #[must_use]
     pub fn landmarks(self, landmarks: LandmarkSource) -> Self {
         Self { landmarks, ..self }
     }
 
-    /// Rows that landmarks are chosen among; a sample of max(20·rank, 50,000) by default.
+    /// Sets the rows that landmarks are chosen among; a sample of max(20·rank, 50,000) by default.
     #[must_use]
     pub fn candidates(self, candidates: Candidates) -> Self {
         Self { candidates: Some(candidates), ..self }
     }
 
-    /// Number of features: the largest rank. 1,000 by default, or the rows of a table of landmarks.
+    /// Sets the number of features, which is the largest rank; 1,000 by default, or the rows of a table of landmarks.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { rank: Some(rank), ..self }
     }
 
-    /// How features are scaled before the kernel sees them; to mean 0 and deviation 1 by default.
+    /// Sets how features are scaled before the kernel sees them; to mean 0 and deviation 1 by default.
     #[must_use]
     pub fn scaling(self, scaling: Scaling) -> Self {
         Self { scaling, ..self }
     }
 
-    /// Seed of every random choice; 0 by default.
+    /// Sets the seed of every random choice; 0 by default.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// Type of rows and features; f32 by default.
+    /// Sets the type of rows and features; f32 by default.
     #[must_use]
     pub fn precision(self, precision: ElementType) -> Self {
         Self { precision, ..self }
     }
 
-    /// Keeps a further entry among the options in the model file: what chose the rows, for instance.
+    /// Adds an entry to the options in the model file, such as the condition that chose the rows.
     #[must_use]
     pub fn note(mut self, name: &str, value: serde_json::Value) -> Self {
         self.notes.insert(name.to_string(), value);
         self
     }
 
-    /// The solver.
+    /// The solver of the fit.
     pub fn family(&self) -> &'static Family {
         self.family
     }
@@ -183,15 +183,15 @@ impl Fit {
     /// The values of the solver's parameters.
     ///
     /// # Errors
-    /// [`Error::Option`] for one that it does not read, or a value that it has not.
+    /// [`Error::Option`] for a parameter that the solver does not read, or a value that it does not accept.
     pub fn settings(&self) -> Result<Settings> {
         self.family.settings(&self.given)
     }
 
-    /// What the functions mean.
+    /// The task of the solver with these parameters, such as regression or components.
     ///
     /// # Errors
-    /// Those of [`Fit::settings`].
+    /// The errors of [`Fit::settings`].
     pub fn task(&self) -> Result<Task> {
         Ok(self.family.task(&self.settings()?))
     }
@@ -199,7 +199,7 @@ impl Fit {
     /// A selection with the columns that the solver reads beside features and targets: class, weights, folds.
     ///
     /// # Errors
-    /// Those of [`Fit::settings`]; a target too many or too few.
+    /// The errors of [`Fit::settings`]; a target too many or too few.
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
         let task = self.family.task(&settings);
@@ -229,49 +229,37 @@ impl Fit {
         })
     }
 
-    /// What the run would do and hold, stage by stage. Reads a few rows where it tells the time.
+    /// The plan of the run: the passes, memory and time of each stage. Reads a few rows to estimate the time.
     ///
     /// # Errors
-    /// Options that contradict each other; those of the first rows. A plan over the budget is no error here.
+    /// Options that contradict each other; errors of reading the first rows. A plan over the budget is no error here.
     pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         self.forecast(selected, &run.resources(), Duration::ZERO)
     }
 
-    /// As [`Fit::plan`], with the time estimated only if the run is likely to take longer than `worth`.
+    /// The plan of the run, with the time estimated only if the run is likely to take longer than `worth`.
     pub(crate) fn forecast(&self, selected: &Selected, resources: &Resources<'_>, worth: Duration) -> Result<Forecast> {
         let training = self.training(selected)?;
+        let solver = self.family.solver(&self.settings()?)?;
         match self.precision {
-            ElementType::F32 => self.forecast_in::<f32>(selected, &training, resources, worth),
-            ElementType::F64 => self.forecast_in::<f64>(selected, &training, resources, worth),
+            ElementType::F32 => train::forecast::<f32>(selected, &training, &*solver, resources, worth),
+            ElementType::F64 => train::forecast::<f64>(selected, &training, &*solver, resources, worth),
         }
     }
 
-    fn forecast_in<T: solver::Precision>(
-        &self,
-        selected: &Selected,
-        training: &TrainOptions,
-        resources: &Resources<'_>,
-        worth: Duration,
-    ) -> Result<Forecast> {
-        match self.family.solver::<T>(&self.settings()?)? {
-            None => train::forecast::<T>(selected, training, resources, worth),
-            Some(solver) => train::forecast_solve::<T>(selected, training, &*solver, resources),
-        }
-    }
-
-    /// Learns from the selected rows.
+    /// Learns from the selected rows, and returns the model with its report.
     ///
     /// # Errors
-    /// Options that contradict each other; a plan that does not fit the memory, before the first pass; bad rows with their
-    /// place; those of the solver. [`Error::is_interrupted`] tells a run that was asked to stop.
+    /// Options that contradict each other; a plan that does not fit the memory, before the first pass; bad rows with
+    /// their place; errors of the solver. [`Error::is_interrupted`] tells a run that was asked to stop.
     pub fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
         self.run_and(selected, run, &|_| Ok(()))
     }
 
-    /// As [`Fit::run`], and writes the model to `path` before the run's checkpoint is removed.
+    /// Learns as [`Fit::run`] does, and writes the model to `path` before the run's checkpoint is removed.
     ///
     /// # Errors
-    /// Those of [`Fit::run`] and of the file system.
+    /// The errors of [`Fit::run`] and of the file system.
     pub fn run_and_save(&self, selected: &Selected, run: &Run<'_>, path: &Path) -> Result<Fitted> {
         self.run_and(selected, run, &|fitted| {
             let _stage = run.stages().stage("write model", None);
@@ -281,16 +269,17 @@ impl Fit {
 
     fn run_and(&self, selected: &Selected, run: &Run<'_>, keep: &dyn Fn(&Fitted) -> Result<()>) -> Result<Fitted> {
         let training = self.training(selected)?;
+        let solver = self.family.solver(&self.settings()?)?;
         match self.precision {
-            ElementType::F32 => fitted::fit::<f32>(self, selected, &training, run, keep),
-            ElementType::F64 => fitted::fit::<f64>(self, selected, &training, run, keep),
+            ElementType::F32 => fitted::fit::<f32>(self, &*solver, AnyModel::F32, selected, &training, run, keep),
+            ElementType::F64 => fitted::fit::<f64>(self, &*solver, AnyModel::F64, selected, &training, run, keep),
         }
     }
 
     /// Learns from all rows of a table, with every numeric column but the targets as a feature.
     ///
     /// # Errors
-    /// Columns that are not there, and those of [`Fit::run`].
+    /// Columns that are not there, and the errors of [`Fit::run`].
     pub fn on(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
         let targets = targets.iter().map(ToString::to_string).collect();
         let selection = self.selection(Selection { targets, ..Selection::default() })?;

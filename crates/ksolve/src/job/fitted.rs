@@ -1,10 +1,9 @@
-//! What a job leaves: a model, and how it came about.
+//! The result of a job: a model, and the report of its fit.
 
 use super::{Fit, Run, checkpoint};
-use crate::solver::{self, Figure};
-use crate::surface::Cell;
+use crate::solver::{Figure, Solver};
 use crate::train::{self, Resources, Solved, TrainOptions, Trained};
-use crate::{AnyModel, Card, Certificate, Error, Model, Result};
+use crate::{AnyModel, Card, Cell, Certificate, Error, Model, Result};
 use kapprox::Real;
 use kapprox::map::MapSpec;
 use kstore::checkpoint::Journal;
@@ -14,16 +13,16 @@ use std::time::Duration;
 /// The convention of every output that names a lambda.
 pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
-/// A fit that takes this long is worth the second of calibration that tells how long.
+/// Time of a fit from which on its estimate is worth a second of calibration.
 const CALIBRATED_FROM: Duration = Duration::from_secs(10);
 
 /// A trained model and its report.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fitted {
-    /// What predicts.
+    /// The model.
     pub model: AnyModel,
-    /// How it came about.
+    /// The report of the fit.
     pub report: FitReport,
 }
 
@@ -31,25 +30,25 @@ impl Fitted {
     /// Writes the model, whole or not at all; see [`AnyModel::save`].
     ///
     /// # Errors
-    /// Numbers that are not finite, and those of the file system.
+    /// Numbers that are not finite, and errors of the file system.
     pub fn save(&self, path: &std::path::Path) -> Result<()> {
         self.model.save(path)
     }
 }
 
-/// What a fit found, and what it took.
+/// The report of a fit: what was learned, from what, and at what cost.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct FitReport {
     /// Name of the solver.
     pub solver: &'static str,
-    /// Rows learned from.
+    /// Number of rows learned from.
     pub rows: u64,
     /// Number of features, d.
     pub features: usize,
     /// Number of target columns; for classes 1.
     pub targets: usize,
-    /// Their names.
+    /// Names of the target columns, or of the class column.
     pub target_names: Vec<String>,
     /// Labels of a classification, in code order.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +65,7 @@ pub struct FitReport {
     pub lambda: Option<f64>,
     /// [`LAMBDA`].
     pub lambda_convention: &'static str,
-    /// Which rows were held out together; `none` without cross-validation.
+    /// The folds of cross-validation, such as `5` or `blocks:6`; `none` without cross-validation.
     pub folds: String,
     /// The relative trace error over all rows; `None` for maps that are no projection.
     pub certificate: Option<Certificate>,
@@ -74,24 +73,24 @@ pub struct FitReport {
     pub surface: Vec<Cell>,
     /// Scores of ridge regression on the training rows.
     pub train: Option<Train>,
-    /// How ridge regression was solved, where not from a Gram matrix.
+    /// The method by which ridge regression was solved, where not from a Gram matrix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Solved>,
-    /// What the solver says of its result.
+    /// Numbers that the solver reports about its result, such as eigenvalues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<Figure>,
-    /// Passes over the rows.
+    /// Number of passes over the rows.
     pub passes: u64,
-    /// What the plan said before work started, in bytes.
+    /// Bytes of memory that were planned before the work started.
     pub planned_bytes: usize,
-    /// The instruction set that computed: the same bits are promised within one.
+    /// The instruction set of the processor that was used; results have the same bits on processors with the same one.
     pub instruction_set: String,
-    /// `f32` or `f64`.
+    /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
     /// Seconds of each stage, in the order in which they ended.
     #[serde(skip)]
     pub seconds: Vec<(String, f64)>,
-    /// What the user should know: rank reduced, constant feature, tolerance not reached, …
+    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not reached, …
     #[serde(skip)]
     pub warnings: Vec<String>,
     /// Name, shift and divisor of each feature.
@@ -107,9 +106,9 @@ pub struct FitReport {
 pub struct LandmarkReport {
     /// Name of the scheme.
     pub scheme: String,
-    /// Landmarks kept: the largest rank of the surface.
+    /// Number of landmarks kept, which is the largest rank of the surface.
     pub count: usize,
-    /// Rows they were chosen among.
+    /// Number of rows they were chosen among.
     pub candidates: u64,
 }
 
@@ -118,7 +117,7 @@ pub struct LandmarkReport {
 pub struct Train {
     /// Mean squared error (±1 codes for classes).
     pub mse: f64,
-    /// Its square root.
+    /// Square root of the mean squared error.
     pub rmse: f64,
     /// Share of variance explained; `None` for a constant target.
     pub r2: Option<f64>,
@@ -136,8 +135,10 @@ pub(super) fn target_names(selected: &Selected) -> Vec<String> {
 }
 
 /// Trains, with a journal where the run has a checkpoint, and hands what was found to `keep` before the checkpoint goes.
-pub(super) fn fit<T: solver::Precision>(
+pub(super) fn fit<T: Real>(
     fit: &Fit,
+    solver: &dyn Solver<T>,
+    any: fn(Model<T>) -> AnyModel,
     selected: &Selected,
     training: &TrainOptions,
     run: &Run<'_>,
@@ -146,7 +147,7 @@ pub(super) fn fit<T: solver::Precision>(
     let watch = run.watched();
     let journal = run.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose()?;
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
-    let fitted = train_model::<T>(fit, selected, training, &resources).and_then(|mut fitted| {
+    let fitted = train_model::<T>(fit, solver, any, selected, training, &resources).and_then(|mut fitted| {
         keep(&fitted)?;
         (fitted.report.seconds, fitted.report.warnings) = (watch.seconds(), watch.warnings());
         Ok(fitted)
@@ -160,8 +161,10 @@ pub(super) fn fit<T: solver::Precision>(
     }
 }
 
-fn train_model<T: solver::Precision>(
+fn train_model<T: Real>(
     fit: &Fit,
+    solver: &dyn Solver<T>,
+    any: fn(Model<T>) -> AnyModel,
     selected: &Selected,
     training: &TrainOptions,
     resources: &Resources<'_>,
@@ -173,11 +176,7 @@ fn train_model<T: solver::Precision>(
             resources.stages.planned(&forecast);
         }
     }
-    let trained = match fit.family.solver::<T>(&fit.settings()?)? {
-        None => train::train::<T>(selected, training, resources),
-        Some(solver) => train::solve::<T>(selected, training, &*solver, resources),
-    };
-    let trained = trained.map_err(|error| match error {
+    let trained = train::train(selected, training, solver, resources).map_err(|error| match error {
         Error::TooFewRows { rows } => Error::TooFewFor { what: fit.family.name, needed: 2, rows },
         other => other,
     })?;
@@ -192,7 +191,7 @@ fn train_model<T: solver::Precision>(
         mean: trained.scaler.mean.clone(),
         quadratic: trained.quadratic,
     };
-    let model = if trained.wide { AnyModel::F64(model.widen()) } else { T::any(model) };
+    let model = if trained.wide { AnyModel::F64(model.widen()) } else { any(model) };
     Ok(Fitted { model, report })
 }
 
@@ -205,7 +204,7 @@ fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, traine
         precision: <T as kstore::Real>::NAME.to_string(),
         rank: trained.rank,
         lambda: trained.lambda,
-        intercept: training.intercept,
+        intercept: fit.settings()?.intercept(),
         features: selected.feature_names(),
         targets: target_names(selected),
         classes: trained.classes.as_ref().map_or(Vec::new(), |classes| classes.labels().to_vec()),

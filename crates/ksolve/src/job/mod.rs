@@ -1,6 +1,6 @@
 //! A whole job: from rows to a model that predicts.
 //!
-//! [`Fit`] says what is learned, with the defaults of the command; [`Run`] says what it may use; [`Fit::run`] gives a
+//! [`Fit`] describes what is learned, with the defaults of the command; [`Run`] what it may use; [`Fit::run`] gives a
 //! [`Fitted`]: the model, and a report of how it came about.
 //!
 //! ```
@@ -18,12 +18,11 @@
 mod checkpoint;
 mod fit;
 mod fitted;
-mod predictor;
 mod run;
 mod training;
 
+pub use crate::predict::{Predictor, RowScratch};
 pub use checkpoint::Checkpoint;
 pub use fit::{Candidates, ElementType, Fit};
 pub use fitted::{FitReport, Fitted, LAMBDA, LandmarkReport, Train};
-pub use predictor::{Predictor, RowScratch};
 pub use run::{CancelToken, Run};

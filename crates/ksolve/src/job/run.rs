@@ -1,4 +1,4 @@
-//! What a job may use: memory, threads, scratch, and who watches.
+//! The resources of a job: memory, threads, scratch folder, checkpoint and observer.
 
 use super::Checkpoint;
 use crate::train::{Forecast, Resources, Stages, Unwatched};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Budget where the operating system does not say how much memory there is.
+/// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.
 const UNKNOWN_MACHINE: usize = 2 << 30;
 
 /// Asks a run to stop. Clones share the request; the run ends within a tile of rows or a step of an iteration, with an
@@ -19,23 +19,23 @@ const UNKNOWN_MACHINE: usize = 2 << 30;
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// A token that asks for nothing yet.
+    /// A token that does not ask to stop yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for the end of every run that has this token.
+    /// Asks every run that has this token to stop.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// True once the end was asked for.
+    /// True once the token asks to stop.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What a job may use. Nothing here changes a bit of its result.
+/// The resources that a job may use. None of them changes a bit of its result.
 ///
 /// ```
 /// use ksolve::job::{CancelToken, Run};
@@ -65,7 +65,8 @@ impl Default for Run<'_> {
 }
 
 impl<'a> Run<'a> {
-    /// Half of the memory of the machine or its control group, every core, no scratch, nobody watching.
+    /// The default resources: half of the memory of the machine or its control group, every core, no scratch folder, no
+    /// observer.
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
@@ -78,49 +79,59 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Bytes that the whole process may have resident.
+    /// Sets the memory budget of the whole process, in bytes.
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Self { memory, ..self }
     }
 
-    /// A pool of its own with so many threads.
+    /// Sets the number of threads; the job makes a pool of its own.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { workers: Workers::new(threads), ..self }
     }
 
-    /// The threads of a pool that is there already, such as that of the program around.
+    /// Sets the pool of threads to use, such as that of the program around.
     #[must_use]
     pub fn pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
         Self { workers: Workers::of(pool), ..self }
     }
 
-    /// Who hears of stages, rows and warnings.
+    /// Sets the observer that is told of stages, rows and warnings.
     #[must_use]
     pub fn watch(self, stages: &'a dyn Stages) -> Self {
         Self { stages, ..self }
     }
 
-    /// Who can ask for the end.
+    /// Sets the token that can stop the run.
     #[must_use]
     pub fn cancel(self, cancel: CancelToken) -> Self {
         Self { cancel, ..self }
     }
 
-    /// A folder for decoded rows, features and kernel values that do not fit the memory.
+    /// Sets the folder for decoded rows, features and kernel values that do not fit the memory.
     #[must_use]
     pub fn scratch(self, scratch: &'a Scratch) -> Self {
         Self { scratch: Some(scratch), ..self }
     }
 
-    /// Where what the passes found is kept, so that a run that is stopped can go on.
+    /// Sets the checkpoint, with which a run that is stopped can go on.
     #[must_use]
     pub fn checkpoint(self, checkpoint: Checkpoint<'a>) -> Self {
         Self { checkpoint: Some(checkpoint), ..self }
     }
 
-    /// Who watches.
+    /// Bytes that the process may have resident.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory
+    }
+
+    /// The threads of the job.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// The observer of the stages.
     pub(super) fn stages(&self) -> &dyn Stages {
         self.stages
     }
@@ -136,14 +147,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A watch that times the stages, keeps the warnings, and hears the cancel token.
-    pub(super) fn watched(&self) -> Watch<'_> {
+    /// A watch that times the stages, keeps the warnings, and stops where the cancel token asks for it.
+    pub(crate) fn watched(&self) -> Watch<'_> {
         Watch { stages: self.stages, cancel: &self.cancel, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 }
 
-/// Times the stages and keeps the warnings of a run, beside whoever watches it.
-pub(super) struct Watch<'a> {
+/// Times the stages and keeps the warnings of a run, and passes them on to its observer.
+pub(crate) struct Watch<'a> {
     stages: &'a dyn Stages,
     cancel: &'a CancelToken,
     seconds: Mutex<Vec<(String, f64)>>,

@@ -1,31 +1,31 @@
-//! From what was asked for to what is trained: every default filled in, every contradiction refused.
+//! The training options of a fit: fills in every default and refuses every contradiction.
 
 use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
 use crate::solver::parameter::FOLDS;
-use crate::solver::{Penalty, Settings, ridge};
-use crate::train::{Choice, LandmarkSource, Method, Preconditioner, SystemOptions, TrainOptions};
+use crate::solver::{Settings, ridge};
+use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kstore::Selected;
 
-/// Rank where nothing else is said.
+/// Default rank.
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
 const TOLERANCE_CAP: usize = 4000;
-/// Folds where there is something to choose.
+/// Default number of folds, where there is something to choose.
 const FOLD_COUNT: usize = 5;
-/// Candidates for each landmark: selection then costs less than the fit.
+/// Default number of candidate rows for each landmark: selection then costs less than the fit.
 const CANDIDATES_PER_RANK: u64 = 20;
-/// Fewest candidates unless told otherwise.
+/// Fewest candidate rows by default.
 const FEWEST_CANDIDATES: u64 = 50_000;
 
 impl Candidates {
-    /// Rows that landmarks of a rank are chosen among, where nothing else is said: max(20·rank, 50,000).
+    /// The default number of rows that landmarks are chosen among: max(20·rank, 50,000).
     pub fn of_rank(rank: usize) -> Self {
         Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(FEWEST_CANDIDATES))
     }
 
-    /// How many; `None` for all.
+    /// The number of rows; `None` for all.
     pub fn rows(self) -> Option<usize> {
         match self {
             Self::All => None,
@@ -35,24 +35,17 @@ impl Candidates {
 }
 
 impl Fit {
-    /// Everything that defines the result, with every default filled in.
+    /// The options of training, with every default filled in.
     ///
     /// # Errors
     /// [`Error::Option`] for options that contradict each other or the rows.
     pub fn training(&self, selected: &Selected) -> Result<TrainOptions> {
         let settings = self.settings()?;
-        let ridge = self.family.name == ridge::FAMILY.name;
-        if self.map.is_exact() && !ridge {
-            let why = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
-            return Err(Error::option("map", &self.map, why));
-        }
         check_iteration(&settings, self.map.is_exact())?;
         let (rank, ranks) = self.ranks(&settings)?;
-        let lambdas = ascending(&settings);
-        let folds = self.folds(&settings, ranks.len() * lambdas.len())?;
+        let folds = self.folds(&settings, ranks.len() * settings.penalties().len())?;
         let task = self.family.task(&settings);
-        let choice = if settings.word(&ridge::SELECT) == Some("error") { Choice::Error } else { Choice::Mse };
-        if choice == Choice::Error && task == Task::Regression {
+        if settings.word(&ridge::SELECT) == Some("error") && task == Task::Regression {
             let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
             return Err(Error::option(ridge::SELECT.name, "error", why));
         }
@@ -66,24 +59,7 @@ impl Fit {
             rank,
             tolerance: settings.number(&ridge::TOLERANCE),
             ranks,
-            lambdas,
             folds,
-            intercept: settings.intercept(),
-            choice,
-            system: SystemOptions {
-                method: match settings.word(&ridge::METHOD) {
-                    Some("direct") => Method::Direct,
-                    Some("pcg") => Method::Pcg,
-                    _ => Method::Auto,
-                },
-                preconditioner: match settings.word(&ridge::PRECONDITIONER) {
-                    Some("falkon") => Preconditioner::Falkon,
-                    _ => Preconditioner::Krill,
-                },
-                residual: settings.number(&ridge::RESIDUAL),
-                leave_one_out: settings.flag(&ridge::LOO),
-                variance: settings.flag(&ridge::STD),
-            },
             seed: self.seed,
         })
     }
@@ -140,7 +116,7 @@ impl Fit {
         }
     }
 
-    /// What defines the result, for the model file, keys sorted; paths are not among it.
+    /// The options that define the result, as JSON with sorted keys for the model file; without paths.
     pub(super) fn canonical(&self, settings: &Settings, training: &TrainOptions) -> serde_json::Value {
         let mut solver_options = settings.to_json();
         solver_options["folds"] = training.folds.to_string().into();
@@ -166,15 +142,6 @@ impl Fit {
         canonical.extend(own.as_object().cloned().unwrap_or_default());
         canonical.into()
     }
-}
-
-/// The lambdas of the surface, ascending: none for solvers that are not ridge regression.
-fn ascending(settings: &Settings) -> Vec<f64> {
-    let lambda = |penalty: Penalty| match penalty {
-        Penalty::Lambda(lambda) => Some(lambda),
-        Penalty::C(_) => None,
-    };
-    settings.penalties().into_iter().rev().filter_map(lambda).collect()
 }
 
 /// Refuses what only an iteration reads, where there is none.

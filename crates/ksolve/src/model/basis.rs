@@ -1,4 +1,4 @@
-//! The functions that a model's coefficients multiply.
+//! The basis functions of a model, which its coefficients multiply.
 
 use super::{Card, Model};
 use crate::{Error, Result};
@@ -10,7 +10,7 @@ use kapprox::{AnyKernel, FeatureMap, Kernel, Real, Spec};
 use kstore::Workers;
 use std::sync::Arc;
 
-/// The functions that a model's coefficients multiply.
+/// The basis functions of a model, which its coefficients multiply.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Basis<T> {
@@ -23,7 +23,7 @@ pub enum Basis<T> {
     },
     /// The features of a map that looks at no rows. The file holds its options and its seed, and the map is made again.
     Features {
-        /// Its features at one point: a version that draws other random numbers is found out by them.
+        /// Features of the map at one point, m numbers; a version that draws other random numbers is found out by them.
         probe: Vec<f64>,
     },
 }
@@ -60,7 +60,7 @@ impl<T: Real> Basis<T> {
     }
 }
 
-/// The features at a point of d numbers between 0.25 and 1.25, which no kernel's domain but that of sets excludes.
+/// The features at a fixed point of d numbers between 0.25 and 1.25, which only the kernels of sets do not accept.
 fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
     let x: Vec<T> = (0..d).map(|c| <T as kstore::Real>::from_f64(0.25 + (c * 3 % 8) as f64 / 8.0)).collect();
@@ -70,15 +70,15 @@ fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
 }
 
 impl<T: Real> Model<T> {
-    /// The kernel.
+    /// The kernel of the model, for rows of type `T`.
     ///
     /// # Errors
-    /// One that this version does not know.
+    /// A kernel that this version does not know.
     pub fn kernel(&self) -> Result<Arc<dyn Kernel<T>>> {
         Ok(T::kernel(self.any_kernel()?))
     }
 
-    /// The same in f64, whatever the precision of the rows.
+    /// The kernel of the model in f64, whatever the precision of the rows.
     pub(crate) fn kernel_in_f64(&self) -> Result<Arc<dyn Kernel<f64>>> {
         Ok(<f64 as Real>::kernel(self.any_kernel()?))
     }

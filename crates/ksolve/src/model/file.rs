@@ -37,7 +37,7 @@ pub const NEEDS_KMILL: &str = "0.1.0";
 /// Name of the metadata entry.
 pub(super) const KEY: &str = "kmill";
 
-/// A tensor to be written.
+/// The numbers of a tensor to be written.
 enum Data<'a, T> {
     Real(&'a [T]),
     Wide(Vec<f64>),
@@ -76,7 +76,7 @@ impl<T: Real> Model<T> {
     }
 
     fn check_finite(&self) -> Result<()> {
-        let remedy = "raise --lambda or use --precision f64";
+        let remedy = "raise `lambda` or use `precision` f64";
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
         let (_, _, t) = self.dims();
         let coefficients = (0..t).all(|j| finite(self.coefficients.col_as_slice(j)));
@@ -162,7 +162,7 @@ fn card_json(card: &Card) -> serde_json::Result<String> {
     serde_json::to_string(&sorted(value))
 }
 
-/// The same value with the keys of every object in order, whatever map serde_json was built with.
+/// The JSON value with the keys of every object sorted, whatever map type serde_json was built with.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

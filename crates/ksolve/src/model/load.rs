@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
-/// Largest header that is believed; safetensors' own limit.
+/// Most bytes of a header; larger ones count as damage, as in safetensors itself.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 /// Elements converted at once.
@@ -37,7 +37,7 @@ impl AnyModel {
     /// Reads a model from the bytes of its file.
     ///
     /// # Errors
-    /// As [`AnyModel::load`], the path aside.
+    /// The errors of [`AnyModel::load`], but for those of the path.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (path, length) = (Path::new("the model in memory"), bytes.len() as u64);
         Self::read(Reader { path, input: BufReader::new(Cursor::new(bytes)), length })
@@ -73,7 +73,7 @@ impl<R: Read + Seek> Reader<'_, R> {
         Ok(self.input.read_exact(bytes).map_err(kstore::Error::io("read", self.path))?)
     }
 
-    /// The header, checked against the length of the file before anything of its size is allocated.
+    /// Reads the header, and checks it against the length of the file before anything of its size is allocated.
     fn header(&mut self) -> Result<Metadata> {
         if self.length < 8 {
             return Err(self.foreign_bytes(format!("it has {} bytes", self.length)));
@@ -104,7 +104,7 @@ impl<R: Read + Seek> Reader<'_, R> {
         }
     }
 
-    /// The card; the version is looked at before anything a newer format might have changed.
+    /// Reads the card. The version is checked before anything that a newer format might have changed.
     fn card(&self, header: &Metadata) -> Result<Card> {
         let foreign = || Error::Foreign { path: self.path.into() };
         let text = header.metadata().as_ref().and_then(|map| map.get(KEY)).ok_or_else(foreign)?;
@@ -178,7 +178,7 @@ impl<R: Read + Seek> Reader<'_, R> {
                 ("scaler.mean", _) => model.mean = self.reals(&name, info.dtype, count)?,
                 ("scaler.scale", _) => model.scale = self.reals(&name, info.dtype, count)?,
                 _ => {
-                    // what a later kmill added without changing the meaning of the rest
+                    // a tensor that a later kmill added without changing the meaning of the rest
                     let bytes = (info.data_offsets.1 - info.data_offsets.0) as i64;
                     self.input.seek_relative(bytes).map_err(kstore::Error::io("read", self.path))?;
                 }
@@ -196,7 +196,7 @@ impl<R: Read + Seek> Reader<'_, R> {
         Ok(Model { basis, quadratic, ..model })
     }
 
-    /// True where the file has a quadratic function, which then fits the rest of it.
+    /// True where the file has a quadratic function. An error where its shapes do not fit the rest of the file.
     fn check_quadratic(&self, header: &Metadata, m: usize, t: usize) -> Result<bool> {
         let names = ["shift", "factor", "features", "units", "scalars"].map(|name| format!("quadratic.{name}"));
         if names.iter().all(|name| header.info(name).is_none()) {
@@ -213,7 +213,7 @@ impl<R: Read + Seek> Reader<'_, R> {
         Ok(true)
     }
 
-    /// A row-major matrix of finite numbers.
+    /// Reads a row-major matrix of finite numbers.
     fn matrix(&mut self, name: &str, dtype: Dtype, rows: usize, columns: usize) -> Result<Mat<f64>> {
         let mut matrix = Mat::zeros(rows, columns);
         for i in 0..rows {
@@ -251,7 +251,7 @@ impl<R: Read + Seek> Reader<'_, R> {
         Ok(())
     }
 
-    /// Finite numbers in `R`.
+    /// Reads so many finite numbers and converts them to `V`.
     fn reals<V: kstore::Real>(&mut self, name: &str, dtype: Dtype, count: usize) -> Result<Vec<V>> {
         let values: Vec<V> = if dtype == Dtype::F32 {
             self.numbers(count, |bytes| V::from_f64(f32::from_le_bytes(bytes).into()))?

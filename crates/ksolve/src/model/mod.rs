@@ -28,21 +28,21 @@ const STRIP: usize = quadratic::STRIP;
 /// Basis functions whose values are widened to f64 at once: 256 x 128 in f64 is 256 KiB, within L2.
 const PANEL: usize = 128;
 
-/// What defines a model beside its numbers: options that change the result, and names. No path, thread, memory size,
-/// time, host or file format of the rows, so that the same result is the same file.
+/// The card of a model: the options that change its result, and names. It has no path, thread, memory size, time, host
+/// or file format of the rows, so that the same result is the same file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Card {
-    /// What the functions mean.
+    /// The task that was learned, such as regression or components.
     pub task: Task,
     /// Name of the solver: `ridge`.
     pub solver: String,
     /// The kernel as an expression that parses back to it.
     pub kernel: String,
-    /// `f32` or `f64`: what predictions are computed in. A fit in f32 whose landmarks need it predicts in f64.
+    /// The type that predictions are computed in: `f32` or `f64`. A fit in f32 whose landmarks need it predicts in f64.
     pub precision: String,
     /// The feature map as an expression that parses back to it.
     pub map: String,
-    /// Features used.
+    /// Number of features used.
     pub rank: usize,
     /// Regularisation strength: (1/n)Σloss + lambda‖w‖²; `None` for solvers without.
     pub lambda: Option<f64>,
@@ -57,12 +57,12 @@ pub struct Card {
     /// How scores become probabilities; absent where they do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// Scores are those of pairs of classes.
+    /// True where the scores are those of pairs of classes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pairs: bool,
     /// Error of the approximation at this rank; null for maps without one.
     pub certificate: Option<Certificate>,
-    /// Rows trained on.
+    /// Number of rows trained on.
     pub rows: u64,
     /// Seed of every random choice.
     pub seed: u64,
@@ -75,19 +75,19 @@ pub struct Card {
 /// A model in the precision of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model<T> {
-    /// What defines it.
+    /// The card of the model: its options, names and classes.
     pub card: Card,
     /// The functions that the coefficients multiply.
     pub basis: Basis<T>,
-    /// α, m x t.
+    /// The coefficients α, m x t.
     pub coefficients: Mat<f64>,
-    /// c, t.
+    /// The intercepts c, t numbers.
     pub intercept: Vec<f64>,
     /// Subtracted from each feature before anything else, d.
     pub centre: Vec<f64>,
     /// Each feature is divided by this after centring, d.
     pub scale: Vec<f64>,
-    /// The training means, in the units of the file: what `--missing mean` puts in, d.
+    /// The training means, in the units of the file: the values that stand for missing ones where `missing` is mean, d numbers.
     pub mean: Vec<f64>,
     /// Variances of the predictions, or distances from the components, where the fit was asked for them.
     pub quadratic: Option<Quadratic>,
@@ -96,9 +96,9 @@ pub struct Model<T> {
 /// A model of either precision, as a file gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnyModel {
-    /// Rows in f32.
+    /// A model whose rows are in f32.
     F32(Model<f32>),
-    /// Rows in f64.
+    /// A model whose rows are in f64.
     F64(Model<f64>),
 }
 
@@ -106,7 +106,7 @@ impl AnyModel {
     /// Writes the model, whole or not at all; see [`Model::save`].
     ///
     /// # Errors
-    /// Those of [`Model::save`].
+    /// The errors of [`Model::save`].
     pub fn save(&self, path: &Path) -> Result<()> {
         match self {
             Self::F32(model) => model.save(path),
@@ -114,7 +114,7 @@ impl AnyModel {
         }
     }
 
-    /// What defines the model.
+    /// The card of the model: its options, names and classes.
     pub fn card(&self) -> &Card {
         match self {
             Self::F32(model) => &model.card,
@@ -129,8 +129,8 @@ impl<T: Real> Model<T> {
         (self.coefficients.nrows(), self.centre.len(), self.intercept.len())
     }
 
-    /// The same model predicting in f64: for landmarks so close to each other that the coefficients, large and of both
-    /// signs, would amplify the rounding of kernel values in f32 ([`kapprox::Nystrom::needs_wide`]).
+    /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
+    /// large and of both signs, would amplify the rounding of kernel values in f32 ([`kapprox::Nystrom::needs_wide`]).
     #[must_use]
     pub fn widen(self) -> Model<f64> {
         Model {
@@ -259,7 +259,7 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// k(x, x) of some rows, or ‖φ‖² by their basis values `k` where the basis is the features.
+    /// k(x, x) for each of some rows, or ‖φ‖² from their basis values `k` where the basis is the features.
     fn squares(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn Kernel<T>) -> Vec<f64> {
         let mut squares = vec![0.0; x.nrows()];
         match self.basis {
@@ -271,7 +271,7 @@ impl<T: Real> Model<T> {
         squares
     }
 
-    /// Computes the basis at strips of rows and hands each to `work`, with its rows and the output that begins there.
+    /// Computes the basis at strips of rows, and calls `work` with each strip, its rows and its part of the output.
     fn each_strip<O: Send>(
         &self,
         basis: &dyn FeatureMap<T>,

@@ -11,7 +11,7 @@ use kstore::Workers;
 /// Scores summed side by side: each addition waits for the one before in its sum.
 const TOGETHER: usize = 4;
 
-/// Functions whose products with their coefficients are computed, in vectors, before they are summed one by one.
+/// Number of functions whose products with their coefficients are computed before they are summed one by one.
 const CHUNK: usize = 64;
 
 /// Up to this many rows [`Model::predict`] goes a few at a time: 3.4 µs a row, where a block of 32 takes 4.1 and one of 64 takes 2.7 (f32
@@ -26,7 +26,7 @@ pub(super) fn overflowing<T: Real>(score: f64, mut values: impl Iterator<Item = 
     if large && values.any(|value| value.magnitude() >= T::LARGEST) { score * f64::INFINITY } else { score }
 }
 
-/// Buffers for [`Model::predict_with`]: kernel values of a few rows, and what the kernel needs to compute them.
+/// Buffers for [`Model::predict_with`]: kernel values of a few rows, and the scratch of the kernel.
 #[derive(Clone, Debug)]
 pub struct PredictScratch<T> {
     values: Vec<T>,
@@ -68,7 +68,7 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// The same where everything fits.
+    /// Predicts as [`predict_with`](Self::predict_with) does, for shapes that were checked.
     pub(super) fn predict_few(
         &self,
         rows: KernelRows<'_, T>,
@@ -99,7 +99,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// The same, `COUNT` scores side by side; what is beyond the last is the last again.
+    /// Computes the scores of a row as [`row_heads`](Self::row_heads) does, `COUNT` of them side by side. Scores beyond
+    /// the last one repeat it.
     #[inline(always)]
     fn heads_together<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
         let (m, _, t) = self.dims();

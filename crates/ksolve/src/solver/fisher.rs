@@ -22,7 +22,7 @@
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
 use super::parameter::LAMBDA;
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
@@ -31,19 +31,19 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
 
-/// `fisher`.
+/// The description of the solver `fisher`.
 pub(super) const FAMILY: Family = Family {
     name: "fisher",
     about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
     task: Task::Classification,
     parameters: &[LAMBDA],
-    make: Some(Make(|settings| Ok(Box::new(Fisher::new(settings))), |settings| Ok(Box::new(Fisher::new(settings))))),
+    make: |settings| Ok(Box::new(Fisher::new(settings))),
 };
 
 /// Kernel Fisher discriminant analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Fisher {
-    /// What is added to the diagonal of the scatter within classes: lambda.
+    /// The penalty lambda, which is added to the diagonal of the scatter within classes.
     pub penalty: Penalty,
 }
 
@@ -53,16 +53,16 @@ impl Fisher {
     }
 }
 
-/// Sizes and means of the classes.
+/// Sizes and feature means of the classes.
 struct Means {
-    /// Rows of each class.
+    /// Number of rows of each class.
     counts: Vec<f64>,
-    /// μ_k, p x k.
+    /// The means μ_k of the classes, p x k.
     means: Mat<f64>,
 }
 
 impl Means {
-    /// From the moments with ±1 codes: Σ over class k of φ is (b_k + s)/2.
+    /// Computes sizes and means from the moments with ±1 codes: Σ over class k of φ is (b_k + s)/2.
     fn of(moments: &FoldGram, classes: usize) -> Result<Self> {
         let (p, n) = (moments.s.len(), moments.rows as f64);
         let columns = moments.sy.len();
@@ -87,10 +87,10 @@ impl Means {
 impl<T: Real> Solver<T> for Fisher {
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let p = shape.map.p;
-        plan.term("scatter within classes and its factor", 3 * 8 * p * p, "lower --rank")
+        plan.term("scatter within classes and its factor", 3 * 8 * p * p, "lower `rank`")
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
         let lambda = self.penalty.lambda(data.rows);
         let state = data.moments()?;

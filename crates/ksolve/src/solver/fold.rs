@@ -6,17 +6,17 @@ use crate::{Error, Folds, Result, Targets};
 use kapprox::{FeatureMap, Real};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
-/// What is done with a bin of features.
+/// The work that is done with every bin of features.
 pub trait Take<T: Real>: Sync {
-    /// What the pass leaves.
+    /// The result of the pass.
     type State: Merge + Send;
-    /// Buffers of a lane.
+    /// Buffers that a lane reuses from bin to bin.
     type Scratch: Send;
     /// The state of no rows.
     fn init(&self) -> Self::State;
     /// Empty buffers.
     fn scratch(&self) -> Self::Scratch;
-    /// Takes in the features and targets of some rows of a fold.
+    /// Adds the features and targets of some rows of a fold to the state.
     ///
     /// # Errors
     /// Numbers that are not finite.
@@ -42,12 +42,13 @@ pub struct FeatureFold<'a, T, S> {
 }
 
 impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
-    /// Features of `map`, in bins of `bin` rows; the size decides the order of sums: give it from the shape of the work.
+    /// A pass over features of `map`, in bins of `bin` rows. The size decides the order of sums: give it from the shape
+    /// of the work.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin: usize, take: S) -> Self {
         Self { map, folds, targets, bin: if bin == 0 { BIN } else { bin }, weight: None, take }
     }
 
-    /// The same for rows with weights: number `place` of a row's targets.
+    /// Sets the position of the weight among a row's targets.
     #[must_use]
     pub fn weighted(self, place: Option<usize>) -> Self {
         Self { weight: place, ..self }

@@ -15,30 +15,27 @@
 use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-/// `kmeans`.
+/// The description of the solver `kmeans`.
 pub(super) const FAMILY: Family = Family {
     name: "kmeans",
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS],
-    make: Some(Make(
-        |settings| Ok(Box::new(KernelKMeans::new(settings)?)),
-        |settings| Ok(Box::new(KernelKMeans::new(settings)?)),
-    )),
+    make: |settings| Ok(Box::new(KernelKMeans::new(settings)?)),
 };
 
 /// Kernel k-means.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelKMeans {
-    /// k.
+    /// Number of groups k.
     pub clusters: usize,
-    /// Starts on the sample.
+    /// Number of starts on the sample.
     pub starts: usize,
 }
 
@@ -58,7 +55,7 @@ impl<T: Real> Solver<T> for KernelKMeans {
         lloyd::plan(plan, shape, cut, shape.map.p, self.clusters)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let space = Space { projection: None, sphere: false };
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;

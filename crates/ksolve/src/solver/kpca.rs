@@ -18,7 +18,7 @@
 //! 10, 1998.
 
 use super::parameter::{COMPONENTS, Kind, NOVELTY, Parameter, UNCENTRED};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::quadratic::{OnFeatures, Quadratic};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Task};
@@ -28,16 +28,13 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
 
-/// `kpca`.
+/// The description of the solver `kpca`.
 pub(super) const FAMILY: Family = Family {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
     parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY],
-    make: Some(Make(
-        |settings| Ok(Box::new(KernelPca::new(settings))),
-        |settings| Ok(Box::new(KernelPca::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(KernelPca::new(settings))),
 };
 
 /// Components whose variance is below this share of the largest are rounding and are left out, not divided by.
@@ -45,19 +42,19 @@ pub(super) const FAMILY: Family = Family {
 /// The moments carry a relative error of about ε of the features' type; a component below that has no direction.
 const NOISE: f64 = 16.0;
 
-/// Scores of equal variance.
+/// The parameter that gives the scores equal variance.
 const WHITEN: Parameter = Parameter { name: "whiten", kind: Kind::Flag, default: None, about: "Scores of variance 1" };
 
 /// Kernel principal component analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelPca {
-    /// q, at most p.
+    /// Number of components q, at most p.
     pub components: usize,
-    /// Subtract the mean of the features.
+    /// True to subtract the mean of the features.
     pub centre: bool,
-    /// Divide scores by their standard deviation.
+    /// True to divide scores by their standard deviation.
     pub whiten: bool,
-    /// Keep the distance from the components' span.
+    /// True to keep in the model what gives the distance of a row from the span of the components.
     pub novelty: bool,
 }
 
@@ -82,14 +79,14 @@ pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 impl<T: Real> Solver<T> for KernelPca {
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let p = shape.map.p;
-        let plan = plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower --rank");
+        let plan = plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower `rank`");
         match self.novelty {
-            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave --novelty out"),
+            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
             false => plan,
         }
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let state = data.moments()?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let moments = &state.gram.folds()[0];
@@ -139,7 +136,7 @@ pub(super) fn distance(directions: MatRef<'_, f64>, mean: &[f64]) -> OnFeatures 
     OnFeatures { factor, shift, constant: 0.0, residual: 1.0, units: vec![1.0], whole: false }
 }
 
-/// +1 or −1: what makes the largest entry of a column positive.
+/// The sign, +1 or −1, that makes the largest entry of a column positive.
 pub(super) fn sign(vectors: MatRef<'_, f64>, column: usize) -> f64 {
     let largest = vectors.col(column).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
     if largest < 0.0 { -1.0 } else { 1.0 }

@@ -22,7 +22,7 @@
 use super::kept::{Kept, Tile, Wanted};
 use super::kpca::{distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, UNCENTRED};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::quadratic::Quadratic;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
@@ -31,29 +31,27 @@ use kapprox::Real;
 use kstore::Plan;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 
-/// `kpca-l1`.
+/// The description of the solver `kpca-l1`.
 pub(super) const FAMILY: Family = Family {
     name: "kpca-l1",
     about: "kernel principal components in the L1 norm, which outliers move less",
     task: Task::Components,
     parameters: &[COMPONENTS, UNCENTRED, NOVELTY, STEPS],
-    make: Some(Make(
-        |settings| Ok(Box::new(KernelPcaL1::new(settings))),
-        |settings| Ok(Box::new(KernelPcaL1::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(KernelPcaL1::new(settings))),
 };
 
-/// What is left of the farthest row below this share of the farthest at the start is rounding, times that of the features.
+/// The search ends where the farthest row is below this many rounding errors of the features, relative to the farthest
+/// row at the start: what is left is rounding.
 const NOISE: f64 = 64.0;
 
 /// Kernel principal component analysis in the L1 norm.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelPcaL1 {
-    /// q, at most p.
+    /// Number of components q, at most p.
     pub components: usize,
-    /// Subtract the mean of the features.
+    /// True to subtract the mean of the features.
     pub centre: bool,
-    /// Keep the distance from the components' span.
+    /// True to keep in the model what gives the distance of a row from the span of the components.
     pub novelty: bool,
     /// Most iterations of a component.
     pub steps: usize,
@@ -77,18 +75,18 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        let plan = plan.term("directions", 8 * 4 * p * (q + 2), "ask for fewer --components").term(
+        let plan = plan.term("directions", 8 * 4 * p * (q + 2), "ask for fewer `components`").term(
             "scores of a tile",
             cut.tile * (q + 2) * size_of::<f64>(),
-            "ask for fewer --components",
+            "ask for fewer `components`",
         );
         match self.novelty {
-            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave --novelty out"),
+            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
             false => plan,
         }
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
         if self.centre {
@@ -143,10 +141,10 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
 /// The components that were found, as they are saved.
 #[derive(Default)]
 struct SoFar {
-    /// One after the other.
+    /// The directions, p numbers each, one after the other.
     directions: Vec<f64>,
     iterations: Vec<f64>,
-    /// What the first began with.
+    /// Squared length of the row that the first component began with.
     first: Option<f64>,
     passes: u64,
 }
@@ -184,15 +182,15 @@ impl Persist for SoFar {
     }
 }
 
-/// Where a component's search begins.
+/// The start of the search for a component.
 struct Start {
     /// The farthest row less the mean and less its part along the components, of length 1.
     row: Vec<f64>,
-    /// Its squared length before.
+    /// Squared length of that row before it was scaled.
     squared: f64,
 }
 
-/// The components so far.
+/// The search for components, with those found so far.
 struct Search<'s, 'a, T: Real> {
     data: &'s Features<'a, T>,
     kept: &'s Kept<'a, T>,
@@ -208,7 +206,7 @@ impl<T: Real> Search<'_, '_, T> {
         self.kept.visit(&*stage, work)
     }
 
-    /// The next component; `None` where what is left is rounding.
+    /// Finds the next component; `None` where only rounding is left.
     fn next(&mut self, first: Option<f64>, steps: usize) -> Result<Option<Component>> {
         let Some(start) = self.farthest(first)? else { return Ok(None) };
         let (direction, iterations) = self.climb(start.row, steps)?;
@@ -246,7 +244,7 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(totals.iter().map(|total| total / n).collect())
     }
 
-    /// Takes the parts along the components off a vector; twice, so that what is left is orthogonal to rounding.
+    /// Subtracts the parts along the components from a vector; twice, so that it is orthogonal to them up to rounding.
     fn deflate(&self, v: &mut [f64]) {
         for _ in 0..2 {
             for direction in &self.found {
@@ -294,7 +292,7 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(Some(Start { row, squared }))
     }
 
-    /// From a direction to one at which no row changes sides: the direction, and the iterations.
+    /// Iterates from a direction to one at which no row changes sides; returns it with the number of iterations.
     fn climb(&mut self, start: Vec<f64>, steps: usize) -> Result<(Vec<f64>, usize)> {
         let workers = self.kept.workers();
         let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
@@ -322,7 +320,7 @@ impl<T: Real> Search<'_, '_, T> {
             if settled || step >= steps {
                 if !settled {
                     let j = self.found.len() + 1;
-                    self.data.resources.stages.warn(format!("component {j} still changed after {steps} --steps"));
+                    self.data.resources.stages.warn(format!("component {j} still changed after {steps} `steps`"));
                 }
                 return Ok((v, step));
             }

@@ -26,7 +26,7 @@ use kstore::{Plan, Workers};
 
 /// Points that one thread assigns at once.
 const STRIP: usize = 288;
-/// Rows of the sample for each cluster, and fewest.
+/// Number of rows of the sample for each cluster; below, the fewest.
 const SAMPLE: usize = 100;
 const FEWEST: usize = 2000;
 /// Points kept for centroids that lose all of theirs; more at once wait for the next iteration.
@@ -42,32 +42,32 @@ const GAIN: f64 = 1e-6;
 pub(super) struct Space<'a> {
     /// A, p x q; `None` for the features themselves.
     pub(super) projection: Option<MatRef<'a, f64>>,
-    /// Points and centroids have length 1.
+    /// True where points and centroids have length 1.
     pub(super) sphere: bool,
 }
 
-/// What was found.
+/// The clusters that were found.
 #[derive(Clone, Debug)]
 pub(super) struct Clusters {
-    /// c_j as columns, q x k, those of many rows first.
+    /// The centroids c_j as columns, q x k, those of many rows first.
     pub(super) centroids: Mat<f64>,
-    /// Rows of each.
+    /// Number of rows of each cluster.
     pub(super) sizes: Vec<u64>,
-    /// Σ min ‖e − c‖².
+    /// Sum of squared distances Σ min ‖e − c‖².
     pub(super) squares: f64,
-    /// Passes it took.
+    /// Number of passes over the rows.
     pub(super) passes: u64,
 }
 
-/// Adds what clustering p features, projected to q, into k clusters holds.
+/// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
 pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, q: usize, k: usize) -> Plan {
     let copies = 1 + cut.tile.div_ceil(STRIP);
     // more clusters than rows are refused once the rows are known
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), rows_of_sample(k).min(rows));
-    plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "ask for fewer --clusters")
-        .term("sample of points", sample * (8 * q + shape.element * shape.map.p), "lower --rank")
-        .term("points of a strip", shape.threads * STRIP * 8 * (q + shape.map.p + k), "lower --rank")
+    plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "ask for fewer `clusters`")
+        .term("sample of points", sample * (8 * q + shape.element * shape.map.p), "lower `rank`")
+        .term("points of a strip", shape.threads * STRIP * 8 * (q + shape.map.p + k), "lower `rank`")
 }
 
 fn rows_of_sample(k: usize) -> usize {
@@ -99,7 +99,7 @@ impl Space<'_> {
         }
     }
 
-    /// Centroids from sums: means, or directions.
+    /// The centroid of a cluster from the sum of its points: their mean, or on the sphere its direction.
     fn centre(&self, sum: &[f64], size: u64) -> Vec<f64> {
         let mut centroid: Vec<f64> = sum.iter().map(|v| v / size as f64).collect();
         if self.sphere {
@@ -109,7 +109,7 @@ impl Space<'_> {
     }
 }
 
-/// Divides a vector by its length; that of no length stays.
+/// Divides a vector by its length; the zero vector stays.
 fn unit(v: &mut [f64]) {
     let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
     if length > 0.0 {
@@ -120,7 +120,7 @@ fn unit(v: &mut [f64]) {
 /// Sums over the points of each cluster.
 #[derive(Clone, Debug, PartialEq)]
 struct Groups {
-    /// k x q, row-major.
+    /// Sums of the points of each cluster, k x q, row-major.
     sums: Vec<f64>,
     sizes: Vec<u64>,
     squares: f64,
@@ -133,7 +133,7 @@ impl Groups {
         Self { sums: vec![0.0; k * q], sizes: vec![0; k], squares: 0.0, far: Vec::new() }
     }
 
-    /// Takes in the points of later rows.
+    /// Adds the sums of later rows.
     fn merge(&mut self, later: &Self) {
         self.sums.iter_mut().zip(&later.sums).for_each(|(mine, theirs)| *mine += theirs);
         self.sizes.iter_mut().zip(&later.sizes).for_each(|(mine, theirs)| *mine += theirs);
@@ -155,7 +155,7 @@ impl Groups {
 /// One iteration: every point goes to its nearest centroid.
 struct Assign<'a> {
     space: Space<'a>,
-    /// k x q, row-major.
+    /// Centroids, k x q, row-major.
     centroids: &'a [f64],
     /// ‖c_j‖²/2: the nearest centroid has the largest e·c_j − ‖c_j‖²/2.
     halves: Vec<f64>,
@@ -168,7 +168,7 @@ impl<'a> Assign<'a> {
         Self { space, centroids, halves, q }
     }
 
-    /// The groups of some points, b x q row-major.
+    /// Assigns some points, b x q row-major, and returns the sums of their clusters.
     fn strip(&self, points: &[f64]) -> Groups {
         let (k, q) = (self.halves.len(), self.q);
         let b = points.len() / q;
@@ -190,7 +190,7 @@ impl<'a> Assign<'a> {
         groups
     }
 
-    /// The next centroids: one without points takes the farthest point that is left.
+    /// The next centroids, k x q; one without points moves to the farthest point that is left.
     fn next(&self, groups: &Groups) -> Vec<f64> {
         let mut far = groups.far.iter().map(|(_, point)| point.clone());
         let of = |(j, sum): (usize, &[f64])| match groups.sizes[j] {
@@ -205,7 +205,7 @@ impl<'a> Assign<'a> {
 type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
 impl Assign<'_> {
-    /// Takes the rows of a tile into `groups`: strips go to the workers, and into the sum in the order of the rows.
+    /// Adds the rows of a tile to `groups`. Strips go to the workers, and are added in the order of the rows.
     fn tile<T: Real>(&self, tile: &Tile<'_, T>, groups: &mut Groups, buffers: &Buffers, workers: &Workers) {
         let p = tile.phi.len() / tile.rows().max(1);
         let mut parts: Vec<_> = tile.phi.chunks(STRIP * p).map(|phi| (phi, None)).collect();
@@ -222,7 +222,7 @@ impl Assign<'_> {
 /// Finds k clusters.
 ///
 /// # Errors
-/// [`Error::Clusters`] for fewer distinct points than clusters; those of the rows.
+/// [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
 pub(super) fn cluster<T: Real>(
     data: &Features<'_, T>,
     kept: &Kept<'_, T>,
@@ -260,11 +260,11 @@ pub(super) fn cluster<T: Real>(
     }
 }
 
-/// What an iteration leaves to the next one.
+/// The state between two iterations.
 struct Lloyd {
-    /// k x q, row-major.
+    /// Centroids, k x q, row-major.
     centroids: Vec<f64>,
-    /// The sum of squares before it.
+    /// Sum of squared distances before the iteration.
     before: f64,
 }
 
@@ -280,7 +280,7 @@ impl Persist for Lloyd {
     }
 }
 
-/// Large clusters first; of equals the earlier.
+/// The clusters in order of their sizes, the largest first; of equal ones the earlier first.
 fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Clusters {
     let mut order: Vec<usize> = (0..groups.sizes.len()).collect();
     order.sort_by_key(|j| std::cmp::Reverse(groups.sizes[*j]));
@@ -298,7 +298,7 @@ fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Cluster
 /// size alike (Knuth, *The Art of Computer Programming* 2, 3.4.2, algorithm S).
 fn sample<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, space: Space<'_>, k: usize) -> Result<Vec<f64>> {
     let stage = data.resources.stages.stage("sample for clusters", Some(data.rows));
-    let (coins, mut wanted) = (Stream::new(data.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
+    let (coins, mut wanted) = (Stream::new(data.options.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
     let mut phi: Vec<T> = Vec::with_capacity(wanted * kept.p);
     kept.visit(&*stage, |tile| {
         for i in 0..tile.rows() {
@@ -326,7 +326,7 @@ fn best_start<T: Real>(
     let stage = data.resources.stages.stage("starts", Some(starts as u64));
     let mut best: Option<(f64, Vec<f64>)> = None;
     for start in 0..starts.max(1) {
-        let mut centroids = seeds(sample, q, k, &Stream::new(data.seed, Purpose::Clusters, 1 + start as u64));
+        let mut centroids = seeds(sample, q, k, &Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64));
         if centroids.len() < k * q {
             return Err(Error::Clusters { asked: k, distinct: centroids.len() / q });
         }

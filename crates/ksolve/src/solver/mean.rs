@@ -18,7 +18,7 @@
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
 use super::parameter::NU;
-use super::{Family, Features, Figure, Fitted, Kept, Make, Settings, Solver, Wanted};
+use super::{Family, Features, Figure, Fitted, Kept, Settings, Solver, Wanted};
 use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -26,16 +26,13 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-/// `mean`.
+/// The description of the solver `mean`.
 pub(super) const FAMILY: Family = Family {
     name: "mean",
     about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
     task: Task::Novelty,
     parameters: &[NU],
-    make: Some(Make(
-        |settings| Ok(Box::new(MeanEmbedding::new(settings))),
-        |settings| Ok(Box::new(MeanEmbedding::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(MeanEmbedding::new(settings))),
 };
 
 /// The mean of the features.
@@ -58,14 +55,14 @@ impl<T: Real> Solver<T> for MeanEmbedding {
 
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        plan.term("distances of the rows", n.saturating_mul(16), "learn from fewer rows (--rows)").term(
+        plan.term("distances of the rows", n.saturating_mul(16), "learn from fewer rows (`rows`)").term(
             "mean of the features",
             16 * shape.map.p,
-            "lower --rank",
+            "lower `rank`",
         )
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let (n, rows) = (kept.n as f64, Some(kept.n as u64));
         let mut mean = vec![0.0; kept.p];

@@ -1,11 +1,13 @@
-//! Solvers: what is learned on the features.
+//! Solvers: the methods that learn functions of the features.
 //!
 //! A solver sees rows as features `phi` (and targets `y`), in as many passes as it likes, and leaves t linear functions of
 //! the features: wᵀphi(x) + c. What they mean is its [`Task`]: values, scores of classes, coordinates, or nearness to
-//! centres. Saving, predicting and evaluating know nothing else of it.
+//! centres. Saving, predicting and evaluating know nothing else of it. One that needs no features may combine kernel functions
+//! of landmarks, or of all rows, instead ([`View`]).
 //!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
+mod features;
 mod fisher;
 mod fold;
 pub(crate) mod kept;
@@ -21,6 +23,7 @@ pub mod ridge;
 mod spectral;
 mod svm;
 
+pub use features::MapFeatures;
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
@@ -34,40 +37,61 @@ pub use perceptron::Perceptron;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
 
+use crate::model::Basis;
 use crate::quadratic::OnFeatures;
-use crate::train::{Cut, Resources, Shape};
+use crate::train::{self, Costs, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
 use crate::{
-    AnyModel, CertificateState, Classes, FoldSpec, Folds, Link, Model, Result, RidgeFold, RidgeState, Targets, Task,
+    CertificateState, Classes, Error, FoldSpec, Folds, Link, Result, RidgeFold, RidgeState, Surface, Targets, Task,
 };
 use faer::Mat;
-use kapprox::{FeatureMap, Real};
+use kapprox::landmark::LandmarkSet;
+use kapprox::{FeatureMap, Real, Spec};
 use kstore::checkpoint::Persist;
-use kstore::{Fold, Merge, Pass, Plan, RowSource};
+use kstore::{Fold, MemoryRows, Merge, Pass, Plan, Reading, RowSource};
 use std::fmt::Debug;
 
-/// The rows of a table as features: what a solver folds over.
+/// The points whose kernel functions a solver combines itself, where it does: see [`View`].
+#[derive(Debug)]
+pub struct Points<'a, T: Real> {
+    /// The kernel, every parameter a number.
+    pub kernel: &'a Spec,
+    /// The landmarks, in [`View::Landmarks`].
+    pub landmarks: Option<&'a LandmarkSet<T>>,
+    /// All rows with their targets, in [`View::Rows`].
+    pub memory: Option<&'a MemoryRows<T>>,
+    /// How the rows are read.
+    pub reading: Reading,
+    /// The shape of the work.
+    pub shape: &'a Shape,
+}
+
+/// The rows of a table as a solver sees them: what it folds over.
 #[derive(Debug)]
 pub struct Features<'a, T: Real> {
-    /// The rows.
+    /// The source of the rows.
     pub source: &'a dyn RowSource<T>,
-    /// The map.
+    /// The map; it has no features for a solver that combines kernel functions itself.
     pub map: &'a dyn FeatureMap<T>,
-    /// What is learned from them; no target for solvers without.
+    /// The targets of the rows; empty for solvers without.
     pub targets: &'a Targets,
-    /// Selected rows, n.
+    /// Number of selected rows, n.
     pub rows: u64,
-    /// Tiles, segments and lanes.
+    /// How passes are cut into tiles, segments and lanes.
     pub cut: Cut,
+    /// What defines the result beside the solver's own settings.
+    pub options: &'a TrainOptions,
     /// Memory, threads, progress, checkpoints.
     pub resources: &'a Resources<'a>,
-    /// Seed of random choices.
-    pub seed: u64,
     /// Where features that are read many times are kept.
     pub keep: Place,
     /// Bytes that the plan leaves, for copies that only save time.
     pub spare: usize,
     /// Which rows are held out together, for solvers that choose by it.
     pub folds: &'a Folds,
+    /// Rows have weights, as the number behind their targets.
+    pub weighted: bool,
+    /// The points whose kernel functions the solver combines itself.
+    pub points: Option<&'a Points<'a, T>>,
 }
 
 impl<T: Real> Features<'_, T> {
@@ -79,11 +103,11 @@ impl<T: Real> Features<'_, T> {
         }
     }
 
-    /// One pass over all rows as one fold. Its name is unique among the passes of a fit: progress shows it, and a resumed fit
-    /// finds its state by it.
+    /// Runs a fold over all rows in one pass and returns its state. The name must be unique among the passes of a fit:
+    /// progress shows it, and a resumed fit finds its state by it.
     ///
     /// # Errors
-    /// Those of the rows and of the fold.
+    /// Errors of reading the rows and of the fold.
     pub fn fold<F>(&self, name: &str, fold: &F) -> Result<F::State>
     where
         F: Fold<T, Error = crate::Error>,
@@ -94,20 +118,20 @@ impl<T: Real> Features<'_, T> {
         Ok(self.pass(&*observer).resume(name, self.source, fold)?.0)
     }
 
-    /// How a pass over the rows is cut.
+    /// A pass over the rows, cut for these features.
     fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
         self.cut.pass(self.cut.gram_lanes, self.resources, observer)
     }
 
-    /// All rows in one fold.
+    /// The rule that puts all rows in one fold.
     pub fn whole(&self) -> Result<Folds> {
-        Folds::new(&FoldSpec::None, self.seed, self.source.range(), &[])
+        Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
-    /// Second moments of features and targets, and the certificate of every rank: one pass.
+    /// Computes the second moments of features and targets, and the certificate of every rank: one pass.
     ///
     /// # Errors
-    /// Those of the rows.
+    /// Errors of reading the rows.
     pub fn moments(&self) -> Result<RidgeState> {
         let folds = self.whole()?;
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_bin(self.cut.tile);
@@ -115,56 +139,77 @@ impl<T: Real> Features<'_, T> {
     }
 }
 
-/// What a solver found.
+/// The functions that a solver found, with its report.
 #[derive(Debug)]
-pub struct Fitted {
-    /// w, r x t: coefficients of the leading r features.
+pub struct Fitted<T> {
+    /// w, r x t: coefficients of the leading r features, or of the functions of `basis`.
     pub weights: Mat<f64>,
-    /// c, t.
+    /// The constants c, t numbers.
     pub intercept: Vec<f64>,
+    /// The kernel functions that the coefficients multiply, of a solver that combines them itself.
+    pub basis: Option<Basis<T>>,
+    /// True where those functions are needed in f64 though the rows are f32.
+    pub wide: bool,
     /// How scores become probabilities.
     pub link: Option<Link>,
-    /// Scores are those of pairs of classes.
+    /// True where the scores are those of pairs of classes.
     pub pairs: bool,
     /// A quadratic function of the features to be kept with the linear ones.
     pub quadratic: Option<OnFeatures>,
     /// Residuals of the map at every rank, where the solver's passes saw them.
     pub certificate: Option<CertificateState>,
+    /// Ranks whose certificates are of interest; empty for the rank of the weights alone.
+    pub ranks: Vec<usize>,
     /// The penalty, where there is one.
     pub lambda: Option<f64>,
+    /// Cross-validated errors of every rank and penalty that were compared.
+    pub surface: Surface,
+    /// How the system was solved and why so, where there are several ways.
+    pub method: Option<train::Solved>,
+    /// Mean squared error of every row by the fit to the others.
+    pub left_out: Option<f64>,
+    /// Mean squared error of the rows that were learned from, and the share of variance explained.
+    pub train: Option<(f64, Option<f64>)>,
     /// What the solver says of its result: eigenvalues, gradient norm, duality gap.
     pub figures: Vec<Figure>,
-    /// Passes over the rows.
+    /// Number of passes over the rows.
     pub passes: u64,
 }
 
-impl Default for Fitted {
+impl<T> Default for Fitted<T> {
     /// No functions.
     fn default() -> Self {
         Self {
             weights: Mat::new(),
             intercept: Vec::new(),
+            basis: None,
+            wide: false,
             link: None,
             pairs: false,
             quadratic: None,
             certificate: None,
+            ranks: Vec::new(),
             lambda: None,
+            surface: Surface::default(),
+            method: None,
+            left_out: None,
+            train: None,
             figures: Vec::new(),
             passes: 0,
         }
     }
 }
 
-/// Numbers under a name.
+/// Named numbers of a solver's report.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Figure {
-    /// What they are, in the words of the report.
+    /// Name of the numbers in the report.
     pub name: &'static str,
-    /// One, or one for each component.
+    /// The numbers: one, or one for each component.
     pub values: Vec<f64>,
 }
 
-/// Learns linear functions of the features.
+/// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
     /// True for a solver that reads the features in many passes, by [`Kept`]: they are kept where there is room.
     fn keeps(&self) -> bool {
@@ -174,28 +219,69 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn holds_out(&self) -> bool {
         false
     }
+    /// Refuses work that the solver cannot do; rows with weights unless a solver says otherwise.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`].
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        work.refuse_weights("the solver", "only ridge does")
+    }
+    /// How the solver sees the rows.
+    ///
+    /// # Errors
+    /// A kernel or a map that the solver cannot use.
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        match work.options.map.is_exact() {
+            true => {
+                let why = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
+                Err(Error::option("map", &work.options.map, why))
+            }
+            false => Ok(View::Features),
+        }
+    }
     /// Adds what the solver holds beside rows and map to the plan of its stage.
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan;
+    /// What the stages of a run on features cost, where that is known: see [`Solver::stages`].
+    fn costs(&self, work: &Work<'_>) -> Costs {
+        Costs::new(work)
+    }
+    /// The stages of a run, and how its passes are cut: what is planned, forecast and done.
+    ///
+    /// # Errors
+    /// Those of the map.
+    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        debug_assert_eq!(view, View::Features);
+        Ok(train::on_features::<T>(work, &|plan, cut| self.plan(plan, &work.shape, cut), self.costs(work)))
+    }
+    /// The other way to solve for the same numbers, and what to ask for, where there is one.
+    fn other(&self, _view: View, _work: &Work<'_>) -> Option<(&'static str, Box<dyn Solver<T>>)> {
+        None
+    }
     /// Learns.
     ///
     /// # Errors
     /// Those of the rows; options that do not suit them; numbers that cannot be solved for.
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted>;
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>>;
 }
+
+/// A solver for rows of either element type.
+pub trait AnySolver: Solver<f32> + Solver<f64> {}
+
+impl<S: Solver<f32> + Solver<f64>> AnySolver for S {}
 
 /// How strongly coefficients are held down: one number in either of two conventions.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Penalty {
-    /// lambda of (1/n) Σ loss + lambda ‖w‖².
+    /// The factor lambda of (1/n) Σ loss + lambda ‖w‖².
     Lambda(f64),
-    /// C of ½‖w‖² + C Σ loss.
+    /// The factor C of ½‖w‖² + C Σ loss.
     C(f64),
 }
 
 impl Penalty {
-    /// lambda = 1/(2nC).
+    /// The penalty as lambda, for n rows: lambda = 1/(2nC).
     pub fn lambda(self, rows: u64) -> f64 {
         match self {
             Self::Lambda(lambda) => lambda,
@@ -203,7 +289,7 @@ impl Penalty {
         }
     }
 
-    /// C = 1/(2n lambda).
+    /// The penalty as C, for n rows: C = 1/(2n lambda).
     pub fn c(self, rows: u64) -> f64 {
         match self {
             Self::Lambda(lambda) => 0.5 / (lambda * rows as f64),
@@ -212,62 +298,27 @@ impl Penalty {
     }
 }
 
-/// A solver by name, with what it can be told.
+/// The description of a solver: its name, its help, its task and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The name after `kmill fit`.
+    /// The name of the solver.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// What its functions mean.
+    /// The task of the solver, such as regression or components.
     pub task: Task,
-    /// What it can be told.
+    /// The parameters that it reads.
     pub parameters: &'static [Parameter],
-    make: Option<Make>,
-}
-
-/// Makes a solver.
-type Of<T> = fn(&Settings) -> Result<Box<dyn Solver<T>>>;
-
-/// The same solver in both precisions.
-#[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
-pub struct Make(Of<f32>, Of<f64>);
-
-/// The types that solvers exist for.
-pub trait Precision: Real {
-    #[doc(hidden)]
-    fn make(make: &Make) -> Of<Self>;
-    /// The model, whatever its type.
-    fn any(model: Model<Self>) -> AnyModel;
-}
-
-impl Precision for f32 {
-    fn make(make: &Make) -> Of<f32> {
-        make.0
-    }
-    fn any(model: Model<f32>) -> AnyModel {
-        AnyModel::F32(model)
-    }
-}
-
-impl Precision for f64 {
-    fn make(make: &Make) -> Of<f64> {
-        make.1
-    }
-    fn any(model: Model<f64>) -> AnyModel {
-        AnyModel::F64(model)
-    }
+    make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
 }
 
 impl Family {
-    /// The solver with these settings; `None` for ridge regression, whose surface has a run of its own
-    /// ([`crate::train::train`]).
+    /// The solver with these settings, for rows of either element type.
     ///
     /// # Errors
     /// Settings that contradict each other.
-    pub fn solver<T: Precision>(&self, settings: &Settings) -> Result<Option<Box<dyn Solver<T>>>> {
-        self.make.as_ref().map(|make| T::make(make)(settings)).transpose()
+    pub fn solver(&self, settings: &Settings) -> Result<Box<dyn AnySolver>> {
+        (self.make)(settings)
     }
 
     /// True where rows are held out under these settings: to choose a penalty, or to learn probabilities.
@@ -276,7 +327,7 @@ impl Family {
         reads_folds && (settings.penalties().len() > 1 || settings.flag(&svm::PROBABILITIES))
     }
 
-    /// What the functions mean under these settings: ridge regression learns values or classes.
+    /// The task under these settings: ridge regression learns values or classes, as its parameter `task` says.
     pub fn task(&self, settings: &Settings) -> Task {
         match settings.word(&ridge::TASK) {
             Some("classification") => Task::Classification,
@@ -285,7 +336,7 @@ impl Family {
     }
 }
 
-/// Every solver. One line each.
+/// The descriptions of all solvers.
 pub fn registry() -> &'static [Family] {
     const FAMILIES: &[Family] = &[
         ridge::FAMILY,
@@ -300,16 +351,17 @@ pub fn registry() -> &'static [Family] {
         kmeans::FAMILY,
         spectral::FAMILY,
         perceptron::FAMILY,
+        features::FAMILY,
     ];
     FAMILIES
 }
 
-/// The solver of a name.
+/// The solver with this name; `None` where there is none.
 pub fn by_name(name: &str) -> Option<&'static Family> {
     registry().iter().find(|family| family.name == name)
 }
 
-/// The parameters of all solvers; one that several read comes as often.
+/// The parameters of all solvers; one that several solvers read comes several times.
 pub fn parameters() -> impl Iterator<Item = &'static Parameter> {
     registry().iter().flat_map(|family| family.parameters)
 }

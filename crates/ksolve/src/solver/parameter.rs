@@ -1,4 +1,4 @@
-//! What solvers can be told, described once.
+//! The parameters of solvers, each described once.
 //!
 //! A [`Parameter`] has a name, a kind, a default and a line of help. The command makes its options from this, the model
 //! file records what a solver read by these names, and every message about a wrong value comes from here.
@@ -17,49 +17,49 @@ use super::{Family, Penalty};
 use crate::{Error, FoldSpec, Intercept, Result, grid};
 use std::collections::BTreeMap;
 
-/// A number, a word or a list that a solver reads.
+/// The description of a parameter: a number, a word or a list that a solver reads.
 #[derive(Debug)]
 pub struct Parameter {
-    /// The name: `class_weight`. The command writes `--class-weight`.
+    /// The name, with underscores: `class_weight`. Texts for people put it between backquotes.
     pub name: &'static str,
-    /// Which values there are.
+    /// The values that it accepts.
     pub kind: Kind,
-    /// What is taken where none is given, as it would be typed; `None` where there is no such value.
+    /// The default value, as it would be typed; `None` where there is none.
     pub default: Option<&'static str>,
     /// One line of help.
     pub about: &'static str,
 }
 
-/// Which values a parameter has.
+/// The kind of values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Yes or no; no unless it is given.
     Flag,
     /// A whole number from 1 to `most`.
     Count {
-        /// The largest.
+        /// The largest value.
         most: usize,
-        /// Why none larger.
+        /// Why it cannot be larger.
         reason: &'static str,
     },
     /// A number of an interval.
     Number(Interval),
-    /// One of some words.
+    /// One of these words.
     Word(&'static [&'static str]),
     /// Positive penalties: one, or where the solver compares `several` a list or range.
     Penalties {
-        /// The solver compares several.
+        /// True where the solver compares several penalties.
         several: bool,
     },
     /// Ranks to compare: a list or range.
     Ranks,
-    /// Rows that are held out together.
+    /// Folds of cross-validation: `5`, `blocks:6`, `column:subject` or `none`.
     Folds,
     /// The name of a column.
     Column,
 }
 
-/// The numbers that are allowed.
+/// An interval of numbers that are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Interval {
@@ -94,33 +94,33 @@ impl Interval {
     }
 }
 
-/// A value that was understood.
+/// The value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// Of [`Kind::Flag`].
+    /// The value of a [`Kind::Flag`].
     Flag(bool),
-    /// Of [`Kind::Count`].
+    /// The value of a [`Kind::Count`].
     Count(usize),
-    /// Of [`Kind::Number`].
+    /// The value of a [`Kind::Number`].
     Number(f64),
-    /// Of [`Kind::Word`].
+    /// The value of a [`Kind::Word`].
     Word(&'static str),
-    /// Of [`Kind::Penalties`], ascending.
+    /// The values of [`Kind::Penalties`], ascending.
     Penalties(Vec<f64>),
-    /// Of [`Kind::Ranks`], ascending.
+    /// The values of [`Kind::Ranks`], ascending.
     Ranks(Vec<usize>),
-    /// Of [`Kind::Folds`].
+    /// The value of [`Kind::Folds`].
     Folds(FoldSpec),
-    /// Of [`Kind::Column`].
+    /// The value of a [`Kind::Column`], a name.
     Column(String),
 }
 
 impl Parameter {
-    /// Understands a value.
+    /// Parses a value of this parameter.
     ///
     /// # Errors
-    /// [`Error::Option`] with what is expected.
+    /// [`Error::Option`] with the values that are expected.
     pub fn parse(&self, text: &str) -> Result<Value> {
         let wrong = |expected: String| Error::option(self.name, kstore::shown::short(text), expected);
         let number = || text.trim().parse::<f64>().ok();
@@ -158,24 +158,24 @@ impl Parameter {
     }
 }
 
-/// What is given to a solver: names and values as they would be typed.
+/// The parameters given to a solver: names and values as they would be typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(BTreeMap<String, String>);
 
 impl Options {
-    /// Nothing given: every parameter has its default.
+    /// No parameters: all have their defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a value for a parameter: `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
+    /// Sets a parameter to a value: `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl ToString) -> Self {
         self.0.insert(name.to_string(), value.to_string());
         self
     }
 
-    /// What was given for a parameter.
+    /// The text that was given for a parameter; `None` where nothing was.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -190,10 +190,10 @@ pub struct Settings {
 }
 
 impl Family {
-    /// The values of all parameters: what is given, and the defaults.
+    /// The values of all parameters: those given, and the defaults of the others.
     ///
     /// # Errors
-    /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it has not.
+    /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it does not accept.
     pub fn settings(&self, given: &Options) -> Result<Settings> {
         let known = |name: &str| self.parameters.iter().find(|parameter| parameter.name == name);
         if let Some((name, value)) = given.0.iter().find(|(name, _)| known(name).is_none()) {
@@ -275,7 +275,7 @@ impl Settings {
         self.penalties().first().copied().unwrap_or(Penalty::Lambda(0.0))
     }
 
-    /// The treatment of the constant: free for solvers that cannot be told.
+    /// The treatment of the constant; free for solvers without this parameter.
     pub fn intercept(&self) -> Intercept {
         self.word(&INTERCEPT).and_then(|word| word.parse().ok()).unwrap_or_default()
     }
@@ -297,7 +297,7 @@ impl Settings {
     }
 }
 
-/// lambda of a solver that takes one penalty.
+/// The parameter `lambda` of a solver that takes one penalty.
 pub const LAMBDA: Parameter = Parameter {
     name: LAMBDA_NAME,
     kind: Kind::Penalties { several: false },
@@ -305,10 +305,10 @@ pub const LAMBDA: Parameter = Parameter {
     about: "Penalty per row of (1/n) sum loss + lambda |w|^2: 1e-6; where several are compared a list 1e-8,1e-6 or a range 1e-9..1e-3, two per decade",
 };
 
-/// lambda of a solver that compares several.
+/// The parameter `lambda` of a solver that compares several penalties.
 pub const LAMBDAS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..LAMBDA };
 
-/// The penalty as LIBSVM writes it.
+/// The parameter `C`, the penalty as LIBSVM writes it.
 pub const C: Parameter = Parameter {
     name: C_NAME,
     kind: Kind::Penalties { several: false },
@@ -316,10 +316,10 @@ pub const C: Parameter = Parameter {
     about: "The penalty as LIBSVM writes it, in the place of lambda: C = 1/(2 n lambda); where several are compared 0.1,1,10 or 0.01..100",
 };
 
-/// C of a solver that compares several.
+/// The parameter `C` of a solver that compares several penalties.
 pub const COSTS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..C };
 
-/// Treatment of the constant.
+/// The parameter `intercept`: treatment of the constant.
 pub const INTERCEPT: Parameter = Parameter {
     name: "intercept",
     kind: Kind::Word(&["free", "penalised", "none"]),
@@ -327,7 +327,7 @@ pub const INTERCEPT: Parameter = Parameter {
     about: "Constant term: free, penalised or none",
 };
 
-/// Which rows are held out together.
+/// The parameter `folds`: which rows are held out together.
 pub const FOLDS: Parameter = Parameter {
     name: "folds",
     kind: Kind::Folds,
@@ -335,7 +335,7 @@ pub const FOLDS: Parameter = Parameter {
     about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME or none [default: 5 where there is something to choose]",
 };
 
-/// Newton steps.
+/// The parameter `steps`: the most iterations of a solver.
 pub const STEPS: Parameter = Parameter {
     name: "steps",
     kind: Kind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
@@ -343,7 +343,7 @@ pub const STEPS: Parameter = Parameter {
     about: "Most steps, or sweeps over the rows",
 };
 
-/// The duality gap at which a machine stops.
+/// The parameter `gap`: the relative duality gap at which a machine stops.
 pub const GAP: Parameter = Parameter {
     name: "gap",
     kind: Kind::Number(Interval::Positive),
@@ -351,7 +351,7 @@ pub const GAP: Parameter = Parameter {
     about: "Relative duality gap at which the solver stops",
 };
 
-/// The share of the rows that may lie outside.
+/// The parameter `nu`: the share of the rows that may lie outside.
 pub const NU: Parameter = Parameter {
     name: "nu",
     kind: Kind::Number(Interval::Share),
@@ -359,7 +359,7 @@ pub const NU: Parameter = Parameter {
     about: "Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose score is negative",
 };
 
-/// Weights of the classes.
+/// The parameter `class_weight`: weights of the classes.
 pub const CLASS_WEIGHT: Parameter = Parameter {
     name: "class_weight",
     kind: Kind::Word(&["balanced"]),
@@ -367,7 +367,7 @@ pub const CLASS_WEIGHT: Parameter = Parameter {
     about: "Weigh the rows by the inverse size of their class: balanced",
 };
 
-/// Components of a decomposition.
+/// The parameter `components`: number of components of a decomposition.
 pub const COMPONENTS: Parameter = Parameter {
     name: "components",
     kind: Kind::Count { most: 1_000_000, reason: "there are never more components than features" },
@@ -375,7 +375,7 @@ pub const COMPONENTS: Parameter = Parameter {
     about: "Number of components",
 };
 
-/// Features as they are.
+/// The parameter `uncentred`: the mean of the features is not subtracted.
 pub const UNCENTRED: Parameter = Parameter {
     name: "uncentred",
     kind: Kind::Flag,
@@ -383,15 +383,15 @@ pub const UNCENTRED: Parameter = Parameter {
     about: "Components of the features as they are, their mean not taken off",
 };
 
-/// What tells the distance from the components is kept.
+/// The parameter `novelty`: the model keeps what gives the distance of a row from the components.
 pub const NOVELTY: Parameter = Parameter {
     name: "novelty",
     kind: Kind::Flag,
     default: None,
-    about: "Keep in the model what predict --novelty and --preimage need: 16 bytes for each pair of landmarks",
+    about: "Keep in the model what predict `novelty` and `preimage` need: 16 bytes for each pair of landmarks",
 };
 
-/// Groups of a clustering.
+/// The parameter `clusters`: number of groups of a clustering.
 pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
     kind: Kind::Count { most: 1_000_000, reason: "a group needs rows" },
@@ -399,7 +399,7 @@ pub const CLUSTERS: Parameter = Parameter {
     about: "Number of groups; has to be given",
 };
 
-/// Starts of a search.
+/// The parameter `starts`: number of starts of a search.
 pub const STARTS: Parameter = Parameter {
     name: "starts",
     // each is a k-means of its own on a sample of 2,000 rows or more: a thousand take minutes
@@ -411,7 +411,7 @@ pub const STARTS: Parameter = Parameter {
     about: "Starts on a sample of the rows; the best goes on",
 };
 
-/// The number of groups.
+/// The value of the parameter `clusters`, the number of groups.
 ///
 /// # Errors
 /// [`Error::Option`] where it was not given.

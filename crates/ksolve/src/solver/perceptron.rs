@@ -18,7 +18,7 @@
 
 use super::kept::{Kept, Tile, Wanted};
 use super::parameter::{Kind, Parameter, STEPS};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use faer::Mat;
@@ -26,19 +26,16 @@ use kapprox::{Real, vectorised};
 use kstore::Plan;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 
-/// `perceptron`.
+/// The description of the solver `perceptron`.
 pub(super) const FAMILY: Family = Family {
     name: "perceptron",
     about: "the kernel perceptron, averaged",
     task: Task::Classification,
     parameters: &[STEPS, LAST],
-    make: Some(Make(
-        |settings| Ok(Box::new(Perceptron::new(settings))),
-        |settings| Ok(Box::new(Perceptron::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(Perceptron::new(settings))),
 };
 
-/// The end of the search in the place of its average.
+/// The parameter that takes the last functions of the search instead of their average.
 const LAST: Parameter = Parameter {
     name: "last",
     kind: Kind::Flag,
@@ -49,9 +46,9 @@ const LAST: Parameter = Parameter {
 /// The kernel perceptron.
 #[derive(Clone, Copy, Debug)]
 pub struct Perceptron {
-    /// Most sweeps.
+    /// Most sweeps over the rows.
     pub sweeps: usize,
-    /// Gives the average of w over the rows seen, not the last.
+    /// True for the average of w over the rows seen, false for the last w.
     pub averaged: bool,
 }
 
@@ -71,11 +68,11 @@ impl<T: Real> Solver<T> for Perceptron {
         plan.term("classes of all rows", n.saturating_mul(4), "").term(
             "coefficients and their sum",
             4 * 8 * (shape.map.p + 1) * shape.t,
-            "lower --rank",
+            "lower `rank`",
         )
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let columns = data.targets.count();
         let fresh = || State::new(kept.p, columns);
@@ -100,7 +97,7 @@ impl<T: Real> Solver<T> for Perceptron {
         let mistakes = state.by_sweep.clone();
         if mistakes.last() != Some(&0.0) && !self.averaged {
             data.resources.stages.warn(format!(
-                "the last of {} sweeps still made {} mistakes: no function separates the rows, or --steps is too small",
+                "the last of {} sweeps still made {} mistakes: no function separates the rows, or `steps` is too small",
                 self.sweeps, state.mistakes
             ));
         }
@@ -117,7 +114,7 @@ impl<T: Real> Solver<T> for Perceptron {
     }
 }
 
-/// Functions, function after function, each with its constant at the end.
+/// The state of the search: functions, one after the other, each with its constant at the end.
 #[derive(Clone)]
 struct State {
     p: usize,
@@ -126,7 +123,7 @@ struct State {
     late: Vec<f64>,
     seen: u64,
     mistakes: u64,
-    /// Mistakes of each whole sweep.
+    /// Number of mistakes in each whole sweep.
     by_sweep: Vec<f64>,
 }
 

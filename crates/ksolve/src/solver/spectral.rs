@@ -21,7 +21,7 @@
 use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS};
-use super::{Family, Features, Figure, Fitted, Make, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
 use crate::{Error, GramScratch, GramState, Result, Task};
@@ -31,27 +31,25 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
 
-/// `spectral`.
+/// The description of the solver `spectral`.
 pub(super) const FAMILY: Family = Family {
     name: "spectral",
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS],
-    make: Some(Make(
-        |settings| Ok(Box::new(Spectral::new(settings)?)),
-        |settings| Ok(Box::new(Spectral::new(settings)?)),
-    )),
+    make: |settings| Ok(Box::new(Spectral::new(settings)?)),
 };
 
-/// Degrees below this share of the mean are those of rows that the landmarks do not see: rounding, of either sign.
+/// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are rounding, of either
+/// sign.
 const FLOOR: f64 = 1e-6;
 
 /// Spectral clustering.
 #[derive(Clone, Copy, Debug)]
 pub struct Spectral {
-    /// k.
+    /// Number of groups k.
     pub clusters: usize,
-    /// Starts on the sample.
+    /// Number of starts on the sample.
     pub starts: usize,
 }
 
@@ -70,19 +68,19 @@ impl<T: Real> Solver<T> for Spectral {
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let p = shape.map.p;
         let plan = plan
-            .term("normalised moments and their eigenvectors", 6 * 8 * p * p, "lower --rank")
-            .term("rows over their degrees", cut.tile * p * shape.element, "lower --rank")
-            .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower --rank");
+            .term("normalised moments and their eigenvectors", 6 * 8 * p * p, "lower `rank`")
+            .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
+            .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower `rank`");
         lloyd::plan(plan, shape, cut, self.clusters, self.clusters)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let (gram, lifted) = normalised(data, &kept)?;
         if lifted > 0 {
             data.resources.stages.warn(format!(
                 "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
-                 raise --rank or sigma"
+                 raise `rank` or sigma"
             ));
         }
         let (projection, eigenvalues) = {
@@ -111,7 +109,8 @@ impl<T: Real> Solver<T> for Spectral {
     }
 }
 
-/// U S^(-½) of the k leading eigenvalues, p x k, and those and the next: a wide gap after the k-th says that k is right.
+/// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the leading k + 1 eigenvalues: a wide gap after the
+/// k-th says that k is right.
 fn embedding(gram: &GramState, k: usize) -> Result<(Mat<f64>, Vec<f64>)> {
     let p = gram.features();
     let g = MatRef::from_column_major_slice(&gram.folds()[0].g, p, p);
@@ -127,7 +126,7 @@ fn embedding(gram: &GramState, k: usize) -> Result<(Mat<f64>, Vec<f64>)> {
     Ok((projection, (0..p).rev().take(k + 1).map(|j| values[j]).collect()))
 }
 
-/// Σ φφᵀ/d, and how many rows had a degree below the floor: two passes over the features.
+/// Computes Σ φφᵀ/d, and the number of rows with a degree below the floor: two passes over the features.
 fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<(GramState, u64)> {
     let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
     let mut sums = vec![0.0; p];

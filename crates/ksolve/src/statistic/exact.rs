@@ -1,4 +1,4 @@
-//! Maximum mean discrepancy by the kernel itself: `--map exact`.
+//! Maximum mean discrepancy by the kernel itself: `map` exact.
 //!
 //! With a the 0/1 labels of the m rows of the first sample among all N, and 1 the labels of all rows, every double sum
 //! follows from the products K a and K 1, whose kernel values are computed in tiles as they are needed and never kept:
@@ -16,7 +16,7 @@
 use super::relabel::{Choices, p_value};
 use super::run::StatisticOptions;
 use super::{Measured, PValues, require};
-use crate::iterative::tiles::Tiles;
+use crate::solver::ridge::iterative::tiles::Tiles;
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::{Resources, candidates};
 use crate::{Certificate, Result};
@@ -30,7 +30,7 @@ use kstore::{Pass, Plan, RowSource};
 /// Permutations whose products share kernel values: these then cost less than the products.
 const TOGETHER: usize = 64;
 
-const ROWS: &str = "compare fewer rows (--rows), or approximate the kernel (--map nystrom)";
+const ROWS: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
 pub(super) fn plan(shape: &Shape, budget: usize, permutations: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
@@ -41,8 +41,8 @@ pub(super) fn plan(shape: &Shape, budget: usize, permutations: usize) -> Plan {
     plan::base("mmd", shape, budget)
         .term("rows", n.saturating_mul(rows), ROWS)
         .term("labels and their products", n.saturating_mul(vectors + 8), ROWS)
-        .term("keys of the rows", Choices::bytes(n, shape.threads), "take --permutations 0")
-        .term("kernel blocks", tiles, "lower --threads")
+        .term("keys of the rows", Choices::bytes(n, shape.threads), "take `permutations` 0")
+        .term("kernel blocks", tiles, "lower `threads`")
         .term("decoders and tiles", shape.cursor.at(plan::tile_rows(shape.d, shape.map.p, shape.element)) * 4, ROWS)
 }
 
@@ -103,13 +103,13 @@ pub(super) fn measure<T: Real>(
     Ok(Measured { biased, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
-/// Of a label v.
+/// The sums of a 0/1 label v of the rows.
 struct Sums {
-    /// vᵀKv.
+    /// The sum vᵀKv.
     own: f64,
-    /// vᵀK1.
+    /// The sum vᵀK1.
     all: f64,
-    /// Σ v_i k_ii.
+    /// The sum Σ v_i k_ii.
     diag: f64,
 }
 

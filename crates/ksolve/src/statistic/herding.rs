@@ -18,52 +18,52 @@
 
 use super::StatisticOptions;
 use crate::solver::{Features, Kept, Place, Wanted};
-use crate::train::Resources;
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, Prepared};
+use crate::train::{Resources, View};
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::{Fold, Merge, Plan, RowBlock, Selected, Workers};
 
-/// The rows that were picked.
+/// The rows that herding picked, and how near their mean is to that of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Herd {
-    /// Their positions among the rows of the fit, from 0, in the order of the picks.
+    /// Positions of the picked rows among the rows of the fit, from 0, in the order of the picks.
     pub positions: Vec<usize>,
-    /// |μ − mean of the picks so far|² after each.
+    /// |μ − mean of the picks so far|² after each pick.
     pub squared_distances: Vec<f64>,
     /// tr C, the mean squared distance of the rows from μ: t rows at random have tr C/t on average.
     pub variance: f64,
 }
 
-/// Rows that stand for a table.
+/// Rows picked from a table to stand for it, with the costs of picking them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Represented {
-    /// Their stored row numbers, in the order of the picks.
+    /// Stored numbers of the picked rows, in the order of the picks.
     pub rows: Vec<u64>,
-    /// As in [`Herd`].
+    /// |μ − mean of the picks so far|² after each pick, as in [`Herd`].
     pub squared_distances: Vec<f64>,
-    /// As in [`Herd`].
+    /// Mean squared distance of the rows from μ, as in [`Herd`].
     pub variance: f64,
-    /// Rows they were picked among.
+    /// Number of rows they were picked among.
     pub among: u64,
     /// The kernel, every parameter a number.
     pub kernel: String,
-    /// Features of the map.
+    /// Number of features of the map.
     pub rank: usize,
-    /// Passes over the table.
+    /// Number of passes over the table.
     pub passes: u64,
-    /// Largest sum of the plan.
+    /// Bytes of memory that were planned: those of the stage that needs most.
     pub planned_bytes: usize,
 }
 
-/// Picks `count` rows of a table. Of the options the permutations and the second kernel are not read.
+/// Picks `count` rows of a table. The options for permutations and for the second kernel are not read.
 ///
 /// *Passes*: statistics, candidates, those of [`herd`], and one for the row numbers.
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; those of
-/// [`herd`].
+/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; errors
+/// of [`herd`].
 pub fn represent<T: Real>(
     selected: &Selected,
     options: &StatisticOptions,
@@ -77,20 +77,20 @@ pub fn represent<T: Real>(
     let place = |shape: &Shape, cut: Cut| -> (Place, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let plan = plan::features("herding", shape, cut, resources.memory)
-            .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (--rows)")
-            .term("picks", count.saturating_mul(32), "lower --count");
+            .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (`rows`)")
+            .term("picks", count.saturating_mul(32), "lower `count`");
         Place::choose(plan, shape, resources)
     };
     let plan = |t: usize, _: usize| -> Result<(Cut, Vec<Plan>)> {
         let shape = shape(t)?;
         Ok(plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory))
     };
-    let prepared = prepare::prepare::<T>(selected, &training, resources, &plan)?;
+    let prepared = prepare::prepare::<T>(selected, &training, View::Features, resources, &plan)?;
     let Prepared { survey, mapped, cut, .. } = &prepared;
     let shape = shape(0)?;
     let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let features = prepared.features(keep, &plan, resources, options.seed);
+    let features = prepared.features(keep, &plan, &training, None, resources);
     let herd = herd(&features, count)?;
     let range = prepared.source().range();
     let observer = resources.stages.stage("row numbers", Some(range.end - range.start));
@@ -107,7 +107,7 @@ pub fn represent<T: Real>(
     })
 }
 
-/// Stored numbers of all selected rows.
+/// A fold that collects the stored numbers of all selected rows.
 struct Numbers;
 
 struct Numbered(Vec<u64>);
@@ -136,7 +136,7 @@ impl<T: Real> Fold<T> for Numbers {
 /// Picks `count` rows. Of rows that are equally good the first is picked.
 ///
 /// # Errors
-/// Those of the rows and the map; [`Error::TooFewFor`] where there are fewer rows.
+/// Errors of reading the rows and the map; [`Error::TooFewFor`] where there are fewer rows.
 pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
     super::require("herding", count as u64, data.rows)?;
     let (kept, _) = Kept::gather(data, Wanted::default())?;
@@ -160,7 +160,7 @@ pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
             }
             Ok(())
         })?;
-        let remedy = "scale the features, choose another kernel or use --precision f64";
+        let remedy = "scale the features, choose another kernel or use `precision` f64";
         let (position, _) = best.ok_or(Error::NotFinite { what: "the score of every row", remedy })?;
         picked[position] = true;
         herd.positions.push(position);
@@ -175,7 +175,7 @@ pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
     Ok(herd)
 }
 
-/// μ and tr C: one pass over the features.
+/// Computes μ and tr C: one pass over the features.
 fn mean<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<(Vec<f64>, f64)> {
     let (mut mean, mut squares, n) = (vec![0.0; kept.p], 0.0, kept.n as f64);
     let observer = data.resources.stages.stage("mean", Some(kept.n as u64));

@@ -39,7 +39,7 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;
 use kstore::Plan;
 
-/// `hsic`.
+/// The description of the statistic `hsic`.
 pub(super) const FAMILY: Family = Family {
     name: "hsic",
     about: "Hilbert-Schmidt independence criterion: do two sets of columns depend on each other",
@@ -56,15 +56,15 @@ fn plan(plan: Plan, shape: &Shape, _: Cut, permutations: usize) -> Plan {
     // p and q are halves of the features of both
     let (p, e) = (shape.map.p.div_ceil(2), shape.element);
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let plan = plan.term("covariances and their eigenvalues", 4 * 8 * shape.map.p * shape.map.p, "lower --rank");
+    let plan = plan.term("covariances and their eigenvalues", 4 * 8 * shape.map.p * shape.map.p, "lower `rank`");
     if permutations == 0 {
         return plan;
     }
     let thread = p * p * (8 + e) + STRIP * p * e + 4 * n;
-    plan.term("random orders and their products", shape.threads.max(1) * thread, "lower --threads").term(
+    plan.term("random orders and their products", shape.threads.max(1) * thread, "lower `threads`").term(
         "permuted statistics",
         permutations.saturating_mul(8),
-        "lower --permutations",
+        "lower `permutations`",
     )
 }
 
@@ -101,14 +101,14 @@ fn measure<T: Real>(data: &Features<'_, T>, p: Division, permutations: usize) ->
     Ok(Measured { biased, unbiased, alignment, p_values, permuted, certificate: None })
 }
 
-/// Sums of squared norms of the centred features.
+/// Sums of squared norms of the centred features, as in the formulas above.
 #[derive(Default)]
 struct Spreads {
-    /// a.
+    /// The sum a, over the first columns.
     first: f64,
-    /// b.
+    /// The sum b, over the second columns.
     second: f64,
-    /// d.
+    /// The sum d of the products.
     both: f64,
 }
 
@@ -119,7 +119,7 @@ impl Spreads {
     }
 }
 
-/// One pass over the features.
+/// Computes a, b and d: one pass over the features.
 fn spreads<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, mean: &[f64], p: usize) -> Result<Spreads> {
     let mut spreads = Spreads::default();
     let observer = data.resources.stages.stage("spread of the features", Some(kept.n as u64));
@@ -146,7 +146,8 @@ struct Buffers<T> {
     sum: Mat<f64>,
 }
 
-/// The biased statistic with the rows of psi in random orders. One thread computes a permutation, strip by strip.
+/// The biased statistic for each of some random orders of the rows of psi. One thread computes a permutation, strip by
+/// strip.
 fn permuted<T: Real>(
     data: &Features<'_, T>,
     kept: &Kept<'_, T>,
@@ -165,7 +166,7 @@ fn permuted<T: Real>(
             return;
         }
         pool.with(make, |buffers| {
-            let order = order(data.seed, j, n);
+            let order = order(data.options.seed, j, n);
             buffers.sum.fill(0.0);
             for first in (0..n).step_by(STRIP) {
                 let rows = STRIP.min(n - first);

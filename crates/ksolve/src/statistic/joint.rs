@@ -4,7 +4,8 @@ use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};
 
-/// Features of the first map, then those of the second. No map of any one kernel: it has no certificate.
+/// The features of the first map, followed by those of the second. They are of no single kernel, so there is no
+/// certificate.
 #[derive(Debug)]
 pub(super) struct Joint<T: Real> {
     pub(super) first: Box<dyn FeatureMap<T>>,

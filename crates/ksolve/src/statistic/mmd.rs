@@ -32,7 +32,7 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;
 use kstore::Plan;
 
-/// `mmd`.
+/// The description of the statistic `mmd`.
 pub(super) const FAMILY: Family = Family {
     name: "mmd",
     about: "maximum mean discrepancy: do two samples have one law",
@@ -48,10 +48,10 @@ const LABELLED: usize = 64;
 fn plan(plan: Plan, shape: &Shape, cut: Cut, permutations: usize) -> Plan {
     let (p, e, labels) = (shape.map.p, shape.element, permutations.saturating_add(1));
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower --rank")
-        .term("sums of random labels", labels.saturating_mul(8 * (p + 1) + e * p), "lower --permutations")
-        .term("random labels of a tile", labels.saturating_mul(cut.tile * e + 16), "lower --permutations")
-        .term("keys of the rows", Choices::bytes(n, shape.threads), "take --permutations 0")
+    plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower `rank`")
+        .term("sums of random labels", labels.saturating_mul(8 * (p + 1) + e * p), "lower `permutations`")
+        .term("random labels of a tile", labels.saturating_mul(cut.tile * e + 16), "lower `permutations`")
+        .term("keys of the rows", Choices::bytes(n, shape.threads), "take `permutations` 0")
 }
 
 fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize) -> Result<Measured> {
@@ -59,7 +59,7 @@ fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize
     let (m, k) = (first, n - first);
     require("mmd of a sample", 2, m.min(k) as u64)?;
     let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
-    let choices = Choices::new(data.seed, permutations, m, n, kept.workers());
+    let choices = Choices::new(data.options.seed, permutations, m, n, kept.workers());
     let sums = sums(data, &kept, m, &choices)?;
     drop(kept);
     let (observed, unbiased) = sums.statistic(0, m, k);
@@ -86,9 +86,9 @@ fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize
 /// Sums over the rows with a label, for the observed labels and then every random choice; the last column is of all
 /// rows.
 struct Sums {
-    /// Σ phi, p x c row-major.
+    /// Σ phi for each label, p x c row-major.
     phi: Vec<f64>,
-    /// Σ |phi|², c.
+    /// Σ |phi|² for each label, c numbers.
     squares: Vec<f64>,
 }
 
@@ -109,7 +109,7 @@ impl Sums {
     }
 }
 
-/// One pass over the features.
+/// Computes the sums for the observed and the random labels: one pass over the features.
 fn sums<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, m: usize, choices: &Choices) -> Result<Sums> {
     let c = choices.len() + 2;
     let mut sums = Sums { phi: vec![0.0; kept.p * c], squares: vec![0.0; c] };
@@ -135,7 +135,7 @@ fn sums<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, m: usize, choices: 
     Ok(sums)
 }
 
-/// Σ |phi_i|² over the rows with each label.
+/// Adds |phi_i|² over the rows of a tile to `squares`, for each label.
 fn add_squares<T: Real>(tile: &Tile<'_, T>, labels: &[T], squares: &mut [f64]) {
     for (i, labels) in labels.chunks_exact(squares.len()).enumerate() {
         let square: f64 = tile.row(i).iter().map(|v| v.to_f64() * v.to_f64()).sum();

@@ -8,7 +8,7 @@
 //!   covariances as weights, which a map of low rank has all of;
 //! * **gamma**: the gamma law of the same mean and variance, for comparison with other programs.
 //!
-//! With `--map exact` two samples are compared by the kernel itself, without a map and without an n x n matrix: the
+//! With `map` exact two samples are compared by the kernel itself, without a map and without an n x n matrix: the
 //! biased and the unbiased statistic, and their permutations.
 //!
 //! Every random label belongs to the position of a row among the rows of the test, sums run in the order of the rows,
@@ -59,7 +59,7 @@ use crate::{Certificate, Result};
 use kapprox::Real;
 use kstore::Plan;
 
-/// What a statistic compares.
+/// The kind of samples that a statistic compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compares {
     /// Two samples of the same columns.
@@ -68,29 +68,29 @@ pub enum Compares {
     Columns,
 }
 
-/// A statistic as the command line sees it.
+/// The description of a statistic: its name, its help and the samples it compares.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The name after `kmill test`.
+    /// The name of the statistic.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// What it compares.
+    /// The kind of samples that it compares.
     pub compares: Compares,
-    /// Adds what is held beside the features.
+    /// Adds the memory that is held beside the features to a plan.
     plan: fn(Plan, &Shape, Cut, usize) -> Plan,
     /// True where permutations need the features of any row at any time.
     keeps: bool,
     measure: Measure,
 }
 
-/// Where the one ends and the other begins: the rows of the first sample, or the features of the first columns.
+/// The division of the two samples: the number of rows of the first sample, or of features of the first columns.
 type Division = usize;
 
-/// Measures: features of all rows, the division, and how many permutations.
+/// A function that measures, from the features of all rows, the division and the number of permutations.
 type Of<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
 
-/// The same in both precisions.
+/// The functions that measure with features in f32 and in f64.
 #[derive(Clone, Copy, Debug)]
 struct Measure(Of<f32>, Of<f64>);
 
@@ -117,23 +117,23 @@ impl Precision for f64 {
 pub struct PValues {
     /// By random labels: at least 1/(permutations + 1). `None` without permutations.
     pub permutation: Option<f64>,
-    /// Of the limit law; 1e-12 stands for anything below. `None` without a map, and for features that do not vary.
+    /// By the limit law; 1e-12 stands for anything below. `None` without a map, and for features that do not vary.
     pub spectrum: Option<f64>,
-    /// Of the gamma law with the limit's mean and variance; `None` as above.
+    /// By the gamma law with the limit's mean and variance. `None` without a map, and for features that do not vary.
     pub gamma: Option<f64>,
 }
 
-/// What was measured.
+/// The measured statistic with its p-values.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Measured {
     /// The statistic as a squared norm of means: never negative, too large on average. p-values are of this one.
     pub biased: f64,
-    /// The one that is right on average, and may be negative. Of the features: of the kernel, but for what the map
-    /// leaves.
+    /// The unbiased estimate, which may be negative. It is that of the map's features, which differs from the kernel's
+    /// by the error of the map.
     pub unbiased: f64,
     /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for features that do not vary.
     pub alignment: Option<f64>,
-    /// p-values.
+    /// The p-values of the statistic.
     pub p_values: PValues,
     /// The biased statistic under each of the random labels.
     #[serde(skip)]
@@ -142,31 +142,31 @@ pub struct Measured {
     pub certificate: Option<Certificate>,
 }
 
-/// What was measured, and of what.
+/// The measured statistic, with its samples, kernels and costs.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Outcome {
-    /// The numbers.
+    /// The statistic with its p-values.
     #[serde(flatten)]
     pub measured: Measured,
-    /// Rows of each sample, or of the only one.
+    /// Number of rows of each sample, or of the only one.
     pub rows: Vec<u64>,
     /// The kernels, every parameter a number.
     pub kernels: Vec<String>,
-    /// Features of each map; empty for the kernel itself.
+    /// Number of features of each map; empty for the kernel itself.
     pub ranks: Vec<usize>,
-    /// Passes over the rows.
+    /// Number of passes over the rows.
     pub passes: u64,
-    /// Largest sum of the plan.
+    /// Bytes of memory that were planned: those of the stage that needs most.
     pub planned_bytes: usize,
 }
 
-/// Every statistic. One line each.
+/// The descriptions of all statistics.
 pub fn registry() -> &'static [Family] {
     const FAMILIES: &[Family] = &[mmd::FAMILY, hsic::FAMILY];
     FAMILIES
 }
 
-/// The statistic of a name.
+/// The statistic with this name; `None` where there is none.
 pub fn by_name(name: &str) -> Option<&'static Family> {
     registry().iter().find(|family| family.name == name)
 }

@@ -24,17 +24,17 @@ const POINTS: usize = 24;
 /// Effective terms up to which the parabola is exact to about 1e-14; with 100 of them it would lose five digits.
 const FEW: f64 = 30.0;
 
-/// Size of the characteristic function below which nothing is added.
+/// The sum ends where the characteristic function is below this size.
 const NEGLIGIBLE: f64 = 1e-14;
 
 /// Most points on the real line; with more than [`FEW`] effective terms some hundreds are usual.
 const MOST_POINTS: usize = 1 << 16;
 
-/// Probabilities below this are given as this: they are differences of numbers near 1, with rounding errors of about
-/// 1e-13.
+/// The least probability that is returned: smaller ones are differences of numbers near 1, with rounding errors of
+/// about 1e-13.
 const SMALLEST: f64 = 1e-12;
 
-/// Q = Σ w_l χ²(m_l).
+/// The law of a weighted sum Q = Σ w_l χ²(m_l).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Mixture {
     /// Weight, positive, and degrees of freedom.
@@ -42,7 +42,7 @@ pub(super) struct Mixture {
 }
 
 impl Mixture {
-    /// One degree of freedom for each weight. Weights that are rounding beside the largest are left out.
+    /// The law with one degree of freedom for each weight. Weights that are rounding beside the largest are left out.
     pub(super) fn of_weights(weights: impl IntoIterator<Item = f64>) -> Self {
         let mut weights: Vec<f64> = weights.into_iter().filter(|weight| weight.is_finite()).collect();
         weights.sort_by(|a, b| b.total_cmp(a));
@@ -75,7 +75,7 @@ impl Mixture {
         Some(tail.clamp(SMALLEST, 1.0))
     }
 
-    /// The parabola z(u) = μ(1 + iu)²; the points below the half-axis are conjugates of those above.
+    /// P(Q ≥ x) by the integral along the parabola z(u) = μ(1 + iu)², of which only the upper half is evaluated.
     fn along_parabola(&self, x: f64) -> f64 {
         let n = POINTS as f64;
         let (h, mu) = (3.0 / n, PI * n / (12.0 * x));
@@ -97,7 +97,7 @@ impl Mixture {
         1.0 - h / PI * sum
     }
 
-    /// 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k) at u_k = (k + 1/2) 2π/T, where P(Q > T) is negligible.
+    /// P(Q ≥ x) by the sum 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k) at u_k = (k + 1/2) 2π/T, where P(Q > T) is negligible.
     fn along_line(&self, x: f64) -> f64 {
         let largest = self.terms.iter().fold(0.0f64, |most, (w, _)| most.max(*w));
         // Chernoff's bound at a quarter of the largest rate

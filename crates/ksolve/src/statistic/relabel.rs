@@ -4,8 +4,8 @@ use crate::strips::for_each_strip;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 
-/// Share by which a statistic under random labels may lie below the observed one and still count as large: what is
-/// equal but for the order of a sum is equal. Errs on the side of a larger p-value.
+/// Share by which a statistic under random labels may lie below the observed one and still count as equal, since the
+/// order of a sum changes its rounding. This errs on the side of a larger p-value.
 const TIE: f64 = 1e-9;
 
 /// Random choices of some of n rows, all choices of that size equally likely: the rows with the smallest keys.
@@ -18,7 +18,7 @@ pub(super) struct Choices {
 }
 
 impl Choices {
-    /// `count` choices of `size` among `n` rows.
+    /// Draws `count` choices of `size` among `n` rows.
     pub(super) fn new(seed: u64, count: usize, size: usize, n: usize, workers: &Workers) -> Self {
         let mut keys: Vec<(Stream, u64)> = (0..count).map(|j| (stream(seed, j), 0)).collect();
         if size > 0 && size <= n {
@@ -61,8 +61,9 @@ pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
     order
 }
 
-/// (1 + number of values at least as large as the observed) / (1 + their number), never 0: the observed labels are one
-/// of the possible (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None` without permutations.
+/// The p-value (1 + number of values at least as large as the observed) / (1 + number of values). It is never 0, as the
+/// observed labels are one of the possible (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None`
+/// without permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE * observed.abs();
     let larger = permuted.iter().filter(|value| **value >= threshold).count();

@@ -1,16 +1,15 @@
-//! From tables to a statistic: scaling, maps, the plan.
+//! The run of a statistic on tables: scaling, maps and the memory plan.
 
 use super::joint::Joint;
 use super::{Compares, Family, Measured, Outcome, Precision, exact};
 use crate::gram::{GramScratch, GramState};
-use crate::ridge::Intercept;
 use crate::solver::{Features, Place};
 use crate::train::landmarks::{self, Mapped};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
 use crate::train::survey::{self, Survey};
-use crate::train::{Choice, LandmarkSource, Resources, Scaling, SystemOptions, Task, TrainOptions};
-use crate::{Error, FoldSpec, Folds, Result, Targets};
+use crate::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
+use crate::{Error, Folds, Result, Targets};
 use kapprox::kernel::Spec;
 use kapprox::map::MapSpec;
 use kapprox::{FeatureMap, Real};
@@ -35,7 +34,7 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// Everything that defines the result beside the rows.
+/// The options of a statistic, which define the result for given rows.
 #[derive(Clone, Debug)]
 pub struct StatisticOptions {
     /// Scaling of the features, over all rows of the test.
@@ -44,23 +43,23 @@ pub struct StatisticOptions {
     pub kernel: Spec,
     /// The kernel of the second columns; not read for two samples.
     pub other: Spec,
-    /// How rows become features.
+    /// The map from rows to features.
     pub map: MapSpec,
-    /// Where landmarks come from, for maps that have some.
+    /// The landmark scheme, or the table with the landmarks, for maps that have some.
     pub landmarks: LandmarkSource,
-    /// Rows they are chosen among, or all in `None`.
+    /// Number of rows that landmarks are chosen among; `None` for all.
     pub candidates: Option<usize>,
-    /// Features of each map.
+    /// Number of features of each map.
     pub rank: usize,
-    /// Random labels.
+    /// Number of random labellings.
     pub permutations: usize,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
 impl StatisticOptions {
-    /// A kernel with the usual rest: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows,
-    /// 1,000 permutations, seed 0.
+    /// The default options with a kernel: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000
+    /// rows, 1,000 permutations, seed 0.
     pub fn new(kernel: Spec) -> Self {
         Self {
             scaling: Scaling::default(),
@@ -75,24 +74,15 @@ impl StatisticOptions {
         }
     }
 
-    /// The options of everything that statistics share with training.
+    /// The options of training for the steps that statistics share with it: scaling, kernel and map.
     pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
         TrainOptions {
-            task: Task::Components,
             scaling: self.scaling,
-            kernel: kernel.clone(),
             map: self.map.clone(),
             landmarks: self.landmarks.clone(),
             candidates: self.candidates,
-            rank: self.rank,
-            tolerance: None,
-            ranks: vec![self.rank],
-            lambdas: Vec::new(),
-            folds: FoldSpec::None,
-            intercept: Intercept::None,
-            choice: Choice::Mse,
-            system: SystemOptions::default(),
             seed: self.seed,
+            ..TrainOptions::new(Task::Components, kernel.clone(), self.rank)
         }
     }
 }
@@ -103,7 +93,7 @@ impl StatisticOptions {
 ///
 /// # Errors
 /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
-/// [`Error::TooFewFor`] for samples without a value; those of the maps.
+/// [`Error::TooFewFor`] for samples without a value; errors of the maps.
 pub fn measure<T: Precision>(
     family: &Family,
     rows: Compared<'_>,
@@ -121,8 +111,8 @@ pub fn measure<T: Precision>(
     }
     if options.map.is_exact() && family.compares == Compares::Columns {
         let remedy =
-            format!("{} needs features; leave it out (with --rank at the number of rows they are exact)", family.name);
-        return Err(Error::option("--map", "exact", remedy));
+            format!("{} needs features; leave it out (with `rank` at the number of rows they are exact)", family.name);
+        return Err(Error::option("map", "exact", remedy));
     }
     let training = options.training(&options.kernel);
     let unscaled = open::<T>(&tables, &Reading::default())?;
@@ -153,7 +143,7 @@ pub fn measure<T: Precision>(
     Ok(Outcome { measured, rows: sizes, kernels, ranks, passes: 1 + passes, planned_bytes })
 }
 
-/// What the statistic holds, and where its features are kept.
+/// The place where the features are kept, and the memory plan of the statistic's stage.
 fn last<T: Real>(
     family: &Family,
     shape: &Shape,
@@ -164,12 +154,12 @@ fn last<T: Real>(
     let p = shape.map.p;
     let moments = GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
     let plan =
-        plan::features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower --rank");
+        plan::features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower `rank`");
     let plan = (family.plan)(plan, shape, cut, options.permutations);
     if family.keeps && options.permutations > 0 {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = rows.saturating_mul(p).saturating_mul(shape.element);
-        return (Place::Memory, plan.term("features of all rows", bytes, "lower --rank, or take --permutations 0"));
+        return (Place::Memory, plan.term("features of all rows", bytes, "lower `rank`, or take `permutations` 0"));
     }
     Place::choose(plan, shape, resources)
 }
@@ -182,7 +172,7 @@ fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
     Ok(Chained::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
 }
 
-/// The shape of the work: of two maps at once where two sets of columns are compared.
+/// The sizes of the work; those of two maps at once where two sets of columns are compared.
 fn shape<T: Real>(
     source: &Chained<'_, T>,
     family: &Family,
@@ -199,7 +189,7 @@ fn shape<T: Real>(
     Ok(shape)
 }
 
-/// One pass over every table: how the features are scaled, and the rows of each.
+/// Finds the scaling of the features and the number of rows of every table, in one pass over each.
 fn survey(
     tables: &[&Selected],
     training: &TrainOptions,
@@ -223,7 +213,7 @@ fn survey(
     Ok((survey::of(total, tables[0], training, resources.stages)?, sizes))
 }
 
-/// What the steps share.
+/// The arguments that the steps of a run share.
 struct Run<'a, T: Real> {
     source: &'a dyn RowSource<T>,
     survey: &'a Survey,
@@ -241,7 +231,8 @@ impl<T: Precision> Run<'_, T> {
         landmarks::kernel(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
     }
 
-    /// The statistic, the kernels, the features of their maps, and passes over the rows.
+    /// Measures, and returns the statistic, the kernels, the numbers of features of their maps, and of passes over the
+    /// rows.
     fn measure(
         &self,
         family: &Family,
@@ -268,11 +259,13 @@ impl<T: Precision> Run<'_, T> {
             targets: &Targets::Numeric { centre: Vec::new() },
             rows: self.survey.rows(),
             cut: self.cut,
+            options: training,
             resources: self.resources,
-            seed: self.options.seed,
             keep,
             spare: 0,
             folds: &Folds::None,
+            weighted: false,
+            points: None,
         };
         let measured = T::of(family)(&features, division, self.options.permutations)?;
         Ok((measured, kernels, ranks, passes))

@@ -7,13 +7,13 @@ use kapprox::Real;
 use kstore::scratch::Cache;
 use kstore::{Pass, RowSource};
 
-/// The rows as they come from the decoder, in the scratch folder; `None` without one.
+/// Writes the decoded and scaled rows to the scratch folder; `None` without one.
 ///
 /// One pass, one lane, so that rows arrive in their order. What is folded from the cache has the bits of what is folded
 /// from the rows. Not journaled: a run that is resumed writes its cache again.
 ///
 /// # Errors
-/// Those of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
+/// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
 pub(super) fn rows<T: Real>(
     source: &dyn RowSource<T>,
     cut: Cut,

@@ -1,4 +1,4 @@
-//! Rows that landmarks are chosen among, in memory.
+//! The candidate rows, which landmarks are chosen among, in memory.
 
 use crate::{Error, Result};
 use kapprox::Real;
@@ -16,8 +16,8 @@ pub(crate) fn in_row_order<T: Real>(sample: Sample<T>) -> Result<MemoryRows<T>> 
     Ok(MemoryRows::new(x, d)?.numbered(rows)?)
 }
 
-/// The candidates with their targets or classes, and their fold where there is a column of folds, which one pass brings
-/// from the table.
+/// Adds targets or classes to the candidates, and their fold where there is a column of folds, by one pass over the
+/// table.
 pub(crate) fn with_targets<T: Real>(
     candidates: MemoryRows<T>,
     source: &dyn RowSource<T>,
@@ -36,7 +36,7 @@ pub(crate) fn with_targets<T: Real>(
     }
 }
 
-/// Targets of some rows, which are in order.
+/// A fold that collects the targets of some rows, whose numbers ascend.
 struct Of<'a> {
     rows: &'a [u64],
 }

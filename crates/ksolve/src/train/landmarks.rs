@@ -1,28 +1,30 @@
-//! From rows to the feature map: candidates, the kernel's length scale, landmarks, map.
+//! The steps from rows to the feature map: candidates, the kernel's length scale, landmarks, map.
 
 use super::candidates;
 use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
 use super::prepare;
 use crate::{Error, Result};
-use faer::MatRef;
+use faer::{MatMut, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, NO_ROW, Rows, Sample, uniform_sample};
 use kapprox::map::registry::{Making, OnLandmarks, Shape, WithoutRows};
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
-use kstore::{Fold, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
+use kstore::{Fold, Footprint, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
 use std::sync::Arc;
 
-/// Rows the median distance is taken over: half a million pairs, which places the median within 1 %.
+/// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.
 pub(crate) const MEDIAN_ROWS: usize = 1000;
 
-/// A map and what it took to find it.
+/// A map with its kernel, its landmarks and the number of passes it took.
 #[derive(Debug)]
 pub(crate) struct Mapped<T: Real> {
     pub(crate) map: Box<dyn FeatureMap<T>>,
     pub(crate) kernel: Spec,
+    /// The landmarks, for a solver that combines their kernel functions itself; then the map has no features.
+    pub(crate) set: Option<LandmarkSet<T>>,
     /// Landmarks, and the rows they were chosen among; `None` for a map without.
     pub(crate) landmarks: Option<(usize, u64)>,
     /// Passes over the table.
@@ -46,11 +48,11 @@ pub(crate) fn map<T: Real>(
             let Settled { kernel, passes, .. } = run.settle()?;
             let (spec, seed) = (&options.map, options.seed);
             let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
-            return Ok(Mapped { map, kernel, landmarks: None, passes });
+            return Ok(Mapped { map, kernel, set: None, landmarks: None, passes });
         }
         Making::Exact => {
-            let remedy = "only ridge learns with the kernel itself; leave it out, or raise --rank of the default map";
-            return Err(Error::option("--map", "exact", remedy));
+            let remedy = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
+            return Err(Error::option("map", "exact", remedy));
         }
     };
     let Selection { set, kernel, among, mut passes } = run.select()?;
@@ -61,22 +63,58 @@ pub(crate) fn map<T: Real>(
     let (seed, workers) = (options.seed, resources.workers);
     let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
     passes += options.map.passes();
-    Ok(Mapped { map: make(given)?, kernel, landmarks: Some((count, among)), passes })
+    Ok(Mapped { map: make(given)?, kernel, set: None, landmarks: Some((count, among)), passes })
 }
 
-/// The same as far as the landmarks.
-pub(super) fn select<T: Real>(
+/// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
+pub(super) fn unmapped<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
     reading: &Reading,
     options: &TrainOptions,
     cut: Cut,
     resources: &Resources<'_>,
-) -> Result<Selection<T>> {
-    Run { source, n, reading, options, cut, resources }.select()
+) -> Result<Mapped<T>> {
+    let Selection { set, kernel, among, passes } = Run { source, n, reading, options, cut, resources }.select()?;
+    let (map, landmarks) = (Box::new(NoFeatures { d: set.d }), Some((set.len(), among)));
+    Ok(Mapped { map, kernel, set: Some(set), landmarks, passes })
 }
 
-/// The kernel with every parameter a number, and the passes that took.
+/// Settles the kernel, for a solver that combines the kernel functions of all rows. They were loaded in one pass, and a pass over
+/// memory is none over the table: nothing of it is kept in the journal.
+pub(super) fn of_rows<T: Real>(
+    rows: &MemoryRows<T>,
+    reading: &Reading,
+    options: &TrainOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<Mapped<T>> {
+    let resources = Resources { journal: None, ..*resources };
+    let (kernel, _) = kernel(rows, rows.len() as u64, reading, options, cut, &resources)?;
+    let d = RowSource::<T>::shape(rows).features;
+    Ok(Mapped { map: Box::new(NoFeatures { d }), kernel, set: None, landmarks: None, passes: 1 })
+}
+
+/// The map of a solver that combines kernel functions itself.
+#[derive(Debug)]
+struct NoFeatures {
+    d: usize,
+}
+
+impl<T: Real> FeatureMap<T> for NoFeatures {
+    fn dims(&self) -> (usize, usize) {
+        (self.d, 0)
+    }
+    fn apply(&self, _: MatRef<'_, T>, _: MatMut<'_, T>, _: &Workers) {}
+    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
+        None
+    }
+    fn footprint(&self) -> Footprint {
+        Footprint::default()
+    }
+}
+
+/// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
 pub(crate) fn kernel<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
@@ -97,13 +135,13 @@ struct Settled<T> {
 }
 
 /// Landmarks, and what they were chosen with.
-pub(super) struct Selection<T> {
-    pub(super) set: LandmarkSet<T>,
-    pub(super) kernel: Spec,
+struct Selection<T> {
+    set: LandmarkSet<T>,
+    kernel: Spec,
     /// Rows they were chosen among.
-    pub(super) among: u64,
+    among: u64,
     /// Passes over the table.
-    pub(super) passes: u64,
+    passes: u64,
 }
 
 /// Landmarks, how many rows they were chosen among, and the passes over the table that it took.
@@ -113,7 +151,7 @@ struct Chosen<T> {
     passes: u64,
 }
 
-/// What the steps share.
+/// The arguments that the steps share.
 struct Run<'a, T: Real> {
     source: &'a dyn RowSource<T>,
     n: u64,
@@ -160,12 +198,12 @@ impl<T: Real> Run<'_, T> {
         Ok(Selection { set, kernel, among, passes: passes + choosing })
     }
 
-    /// The map to come.
+    /// The shape of the map that the options ask for.
     fn shape(&self) -> Result<Shape> {
         prepare::map_shape::<T>(self.options, self.source.shape().features, self.n)
     }
 
-    /// A pass with a small state.
+    /// A pass for folds with a small state.
     fn scan<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
         self.cut.pass(self.cut.scan_lanes, self.resources, observer)
     }
@@ -174,7 +212,7 @@ impl<T: Real> Run<'_, T> {
         Rows { source, pass, count }
     }
 
-    /// As many landmarks as the map wants.
+    /// Chooses or reads as many landmarks as the map wants.
     fn choose(&self, kernel: &Arc<dyn AnyKernel>, sample: Option<Sample<T>>) -> Result<Chosen<T>> {
         let shape = self.shape()?;
         let wanted = shape.landmarks.unwrap_or(shape.p);
@@ -184,7 +222,7 @@ impl<T: Real> Run<'_, T> {
         }
     }
 
-    /// Landmarks chosen by a scheme, among the sample or by passes over the table.
+    /// Chooses landmarks by a scheme, among the sample or by passes over the table.
     fn choose_by(
         &self,
         name: &str,
@@ -215,7 +253,7 @@ impl<T: Real> Run<'_, T> {
         Ok(Chosen { set, among: count, passes })
     }
 
-    /// The rows of a table of landmarks, scaled as the training rows are: the first `wanted` of them.
+    /// Reads the first `wanted` rows of a table of landmarks, scaled as the training rows are.
     fn read(&self, table: &Selected, wanted: usize) -> Result<Chosen<T>> {
         let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
         let range = source.range();
@@ -226,7 +264,7 @@ impl<T: Real> Run<'_, T> {
         let (d, count) = (source.shape().features, found.rows.len() as u64);
         if count == 0 {
             let why = "the table of landmarks has no row; name another table, or a scheme".to_string();
-            return Err(kstore::Error::Empty { what: "--landmarks".to_string(), why }.into());
+            return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
         }
         let points = MatRef::from_row_major_slice(&found.x, found.rows.len(), d);
         self.options.kernel.check_values(points, 0)?;
@@ -235,7 +273,8 @@ impl<T: Real> Run<'_, T> {
         Ok(Chosen { set, among: count, passes: 0 })
     }
 
-    /// One pass for kernels that are not defined for every number, and how many passes it took.
+    /// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number
+    /// of passes.
     ///
     /// # Errors
     /// [`kapprox::Error::Domain`] for the first value outside.
@@ -248,7 +287,8 @@ impl<T: Real> Run<'_, T> {
     }
 }
 
-/// One pass for kernels that are not defined for every number, and how many passes it took.
+/// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number of
+/// passes.
 ///
 /// # Errors
 /// [`kapprox::Error::Domain`] for the first value outside.
@@ -260,7 +300,7 @@ pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pa
     Ok(1)
 }
 
-/// The first rows of a table.
+/// A fold that collects the first rows of a table.
 struct Leading {
     wanted: usize,
 }
@@ -328,7 +368,7 @@ pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &Sample<T>, seed: u64) -> R
     Ok(kernel.resolve_median(MatRef::from_row_major_slice(&wide, order.len(), d))?)
 }
 
-/// Lets a selection in memory be interrupted, and counts nothing: its rows were counted when they were sampled.
+/// An observer that lets a selection in memory be interrupted. It counts no rows: they were counted when sampled.
 struct Stop<'a>(&'a dyn Observer);
 
 impl Observer for Stop<'_> {
@@ -342,5 +382,5 @@ impl Observer for Stop<'_> {
 
 fn unknown_scheme(name: &str) -> Error {
     let known: Vec<&str> = landmark::registry().iter().map(|scheme| scheme.name).collect();
-    Error::option("--landmarks", format!("{name:?}"), format!("give one of {}", known.join(", ")))
+    Error::option("landmarks", format!("{name:?}"), format!("give one of {}", known.join(", ")))
 }

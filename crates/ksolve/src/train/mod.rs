@@ -4,35 +4,33 @@
 //! |---|---|
 //! | 1 | scaling statistics, labels, the number of rows |
 //! | 2 | a uniform sample of candidate rows (each round of a scheme that selects among all rows is one pass more) |
-//! | 3 | Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface |
-//! | 4 | classification with folds only: the error of the held-out rows for the best cell of each rank |
+//! | 3 and more | what the [solver](crate::solver) looks for |
 //!
-//! Ridge regression by conjugate gradient has runs of its own: on the kernel of all rows (`exact`), and on landmarks without
-//! a Gram matrix (`pcg`).
+//! There is one run for all solvers: [`train`] makes it, [`stages`] says what it would hold and cost, and [`forecast`] how long it
+//! would take. All three walk the list of stages that the solver gives.
 //!
 //! With a scratch folder one more pass, after the first, writes the rows there, decoded and scaled, for all that follow.
 
 mod cached;
 pub(crate) mod candidates;
-mod exact;
 mod forecast;
 pub(crate) mod landmarks;
 mod options;
-mod pcg;
 pub(crate) mod plan;
 pub(crate) mod prepare;
 mod rates;
 mod run;
-mod solve;
+mod stage;
 pub(crate) mod survey;
 mod trained;
+mod whole;
 
-pub use forecast::{Forecast, Step, forecast, forecast_solve};
-pub use options::{
-    Choice, DIRECT_ROWS, LandmarkSource, Method, Preconditioner, Resources, Scaling, Stages, SystemOptions, Task,
-    TrainOptions, Unwatched,
-};
+pub use forecast::{Costs, Forecast, Step, forecast};
+pub use options::{LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
 pub use plan::{Cut, Shape, tile_rows};
-pub use run::{plan, train};
-pub use solve::{plan_solve, solve};
+pub(crate) use plan::{RANK, on_features};
+pub use run::{stages, train};
+pub(crate) use stage::fit;
+pub use stage::{Stage, View, Work};
 pub use trained::{Solved, Trained};
+pub(crate) use trained::{explained, needs_wide_for};

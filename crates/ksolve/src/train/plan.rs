@@ -3,11 +3,14 @@
 //! Tiles and segments are functions of the shape of the work and define the order of every sum. Lanes and prefetch
 //! come from the budget and define nothing.
 
+use super::forecast::Costs;
+use super::landmarks::MEDIAN_ROWS;
+use super::options::Resources;
+use super::run;
+use super::stage::{Stage, Work};
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::solver::kept;
-use crate::train::landmarks::MEDIAN_ROWS;
-use crate::train::options::Resources;
 use kapprox::Real;
 use kapprox::landmark::RpCholesky;
 use kapprox::map::nystrom::STRIP;
@@ -32,30 +35,32 @@ const TILES_PER_LARGE_SEGMENT: usize = 32;
 /// with all threads inside the products is as fast and holds fewer states.
 const LANE_FEATURES: usize = 256;
 
-/// Shape of a training run.
+/// The sizes that decide how a training run is cut and what it holds.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Rows, or an upper bound.
+    /// Number of rows, or an upper bound.
     pub n: u64,
-    /// Features of a row.
+    /// Number of features of a row.
     pub d: usize,
-    /// Targets of the regression.
+    /// Number of targets of the regression.
     pub t: usize,
-    /// The feature map.
+    /// The sizes of the feature map.
     pub map: kapprox::map::registry::Shape,
-    /// Folds.
+    /// Number of folds.
     pub folds: usize,
+    /// Ranks that are compared.
+    pub ranks: usize,
     /// Bytes of an element.
     pub element: usize,
-    /// Rows that landmarks are chosen among; `None` for all, by passes.
+    /// Number of rows that landmarks are chosen among; `None` for all, by passes.
     pub candidates: Option<usize>,
-    /// Bytes that the landmark scheme holds beside them.
+    /// Bytes that the landmark scheme holds beside these rows.
     pub scheme: usize,
-    /// Bytes per open cursor.
+    /// Bytes that an open cursor holds.
     pub cursor: Footprint,
-    /// Bytes that the open files hold beside them.
+    /// Bytes that the open files hold beside the cursors.
     pub held: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
     /// True where a pass keeps the features for many more, instead of summing their second moments.
     pub keeps: bool,
@@ -64,20 +69,20 @@ pub struct Shape {
 /// How passes are cut and how many lanes they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Rows per tile.
+    /// Number of rows of a tile.
     pub tile: usize,
-    /// Stored rows per segment.
+    /// Number of stored rows of a segment.
     pub segment: u64,
-    /// Lanes of passes with small states.
+    /// Number of lanes of passes with small states.
     pub scan_lanes: usize,
-    /// Lanes of the pass that fills the Gram matrix.
+    /// Number of lanes of the pass that fills the Gram matrix.
     pub gram_lanes: usize,
-    /// Tiles decoded ahead, per lane.
+    /// Number of tiles that each lane decodes ahead.
     pub prefetch: usize,
 }
 
 impl Cut {
-    /// A pass cut so, in `lanes` lanes, with a journal where there is one.
+    /// A pass with this cut, in `lanes` lanes, with a journal where there is one.
     pub(crate) fn pass<'a>(self, lanes: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
         let Self { tile, segment, prefetch, .. } = self;
         let Resources { workers, journal, .. } = *resources;
@@ -85,13 +90,13 @@ impl Cut {
     }
 }
 
-/// Rows of a tile for points of d features mapped to p.
+/// Number of rows of a tile, for rows of d features mapped to p.
 pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
     let fit = TILE_BYTES / ((d + p).max(1) * element);
     (fit / STRIP * STRIP).clamp(STRIP, TILE)
 }
 
-/// The cut that fits the budget with the most lanes, and its plan; if none fits, the smallest, which the caller's
+/// The cut with the most lanes that fits the budget, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
 pub(crate) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: usize) -> (Cut, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
@@ -111,6 +116,18 @@ pub(crate) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: us
     (tight, plans::<T>(shape, last, tight, budget))
 }
 
+/// The stages of a run on features: statistics, landmarks, map, the solver's first pass over the features, and what it does then,
+/// to whose plan `add` brings what the solver holds.
+pub(crate) fn on_features<T: Real>(
+    work: &Work<'_>,
+    add: &dyn Fn(Plan, Cut) -> Plan,
+    costs: Costs,
+) -> (Cut, Vec<Stage>) {
+    let (cut, plans) =
+        cut::<T>(&work.shape, &|cut| run::last(&work.shape, add, cut, work.resources).1, work.resources.memory);
+    (cut, costs.on_features(plans, cut))
+}
+
 /// What is resident in each stage; `last` is what the solver does after its pass.
 fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: usize) -> Vec<Plan> {
     vec![
@@ -122,21 +139,21 @@ fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: u
     ]
 }
 
-/// The stage in which moments are gathered.
+/// Name of the stage in which moments are gathered.
 pub(crate) const GRAM: &str = "Gram matrix";
 
-const DATA: &str = "read fewer columns (--features)";
-pub(crate) const RANK: &str = "lower --rank";
+const DATA: &str = "read fewer columns (`features`)";
+pub(crate) const RANK: &str = "lower `rank`";
 
 /// The stages that solve a system otherwise than from its Gram matrix.
-pub(super) const ITERATION: &str = "conjugate gradient";
-pub(super) const FACTOR: &str = "Cholesky factor";
+pub(crate) const ITERATION: &str = "conjugate gradient";
+pub(crate) const FACTOR: &str = "Cholesky factor";
 
 pub(crate) fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
     Plan::process(what, budget, shape.threads, shape.held)
 }
 
-/// Decoders and tiles of a pass with elements of `element` bytes.
+/// Adds the decoders and tiles of a pass to the plan, for numbers of `element` bytes.
 pub(crate) fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Plan {
     let row = shape.d * element + (shape.t + 2) * 8;
     plan.term("decoders", lanes * shape.cursor.at(cut.tile), DATA).term(
@@ -146,7 +163,7 @@ pub(crate) fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: u
     )
 }
 
-/// Strips of features in f64, where the landmarks need them.
+/// Bytes of strips of features in f64, where the landmarks need them.
 fn strips(shape: &Shape) -> usize {
     if shape.element == 8 {
         0
@@ -159,23 +176,23 @@ pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8)
 }
 
-pub(super) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (e, n) = (shape.element, usize::try_from(shape.n).unwrap_or(usize::MAX));
     let plan = rows(base("landmark selection", shape, budget), shape, cut, cut.scan_lanes, e);
     let few = MEDIAN_ROWS.min(n);
     let drawn = shape.candidates.filter(|_| shape.map.landmarks.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
         // while the best keys compete, and once more while they are put in row order
-        .term("candidate rows", drawn.saturating_mul(2 * (shape.d * e + 40)), "lower --candidates")
+        .term("candidate rows", drawn.saturating_mul(2 * (shape.d * e + 40)), "lower `candidates`")
         .term("distances for the length scale", few * 8 * (shape.d + few), DATA);
     let Some(m) = shape.map.landmarks else { return plan };
     let plan = match shape.scheme {
         0 => plan,
-        bytes => plan.term("columns of the landmark scheme", bytes, "lower --candidates"),
+        bytes => plan.term("columns of the landmark scheme", bytes, "lower `candidates`"),
     };
     plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK)
         .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)
-        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
+        .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
         .term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), RANK)
 }
 
@@ -199,28 +216,28 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     plan.term(name, states * state, remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("features of a tile", lanes * features + strips(shape), RANK)
-        .term("rows waiting by fold", lanes * shape.folds * bin, "lower --folds")
+        .term("rows waiting by fold", lanes * shape.folds * bin, "lower `folds`")
         .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
-        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
+        .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
-/// The pass that keeps the features, and every pass over them: those of two tiles, and the map.
+/// The plan of the pass that keeps the features, and of every pass over them: two tiles of features, and the map.
 pub(crate) fn features(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
     base(what, shape, budget)
         .term("tiles of rows and of features", kept::pass_bytes(shape, cut) + strips(shape), RANK)
         .term("feature map", shape.map.footprint.fixed, RANK)
-        .term("products of the threads", shape.threads * (4 << 20), "lower --threads")
+        .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
-/// Name and remedy of the Gram matrices; folds are mentioned only where there are some.
+/// Name and remedy of the term for the Gram matrices; folds are mentioned only where there are some.
 fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
     match folds {
         0 | 1 => (format!("Gram matrix ({copies})"), RANK),
-        folds => (format!("Gram matrices ({folds} folds, {copies})"), "lower --rank or --folds"),
+        folds => (format!("Gram matrices ({folds} folds, {copies})"), "lower `rank` or `folds`"),
     }
 }
 
-/// What a solver begins with once its moments are gathered: those, and the map.
+/// The plan of a stage that solves from gathered moments: it holds these, and the map.
 pub(crate) fn solve(shape: &Shape, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
     base("solve", shape, budget).term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy).term(

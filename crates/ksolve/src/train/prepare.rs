@@ -1,50 +1,64 @@
-//! What every solver begins with: statistics, scaled rows, targets, and the feature map.
+//! The preparation that every solver begins with: statistics, scaled rows, targets, and the feature map.
 
 use super::cached;
 use super::landmarks::{self, Mapped};
 use super::options::{LandmarkSource, Resources, Task, TrainOptions};
 use super::plan::{Cut, Shape};
+use super::stage::View;
 use super::survey::{Survey, survey};
-use crate::solver::{Features, Place};
+use super::whole;
+use crate::solver::{Features, Place, Points};
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::landmark;
 use kapprox::map::registry::Ask;
 use kstore::scratch::Cache;
-use kstore::{Footprint, Plan, Reading, RowSource, Selected, TableRows};
+use kstore::{Footprint, MemoryRows, Plan, Reading, RowSource, Selected, TableRows};
 
-/// Targets assumed before the classes are known, for the plan.
+/// Number of targets that plans assume before the classes are known.
 pub(crate) const CLASSES_ASSUMED: usize = 10;
 
-/// Rows, targets and map of a run.
+/// The prepared rows, targets and map of a run.
 pub(crate) struct Prepared<T: Real> {
     pub(crate) survey: Survey,
     pub(crate) folds: Folds,
     pub(crate) targets: Targets,
     pub(crate) mapped: Mapped<T>,
     pub(crate) cut: Cut,
-    /// Largest sum of the plan.
+    /// Bytes of memory that were planned: those of the stage that needs most.
     pub(crate) planned_bytes: usize,
     rows: TableRows<T>,
     cache: Option<Cache<T>>,
+    /// All rows, for a solver that combines their kernel functions.
+    memory: Option<MemoryRows<T>>,
+    weighted: bool,
 }
 
 impl<T: Real> Prepared<T> {
     /// The rows, scaled: from scratch where they are kept there.
     pub(crate) fn source(&self) -> &dyn RowSource<T> {
-        match &self.cache {
-            Some(cache) => cache,
-            None => &self.rows,
+        match (&self.memory, &self.cache) {
+            (Some(memory), _) => memory,
+            (None, Some(cache)) => cache,
+            (None, None) => &self.rows,
         }
     }
 
-    /// The rows as features, for a solver; `keep` is where it keeps them, and `plan` that of what it does with them.
+    /// The points whose kernel functions a solver combines itself; `None` for one that sees features.
+    pub(crate) fn points<'p>(&'p self, shape: &'p Shape) -> Option<Points<'p, T>> {
+        let (landmarks, memory) = (self.mapped.set.as_ref(), self.memory.as_ref());
+        let (kernel, reading) = (&self.mapped.kernel, self.survey.reading());
+        (landmarks.is_some() || memory.is_some()).then_some(Points { kernel, landmarks, memory, reading, shape })
+    }
+
+    /// The rows as a solver sees them; `keep` is where it keeps their features, and `plan` what it holds.
     pub(crate) fn features<'p>(
         &'p self,
         keep: Place,
         plan: &Plan,
+        options: &'p TrainOptions,
+        points: Option<&'p Points<'p, T>>,
         resources: &'p Resources<'p>,
-        seed: u64,
     ) -> Features<'p, T> {
         Features {
             source: self.source(),
@@ -52,21 +66,23 @@ impl<T: Real> Prepared<T> {
             targets: &self.targets,
             rows: self.survey.rows(),
             cut: self.cut,
+            options,
             resources,
-            seed,
             keep,
             spare: plan.budget.saturating_sub(plan.bytes()),
             folds: &self.folds,
+            weighted: self.weighted,
+            points,
         }
     }
 
-    /// Passes over the table so far.
+    /// Number of passes over the table so far.
     pub(crate) fn passes(&self) -> u64 {
         1 + u64::from(self.cache.is_some()) + self.mapped.passes
     }
 }
 
-/// Targets as far as they are known before the first pass.
+/// Number of targets as far as it is known before the first pass.
 pub(crate) fn assumed_targets(selected: &Selected, task: Task) -> usize {
     match task {
         Task::Classification => CLASSES_ASSUMED,
@@ -74,7 +90,7 @@ pub(crate) fn assumed_targets(selected: &Selected, task: Task) -> usize {
     }
 }
 
-/// Targets and folds as far as they are known before the first pass.
+/// Numbers of targets and folds as far as they are known before the first pass.
 pub(crate) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, usize) {
     let t = assumed_targets(selected, options.task);
     let folds = match &options.folds {
@@ -85,7 +101,7 @@ pub(crate) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, us
     (t, folds)
 }
 
-/// The shape of the work.
+/// The sizes of the work on the selected rows of a table.
 pub(crate) fn shape<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -97,7 +113,7 @@ pub(crate) fn shape<T: Real>(
     shape_of(&source, options, resources, t, folds)
 }
 
-/// The shape of the work on the rows of any source.
+/// The sizes of the work on the rows of any source.
 pub(crate) fn shape_of<T: Real>(
     source: &dyn RowSource<T>,
     options: &TrainOptions,
@@ -136,6 +152,7 @@ pub(crate) fn shape_of<T: Real>(
         t,
         map,
         folds,
+        ranks: options.ranks.len().max(1),
         element: size_of::<T>(),
         candidates,
         scheme,
@@ -146,8 +163,8 @@ pub(crate) fn shape_of<T: Real>(
     })
 }
 
-/// The map to come, of rows with `d` features of which there are `n`: what is asked for, as far as there are landmarks to
-/// choose. Plans take it of the rows that are stored, runs of those that are left.
+/// The shape of the map that is asked for, on `n` rows with `d` features: it has no more landmarks than there are rows.
+/// Plans take n from the stored rows, runs from those that are left.
 pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::registry::Shape> {
     let rows = match &options.landmarks {
         LandmarkSource::Scheme(_) => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
@@ -157,7 +174,7 @@ pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Re
     Ok(options.map.shape(Ask { d, rank: options.rank, rows, element: size_of::<T>() })?)
 }
 
-/// Refuses a plan that does not fit; gives its largest sum.
+/// Refuses a plan that does not fit; returns the bytes of its largest stage.
 pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
     let mut largest = 0;
     // the stage that needs most tells best what to lower
@@ -169,15 +186,15 @@ pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
     Ok(largest)
 }
 
-/// Statistics, scaling, landmarks and map. `plan` is asked before the first pass and again once targets and folds are
-/// known.
+/// Computes statistics, scaling, landmarks and map. `plan` is called before the first pass, and again once targets and
+/// folds are known.
 pub(crate) fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
+    view: View,
     resources: &Resources<'_>,
     plan: &dyn Fn(usize, usize) -> Result<(Cut, Vec<Plan>)>,
 ) -> Result<Prepared<T>> {
-    options.check()?;
     let (t, folds) = assumed(selected, options);
     let (cut, plans) = plan(t, folds)?;
     check(plans)?;
@@ -185,19 +202,28 @@ pub(crate) fn prepare<T: Real>(
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
     let (cut, plans) = plan(survey.targets(), folds.count())?;
     let planned_bytes = check(plans)?;
-    let rows: TableRows<T> = selected.rows(survey.reading())?;
-    let cache = cached::rows(&rows, cut, resources)?;
-    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let mapped = landmarks::map(source, survey.rows(), &survey.reading(), options, cut, resources)?;
-    warn_of_rank(&mapped, &survey, options, resources);
     let targets = survey.targets_of_regression();
-    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache })
+    let rows: TableRows<T> = selected.rows(survey.reading())?;
+    let (n, reading) = (survey.rows(), survey.reading());
+    let (cache, memory) = match view {
+        View::Rows => (None, Some(whole::load(&rows, &targets, n, cut, resources)?)),
+        View::Features | View::Landmarks => (cached::rows(&rows, cut, resources)?, None),
+    };
+    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
+    let mapped = match (view, &memory) {
+        (_, Some(memory)) => landmarks::of_rows(memory, &reading, options, cut, resources)?,
+        (View::Landmarks, _) => landmarks::unmapped(source, n, &reading, options, cut, resources)?,
+        _ => landmarks::map(source, n, &reading, options, cut, resources)?,
+    };
+    warn_of_rank(&mapped, &survey, options, resources);
+    let weighted = selected.is_weighted();
+    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache, memory, weighted })
 }
 
-/// Fewer features than were asked for, of a map that has as many as its landmarks span.
+/// Warns of fewer features than were asked for, where the landmarks of the map span no more.
 fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
-    let (asked, got) = (options.rank, mapped.map.dims().1);
-    let Some((_, candidates)) = mapped.landmarks else { return };
+    let Some((landmarks, candidates)) = mapped.landmarks else { return };
+    let (asked, got) = (options.rank, if mapped.set.is_some() { landmarks } else { mapped.map.dims().1 });
     if got == asked || options.tolerance.is_some() {
         return;
     }

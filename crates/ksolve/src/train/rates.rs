@@ -1,9 +1,9 @@
-//! How fast this machine is on the rows and the kernel at hand: a second of calibration.
+//! The speed of this machine on the rows and the kernel at hand, from a second of calibration.
 
 use super::options::{Resources, Scaling, TrainOptions};
 use super::plan::Cut;
-use crate::iterative::rows::Rows;
-use crate::{CertificateState, GramScratch, GramState, Result, RidgeOptions, ridge, strips};
+use crate::solver::ridge::iterative::rows::Rows;
+use crate::{CertificateState, GramScratch, GramState, Intercept, Result, RidgeOptions, strips};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::nystrom::STRIP;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Landmarks the products are timed with, at most: large enough that their rates are those of larger ones, small enough
-/// for a second.
+/// Most landmarks that products are timed with: enough that their speed is that of larger products, few enough to take
+/// a second.
 const TIMED: usize = 1000;
 
 /// Time for each of the two ways of reading.
@@ -24,31 +24,31 @@ const READING: Duration = Duration::from_millis(150);
 /// Places of the table that rows for the products are taken from, so that sorted tables do not mislead.
 const PLACES: u64 = 8;
 
-/// Seconds of the parts of a run, on all threads unless said.
+/// Measured seconds of the parts of a run, on all threads where nothing else is said.
 #[derive(Debug)]
-pub(super) struct Rates {
+pub(crate) struct Rates {
     /// Bytes read per stored row.
-    pub(super) bytes: f64,
+    pub(crate) bytes: f64,
     /// Selected rows among the stored.
-    pub(super) selected: f64,
+    pub(crate) selected: f64,
     /// The statistics of a stored row.
-    pub(super) scan: f64,
+    pub(crate) scan: f64,
     /// Decoding a stored row, by one cursor.
-    pub(super) decode: f64,
+    pub(crate) decode: f64,
     /// Landmarks that the rest was timed with.
-    pub(super) m: usize,
+    pub(crate) m: usize,
     /// Kernel values and certificate of a row.
-    pub(super) linear: f64,
+    pub(crate) linear: f64,
     /// Triangular solve of a row.
-    pub(super) solve: f64,
+    pub(crate) solve: f64,
     /// Gram matrix of a row.
-    pub(super) gram: f64,
+    pub(crate) gram: f64,
     /// Kernel matrix of the landmarks and its factor.
-    pub(super) factor: f64,
+    pub(crate) factor: f64,
     /// One fold and lambda.
-    pub(super) system: f64,
+    pub(crate) system: f64,
     /// A row of kernel values, times a vector and its own transpose.
-    pub(super) sweep: f64,
+    pub(crate) sweep: f64,
 }
 
 impl Rates {
@@ -56,7 +56,7 @@ impl Rates {
     ///
     /// # Errors
     /// Those of the rows, and of a kernel that they do not suit.
-    pub(super) fn measure<T: Real>(
+    pub(crate) fn measure<T: Real>(
         selected: &Selected,
         options: &TrainOptions,
         cut: Cut,
@@ -78,7 +78,7 @@ impl Rates {
     }
 }
 
-/// Stops a pass when its time is over, and counts its rows.
+/// An observer that stops a pass when its time is over, and counts its rows.
 struct Until {
     end: Instant,
     rows: AtomicU64,
@@ -108,7 +108,7 @@ fn scan(selected: &Selected, cut: Cut, resources: &Resources<'_>) -> Result<(f64
     Ok((started.elapsed().as_secs_f64() / rows, selected.table().bytes_read() as f64 / rows))
 }
 
-/// Rows from all over the table, scaled about as the run will scale them.
+/// A sample of rows from all over the table, scaled about as the run will scale them.
 struct Sample<T> {
     reading: Reading,
     tile: usize,
@@ -208,14 +208,10 @@ impl Products {
         let mut updated = Ok(());
         let update = fastest(|| updated = gram.update(0, phi.as_ref(), y.as_ref(), &mut scratch, workers));
         updated?;
-        let ridge = RidgeOptions {
-            ranks: vec![p],
-            lambdas: vec![1e-6],
-            intercept: options.intercept,
-            target_centre: vec![0.0],
-        };
+        let ridge =
+            RidgeOptions { ranks: vec![p], lambdas: vec![1e-6], intercept: Intercept::Free, target_centre: vec![0.0] };
         // a system that is not definite was tried all the same
-        let system = fastest(|| drop(ridge::fit(&gram, p, 1e-6, &ridge, workers)));
+        let system = fastest(|| drop(crate::fit(&gram, p, 1e-6, &ridge, workers)));
         let (k, v) = (vec![T::ZERO; b * p], Mat::<f64>::zeros(p, 1));
         let (mut s, mut out) = (vec![0.0; b], Mat::<f64>::zeros(p, 1));
         let rows = Rows { k: &k, m: p };

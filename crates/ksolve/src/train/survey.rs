@@ -6,14 +6,14 @@ use crate::{Classes, Error, Result, Targets};
 use kstore::{Label, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
 use std::sync::Arc;
 
-/// What the first pass found.
+/// The results of the first pass: statistics, scaling and classes.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) statistics: Statistics,
     pub(crate) scaler: Arc<Scaler>,
     pub(crate) classes: Option<Classes>,
     pub(crate) groups: Vec<Label>,
-    /// The last numeric target is the weight of the row.
+    /// True where the last numeric target is the weight of the row.
     weighted: bool,
 }
 
@@ -23,7 +23,7 @@ impl Survey {
         self.statistics.rows
     }
 
-    /// Targets of the regression: the numeric ones, or the codes of the classes.
+    /// Number of targets of the regression: the numeric ones, or the codes of the classes.
     pub(crate) fn targets(&self) -> usize {
         self.classes.as_ref().map_or(self.numeric().len(), Classes::targets)
     }
@@ -34,7 +34,8 @@ impl Survey {
         &targets[..targets.len() - usize::from(self.weighted)]
     }
 
-    /// What is learned: numeric targets less their means, which keeps the sums of squares accurate, or class codes.
+    /// The targets that are learned: numbers less their means, which keeps the sums of squares accurate, or class
+    /// codes.
     pub(crate) fn targets_of_regression(&self) -> Targets {
         match &self.classes {
             Some(classes) => Targets::Classes(classes.clone()),
@@ -42,7 +43,7 @@ impl Survey {
         }
     }
 
-    /// How rows are read from here on.
+    /// The way rows are read from here on: scaled, with codes of classes.
     pub(crate) fn reading(&self) -> Reading {
         Reading {
             scaler: Some(self.scaler.clone()),
@@ -53,7 +54,7 @@ impl Survey {
     }
 }
 
-/// One pass over the rows in f64.
+/// Makes the first pass over the rows, in f64.
 pub(crate) fn survey(
     selected: &Selected,
     options: &TrainOptions,
@@ -69,7 +70,7 @@ pub(crate) fn survey(
     of(statistics, selected, options, resources.stages)
 }
 
-/// What the statistics of the rows of `selected` say.
+/// Makes the survey from the statistics of the rows of `selected`.
 pub(crate) fn of(
     mut statistics: Statistics,
     selected: &Selected,
@@ -99,12 +100,12 @@ pub(crate) fn of(
     Ok(Survey { statistics, scaler, classes, groups, weighted: selected.is_weighted() })
 }
 
-/// Refuses what nothing can be learned from, and warns of what will not help.
+/// Refuses rows that nothing can be learned from, and warns of features that do not vary.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.rows {
         0 => {
-            let why = "no row is left to learn from; check --rows, --where and --missing".to_string();
+            let why = "no row is left to learn from; check `rows`, `where` and `missing`".to_string();
             return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
         }
         1 => return Err(Error::TooFewRows { rows: 1 }),

@@ -1,9 +1,9 @@
-//! What a training run leaves.
+//! The result of a training run.
 
 use crate::model::Basis;
 use crate::quadratic::Quadratic;
 use crate::solver::Figure;
-use crate::surface::Surface;
+use crate::solver::ridge::surface::Surface;
 use crate::{Certificate, Classes, Link};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -11,19 +11,19 @@ use kapprox::kernel::Spec;
 use kstore::Scaler;
 use std::sync::Arc;
 
-/// How a system was solved.
+/// The method by which a system was solved.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Solved {
-    /// `direct` or `pcg`.
+    /// Name of the method: `direct` or `pcg`.
     pub name: &'static str,
-    /// Why, and with what.
+    /// Why this method was taken, and with what settings; a sentence for the report.
     pub why: String,
 }
 
-/// What training found.
+/// The result of training: functions, coefficients and scores.
 #[derive(Debug)]
 pub struct Trained<T: Real> {
-    /// Rows learned from.
+    /// Number of rows learned from.
     pub rows: u64,
     /// How features are scaled.
     pub scaler: Arc<Scaler>,
@@ -31,9 +31,9 @@ pub struct Trained<T: Real> {
     pub classes: Option<Classes>,
     /// The kernel, every parameter a number.
     pub kernel: Spec,
-    /// The functions that were learned with.
+    /// The basis functions of the model.
     pub basis: Basis<T>,
-    /// Their coefficients, m x t, in f64: f(x) = basis(x)·coefficients + intercept.
+    /// Coefficients of the basis functions, m x t, in f64: f(x) = basis(x)·coefficients + intercept.
     pub coefficients: Mat<f64>,
     /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::Nystrom::needs_wide`].
     pub wide: bool,
@@ -41,7 +41,7 @@ pub struct Trained<T: Real> {
     pub intercept: Vec<f64>,
     /// How scores become probabilities; `None` where they do not.
     pub link: Option<Link>,
-    /// Scores are those of pairs of classes.
+    /// True where the scores are those of pairs of classes.
     pub pairs: bool,
     /// The chosen rank.
     pub rank: usize,
@@ -49,13 +49,13 @@ pub struct Trained<T: Real> {
     pub lambda: Option<f64>,
     /// The certificate at the chosen rank; `None` for maps that are no projection.
     pub certificate: Option<Certificate>,
-    /// Certificates of the ranks of the surface.
+    /// The ranks of the surface, each with its certificate.
     pub certificates: Vec<(usize, Certificate)>,
     /// Cross-validated errors, for ridge regression.
     pub surface: Surface,
-    /// How the system was solved and why so, for ridge regression where it was not the usual way.
+    /// The method by which the system was solved, and why; `None` where it was solved from a Gram matrix.
     pub method: Option<Solved>,
-    /// What the solver says of its result.
+    /// Numbers that the solver reports about its result, such as eigenvalues.
     pub figures: Vec<Figure>,
     /// Mean squared error of every training row by the fit to all others at the same penalty, over all targets; where it was
     /// asked for.
@@ -64,18 +64,18 @@ pub struct Trained<T: Real> {
     pub quadratic: Option<Quadratic>,
     /// Training mean squared error and r2 over all targets, for ridge regression; r2 is `None` where the targets are constant.
     pub train: Option<(f64, Option<f64>)>,
-    /// Features of the map: its largest rank.
+    /// Number of features of the map, which is its largest rank.
     pub largest_rank: usize,
-    /// Landmarks of the map and the rows they were chosen among; `None` for a map without.
+    /// Number of landmarks of the map, and of the rows they were chosen among; `None` for a map without.
     pub landmarks: Option<(usize, u64)>,
-    /// Passes over the table.
+    /// Number of passes over the table.
     pub passes: u64,
-    /// Largest sum of the plan.
+    /// Bytes of memory that were planned: those of the stage that needs most.
     pub planned_bytes: usize,
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained, from sums over the targets.
-pub(super) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
+pub(crate) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
     (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option
 /// The bound is ε/2·‖a‖ with kernel values at most 1; kernels of another size have coefficients of another.
 const ROUNDING: f64 = 1e-3;
 
-pub(super) fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, deviations: &[f64]) -> bool {
+pub(crate) fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, deviations: &[f64]) -> bool {
     let rounding = |j: usize| <T as kstore::Real>::EPSILON / 2.0 * a.col(j).norm_l2();
     size_of::<T>() < size_of::<f64>() && deviations.iter().enumerate().any(|(j, d)| rounding(j) > ROUNDING * d)
 }

@@ -29,20 +29,20 @@ pub use rung::{Cell, Entry, Rung};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, TrainOptions, candidates, landmarks};
-use crate::{Error, Folds, Result, Targets};
+use crate::{Error, Folds, Intercept, Result, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::{Rows, Sample, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
 
-/// Kernels that stay, of so many that were measured: the better half.
+/// One of so many kernels stays after a comparison: the better half.
 const HALVING: usize = 2;
 
 /// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
 const FEWEST_ROWS: usize = 500;
 
-/// By what kernels are compared.
+/// The score that kernels are compared by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Score {
@@ -64,32 +64,36 @@ impl Score {
 
 crate::words::words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
 
-/// Everything that defines the choice beside the rows.
+/// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// Ranks, lambdas, folds, map and landmarks; its kernel is not read.
+    /// Ranks, folds, map and landmarks; its kernel is not read.
     pub training: TrainOptions,
+    /// Lambdas, ascending.
+    pub lambdas: Vec<f64>,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
     /// Kernels to try; medians still to be taken are taken on the sample.
     pub kernels: Vec<Spec>,
-    /// What the length scales of each are multiplied by.
+    /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
-    /// By what they are compared.
+    /// The score they are compared by.
     pub score: Score,
-    /// Rows of the last rung, or fewer where there are fewer.
+    /// Number of rows of the last rung; fewer where the table has fewer.
     pub sample: usize,
 }
 
-/// What was found.
+/// The result of a search: the best kernel, and all scores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Tuned {
-    /// The kernel, every parameter a number.
+    /// The best kernel, every parameter a number.
     #[serde(serialize_with = "as_text")]
     pub kernel: Spec,
-    /// What was measured.
+    /// The rungs of the search, each with the scores of its kernels.
     pub rungs: Vec<Rung>,
-    /// Passes over the table.
+    /// Number of passes over the table.
     pub passes: u64,
-    /// Largest sum of the plan.
+    /// Bytes of memory that were planned: those of the stage that needs most.
     pub planned_bytes: usize,
 }
 
@@ -108,14 +112,14 @@ pub struct Search<'a, T: Real> {
     targets: Targets,
     /// The whole sample, best keys first: every rung takes the first of them.
     sample: Sample<T>,
-    /// The same in the order of the rows, with targets.
+    /// The whole sample in the order of its row numbers, with targets.
     held: MemoryRows<T>,
     passes: u64,
     kernels: Vec<Spec>,
-    /// Rows of every rung.
+    /// Number of rows of every rung.
     sizes: Vec<usize>,
     done: Vec<Rung>,
-    /// Kernels of the rung at hand, and what was found of the first of them.
+    /// Kernels of the rung at hand; below, the scores of those that were measured.
     alive: Vec<usize>,
     entries: Vec<Entry>,
     rows: MemoryRows<T>,
@@ -128,7 +132,7 @@ impl<T: Real> std::fmt::Debug for Search<'_, T> {
 }
 
 impl<'a, T: Real> Search<'a, T> {
-    /// Plans, scales, draws the sample and settles the kernels. Three passes over the table.
+    /// Starts a search: plans, scales, draws the sample and settles the kernels. Three passes over the table.
     ///
     /// # Errors
     /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
@@ -176,7 +180,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(search)
     }
 
-    /// Kernels to measure, over all rungs.
+    /// Number of kernels to measure, over all rungs.
     pub fn runs(&self) -> usize {
         let mut alive = self.kernels.len();
         let mut rung = || {
@@ -196,7 +200,7 @@ impl<'a, T: Real> Search<'a, T> {
     /// Measures the next kernel.
     ///
     /// # Errors
-    /// Those of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
+    /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
     pub fn step(&mut self) -> Result<()> {
         let Some((kernel, _)) = self.upcoming() else { return Ok(()) };
         let measure = rung::Measure {
@@ -242,7 +246,7 @@ impl<'a, T: Real> Search<'a, T> {
         }
     }
 
-    /// The rows of the rung at hand: the first of the sample, in the order of their numbers.
+    /// Loads the rows of the rung at hand: the first of the sample, in the order of their numbers.
     fn load(&mut self) -> Result<()> {
         let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
         let rows = candidates::in_row_order(copy(&self.sample, *size))?;
@@ -251,7 +255,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// What was found; the first kernel where there was nothing to choose from.
+    /// Ends the search and returns its result: the first kernel where there was nothing to choose from.
     pub fn finish(self) -> Tuned {
         let Self { mut kernels, alive, done, passes, planned_bytes, .. } = self;
         Tuned { kernel: kernels.swap_remove(alive[0]), rungs: done, passes, planned_bytes }
@@ -268,32 +272,32 @@ fn check(options: &TuneOptions, features: usize) -> Result<()> {
     training.check()?;
     if training.map.is_exact() {
         let remedy =
-            "the search compares ranks of a map; leave it out, and fit with --map exact and the kernel that is found";
-        return Err(Error::option("--map", "exact", remedy));
+            "the search compares ranks of a map; leave it out, and fit with `map` exact and the kernel that is found";
+        return Err(Error::option("map", "exact", remedy));
     }
     if training.tolerance.is_some() {
-        return Err(Error::option("--tolerance", "a tolerance", "the search chooses among --ranks; leave it out"));
+        return Err(Error::option("tolerance", "a tolerance", "the search chooses among `ranks`; leave it out"));
     }
     if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
         return Err(Error::option(
-            "--factors",
+            "factors",
             kstore::shown::number(*factor),
             "a length scale is multiplied by positive numbers only",
         ));
     }
     if options.kernels.is_empty() || options.factors.is_empty() {
-        return Err(Error::option("--kernels", "", "name a kernel to try, and a factor of its length scale"));
+        return Err(Error::option("kernels", "", "name a kernel to try, and a factor of its length scale"));
     }
     for kernel in &options.kernels {
         kernel.check_features(features)?;
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
-        return Err(Error::option("--score", "cv", "it needs folds; give --folds 5, or --score gcv"));
+        return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
     }
     Ok(())
 }
 
-/// Every kernel at every length, each once.
+/// Every kernel at every length scale, each once.
 fn kernels<T: Real>(options: &TuneOptions, sample: &Sample<T>) -> Result<Vec<Spec>> {
     let mut kernels: Vec<Spec> = Vec::new();
     for kernel in &options.kernels {
@@ -308,7 +312,8 @@ fn kernels<T: Real>(options: &TuneOptions, sample: &Sample<T>) -> Result<Vec<Spe
     Ok(kernels)
 }
 
-/// Rows of every rung: twice as many each time, up to all of the sample; none where there is nothing to choose from.
+/// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to
+/// choose.
 fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
     let (mut alive, mut rungs) = (kernels, 0);
     while alive > 1 {

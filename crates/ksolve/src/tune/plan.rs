@@ -1,4 +1,4 @@
-//! What a search holds.
+//! The memory plan of a search.
 
 use super::{Score, TuneOptions};
 use crate::train::plan::{Cut, RANK, cut, solve};
@@ -7,7 +7,7 @@ use crate::{Result, RidgeOptions};
 use kapprox::Real;
 use kstore::{Plan, Selected};
 
-/// The plan as far as targets and folds are known before the first pass.
+/// The memory plan as far as targets and folds are known before the first pass.
 pub(super) fn assumed<T: Real>(
     selected: &Selected,
     options: &TuneOptions,
@@ -17,7 +17,7 @@ pub(super) fn assumed<T: Real>(
     plan::<T>(selected, options, resources, t, folds)
 }
 
-/// How passes over the largest sample are cut, and the largest sum; refused where it does not fit.
+/// The cut of passes over the largest sample, and the bytes of the largest stage; an error where it does not fit.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TuneOptions,
@@ -33,8 +33,8 @@ pub(super) fn plan<T: Real>(
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX).min(options.sample);
     let ridge = RidgeOptions {
         ranks: training.ranks.clone(),
-        lambdas: training.lambdas.clone(),
-        intercept: training.intercept,
+        lambdas: options.lambdas.clone(),
+        intercept: options.intercept,
         target_centre: vec![0.0; t],
     };
     shape.n = rows as u64;
@@ -43,6 +43,6 @@ pub(super) fn plan<T: Real>(
     let (cut, plans) = cut::<T>(&shape, &last, resources.memory);
     // the sample by keys, in the order of its rows, and that of a rung; twice and once while it is drawn
     let bytes = rows.saturating_mul(3 * (shape.d * shape.element + 40) + 24 * (t + 1));
-    let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower --sample")).collect();
+    let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
     Ok((cut, prepare::check(plans)?))
 }

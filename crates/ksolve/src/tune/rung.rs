@@ -1,4 +1,4 @@
-//! One kernel on the rows of a rung.
+//! The measurement of one kernel on the rows of a rung.
 
 use super::{Score, TuneOptions};
 use crate::statistic::alignment::centred_alignments;
@@ -9,16 +9,16 @@ use kapprox::Real;
 use kapprox::kernel::Spec;
 use kstore::{MemoryRows, Pass, Reading};
 
-/// What was measured on a sample of rows.
+/// A rung: the kernels that were measured on one sample of rows.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Rung {
-    /// Rows.
+    /// Number of rows of the sample.
     pub rows: u64,
     /// Every kernel that was measured, in the order in which they are named.
     pub entries: Vec<Entry>,
 }
 
-/// A kernel on a rung.
+/// The scores of a kernel on a rung.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Entry {
     /// The kernel, every parameter a number.
@@ -31,14 +31,14 @@ pub struct Entry {
     pub lambda: Option<f64>,
     /// True where the kernel went on, or won.
     pub kept: bool,
-    /// All ranks and lambdas.
+    /// The scores at all ranks and lambdas.
     pub cells: Vec<Cell>,
 }
 
 /// The scores of a rank and lambda.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Cell {
-    /// Leading features.
+    /// The rank: number of leading features.
     pub rank: usize,
     /// Penalty; `None` for an alignment.
     pub lambda: Option<f64>,
@@ -60,7 +60,7 @@ impl Cell {
     }
 }
 
-/// What the measures of a rung share.
+/// The arguments that the measurements of a rung share.
 pub(super) struct Measure<'a, T: Real> {
     pub(super) options: &'a TuneOptions,
     pub(super) resources: &'a Resources<'a>,
@@ -111,7 +111,7 @@ impl<T: Real> Measure<'_, T> {
     }
 
     fn surface(&self, gram: &GramState, ranks: Vec<usize>) -> Result<Vec<Cell>> {
-        let TrainOptions { lambdas, intercept, .. } = &self.options.training;
+        let TuneOptions { lambdas, intercept, .. } = self.options;
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
         let ridge = RidgeOptions { ranks, lambdas, intercept: *intercept, target_centre };
         let _stage = self.resources.stages.stage("surface", None);
@@ -126,7 +126,7 @@ impl<T: Real> Measure<'_, T> {
         Ok(surface.cells.iter().map(cell).collect())
     }
 
-    /// The entry with its best cell: of equal ones the smaller rank, then the larger lambda.
+    /// Makes the entry of a kernel with its best cell: of equal ones the smaller rank, then the larger lambda.
     fn best(&self, kernel: &Spec, cells: Vec<Cell>) -> Entry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));

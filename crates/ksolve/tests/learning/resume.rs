@@ -1,10 +1,9 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
-use kapprox::{MapSpec, Spec};
+use kapprox::Spec;
+use ksolve::FoldSpec;
+use ksolve::solver::ridge::Ridge;
 use ksolve::solver::{Options, by_name};
-use ksolve::train::{
-    Choice, LandmarkSource, Resources, Scaling, Stages, SystemOptions, Task, TrainOptions, Trained, Unwatched, train,
-};
-use ksolve::{FoldSpec, Intercept};
+use ksolve::train::{LandmarkSource, Resources, Stages, Task, TrainOptions, Trained, Unwatched, train};
 use kstore::checkpoint::{Journal, Listener, Manifest};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
@@ -32,22 +31,17 @@ fn selected(folder: &Path, class_target: bool) -> Selected {
 
 fn options(task: Task, landmarks: &str) -> TrainOptions {
     TrainOptions {
-        task,
-        scaling: Scaling::Standard,
-        kernel: Spec::parse("gaussian(sigma=median)").unwrap(),
-        map: MapSpec::default(),
         landmarks: LandmarkSource::Scheme(landmarks.to_string()),
-        candidates: None,
-        rank: 12,
-        tolerance: None,
         ranks: vec![6, 12],
-        lambdas: vec![1e-6, 1e-4],
         folds: FoldSpec::Hash(3),
-        intercept: Intercept::Free,
-        choice: Choice::Mse,
-        system: SystemOptions::default(),
         seed: 5,
+        ..TrainOptions::new(task, Spec::parse("gaussian(sigma=median)").unwrap(), 12)
     }
+}
+
+/// Two lambdas.
+fn ridge() -> Ridge {
+    Ridge { lambdas: vec![1e-6, 1e-4], ..Ridge::default() }
 }
 
 /// Asks every pass to stop after so many tiles, and counts the passes that began.
@@ -115,7 +109,7 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
     let options = options(task, landmarks);
     let workers = Workers::new(2);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    let whole = train::<T>(&selected, &options, &resources).unwrap();
+    let whole = train::<T>(&selected, &options, &ridge(), &resources).unwrap();
     let manifest = Manifest {
         version: String::new(),
         instruction_set: String::new(),
@@ -134,7 +128,7 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
         let memory = [1 << 30, 256 << 20][stops as usize % 2];
         let resources =
             Resources { memory, workers: &workers, stages: &stages, journal: Some(&journal), scratch: None };
-        match train::<T>(&selected, &options, &resources) {
+        match train::<T>(&selected, &options, &ridge(), &resources) {
             Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
             Ok(trained) => {
                 assert_eq!(bits(&trained), bits(&whole));
@@ -200,10 +194,10 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
     let folds = if solver.get("folds").is_none() { FoldSpec::None } else { FoldSpec::Hash(2) };
     let options = TrainOptions { ranks: vec![12], folds, ..options(family.task, "uniform") };
     let options = TrainOptions { candidates: Some(1000), ..options };
-    let solver = family.solver::<f64>(&family.settings(solver).unwrap()).unwrap().unwrap();
+    let solver = family.solver(&family.settings(solver).unwrap()).unwrap();
     let workers = Workers::new(2);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    let whole = ksolve::train::solve::<f64>(&selected, &options, &*solver, &resources).unwrap();
+    let whole = train::<f64>(&selected, &options, &*solver, &resources).unwrap();
     let manifest = Manifest {
         version: String::new(),
         instruction_set: String::new(),
@@ -219,7 +213,7 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
         let workers = Workers::new(1 + stops as usize % 3);
         let resources =
             Resources { memory: 1 << 30, workers: &workers, stages: &stages, journal: Some(&journal), scratch: None };
-        match ksolve::train::solve::<f64>(&selected, &options, &*solver, &resources) {
+        match train::<f64>(&selected, &options, &*solver, &resources) {
             Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
             Ok(trained) => {
                 assert!(stops >= least, "{name}: stopped {stops} times only");

@@ -1,4 +1,4 @@
-//! What the operating system says about memory: how much there is, and how much this process has taken.
+//! Memory of the machine and of this process, as the operating system counts it.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn peak_rss() -> Option<usize> {
     kibibytes(Path::new("/proc/self/status"), "VmHWM:")
 }
 
-/// The same for a system whose files lie under `root`.
+/// [`available`] for a system whose files lie under `root`.
 fn available_under(root: &Path) -> Option<usize> {
     match (kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root)) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -22,14 +22,14 @@ fn available_under(root: &Path) -> Option<usize> {
     }
 }
 
-/// A line such as `MemTotal: 123 kB`, in bytes.
+/// The number of bytes in the line called `name`, such as `MemTotal: 123 kB`.
 fn kibibytes(file: &Path, name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
-/// Version 1 writes a number near 2^63 for "no limit", version 2 the word `max`.
+/// Limits from here on mean "no limit": version 1 writes a number near 2^63, version 2 the word `max`.
 const NO_LIMIT: usize = 1 << 60;
 
 /// The tightest memory limit on the way up this process's control group (version 2, and version 1).

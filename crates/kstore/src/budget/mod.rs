@@ -9,14 +9,14 @@ use crate::{Error, Result};
 /// Bytes a consumer needs: `fixed`, and `per_row` for each row of a tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Bytes whatever the tile.
+    /// Bytes that do not depend on the number of rows in a tile.
     pub fixed: usize,
     /// Bytes for each row of the tile.
     pub per_row: usize,
 }
 
 impl Footprint {
-    /// Bytes at `rows` rows.
+    /// Bytes needed for a tile of `rows` rows.
     pub fn at(self, rows: usize) -> usize {
         self.fixed.saturating_add(self.per_row.saturating_mul(rows))
     }
@@ -32,36 +32,43 @@ impl std::ops::Add for Footprint {
 /// One line of a [`Plan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// What the bytes are for, in the words of the report.
+    /// The purpose of the bytes, in the words of the report.
     pub name: String,
-    /// How many.
+    /// The number of bytes.
     pub bytes: usize,
-    /// Which option makes them fewer, as the end of a sentence: "lower --rank"; empty where only more
-    /// memory helps.
+    /// The parameter that makes them fewer, as the end of a sentence: "lower `rank`"; empty where only more memory
+    /// helps.
     pub remedy: &'static str,
 }
 
-/// What a process holds before it holds rows: code, the allocator's free pages, buffers of the terminal.
+impl Term {
+    /// A term of a plan: its purpose, its bytes, and the parameter that makes them fewer.
+    pub fn new(name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
+        Self { name: name.into(), bytes, remedy }
+    }
+}
+
+/// Bytes a process holds before it holds rows: code, the allocator's free pages, buffers of the terminal.
 const PROCESS: usize = 24 << 20;
 
-/// What each thread adds to that: the touched part of its stack and of its arena.
+/// Bytes that each thread adds to [`PROCESS`]: the touched part of its stack and of its arena.
 const THREAD: usize = 128 << 10;
 
-/// The terms of a stage that live at the same time, against a budget.
+/// The memory of one stage of a run: its parts that live at the same time, compared with a budget.
 ///
 /// ```
 /// use kstore::Plan;
-/// let plan = Plan::new("ridge at rank 1000", 1 << 20).term("Gram matrix", 8_000_000, "lower --rank");
+/// let plan = Plan::new("ridge at rank 1000", 1 << 20).term("Gram matrix", 8_000_000, "lower `rank`");
 /// let refused = plan.check().unwrap_err().to_string();
-/// assert!(refused.contains("Gram matrix") && refused.contains("lower --rank"), "{refused}");
+/// assert!(refused.contains("Gram matrix") && refused.contains("lower `rank`"), "{refused}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is planned.
+    /// Name of the planned stage, as messages show it.
     pub what: String,
     /// Bytes allowed.
     pub budget: usize,
-    /// Everything resident at the same time.
+    /// The parts of memory that are held at the same time.
     pub terms: Vec<Term>,
 }
 
@@ -108,8 +115,8 @@ impl Plan {
             largest: largest.name.clone(),
             largest_bytes: largest.bytes,
             remedy: match largest.remedy {
-                "" => format!("raise --memory to {}", bytes_up(needed)),
-                remedy => format!("{remedy} or raise --memory to {}", bytes_up(needed)),
+                "" => format!("raise `memory` to {}", bytes_up(needed)),
+                remedy => format!("{remedy} or raise `memory` to {}", bytes_up(needed)),
             },
         })
     }
@@ -127,7 +134,7 @@ pub fn bytes(n: usize) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// The next whole MiB, as the option takes it.
+/// The number of bytes rounded up to whole MiB, in the form that [`parse_bytes`] reads.
 pub(crate) fn bytes_up(n: usize) -> String {
     format!("{}MiB", n.div_ceil(1 << 20))
 }

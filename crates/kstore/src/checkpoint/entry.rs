@@ -1,4 +1,4 @@
-//! The place of one pass in a journal.
+//! The entry of one pass in a journal: its state, saved from time to time.
 
 use super::file::Head;
 use super::{Arrays, COST_SHARE, Journal, Persist, Stored, WORTH};
@@ -6,13 +6,13 @@ use crate::Result;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The place of one pass in a journal.
+/// The entry of one pass in a journal.
 #[derive(Debug)]
 pub(crate) struct Entry<'j> {
     pub(super) journal: &'j Journal<'j>,
     pub(super) path: PathBuf,
     pub(super) head: Head,
-    /// When the work began that is not saved.
+    /// Start of the work that is not saved yet.
     pub(super) since: Instant,
     pub(super) unsaved: bool,
 }
@@ -28,12 +28,12 @@ impl Entry<'_> {
         self.head.done
     }
 
-    /// Rows folded in them.
+    /// Rows folded in the merged segments.
     pub(crate) fn rows(&self) -> u64 {
         self.head.rows
     }
 
-    /// One more segment was merged: `done` in all, with `rows` more rows. Saves the state if that is due.
+    /// Records that one more segment was merged: `done` in all, with `rows` more rows. Saves the state if that is due.
     pub(crate) fn merged(&mut self, done: u64, rows: u64, state: &impl Persist) {
         self.head.done = done;
         self.head.rows += rows;
@@ -41,19 +41,20 @@ impl Entry<'_> {
         self.save_after(self.journal.every, true, state);
     }
 
-    /// The pass is over.
+    /// Marks the pass as complete, and saves the state if it is worth its cost.
     pub(crate) fn complete(&mut self, state: &impl Persist) {
         self.head.complete = true;
         self.unsaved = true;
         self.save_after(self.journal.every / WORTH, true, state);
     }
 
-    /// The run ends before the pass: whoever stopped it waits, so only what is worth it is saved.
+    /// Saves the state when the run stops before the end of the pass, if enough work would be lost.
     pub(crate) fn keep(&mut self, state: &impl Persist) {
         self.save_after(self.journal.every / WORTH, false, state);
     }
 
-    /// Saves where so much time went into what is not saved, and the save takes a small share of it if that is asked.
+    /// Saves the state if at least `least` of unsaved work was done and, with `cheaply`, saving takes a small share of
+    /// it.
     fn save_after(&mut self, least: Duration, cheaply: bool, state: &impl Persist) {
         let elapsed = self.since.elapsed();
         if !self.unsaved || elapsed < least {
@@ -74,7 +75,7 @@ impl Entry<'_> {
     }
 }
 
-/// Reads an entry into a state, and how far it came into `head`.
+/// Reads the arrays of an entry into `state`, and its progress into `head`.
 pub(super) fn restore<S: Persist>(path: &Path, head: &mut Head, state: &mut S) -> Result<()> {
     let (mut stored, found) = open(path, head)?;
     state.load(&mut stored)?;
@@ -87,7 +88,7 @@ pub(super) fn verify(path: &Path, head: &Head) -> Result<()> {
     open(path, head)?.0.verify()
 }
 
-/// The arrays of an entry of the pass that `head` names, and its own head.
+/// Opens an entry of the pass that `head` names, and returns its arrays and its own head.
 fn open(path: &Path, head: &Head) -> Result<(Stored<'static>, Head)> {
     let stored = Stored::open(path)?;
     let found = stored.head();

@@ -20,7 +20,7 @@ const KEY: &str = "kmill";
 /// Largest header that is believed: states have tens of arrays, each with some hundred bytes of header.
 const MOST_HEADER_BYTES: u64 = 16 << 20;
 
-/// How a pass was cut. Another cut sums in another order.
+/// The sizes into which a pass cuts the rows. With other sizes sums are taken in another order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// Rows per tile.
@@ -33,24 +33,24 @@ pub struct Cut {
     pub end: u64,
 }
 
-/// What an entry is about.
+/// The pass that an entry belongs to, and how far it came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
     /// The manifest of the run that wrote it, as a digest.
     pub(super) run: String,
     /// Name of the pass.
     pub(super) pass: String,
-    /// Its cut.
+    /// How the pass cuts the rows.
     pub(super) cut: Cut,
     /// Segments merged.
     pub(super) done: u64,
-    /// Rows folded in them.
+    /// Rows folded in the merged segments.
     pub(super) rows: u64,
     /// True after the last segment.
     pub(super) complete: bool,
 }
 
-/// The head and the digests of the arrays.
+/// The JSON in the metadata of an entry: its head and the digests of its arrays.
 #[derive(Serialize, Deserialize)]
 struct Card {
     #[serde(flatten)]
@@ -102,7 +102,7 @@ impl<I: Read + Seek + Send> Input for I {}
 pub struct Stored<'a> {
     path: PathBuf,
     input: Box<dyn Input + 'a>,
-    /// Where the arrays begin.
+    /// Byte of the file at which the arrays begin.
     base: u64,
     metadata: Metadata,
     card: Card,
@@ -188,7 +188,7 @@ impl<'a> Stored<'a> {
     /// Reads an array of any length.
     ///
     /// # Errors
-    /// As [`Stored::fill`].
+    /// The errors of [`Stored::fill`].
     pub fn read<N: Number>(&mut self, name: &str) -> Result<Vec<N>> {
         // no longer than the file: the header was checked against it
         let length = self.find(name)?.1.shape.iter().product();
@@ -200,7 +200,7 @@ impl<'a> Stored<'a> {
     /// Reads a single number.
     ///
     /// # Errors
-    /// As [`Stored::fill`].
+    /// The errors of [`Stored::fill`].
     pub fn one<N: Number>(&mut self, name: &str) -> Result<N> {
         let mut value = [N::zeroed()];
         self.fill(name, &mut value)?;
@@ -210,7 +210,7 @@ impl<'a> Stored<'a> {
     /// The arrays of a part of the state, as [`Arrays::within`] wrote them.
     ///
     /// # Errors
-    /// Those of `load`.
+    /// The errors of `load`.
     pub fn within(&mut self, part: &str, load: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let length = self.prefix.len();
         self.prefix.push_str(part);
@@ -228,7 +228,7 @@ impl<'a> Stored<'a> {
     /// Reads every array and compares its digest.
     ///
     /// # Errors
-    /// As [`Stored::fill`].
+    /// The errors of [`Stored::fill`].
     pub fn verify(&mut self) -> Result<()> {
         self.prefix.clear();
         // pieces of whole words: arrays may be as long as the table

@@ -1,4 +1,4 @@
-//! What a checkpoint belongs to: the same program, the same options, the same data.
+//! The description of the run that a checkpoint belongs to: its program, options and data.
 
 use crate::source::Identity;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Manifest {
     /// Version of the program.
     pub version: String,
-    /// What its kernels and products dispatch to: other instructions round otherwise.
+    /// Instruction set that kernels and products use: other instructions round otherwise.
     pub instruction_set: String,
     /// The options that define the result, as text.
     pub options: BTreeMap<String, String>,

@@ -61,18 +61,18 @@ const SPEED: f64 = 350e6;
 /// Seconds a save takes whatever its size: two flushes.
 const FIXED: f64 = 0.02;
 
-/// Name of the file that says what run it is.
+/// Name of the file that describes the run.
 const MANIFEST: &str = "manifest.json";
 
-/// Hears what a journal does.
+/// Receives the messages of a journal.
 pub trait Listener: Sync {
-    /// Good to know.
+    /// Takes a message about something expected.
     fn note(&self, text: String);
-    /// Something is not as it should be; the run goes on.
+    /// Takes a warning about something that failed; the run goes on.
     fn warn(&self, text: String);
 }
 
-/// Manifest and layout, as they are written.
+/// The content of the manifest file: the manifest and the version of the layout.
 #[derive(Serialize, Deserialize)]
 struct Page {
     format: u64,
@@ -151,7 +151,7 @@ impl<'a> Journal<'a> {
         self.saved.load(Ordering::Relaxed)
     }
 
-    /// Removes the checkpoint: what it was for is done.
+    /// Removes the checkpoint of a run that is complete.
     pub fn finish(self) {
         if self.holds_work()
             && let Err(error) = clear(&self.folder)
@@ -161,7 +161,7 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// The entry of the next pass, and the state it holds; `unit` is what it counts.
+    /// Returns the entry of the next pass, and the state saved in it; `unit` names in messages what is counted.
     pub(crate) fn entry<S: Persist>(
         &self,
         pass: &str,
@@ -210,7 +210,7 @@ impl<'a> Journal<'a> {
         self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
     }
 
-    /// What is left of earlier runs goes: all of it, or, of a run that goes on, what it was writing when it ended.
+    /// Removes what earlier runs left: everything or, when a run goes on, only the files that were half written.
     fn begin(&self) {
         let cleared = if self.resumed {
             remove_temporaries(&self.folder)
@@ -218,7 +218,7 @@ impl<'a> Journal<'a> {
             if self.folder.exists() {
                 let folder = self.folder.display();
                 self.listener
-                    .note(format!("the checkpoint {folder} of an earlier run is replaced (--resume would use it)"));
+                    .note(format!("the checkpoint {folder} of an earlier run is replaced (`resume` would use it)"));
             }
             clear(&self.folder)
         };

@@ -26,7 +26,7 @@ use std::borrow::Cow;
 pub trait Persist {
     /// Names the arrays of the state. Large ones are borrowed: nothing is copied.
     fn save<'a>(&'a self, out: &mut Arrays<'a>);
-    /// Takes over what was saved, reading into the arrays that are there. After an error the state is of no use.
+    /// Reads what was saved into the arrays that are there. After an error the state is of no use.
     ///
     /// # Errors
     /// [`crate::Error::Damaged`] for arrays that are missing, of another length or type, or changed.
@@ -51,7 +51,7 @@ mod sealed {
 
 /// A type that arrays of states are made of.
 pub trait Number: sealed::Sealed + bytemuck::Pod {
-    /// Its name in the file.
+    /// The type's name in the file.
     const DTYPE: safetensors::Dtype;
 }
 
@@ -82,22 +82,22 @@ pub struct Arrays<'a> {
 }
 
 impl<'a> Arrays<'a> {
-    /// An array the state holds.
+    /// Adds an array that the state holds; it is borrowed.
     pub fn put<N: Number>(&mut self, name: &str, values: &'a [N]) {
         self.push::<N>(name, values.len(), Cow::Borrowed(bytemuck::cast_slice(values)));
     }
 
-    /// A short array made for the occasion.
+    /// Adds a short array that was made for saving.
     pub fn own<N: Number>(&mut self, name: &str, values: Vec<N>) {
         self.push::<N>(name, values.len(), Cow::Owned(bytemuck::cast_slice(&values).to_vec()));
     }
 
-    /// A single number.
+    /// Adds a single number.
     pub fn one<N: Number>(&mut self, name: &str, value: N) {
         self.own(name, vec![value]);
     }
 
-    /// The arrays of a part of the state, under names that begin with `part.`.
+    /// Adds the arrays of a part of the state, under names that begin with `part.`.
     pub fn within(&mut self, part: &str, save: impl FnOnce(&mut Self)) {
         let length = self.prefix.len();
         self.prefix.push_str(part);

@@ -1,10 +1,10 @@
-//! Iterations in a journal: what was found after so many steps.
+//! Iterations in a journal: their states after a number of steps.
 
 use super::entry::{restore, verify};
 use super::{Cut, Entry, Journal, Persist};
 use crate::Result;
 
-/// How an iteration is cut: every step is the work of the whole run.
+/// The unit and the cut of an iteration's entry: every step works on all rows, so there is no tile or segment.
 const STEPS: &str = "steps";
 const WHOLE: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 
@@ -37,7 +37,7 @@ pub struct Steps<'j> {
 }
 
 impl<'j> Steps<'j> {
-    /// The iteration `name`, with the state it had when it was last saved, or that of `init`.
+    /// Starts the iteration `name`, and returns it with its state: the one saved last, or that of `init`.
     pub fn begin<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, init: impl Fn() -> S) -> (Self, S) {
         let Some(journal) = journal else { return (Self { entry: None, done: 0 }, init()) };
         let (entry, state) = journal.entry(name, WHOLE, STEPS, &init);
@@ -45,8 +45,8 @@ impl<'j> Steps<'j> {
         (Self { entry: Some(entry), done }, state.unwrap_or_else(init))
     }
 
-    /// The same for a state that is there, which takes over what was saved. What is damaged counts as not saved, with a
-    /// warning.
+    /// Starts the iteration `name` with a state that exists already, into which what was saved is loaded. A damaged
+    /// file counts as not saved, with a warning.
     ///
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged) for a file that is whole and of another state: `state` is then of no use.
@@ -66,13 +66,13 @@ impl<'j> Steps<'j> {
         Ok(Self { entry: Some(entry), done })
     }
 
-    /// True where an earlier run left something of the next iteration, `name`, that [`resume`](Self::resume) will take:
-    /// what would only prepare its first step can be left out.
+    /// True where an earlier run saved a part of the next iteration, `name`, that [`resume`](Self::resume) will load:
+    /// work that only prepares its first step can be left out.
     pub fn is_waiting(journal: Option<&Journal<'_>>, name: &str) -> bool {
         journal.is_some_and(|journal| journal.is_waiting(name, WHOLE))
     }
 
-    /// Steps behind the state, those of earlier runs included.
+    /// Number of steps made, including those of earlier runs.
     pub fn done(&self) -> u64 {
         self.done
     }
@@ -82,7 +82,7 @@ impl<'j> Steps<'j> {
         self.entry.as_ref().is_some_and(Entry::is_complete)
     }
 
-    /// One more step was made. Saves the state if that is due.
+    /// Counts one more step, and saves the state if that is due.
     pub fn after(&mut self, state: &impl Persist) {
         self.done += 1;
         if let Some(entry) = &mut self.entry {
@@ -90,14 +90,14 @@ impl<'j> Steps<'j> {
         }
     }
 
-    /// The iteration is over.
+    /// Marks the iteration as complete, and saves its state if that is worth its cost.
     pub fn complete(&mut self, state: &impl Persist) {
         if let Some(entry) = self.entry.as_mut().filter(|entry| !entry.is_complete()) {
             entry.complete(state);
         }
     }
 
-    /// The run ends before the iteration; `state` is that after the last step.
+    /// Saves the state when the run stops before the iteration ends; `state` is the one after the last step.
     pub fn keep(&mut self, state: &impl Persist) {
         if let Some(entry) = &mut self.entry {
             entry.keep(state);

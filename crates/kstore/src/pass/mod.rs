@@ -12,6 +12,7 @@
 //! [`Fold::init`] and segment states are merged in segment order along a fixed [tree](STRETCH), so lanes and prefetch change when a number is
 //! computed and never which: the result has the same bits for every number of threads and every budget.
 
+pub mod lanes;
 mod run;
 mod tree;
 mod visit;
@@ -32,7 +33,7 @@ use tree::Tree;
 /// The law: for any split of the rows, merging the parts' states in row order gives the state of all rows, up to
 /// rounding; for the same split, the same bits.
 pub trait Merge: Send {
-    /// Takes in the state of rows that come after this state's rows.
+    /// Adds the state of rows that come after this state's rows.
     fn merge(&mut self, later: &Self);
 }
 
@@ -43,20 +44,21 @@ impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
     }
 }
 
-/// What is done with the rows of a pass.
+/// The computation that a pass does on its rows.
 pub trait Fold<T: Real>: Sync {
-    /// What is known about the rows of a segment.
+    /// The result for the rows of a segment, to be merged with those of other segments.
     type State: Send;
     /// Buffers of a lane, reused over its segments; holds nothing between [`Fold::flush`] and the next `step`.
     type Scratch: Send;
     /// The error of a step.
     type Error: From<Error> + Send + 'static;
 
-    /// The state of no rows.
+    /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Buffers for one lane.
+    /// Returns the buffers for one lane.
     fn scratch(&self) -> Self::Scratch;
-    /// Takes in one tile.
+    /// Adds the rows of one tile to the state. Parallel work goes to `workers` and to no other pool: lanes may hold the
+    /// threads of that one.
     fn step(
         &self,
         state: &mut Self::State,
@@ -64,7 +66,7 @@ pub trait Fold<T: Real>: Sync {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<(), Self::Error>;
-    /// Ends a segment: whatever was held back in the scratch goes into the state.
+    /// Ends a segment: adds whatever the scratch still holds to the state.
     fn flush(
         &self,
         _state: &mut Self::State,
@@ -83,12 +85,12 @@ pub trait Observer: Sync {
     fn stop(&self) -> bool {
         false
     }
-    /// A choice of rows that grows from pass to pass holds `count` of them now, after so many `passes` and `evaluations`
-    /// of whatever the choice goes by.
+    /// Reports the progress of a selection of rows that takes several passes: `count` rows chosen so far, after so many
+    /// `passes` over the rows and `evaluations` of the criterion.
     fn reached(&self, _count: usize, _passes: u64, _evaluations: u64) {}
 }
 
-/// An observer that neither looks nor stops.
+/// An observer that ignores all reports and never stops a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Unobserved;
 
@@ -96,7 +98,7 @@ impl Observer for Unobserved {
     fn advance(&self, _rows: u64) {}
 }
 
-/// How a pass is cut and who works on it.
+/// A pass over rows: the sizes of its parts, and the threads that work on it.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     /// Rows per tile.
@@ -110,10 +112,10 @@ pub struct Pass<'a> {
     pub prefetch: usize,
     /// Threads inside a step; sequential where there are several lanes.
     pub workers: &'a Workers,
-    /// Progress and interruption.
+    /// Receives the progress and may stop the pass.
     pub observer: &'a dyn Observer,
-    /// Where [`Pass::resume`] keeps what is done and finds what was done before; `None` for passes that are short or
-    /// whose rows are in memory.
+    /// The journal in which [`Pass::resume`] saves its progress and finds that of earlier runs; `None` for passes that
+    /// are short or whose rows are in memory.
     pub journal: Option<&'a Journal<'a>>,
 }
 
@@ -129,7 +131,7 @@ impl std::fmt::Debug for Pass<'_> {
     }
 }
 
-/// What a pass did.
+/// Counts and times of a finished pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PassReport {
@@ -140,7 +142,7 @@ pub struct PassReport {
 }
 
 impl<'a> Pass<'a> {
-    /// One lane with all workers, nobody watching, no journal. Change the fields for more.
+    /// A pass with one lane and all workers, no observer and no journal. Change the fields for more.
     pub fn new(tile: usize, segment: u64, workers: &'a Workers) -> Self {
         Self { tile, segment, lanes: 1, prefetch: 2, workers, observer: &Unobserved, journal: None }
     }
@@ -172,8 +174,8 @@ impl<'a> Pass<'a> {
     /// numbers the entries. Without a journal this is [`Pass::fold`].
     ///
     /// # Errors
-    /// As [`Pass::fold`]. What was merged before an error is kept in the journal first. A checkpoint that cannot be
-    /// written or read is no error: the journal's listener hears of it, and the rows are folded again.
+    /// The errors of [`Pass::fold`]. What was merged before an error is saved in the journal first. A checkpoint that
+    /// cannot be written or read is no error: the journal's listener is told, and the rows are folded again.
     pub fn resume<T, F>(
         &self,
         name: &str,
@@ -219,7 +221,7 @@ impl<'a> Pass<'a> {
     /// A segment without selected rows delivers nothing.
     ///
     /// # Errors
-    /// As [`Pass::fold`], and those of `deliver`.
+    /// The errors of [`Pass::fold`] and of `deliver`.
     pub fn segments<T, F>(
         &self,
         source: &dyn RowSource<T>,

@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 pub(super) struct Delivery<S> {
     /// Stored rows of the segment.
     pub(super) rows: Range<u64>,
-    /// Segments of the pass up to and with this one.
+    /// Number of segments of the pass up to this one, itself included.
     pub(super) done: u64,
     /// Number of the segment among all of the stored rows.
     pub(super) segment: u64,
     /// Selected rows that were folded.
     pub(super) folded: u64,
-    /// What the fold made of them.
+    /// The state of these rows.
     pub(super) state: S,
 }
 
-/// The cut of `range` at multiples of `size`: pruned rows never shift a segment.
+/// The segments of `range`, cut at multiples of `size`: pruned rows never shift a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segments {
     range: (u64, u64),
@@ -163,14 +163,14 @@ fn work<T: Real>(
     }
 }
 
-/// What passes from a feeder to its lane.
+/// A message from a feeder to its lane.
 enum Item<T> {
     Tile(u64, RowBuf<T>),
     End(u64),
     Failed(u64, Error),
 }
 
-/// Whose turn it is to deliver, and the first failure in row order.
+/// The segment whose turn it is to be delivered, and the first failure in row order.
 struct Order {
     turn: u64,
     failed: Option<(u64, Failure)>,

@@ -11,7 +11,7 @@ use crate::checkpoint::{Arrays, Persist, Stored};
 /// Segments of a stretch: with it states travel between machines 32 times less often than segments are folded.
 pub const STRETCH: u64 = 32;
 
-/// What is merged so far: whole stretches, and the one that is being filled.
+/// The states merged so far: that of all whole stretches, and that of the stretch being filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tree<S> {
     total: Option<S>,
@@ -27,12 +27,12 @@ impl<S> Default for Tree<S> {
 }
 
 impl<S: Merge> Tree<S> {
-    /// Room for what an earlier run has saved.
+    /// A tree of states made by `init`, into which those of an earlier run are loaded.
     pub(super) fn with_room(init: impl Fn() -> S) -> Self {
         Self { total: Some(init()), stretch: Some(init()), number: 0 }
     }
 
-    /// Takes in the state of a segment, by its number among all of the stored rows.
+    /// Adds the state of a segment, by its number among all of the stored rows.
     pub(super) fn add(&mut self, segment: u64, state: S) {
         let number = segment / STRETCH;
         if number != self.number {
@@ -42,7 +42,7 @@ impl<S: Merge> Tree<S> {
         merge(&mut self.stretch, state);
     }
 
-    /// The state of everything that was taken in.
+    /// Returns the state of all segments that were added; `None` where there are none.
     pub(super) fn finish(mut self) -> Option<S> {
         self.close();
         self.total
@@ -63,7 +63,7 @@ fn merge<S: Merge>(sum: &mut Option<S>, later: S) {
     }
 }
 
-/// States that a pass holds at once, in so many lanes over so many segments: one a lane, the stretch, and the total.
+/// States that a pass holds at once, with so many lanes over so many segments: one a lane, the stretch, and the total.
 pub fn states(lanes: usize, segments: u64) -> usize {
     let sums = if segments > STRETCH { 2 } else { 1 };
     usize::try_from(segments).unwrap_or(usize::MAX).clamp(1, lanes + sums)

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// The columns.
+/// The Arrow schema of the columns.
 pub(super) fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
     let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), column.nullable));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
@@ -28,7 +28,7 @@ fn data_type(column: &OutputColumn) -> DataType {
     }
 }
 
-/// Rows `start..end` of some columns.
+/// Rows `start..end` of some columns as a record batch.
 pub(super) fn batch(
     schema: &Arc<Schema>,
     columns: &[Output<'_>],
@@ -45,7 +45,7 @@ pub(super) fn batch(
 /// Whole numbers as the dates or times that they stand for.
 fn time(array: &ArrayRef, time: &DataType) -> Result<ArrayRef, ArrowError> {
     let numbers = match time {
-        // what was read from 32 bits fits into as many
+        // values that were read from 32 bits fit into as many
         DataType::Date32 | DataType::Time32(_) => arrow::compute::cast(array, &DataType::Int32)?,
         _ => Arc::clone(array),
     };

@@ -11,7 +11,7 @@ use ::arrow::datatypes::DataType;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Bytes gathered before they are handed on.
+/// Size of the write buffer, in bytes.
 const GATHERED_BYTES: usize = 64 << 10;
 
 /// A CSV file being written, with tabs between the fields where it is called `.tsv`.
@@ -101,7 +101,7 @@ fn field(column: &Output<'_>, row: usize, delimiter: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// A date or time as ISO 8601 writes it.
+/// Writes a date or time as in ISO 8601.
 fn moment(column: &Output<'_>, row: usize, time: &DataType, out: &mut Vec<u8>) {
     match column {
         Output::I64(v) => out.extend(iso::text(v[row], time).bytes()),

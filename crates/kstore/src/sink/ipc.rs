@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Bytes of a record batch: enough that its metadata is nothing beside it, little enough for any reader to hold.
 const BATCH_BYTES: usize = 8 << 20;
-/// What a column holds beside its values: its arrays in the gathered rows and in the batch, its name, its place in the
+/// Bytes a column takes beside its values: its arrays in the gathered rows and in the batch, its name, its place in the
 /// encoded form. Measured on 600 rows of 5,001 columns: a conversion peaks 1.5 KiB a column above its values.
 const COLUMN_BYTES: usize = 4 << 10;
 /// Rows of a record batch, as other writers choose them.
@@ -25,9 +25,9 @@ const ALIGNMENT: usize = 64;
 
 /// An Arrow IPC file being written, uncompressed so that it can be read from any row and used in place.
 pub(super) struct IpcSink {
-    /// Until the file is settled.
+    /// The writer, until the file is settled.
     writer: Option<FileWriter<AtomicFile>>,
-    /// From then on.
+    /// The file, once it is settled.
     file: Option<AtomicFile>,
     path: PathBuf,
     schema: Arc<Schema>,
@@ -54,7 +54,7 @@ impl IpcSink {
         Ok(Self { writer: Some(writer), file: None, path, schema, columns, gathered })
     }
 
-    /// Rows that take [`BATCH_BYTES`] where no text is long.
+    /// Number of rows that take [`BATCH_BYTES`] where no text is long.
     fn batch_rows(&self) -> usize {
         let row: usize = self.columns.iter().map(|column| width(column.kind)).sum();
         (BATCH_BYTES / row.max(1)).clamp(1, BATCH_ROWS)
@@ -111,7 +111,7 @@ impl Sink for IpcSink {
         self.file.map_or(Ok(()), AtomicFile::commit)
     }
 
-    /// The gathered rows, the batch made of them, and its encoded form.
+    /// Bytes of the gathered rows, the batch made of them, and its encoded form.
     fn footprint(&self) -> usize {
         let row: usize = self.columns.iter().map(|column| width(column.kind)).sum();
         3 * BATCH_BYTES.max(row) + self.columns.len() * COLUMN_BYTES
@@ -128,7 +128,7 @@ fn width(kind: OutputKind) -> usize {
     }
 }
 
-/// Gives the operating system's errors back their kind, so that a full disk is told as one.
+/// Converts an error and keeps the operating system's kind, so that a full disk is reported as one.
 fn failed(path: &Path, error: ArrowError) -> Error {
     let source = match error {
         ArrowError::IoError(_, source) => source,

@@ -4,8 +4,8 @@ use arrow::datatypes::{DataType, TimeUnit};
 
 const DAY: i64 = 86_400;
 
-/// What a whole number of a column of dates or times stands for. An instant with a time zone is told in UTC, as it is
-/// stored; one without has no mark.
+/// The text of a date or time that is stored as the whole number `value`. An instant with a time zone is written in
+/// UTC, as it is stored; one without has no mark.
 pub(super) fn text(value: i64, time: &DataType) -> String {
     match time {
         DataType::Date32 => date(value),
@@ -34,7 +34,7 @@ fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// A time of day.
+/// The text of a time of day.
 fn clock(value: i64, unit: TimeUnit) -> String {
     let (seconds, rest) = (value.div_euclid(per_second(unit)), value.rem_euclid(per_second(unit)));
     let (hours, minutes) = (seconds.div_euclid(3600), seconds.div_euclid(60).rem_euclid(60));

@@ -19,7 +19,7 @@ use crate::{Error, KeptColumn, Result, Strings};
 use ::arrow::datatypes::DataType;
 use std::path::Path;
 
-/// What a written column holds.
+/// The type of the values of a written column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the types")]
 #[non_exhaustive]
@@ -35,28 +35,28 @@ pub enum OutputKind {
 /// A column to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputColumn {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// What it holds.
+    /// The type of its values.
     pub kind: OutputKind,
     /// Whether values may be missing.
     pub nullable: bool,
-    /// What whole numbers stand for that are dates or times, as Arrow calls it.
+    /// The Arrow type of dates or times, where the values are whole numbers that stand for them.
     pub time: Option<DataType>,
 }
 
 impl OutputColumn {
-    /// A column.
+    /// A column called `name` without missing values.
     pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
         Self { name: name.into(), kind, nullable: false, time: None }
     }
 
-    /// What a kept column of this kind is written as: integers of every size become int64.
+    /// The column as which a kept column of this kind is written: integers of every size become int64.
     pub fn of(name: &str, kind: &crate::Kind) -> Self {
         crate::keep::output_column(name, kind)
     }
 
-    /// What it holds, in words.
+    /// The type of its values, in words.
     pub fn holds(&self) -> String {
         match (&self.time, self.kind) {
             (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
@@ -69,7 +69,7 @@ impl OutputColumn {
         }
     }
 
-    /// The same column, where values may be missing.
+    /// This column, with values that may be missing.
     pub fn nullable(self) -> Self {
         Self { nullable: true, ..self }
     }
@@ -102,12 +102,12 @@ impl Output<'_> {
         }
     }
 
-    /// True without values.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the values are.
+    /// The type of the values.
     pub fn kind(&self) -> OutputKind {
         match self {
             Self::F32(_) => OutputKind::F32,
@@ -142,9 +142,9 @@ pub type Create = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
 pub struct SinkFormat {
     /// Extensions without the dot, in lower case.
     pub extensions: &'static [&'static str],
-    /// Whether a column can be held.
+    /// Whether the format can hold a column.
     pub holds: fn(&OutputColumn) -> bool,
-    /// Starts a file.
+    /// Function that starts a file.
     pub create: Create,
 }
 
@@ -223,7 +223,7 @@ pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
 /// Number of rows of a batch that fits its columns.
 ///
 /// # Panics
-/// If it does not: the caller has made both.
+/// If the batch does not fit the columns: the caller has made both.
 fn batch_rows(columns: &[OutputColumn], batch: &[Output<'_>]) -> usize {
     let kinds = columns.iter().map(|column| column.kind);
     assert!(kinds.eq(batch.iter().map(Output::kind)), "a batch has the columns of its sink");

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 /// Length of the header, padding included: a multiple of 64 as the format demands, with room for every row count.
 const HEADER_BYTES: usize = 128;
 
-/// Bytes gathered before they are handed on.
+/// Size of the write buffer, in bytes.
 const GATHERED_BYTES: usize = 64 << 10;
 
 /// The largest integer up to which float64 holds all of them.
 const LARGEST_WHOLE: u64 = 1 << 53;
 
-/// The one type of a matrix.
+/// The type of all values of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Element {
     F32,
@@ -25,7 +25,7 @@ enum Element {
 }
 
 impl Element {
-    /// float32 or int64 where all columns are, else float64.
+    /// The type for some columns: float32 or int64 where all columns are, else float64.
     fn of(columns: &[OutputColumn]) -> Self {
         let all = |kind| columns.iter().all(|column| column.kind == kind);
         match () {
@@ -109,7 +109,7 @@ impl NpySink {
 }
 
 impl Element {
-    /// Appends a value, as exactly as it came; what it is, if that cannot be.
+    /// Appends a value exactly as it came; returns the value as text where the type cannot hold it.
     fn push(self, column: &Output<'_>, row: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
         let number = match column {
             Output::Kept(column) if !column.is_null(row) => return self.push(&column.values().as_output(), row, bytes),

@@ -18,30 +18,30 @@ use std::sync::Arc;
 const GROUP_ROWS: usize = 65_536;
 /// Bytes per row group, unpacked: what a reader of whole row groups has to hold.
 const GROUP_BYTES: usize = 64 << 20;
-/// The same for tables with texts, whose row groups must be planned for by their bytes, not by their rows.
+/// Bytes per row group of tables with texts, which must be planned for by their bytes, not by their rows.
 const GROUP_BYTES_OF_TEXT: usize = 16 << 20;
-/// What a column's writer holds beside its values: the compressor's tables, a compressed page, allocation slack. All
-/// columns of a row group are open at the same time. Measured on 784 columns of f32: a conversion to Parquet peaks
-/// 175 MB above the same to .npy, 67 MB of which are the row group.
+/// Bytes a column's writer holds beside its values: the compressor's tables, a compressed page, allocation slack. All
+/// columns of a row group are open at the same time. Measured on 784 columns of f32: a conversion to Parquet peaks 175
+/// MB above one to .npy, 67 MB of which are the row group.
 const COLUMN_BYTES: usize = 144 << 10;
-/// What the writer of a column of texts holds besides: a dictionary of 1 MiB and a table of its values, a page of 1 MiB and
-/// the same compressed.
+/// Bytes the writer of a column of texts holds besides: a dictionary of 1 MiB and a table of its values, a page of 1
+/// MiB and its compressed form.
 const TEXT_COLUMN_BYTES: usize = 4 << 20;
 /// Rows after which the writer looks at the size of the row group.
 const SLICE_ROWS: usize = 1024;
 
 /// A Parquet file being written.
 pub(super) struct ParquetSink {
-    /// Until the file is settled.
+    /// The writer, until the file is settled.
     writer: Option<ArrowWriter<AtomicFile>>,
-    /// From then on.
+    /// The file, once it is settled.
     file: Option<AtomicFile>,
     path: PathBuf,
     schema: Arc<Schema>,
     columns: Vec<OutputColumn>,
     /// Bytes of the row group so far, before they are encoded and compressed.
     group: usize,
-    /// The most there may be.
+    /// Most bytes of a row group.
     group_bytes: usize,
 }
 
@@ -130,7 +130,7 @@ fn properties(columns: &[OutputColumn]) -> WriterProperties {
     properties.build()
 }
 
-/// Gives the operating system's errors back their kind, so that a full disk is told as one.
+/// Converts an error and keeps the operating system's kind, so that a full disk is reported as one.
 fn failed(path: &Path, error: ParquetError) -> Error {
     let source = match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -1,4 +1,4 @@
-//! Memory that files are read into, again and again.
+//! Reusable memory that files are read into.
 
 /// Reusable bytes, aligned for every number.
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ pub(crate) struct Aligned {
 }
 
 impl Aligned {
-    /// Room for `length` bytes, with anything in them.
+    /// Returns `length` bytes with arbitrary content.
     pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
         self.length = length;
         self.words.resize(length.div_ceil(8), 0);

@@ -1,4 +1,4 @@
-//! Rows of numbers that are in memory, as a table: what a caller who brings slices learns from.
+//! Rows of numbers in memory, given as slices, as a table.
 
 use super::{Element, FileCursor, Strided, TARGET, TableFile, Values, View};
 use crate::schema::{Column, Kind, Schema};
@@ -70,7 +70,7 @@ impl TableFile for ArrayTable {
         (self.x.len() + self.y.len()) as u64
     }
 
-    /// The rows are the caller's.
+    /// No bytes: the rows belong to the caller.
     fn footprint(&self, _: &[usize]) -> usize {
         0
     }
@@ -84,12 +84,12 @@ struct ArrayCursor<'a> {
     table: &'a ArrayTable,
     columns: Vec<usize>,
     left: Range<u64>,
-    /// First row of the chunk at hand.
+    /// First row of the chunk that was read last.
     first: usize,
 }
 
 impl ArrayCursor<'_> {
-    /// Goes behind the next rows, at most `most`.
+    /// Moves past the next rows, at most `most`, and returns their number.
     fn pass(&mut self, most: u64) -> usize {
         let rows = (self.left.end - self.left.start).min(most);
         self.first = self.left.start as usize;

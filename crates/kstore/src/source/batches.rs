@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 /// Name of the format in messages.
 const FORMAT: &str = "record batches";
 
-/// Batches of one schema, one after the other.
+/// Record batches of one schema, one after the other, as a table.
 #[derive(Debug)]
 pub(crate) struct BatchTable {
     layout: Layout,
@@ -23,7 +23,7 @@ pub(crate) struct BatchTable {
 }
 
 impl BatchTable {
-    /// The rows of `batches`; nothing is copied.
+    /// A table of the rows of `batches`; nothing is copied.
     pub(crate) fn new(batches: Vec<RecordBatch>) -> Result<Self> {
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         let Some(first) = batches.first() else {
@@ -63,7 +63,7 @@ impl TableFile for BatchTable {
         self.batches.iter().map(|batch| batch.get_array_memory_size() as u64).sum()
     }
 
-    /// Columns that are no plain numbers are converted batch by batch.
+    /// Bytes of the converted columns: those that are no plain numbers are converted batch by batch.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let bytes =

@@ -28,7 +28,7 @@ pub struct Chained<'a, T: Real> {
 }
 
 impl<'a, T: Real> Chained<'a, T> {
-    /// The rows of `parts`, in their order.
+    /// A source of the rows of `parts`, in their order.
     ///
     /// # Errors
     /// [`crate::Error::Syntax`] without a part, or where parts have other numbers of features or targets.
@@ -68,7 +68,7 @@ impl<T: Real> RowSource<T> for Chained<'_, T> {
         Ok(Box::new(ChainedCursor { source: self, left, open: None, spare }))
     }
 
-    /// The largest part, and a second buffer for the tile in which one part ends and the next begins.
+    /// Memory of the largest part, and of a second buffer for the tile in which one part ends and the next begins.
     fn footprint(&self) -> Footprint {
         let most =
             |of: &dyn Fn(Footprint) -> usize| self.parts.iter().map(|part| of(part.footprint())).max().unwrap_or(0);

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a column of the table is: an Arrow column, and the place in its lists.
+/// The place of a column of the table: an Arrow column, and the place in its lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) root: usize,
@@ -32,7 +32,7 @@ pub(super) struct Place {
 /// Name of the metadata that pandas adds to a file.
 pub(super) const PANDAS: &str = "pandas";
 
-/// The part of them that is read.
+/// The part of pandas' metadata that is read.
 #[derive(serde::Deserialize)]
 struct Pandas {
     index_columns: Vec<serde_json::Value>,
@@ -51,7 +51,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Asks `width` for the length of the lists of a column whose type does not tell; `None` where that is not known.
+    /// The layout of these fields; `width` returns the length of the lists of a column whose type does not tell it, or
+    /// `None`.
     pub(super) fn new(fields: &Fields, mut width: impl FnMut(usize) -> Option<usize>) -> Self {
         let mut layout = Self { schema: Schema::default(), places: Vec::new(), widths: Vec::new() };
         for (root, field) in fields.iter().enumerate() {
@@ -90,7 +91,7 @@ impl Layout {
         }
     }
 
-    /// The column of the file that a column of the table is, if it is one as a whole and no place in lists.
+    /// The column of the file that a column of the table is as a whole; `None` for a place in lists.
     pub(super) fn root(&self, column: usize) -> Option<usize> {
         let root = self.places[column].root;
         self.widths[root].is_none().then_some(root)
@@ -104,7 +105,7 @@ impl Layout {
         roots
     }
 
-    /// Where some columns of the table are, with `root` counted among `roots`.
+    /// The places of some columns of the table, with `root` counted among `roots`.
     pub(super) fn places(&self, columns: &[usize], roots: &[usize]) -> Vec<Place> {
         let place = |column: &usize| {
             let Place { root, item } = self.places[*column];
@@ -114,7 +115,7 @@ impl Layout {
     }
 }
 
-/// What the numbers of a fixed width are stored as; `None` for other types.
+/// The element type of numbers of a fixed width; `None` for other types.
 pub(super) fn element(data_type: &DataType) -> Option<Element> {
     Some(match data_type {
         DataType::Float16 => Element::F16,
@@ -142,12 +143,12 @@ fn list_item(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// What the numbers inside a list are stored as; `None` for other types, and for lists of anything else.
+/// The element type of the numbers inside a list; `None` for other types, and for lists of anything else.
 pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
     list_item(data_type).and_then(element)
 }
 
-/// The length that the type of a list tells.
+/// The length of lists that have it in their type; `None` for other types.
 fn fixed_size(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::FixedSizeList(_, size) => usize::try_from(*size).ok().filter(|size| *size > 0),
@@ -193,7 +194,7 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
 pub(super) struct OddLength {
     /// Row of the chunk.
     pub(super) row: usize,
-    /// Its length.
+    /// Length of the list.
     pub(super) got: usize,
 }
 
@@ -204,7 +205,7 @@ pub(super) enum Fault {
     Arrow(ArrowError),
 }
 
-/// What to tell about a list of odd length in a chunk whose first row is `first`.
+/// The error for a list of odd length in a chunk whose first row is `first`.
 pub(super) fn odd_length(odd: OddLength, path: &Path, first: u64, name: &str, expected: usize) -> Error {
     Error::ListLength {
         path: path.to_path_buf(),
@@ -213,7 +214,7 @@ pub(super) fn odd_length(odd: OddLength, path: &Path, first: u64, name: &str, ex
         expected,
         got: odd.got,
         remedy: "lists become columns only where all have one length; mend the data or leave the column out with \
-                 --features",
+                 `features`",
     }
 }
 
@@ -226,7 +227,7 @@ impl From<ArrowError> for Fault {
 /// A column of a chunk, ready to be viewed.
 #[derive(Debug)]
 pub(super) enum Loaded {
-    /// Of a type that [`view`] knows.
+    /// An array of a type that [`view`] knows.
     Array(ArrayRef),
     /// The numbers of lists of one length, row after row.
     Block { element: Element, width: usize, bytes: Buffer, nulls: Vec<Option<NullBuffer>> },
@@ -254,7 +255,7 @@ impl Loaded {
     }
 }
 
-/// Lists as one block of numbers, where all have `width`; those that are missing have that many missing numbers.
+/// Lists as one block of numbers, where all have `width`; a missing list becomes `width` missing numbers.
 fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, OddLength> {
     let (items, starts): (_, Vec<usize>) = match array.data_type() {
         DataType::List(_) => {
@@ -344,7 +345,7 @@ pub(super) fn item_nulls(
     (0..width).map(|item| Some((0..rows).map(|row| there(row, item)).collect())).collect()
 }
 
-/// The same values in a type that [`view`] knows, where there is one.
+/// The values converted to a type that [`view`] knows, where there is one.
 pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {

@@ -13,7 +13,7 @@ pub fn is_decoding() -> bool {
     DECODING.get()
 }
 
-/// What `decode` returns; a panic becomes a sentence about the file.
+/// Runs `decode` and returns its result; a panic becomes a sentence about the file.
 ///
 /// The Parquet reader checks most of what it reads and asserts the rest, so that a flipped bit in a page can panic.
 /// Whatever `decode` was working on must not be used again after an error.

@@ -1,4 +1,4 @@
-//! Which file it is, and whether it still is.
+//! The identity of a file, and checks that it has not changed.
 
 use crate::digest::Digest;
 use crate::{Error, Result};
@@ -11,11 +11,11 @@ use std::time::UNIX_EPOCH;
 /// Bytes at the start of a file that are digested: any header.
 const START: u64 = 4 << 10;
 
-/// Bytes at its end: the footer of a Parquet or Arrow file, as a rule.
+/// Bytes at the end of a file that are digested: the footer of a Parquet or Arrow file, as a rule.
 const END: u64 = 64 << 10;
 
-/// What tells a file from another, or from itself before it was changed: length, time of the last change, the place on
-/// the file system, and a digest of its first 4 KiB and last 64 KiB.
+/// Properties that tell a file from another, or from itself before it was changed: length, time of the last change, the
+/// place on the file system, and a digest of its first 4 KiB and last 64 KiB.
 ///
 /// The digest is compared between runs; within a run length, time and place are, which costs one call to the operating
 /// system and no reading.
@@ -24,7 +24,7 @@ pub struct Identity {
     /// The file, as it was named.
     #[serde(serialize_with = "crate::lossy::path")]
     pub path: PathBuf,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// Nanoseconds after 1970 of the last change; 0 where the file system does not tell.
     pub modified: u64,
@@ -37,7 +37,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Looks at a file.
+    /// The identity of the file at `path`.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].

@@ -5,7 +5,7 @@ use crate::{Error, Footprint, Label, Real, Result, RowBuf, RowCursor, RowSource,
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A source of rows from arrays.
+/// A source of rows from arrays in memory.
 ///
 /// Positions run from 0 to the number of rows, and segments are ranges of positions; the row *numbers* that blocks
 /// carry are those given to [`MemoryRows::numbered`], such as the stored rows that the rows were copied from.
@@ -31,7 +31,7 @@ pub struct MemoryRows<T> {
 }
 
 impl<T: Real> MemoryRows<T> {
-    /// `x` holds rows of `d` features, one after the other.
+    /// A source of the rows in `x`, of `d` features each, one row after the other.
     pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
         if d == 0 || !x.len().is_multiple_of(d) {
             return Err(shape(format!("{} values are no whole rows of {d} features", x.len())));
@@ -39,7 +39,7 @@ impl<T: Real> MemoryRows<T> {
         Ok(Self { n: x.len() / d, x, d, ..Self::default() })
     }
 
-    /// No rows yet, of `d` features and `t` targets; [`MemoryRows::push`] adds some.
+    /// A source without rows yet, of `d` features and `t` targets; [`MemoryRows::push`] adds rows.
     pub fn empty(d: usize, t: usize) -> Self {
         Self { d, t, rows: Some(Vec::new()), ..Self::default() }
     }
@@ -89,7 +89,7 @@ impl<T: Real> MemoryRows<T> {
         self.n
     }
 
-    /// True without rows.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }

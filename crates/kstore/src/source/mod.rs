@@ -1,8 +1,8 @@
-//! File formats: the seam each implements, and the registry that finds the right one.
+//! File formats: the interface that each implements, and the registry that finds the right one.
 //!
 //! To add a format: write one file that implements [`TableFile`] and [`FileCursor`], and add one [`Format`] to
-//! [`FORMATS`], behind a feature of its own where it brings a dependency. Formats that store columns hand out Arrow buffers, formats that store rows hand out [`Strided`] views
-//! of the bytes they read; everything above the seam treats both the same.
+//! [`FORMATS`], behind a feature of its own. Formats that store columns hand out Arrow buffers, formats that store rows
+//! hand out [`Strided`] views of the bytes they read; everything above this interface treats both the same.
 
 #[cfg(any(feature = "ipc", feature = "npy"))]
 mod aligned;
@@ -74,18 +74,18 @@ pub trait TableFile: Debug + Send + Sync {
     fn line(&self, _row: u64) -> Option<u64> {
         None
     }
-    /// Bytes it holds while no cursor is open: what it says about its columns, and where it says so about its rows.
+    /// Bytes held while no cursor is open: metadata about the columns and, in some formats, about the rows.
     fn held(&self) -> usize {
         HELD + self.schema().columns.len() * HELD_BY_COLUMN
     }
     /// Bytes that one open cursor over these columns holds.
     fn footprint(&self, columns: &[usize]) -> usize;
-    /// The rows among which those are whose value in `column` fulfils a condition, ascending and apart: all of them
+    /// Ranges of rows, ascending and apart, that hold every row whose value in `column` fulfils a condition: all rows
     /// where the file holds no statistics that tell more.
     fn candidates(&self, _column: usize, _condition: &Bound) -> Vec<Range<u64>> {
         std::iter::once(0..self.rows()).collect()
     }
-    /// A cursor over some columns and a range of rows. Whatever is read from disk is added to `read`.
+    /// A cursor over some columns and a range of rows. The number of bytes read from disk is added to `read`.
     fn open<'a>(
         &'a self,
         columns: &[usize],
@@ -94,13 +94,14 @@ pub trait TableFile: Debug + Send + Sync {
     ) -> Result<Box<dyn FileCursor + 'a>>;
 }
 
-/// A place in a file: hands out chunks of rows of whatever length suits the format.
+/// A cursor over the rows of a file: hands out chunks of rows of whatever length suits the format.
 pub trait FileCursor: Send {
-    /// Reads the next chunk and tells its rows; 0 at the end.
+    /// Reads the next chunk and returns its number of rows; 0 at the end.
     fn advance(&mut self) -> Result<usize>;
     /// Reads the next rows of the first `columns` columns asked for straight into `x`, row after row, as many as fit,
-    /// and the other columns as [`FileCursor::advance`] does; tells how many rows, 0 at the end. `None`, with nothing
-    /// read, where the file does not hold these columns side by side as numbers of this type: then `advance` does.
+    /// and the other columns as [`FileCursor::advance`] does; returns how many rows, 0 at the end. Returns `None`, with
+    /// nothing read, where the file does not hold these columns side by side as numbers of this type: use `advance`
+    /// then.
     fn advance_into(&mut self, _element: Element, _columns: usize, _x: &mut [u8]) -> Result<Option<usize>> {
         Ok(None)
     }

@@ -21,7 +21,7 @@ impl Positioned {
         Ok(Self { file: Arc::new(file), length, read: Arc::default() })
     }
 
-    /// The same file, adding to another counter.
+    /// A handle of this file that adds the bytes it reads to another counter.
     pub(crate) fn counting(&self, read: &Arc<AtomicU64>) -> Self {
         Self { read: Arc::clone(read), ..self.clone() }
     }
@@ -30,7 +30,7 @@ impl Positioned {
         self.length
     }
 
-    /// Reads from `at` until `buffer` is full or the file ends; tells how much.
+    /// Reads from `at` until `buffer` is full or the file ends; returns the number of bytes.
     pub(crate) fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -64,7 +64,7 @@ impl Positioned {
     }
 }
 
-/// Reads into the room behind the bytes.
+/// Reads into the spare capacity behind the bytes of a vector.
 #[cfg(unix)]
 fn append_once(file: &File, bytes: &mut Vec<u8>, at: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(bytes), at)?)

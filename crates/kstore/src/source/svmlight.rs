@@ -59,10 +59,10 @@ impl Scanner for LineScanner {
     }
 }
 
-/// What is wrong with a line: what was expected, what was found, and the remedy.
+/// An error in a line: what was expected, what was found, and the advice.
 pub(super) type Wrong = (String, String, &'static str);
 
-/// Takes a line apart: gives the label and hands out places, counted from 0 and ascending, with their values.
+/// Parses a line: returns the label, and hands out places, counted from 0 and ascending, with their values.
 pub(super) fn parse<'a>(
     line: &'a [u8],
     zero_based: bool,
@@ -81,7 +81,7 @@ pub(super) fn parse<'a>(
         let index = whole(index).ok_or_else(wrong)?;
         let value = value.get(1..).filter(|value| !value.is_empty()).ok_or_else(wrong)?;
         let Some(place) = index.checked_sub(u64::from(!zero_based)) else {
-            let remedy = "if indices start at 0, say --zero-based";
+            let remedy = "if indices start at 0, say `zero_based`";
             return Err(("indices from 1 on".to_string(), "0".to_string(), remedy));
         };
         if let Some(last) = last.filter(|last| *last >= index) {
@@ -108,7 +108,7 @@ fn float(text: &[u8]) -> Result<f64, Wrong> {
     number(text).ok_or_else(|| ("a number".to_string(), shown(text), "correct the line"))
 }
 
-/// As much of a word as a message has room for.
+/// The beginning of a word, short enough for a message.
 fn shown(word: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(&word[..word.len().min(40)]))
 }
@@ -132,7 +132,7 @@ impl SvmlightFile {
         let most = options.width.unwrap_or(COLUMN_LIMIT);
         if most > COLUMN_LIMIT {
             let expected = format!("at most {COLUMN_LIMIT}, because rows become dense");
-            return Err(Error::Syntax { what: "--width", text: most.to_string(), expected });
+            return Err(Error::Syntax { what: "`width`", text: most.to_string(), expected });
         }
         let widest = svmlight.index(most)?;
         let column = |name| Column { name, kind: Kind::Float { bits: 64 } };
@@ -175,7 +175,7 @@ impl SvmlightFile {
 }
 
 fn too_wide(most: usize, place: u64) -> Wrong {
-    let remedy = "raise --width, leave it out, or leave out the features that are rarely set: rows become dense";
+    let remedy = "raise `width`, leave it out, or leave out the features that are rarely set: rows become dense";
     (format!("at most {most} features"), format!("feature {} of the row", place.saturating_add(1)), remedy)
 }
 
@@ -204,7 +204,7 @@ impl TableFile for SvmlightFile {
         self.places.line(&self.file, LineScanner::default(), row)
     }
 
-    /// A block of text, the dense rows, and the places of the columns.
+    /// Bytes of a block of text, the dense rows, and the places of the columns.
     fn footprint(&self, columns: &[usize]) -> usize {
         let rows = Self::batch_rows(columns.len());
         self.places.footprint() + rows * columns.len() * SIZE + self.schema.columns.len() * size_of::<Option<usize>>()
@@ -233,9 +233,9 @@ impl TableFile for SvmlightFile {
 struct SvmlightCursor<'a> {
     svmlight: &'a SvmlightFile,
     records: Records<LineScanner>,
-    /// For each column of the file its place in a dense row.
+    /// For each column of the file, its place in a dense row.
     wanted: Vec<Option<usize>>,
-    /// For each column asked for its place in a dense row.
+    /// For each column asked for, its place in a dense row.
     slots: Vec<usize>,
     width: usize,
     /// Rows of `width` float64, little-endian.

@@ -7,12 +7,12 @@ use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 /// The 16-bit float, which the standard library does not have yet.
 type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
-/// Which rows of a chunk are meant.
+/// The rows of a chunk that are read.
 #[derive(Clone, Copy, Debug)]
 pub enum Positions<'a> {
     /// Consecutive rows from this one on.
     From(usize),
-    /// These rows.
+    /// The rows with these numbers.
     At(&'a [u32]),
 }
 
@@ -68,7 +68,7 @@ impl Element {
 /// A column inside row-major bytes: the value of row `i` starts at `offset + i * stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a> {
-    /// The chunk.
+    /// The bytes of the chunk.
     pub bytes: &'a [u8],
     /// Type of the values.
     pub element: Element,
@@ -102,9 +102,9 @@ pub enum Values<'a> {
 /// A column of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The values; anything where there is a null.
+    /// The values; arbitrary where there is a null.
     pub values: Values<'a>,
-    /// Which rows have a value; `None` where all have.
+    /// For each row, whether it has a value; `None` where all have one.
     pub nulls: Option<&'a NullBuffer>,
 }
 

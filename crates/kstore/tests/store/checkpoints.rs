@@ -236,7 +236,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
         let heard = Heard::default();
         let error = journal(folder.path(), other, true, &heard).unwrap_err();
         assert!(matches!(error, Error::OtherCheckpoint { .. }), "{error}");
-        assert!(error.to_string().contains(part) && error.to_string().contains("--resume"), "{error}");
+        assert!(error.to_string().contains(part) && error.to_string().contains("`resume`"), "{error}");
     };
     let with = |change: &dyn Fn(&mut Manifest)| {
         let mut other = manifest.clone();

@@ -69,7 +69,7 @@ fn files_without_a_header_and_with_any_delimiter() {
         let opened = Table::open(&[text(folder.path(), "b.csv", format!("{first}\n1,2\n"))]);
         assert_eq!(opened.is_ok(), fine, "{first}");
         if let Err(error) = opened {
-            assert!(error.to_string().contains("add --no-header"), "{error}");
+            assert!(error.to_string().contains("add `no_header`"), "{error}");
         }
     }
     let unnamed = open(&text(folder.path(), "c.csv", ",a\n0,1\n"));
@@ -145,7 +145,7 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
     for (rest, part) in [
         (
             "4.5,w\n",
-            "bad.csv: row 3 (counted from 0), line 6, column \"a\": expected a whole number of 64 bits as in the first 3 rows, found \"4.5\"; correct it, or set --infer-rows above 3",
+            "bad.csv: row 3 (counted from 0), line 6, column \"a\": expected a whole number of 64 bits as in the first 3 rows, found \"4.5\"; correct it, or set `infer_rows` above 3",
         ),
         ("4,w\n99999999999999999999,w\n", "line 7, column \"a\": expected a whole number"),
         ("4\n", "row 3 (counted from 0), line 6: expected 2 fields, found 1 field"),

@@ -185,7 +185,7 @@ fn labels_of_every_type_and_unknown_ones() {
     let fractions: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 0.5, 1.0]));
     let (_folder, path) = table(&[("x", x), ("c", fractions)]);
     let error = read_all(&[path], &selection).unwrap_err().to_string();
-    assert!(error.contains("row 1") && error.contains("--task regression"), "{error}");
+    assert!(error.contains("row 1") && error.contains("`task` regression"), "{error}");
 }
 
 #[test]

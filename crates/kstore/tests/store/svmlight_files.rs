@@ -62,7 +62,7 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
         (
             "2 0:1",
             TextOptions::default(),
-            "t.svm: row 4 (counted from 0), line 8: expected indices from 1 on, found 0; if indices start at 0, say --zero-based",
+            "t.svm: row 4 (counted from 0), line 8: expected indices from 1 on, found 0; if indices start at 0, say `zero_based`",
         ),
         ("2 3:1 2:1", TextOptions::default(), "line 8: expected ascending indices, found 2 after 3; sort"),
         ("2 x", TextOptions::default(), "expected index:value, found \"x\""),
@@ -72,7 +72,7 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
         (
             "1 4:1",
             TextOptions::default().width(3),
-            "expected at most 3 features, found feature 4 of the row; raise --width",
+            "expected at most 3 features, found feature 4 of the row; raise `width`",
         ),
         ("1 4000000000:1", TextOptions::default(), "expected at most 100000 features, found feature 4000000000"),
         ("1 18446744073709551615:1", TextOptions::default(), "found feature 18446744073709551615"),
@@ -87,6 +87,6 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
     assert!(error.contains("it has no rows"), "{error}");
     let path = text(folder.path(), USUAL);
     assert!(
-        Table::open_with(&[path], &TextOptions::default().width(1 << 40)).unwrap_err().to_string().contains("--width")
+        Table::open_with(&[path], &TextOptions::default().width(1 << 40)).unwrap_err().to_string().contains("`width`")
     );
 }

@@ -71,7 +71,7 @@ pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampl
     Ok(omega)
 }
 
-/// Row j times `factor(j)`.
+/// The rows, with row j multiplied by `factor(j)`.
 fn scaled(mut rows: Vec<f64>, d: usize, mut factor: impl FnMut(usize) -> f64) -> Vec<f64> {
     for (j, row) in rows.chunks_exact_mut(d).enumerate() {
         let factor = factor(j);

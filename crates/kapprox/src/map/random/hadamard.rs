@@ -25,9 +25,9 @@ pub(super) struct Structured<T> {
     width: usize,
     /// For each block three times n signs.
     signs: Vec<T>,
-    /// What the rows of all blocks are multiplied by: count of them.
+    /// For each frequency, the number that its row of the blocks is multiplied by.
     lengths: Vec<T>,
-    /// What features are multiplied by.
+    /// For each feature, the number that it is multiplied by.
     scale: Vec<T>,
 }
 

@@ -35,7 +35,7 @@ use kstore::{Footprint, Workers};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// `fourier`.
+/// The family of maps `fourier`.
 pub(super) const FOURIER: Family = Family {
     name: "fourier",
     about: "random Fourier features of a shift-invariant kernel",
@@ -46,7 +46,7 @@ pub(super) const FOURIER: Family = Family {
     shape,
 };
 
-/// `orthogonal`.
+/// The family of maps `orthogonal`.
 pub(super) const ORTHOGONAL: Family = Family {
     name: "orthogonal",
     about: "random Fourier features, frequencies at right angles",
@@ -54,7 +54,7 @@ pub(super) const ORTHOGONAL: Family = Family {
     ..FOURIER
 };
 
-/// `structured`.
+/// The family of maps `structured`.
 pub(super) const STRUCTURED: Family = Family {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
@@ -62,7 +62,7 @@ pub(super) const STRUCTURED: Family = Family {
     ..FOURIER
 };
 
-/// `quasi`.
+/// The family of maps `quasi`.
 pub(super) const QUASI: Family = Family {
     name: "quasi",
     about: "Fourier features at the points of a randomised Halton sequence",
@@ -103,7 +103,7 @@ fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
     }
     let spectrum = T::kernel(given.kernel.build()?).spectrum().ok_or_else(|| Error::NoSpectrum {
         why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
-        remedy: "use --map nystrom, or a kernel such as gaussian, laplacian or matern",
+        remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
     Ok(Box::new(Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?))
 }
@@ -115,9 +115,9 @@ fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
 #[derive(Debug)]
 pub struct Fourier<T> {
     d: usize,
-    /// q.
+    /// q, the number of frequencies.
     count: usize,
-    /// √(k(0)/q).
+    /// √(k(0)/q), the factor of every wave.
     amplitude: T,
     frequencies: Frequencies<T>,
 }
@@ -130,7 +130,7 @@ enum Frequencies<T> {
 }
 
 impl<T: Real> Fourier<T> {
-    /// `p` features, p/2 frequencies, for rows of `d` features.
+    /// A map to `p` features, of p/2 frequencies, for rows of `d` features.
     ///
     /// # Errors
     /// [`Error::NoSpectrum`] where the choice of frequencies does not fit the law.

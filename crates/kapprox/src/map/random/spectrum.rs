@@ -9,7 +9,7 @@ use rand::{Rng, RngExt};
 use std::fmt;
 use std::sync::Arc;
 
-/// A random positive number.
+/// A function that draws a random positive number.
 pub type Draw = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;
 
 /// The law of the frequencies of a kernel.
@@ -17,9 +17,10 @@ pub type Draw = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;
 pub struct Spectrum {
     /// How frequencies of unit length scale are drawn.
     pub law: Law,
-    /// What coordinate c of a frequency is divided by: the length scale of feature c, or one for all.
+    /// The length scale of each feature, or one for all; coordinate c of a frequency is divided by the length of
+    /// feature c.
     pub lengths: Vec<f64>,
-    /// k(0).
+    /// k(0), the value of the kernel at equal points.
     pub amplitude: f64,
 }
 
@@ -34,7 +35,7 @@ pub enum Law {
     Product {
         /// Draws a coordinate.
         draw: Draw,
-        /// Its quantile function, where that is known: points of a sequence need it.
+        /// The quantile function of a coordinate, where it is known: points of a sequence need it.
         quantile: Option<fn(f64) -> f64>,
     },
 }

@@ -125,9 +125,10 @@ fn a_single_row_names_the_solver() {
         let target = match solver {
             "kmeans" => "--clusters 2",
             "kpca" | "mean" | "oneclass" => "",
+            "svm" | "logistic" => "--target bool",
             _ => "--target y",
         };
-        let line = format!("fit {solver} t.parquet --features x* {target} --rows 299.. -o refused");
+        let line = format!("fit {solver} labels.parquet --features x* {target} --rows 299.. -o refused");
         fails(at, &line, 1, &format!("{solver} needs at least 2 rows"));
     }
 }
@@ -187,7 +188,7 @@ fn large_integers_are_no_constants() {
         std::fs::write(at.join("t.csv"), rows).unwrap();
         assert_eq!(run(at, "convert t.csv -o t.parquet -q").code, 0);
         for (data, scale) in [("t.csv", "standard"), ("t.parquet", "standard"), ("t.parquet", "minmax")] {
-            let fitted = run(at, &format!("fit ridge {data} --target y --scale {scale} --lambda 1e-9 -o m --json"));
+            let fitted = run(at, &format!("fit ridge {data} --target y --scale {scale} --lambda 1e-6 -o m --json"));
             assert!(fitted.code == 0 && !fitted.stderr.contains("constant"), "{name} {data}: {}", fitted.stderr);
             let report: serde_json::Value = serde_json::from_str(&fitted.stdout).unwrap();
             assert!(report["train"]["r2"].as_f64().unwrap() > 0.95, "{name} {data} {scale}: {report}");

@@ -26,8 +26,8 @@ fn options_that_cannot_be() {
         ("--folds 0", 2, "--folds"),
         ("--folds 301", 1, "there are 300"),
         ("--folds blocks:301", 1, "there are 300"),
-        ("--tolerance 0", 1, "between 0 and 1"),
-        ("--tolerance nan", 1, "between 0 and 1"),
+        ("--tolerance 0", 2, "between 0 and 1"),
+        ("--tolerance nan", 2, "between 0 and 1"),
         ("--landmarks greed", 2, "greed"),
     ] {
         fails(at, &fit("t.parquet", options), code, part);

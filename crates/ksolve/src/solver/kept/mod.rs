@@ -34,25 +34,25 @@ use kstore::{Coded, Pass, RowBlock, RowSource, TableShape, Workers};
 /// Rows that are transposed by one thread at a time.
 const TURNED: usize = 64;
 
-/// The features, where they are.
+/// The features of all rows, by the place where they are kept.
 enum Phi<'a, T: Real> {
-    /// n x p, row-major.
+    /// The features in memory, n x p, row-major.
     Memory(Vec<T>),
     Scratch(Cache<T>),
     Recomputed {
         source: &'a dyn RowSource<T>,
         map: &'a dyn FeatureMap<T>,
     },
-    /// Among those of more rows.
+    /// Some of the rows of other kept features.
     Only(Only<'a, T>),
-    /// Those of another type.
+    /// The features of another type, converted when they are read.
     Wide(&'a dyn Widen<T>),
 }
 
-/// What is done with a tile.
+/// A function that is called with every tile.
 type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
-/// How the features are visited.
+/// The means of visiting the features: cut, resources and seed.
 #[derive(Clone, Copy)]
 struct Ways<'a> {
     cut: Cut,
@@ -62,23 +62,23 @@ struct Ways<'a> {
     spare: usize,
 }
 
-/// What the pass that keeps the features is to learn beside them.
+/// The sums that the pass that keeps the features is to compute beside them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// Second moments of the features.
+    /// True for the second moments of the features.
     pub moments: bool,
-    /// The squared length of every row in feature space.
+    /// True for the squared length of every row in feature space.
     pub squares: bool,
 }
 
-/// What the pass that keeps the features learns beside them.
+/// The sums that the pass that keeps the features computed beside them.
 #[derive(Debug, Default)]
 pub struct Gathered {
     /// Residuals of the map at every rank, where it is a projection.
     pub certificate: Option<CertificateState>,
     /// Second moments, where they were asked for.
     pub moments: Option<GramState>,
-    /// k(x, x) of every row, or ‖φ‖² for maps that are no projection, where it was asked for.
+    /// k(x, x) of every row, or ‖φ‖² for maps that are no projection, n numbers; empty where they were not asked for.
     pub squares: Vec<f64>,
 }
 
@@ -86,15 +86,15 @@ pub struct Gathered {
 pub struct Kept<'a, T: Real> {
     ways: Ways<'a>,
     phi: Phi<'a, T>,
-    /// Rows.
+    /// Number of rows, n.
     pub n: usize,
-    /// Features of a row.
+    /// Number of features of a row, p.
     pub p: usize,
-    /// Classes of the rows; empty for numeric targets.
+    /// Codes of the classes of the rows, n numbers; empty for numeric targets.
     pub codes: Vec<u32>,
     /// Numeric targets, n x t row-major, as they are in the table.
     pub y: Vec<f64>,
-    /// Folds of the rows; empty where there is one.
+    /// Folds of the rows, n numbers; empty where there is only one.
     pub folds: Vec<u16>,
     /// Position of the first row of every tile, and n.
     starts: Vec<usize>,
@@ -106,7 +106,8 @@ impl<T: Real> std::fmt::Debug for Kept<'_, T> {
     }
 }
 
-/// Bytes of what every pass over the features holds: decoded rows or stored features, two tiles of features, and some in f64.
+/// Bytes that every pass over the features holds: decoded rows or stored features, two tiles of features, and some in
+/// f64.
 pub(crate) fn pass_bytes(shape: &Shape, cut: Cut) -> usize {
     let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
     let features = 2 * shape.map.p * shape.element + 8;
@@ -116,10 +117,10 @@ pub(crate) fn pass_bytes(shape: &Shape, cut: Cut) -> usize {
 }
 
 impl<'a, T: Real> Kept<'a, T> {
-    /// Computes the features of all rows, once, and keeps them where `data` says: one pass, in the order of the rows.
+    /// Computes the features of all rows in one pass, in the order of the rows, and keeps them where `data` says.
     ///
     /// # Errors
-    /// Those of the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
+    /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
     pub fn gather(data: &'a Features<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
         let (d, p) = data.map.dims();
         let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
@@ -146,7 +147,7 @@ impl<'a, T: Real> Kept<'a, T> {
         };
         let range = data.source.range();
         let observer = data.resources.stages.stage(name, Some(range.end - range.start));
-        let ways = Ways { cut: data.cut, resources: data.resources, seed: data.seed, spare: data.spare };
+        let ways = Ways { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
         ways.pass(&*observer).visit(data.source, |block| gather.add(block))?;
         let Gather { mut memory, writer, codes, y, folds, starts, certificate, moments, squares, .. } = gather;
         let n = starts.last().copied().unwrap_or(0);
@@ -161,10 +162,10 @@ impl<'a, T: Real> Kept<'a, T> {
         Ok((Self { ways, phi, n, p, codes, y, folds, starts }, gathered))
     }
 
-    /// Gives every tile of features to `work`, in the order of the rows.
+    /// Calls `work` with every tile of features, in the order of the rows.
     ///
     /// # Errors
-    /// Those of the rows, of the scratch folder and of `work`; [`kstore::Error::Interrupted`].
+    /// Errors of reading the rows, of the scratch folder and of `work`; [`kstore::Error::Interrupted`].
     pub fn visit(
         &self,
         observer: &dyn Observer,
@@ -229,19 +230,19 @@ impl<'a, T: Real> Kept<'a, T> {
         }
     }
 
-    /// Seed of random choices.
+    /// The seed of random choices.
     pub fn seed(&self) -> u64 {
         self.ways.seed
     }
 
-    /// Threads.
+    /// The pool of threads.
     pub fn workers(&self) -> &'a Workers {
         self.ways.resources.workers
     }
 }
 
 impl<'a> Ways<'a> {
-    /// Tiles in row order, one after the other, all threads on each: what the solvers do with a tile is no merge.
+    /// A pass that gives tiles one after the other in row order, with all threads on each: solvers do not merge states.
     fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
     where
         'a: 'p,
@@ -261,7 +262,7 @@ fn writer<T: Real>(data: &Features<'_, T>, p: usize) -> Result<Option<CacheWrite
     }
 }
 
-/// Features of a tile as the map gives them and as they are kept.
+/// Features of a tile, column-major as the map gives them and row-major as they are kept.
 #[derive(Default)]
 struct Buffers<T> {
     columns: Vec<T>,
@@ -271,7 +272,7 @@ struct Buffers<T> {
 }
 
 impl<T: Real> Buffers<T> {
-    /// Φ of a block, column-major in `columns` and row-major in `rows`.
+    /// Computes the features of a block, column-major in `columns` and row-major in `rows`.
     fn fill(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
         let size = block.len() * map.dims().1;
         let mut rows = std::mem::take(&mut self.rows);
@@ -280,7 +281,7 @@ impl<T: Real> Buffers<T> {
         self.rows = rows;
     }
 
-    /// Φ of a block, column-major in `columns` and row-major in `rows` (b x p).
+    /// Computes the features of a block, column-major in `columns` and row-major in `rows` (b x p).
     fn fill_into(&mut self, rows: &mut [T], map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
         let (b, p) = (block.len(), map.dims().1);
         self.columns.resize(b * p, T::ZERO);
@@ -325,7 +326,7 @@ impl<T: Real> Gather<'_, T> {
             self.buffers.fill(map, block, workers);
         }
         if !self.buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
-            let remedy = "scale the features, choose another kernel or use --precision f64";
+            let remedy = "scale the features, choose another kernel or use `precision` f64";
             return Err(Error::NotFinite { what: "a feature of a row", remedy });
         }
         self.learn(block, workers)?;

@@ -1,4 +1,4 @@
-//! Those of the kept rows that a problem is about.
+//! The kept rows of some classes, for problems that need only these.
 
 use super::{Kept, Phi, Tile, Work};
 use crate::Result;
@@ -8,10 +8,10 @@ use kstore::pass::Observer;
 /// Rows of a tile.
 const TILE: usize = 2048;
 
-/// Some rows among others.
+/// Some of the rows of other kept features.
 pub(super) struct Only<'a, T: Real> {
     of: &'a Kept<'a, T>,
-    /// Their positions there, ascending.
+    /// Positions of the rows among all kept rows, ascending.
     at: Vec<usize>,
 }
 
@@ -22,7 +22,7 @@ impl<T: Real> Kept<'_, T> {
     /// tiles of these rows alone, the same ones wherever the features are.
     ///
     /// # Errors
-    /// Those of the rows.
+    /// Errors of reading the rows.
     pub fn only<'k>(&'k self, takes: impl Fn(u32) -> bool, observer: &dyn Observer) -> Result<Kept<'k, T>> {
         let at: Vec<usize> = (0..self.n).filter(|i| self.codes.get(*i).is_some_and(|code| takes(*code))).collect();
         let (n, t) = (at.len(), self.y.len() / self.n.max(1));
@@ -49,7 +49,7 @@ impl<T: Real> Kept<'_, T> {
 }
 
 impl<T: Real> Only<'_, T> {
-    /// Tiles of these rows alone.
+    /// Calls `work` with tiles of these rows alone.
     pub(super) fn visit(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         let (p, at) = (self.of.p, &self.at);
         let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);
@@ -73,7 +73,7 @@ impl<T: Real> Only<'_, T> {
     }
 }
 
-/// Bytes of a visit.
+/// Bytes of buffers of a visit.
 pub(crate) fn bytes(p: usize, element: usize) -> usize {
     TILE * p * element
 }

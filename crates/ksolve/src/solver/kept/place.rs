@@ -3,7 +3,7 @@
 use crate::train::{Resources, Shape};
 use kstore::Plan;
 
-/// Where the features are between the passes.
+/// The place where the features are between the passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Place {
@@ -11,13 +11,13 @@ pub enum Place {
     Memory,
     /// In the scratch folder.
     Scratch,
-    /// Nowhere: the map is applied in every pass.
+    /// Nowhere: the features are computed anew in every pass.
     #[default]
     Recomputed,
 }
 
 impl Place {
-    /// Where the features of `shape` go beside what `plan` holds already, and the plan with them.
+    /// Chooses the place for the features of `shape` beside the memory of `plan`, and adds them to the plan.
     pub(crate) fn choose(plan: Plan, shape: &Shape, resources: &Resources<'_>) -> (Self, Plan) {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let needed = rows.saturating_mul(shape.map.p).saturating_mul(shape.element);
@@ -32,15 +32,15 @@ impl Place {
         }
     }
 
-    /// What is said of it where the features are not in memory.
+    /// The warning for features that are computed anew in every pass; `None` where they are kept.
     pub(crate) fn warning(self, shape: &Shape) -> Option<String> {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));
         match self {
             Self::Memory | Self::Scratch => None,
             Self::Recomputed => Some(format!(
-                "the features ({bytes}) fit neither --memory nor a scratch folder and are computed anew in every pass; \
-                 give --scratch DIR or more --memory"
+                "the features ({bytes}) fit neither `memory` nor a scratch folder and are computed anew in every pass; \
+                 give `scratch` DIR or more `memory`"
             )),
         }
     }

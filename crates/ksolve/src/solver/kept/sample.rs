@@ -1,4 +1,4 @@
-//! Some of the kept rows.
+//! A random sample of the kept rows.
 
 use super::{Kept, Phi, Tile};
 use crate::Result;
@@ -10,12 +10,12 @@ use kstore::pass::Observer;
 const TILE: usize = 2048;
 
 impl<'a, T: Real> Kept<'a, T> {
-    /// `m` ≤ n rows in memory, one at random of every n/m, and their positions: one pass.
+    /// Draws `m` ≤ n rows into memory, one at random of every n/m, and returns them with their positions: one pass.
     ///
     /// Targets, classes and folds are not copied: they are found by the positions.
     ///
     /// # Errors
-    /// Those of the rows.
+    /// Errors of reading the rows.
     pub fn sample(&self, m: usize, observer: &dyn Observer) -> Result<(Self, Vec<usize>)> {
         let keys = Stream::new(self.ways.seed, Purpose::Candidates, 1);
         let (n, m) = (self.n as u128, m.min(self.n));

@@ -1,4 +1,4 @@
-//! Some rows of features, and their products.
+//! A tile: the features of some rows, and products with them.
 
 use crate::strips::for_each_strip;
 use kapprox::{Real, thin};
@@ -7,13 +7,13 @@ use kstore::Workers;
 /// Rows of a strip of a product, which one thread computes.
 const STRIP: usize = 256;
 
-/// Rows whose transposed products are added up in the type of the features; their sums in f64.
+/// Number of rows whose transposed products are summed in the type of the features; these sums are added in f64.
 const SUMMED: usize = 512;
 
 /// Features of a panel of a transposed product, which one thread computes.
 const PANEL: usize = 128;
 
-/// Some rows of features.
+/// A tile: the features of some rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<'a, T> {
     /// Position of the first row among all rows of the fit.
@@ -24,7 +24,7 @@ pub struct Tile<'a, T> {
 }
 
 impl<T: Real> Tile<'_, T> {
-    /// Rows b.
+    /// Number of rows b.
     pub fn rows(&self) -> usize {
         self.phi.len() / self.p
     }

@@ -1,4 +1,4 @@
-//! The features in f64, whatever their own type: what a certificate is computed from.
+//! The features in f64, whatever their own type, from which certificates are computed.
 //!
 //! Solvers iterate in the type of the features, which is fast, and whose sums carry its rounding. What they report of their result,
 //! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
@@ -9,7 +9,7 @@ use crate::strips::for_each_strip;
 use kapprox::Real;
 use kstore::pass::Observer;
 
-/// Rows that are widened at once, and those that one thread widens.
+/// Number of rows that are converted at once; below, the number that one thread converts.
 const ROWS: usize = 1024;
 const STRIP: usize = 128;
 
@@ -18,9 +18,9 @@ pub(super) fn bytes(p: usize) -> usize {
     8 * ROWS * p
 }
 
-/// Features that can be seen as those of the type `T`.
+/// Features that can be read in the type `T`.
 pub(super) trait Widen<T>: Sync {
-    /// Gives some rows at a time to `work`, in the order of the rows.
+    /// Calls `work` with some rows at a time, in the order of the rows.
     fn widen(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
 }
 
@@ -43,7 +43,7 @@ impl<N: Real> Widen<f64> for Kept<'_, N> {
 }
 
 impl<T: Real> Kept<'_, T> {
-    /// The same features in f64. Targets, classes and folds are not copied.
+    /// The features in f64. Targets, classes and folds are not copied.
     pub fn wide(&self) -> Kept<'_, f64> {
         let (codes, y, folds, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Kept { ways: self.ways, phi: Phi::Wide(self), n: self.n, p: self.p, codes, y, folds, starts }

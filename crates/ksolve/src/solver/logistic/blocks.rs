@@ -36,13 +36,13 @@ pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usiz
     (bytes <= MOST && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
 }
 
-/// The block of a class.
+/// The sums for the Hessian block of a class.
 struct Block<T> {
     moments: FoldGram,
     /// Rows √(weight) φ that wait for their products.
     bin: Vec<T>,
     keys: Stream,
-    /// Rows wanted over Σ a p(1 − p).
+    /// Number of rows to draw, divided by Σ a p(1 − p).
     rate: f64,
 }
 
@@ -68,7 +68,7 @@ impl<T: Real> Block<T> {
 }
 
 impl<T: Real> Loss<'_, '_, T> {
-    /// The blocks at the last point, as weighted moments of drawn rows: one pass.
+    /// Computes the blocks at the last point, as weighted moments of drawn rows: one pass.
     pub(super) fn blocks(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
         let (n, p, k) = (self.kept.n, self.kept.p, self.k);
         let block = |j: usize| Block {

@@ -25,7 +25,7 @@ mod newton;
 
 use super::kept::{Kept, Tile, Wanted};
 use super::parameter::{C, CLASS_WEIGHT, INTERCEPT, LAMBDA, STEPS};
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
@@ -34,16 +34,13 @@ use kstore::Plan;
 use kstore::pass::Observer;
 use newton::{Found, newton, tolerance};
 
-/// `logistic`.
+/// The description of the solver `logistic`.
 pub(super) const FAMILY: Family = Family {
     name: "logistic",
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,
     parameters: &[LAMBDA, C, INTERCEPT, CLASS_WEIGHT, STEPS],
-    make: Some(Make(
-        |settings| Ok(Box::new(Logistic::new(settings))),
-        |settings| Ok(Box::new(Logistic::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(Logistic::new(settings))),
 };
 
 /// Rows of a strip whose probabilities are computed by one thread.
@@ -52,24 +49,24 @@ const STRIP: usize = 256;
 /// Logistic regression.
 #[derive(Clone, Copy, Debug)]
 pub struct Logistic {
-    /// lambda, or C.
+    /// The penalty, as lambda or C.
     pub penalty: Penalty,
     /// Treatment of the constant.
     pub intercept: Intercept,
-    /// Rows weigh by the inverse of the size of their class.
+    /// True where rows weigh by the inverse of the size of their class.
     pub balanced: bool,
-    /// Most Newton steps at the last lambda.
+    /// Most Newton steps at the lambda that was asked for.
     pub steps: usize,
 }
 
 impl Logistic {
-    /// Tells of a gradient above what the iteration ends at.
+    /// Warns of a gradient above the tolerance of the iteration.
     fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &Features<'_, T>) {
         let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
             _ if gradient <= tolerance::<T>() => return,
-            (false, _) => "raise --steps",
-            (true, true) => "the rounding of f32 hides what is left: use --precision f64, or raise --lambda",
-            (true, false) => "rounding hides what is left: raise --lambda",
+            (false, _) => "raise `steps`",
+            (true, true) => "the rounding of f32 hides what is left: use `precision` f64, or raise `lambda`",
+            (true, false) => "rounding hides what is left: raise `lambda`",
         };
         data.resources.stages.warn(format!(
             "logistic regression ended after {} Newton steps at a relative gradient norm of {gradient:.1e}, above {:.0e}; {remedy}",
@@ -109,7 +106,7 @@ impl<T: Real> Solver<T> for Logistic {
             .term("coefficients and directions", 9 * 8 * (p + 1) * k, RANK)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
         let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
         let stage = data.resources.stages.stage("newton", None);
@@ -164,7 +161,7 @@ impl<T: Real> Solver<T> for Logistic {
     }
 }
 
-const RANK: &str = "lower --rank";
+const RANK: &str = "lower `rank`";
 
 /// Weight of the rows of each class: 1, or n/(k n_c).
 ///
@@ -186,12 +183,12 @@ struct Loss<'a, 'k, T: Real> {
     /// Classes of the rows.
     codes: &'a [u32],
     observer: &'a dyn Observer,
-    /// Columns of W.
+    /// Number of columns of W.
     k: usize,
-    /// Of each class.
+    /// Weight of the rows of each class, k numbers.
     weight: &'a [f64],
     intercept: Intercept,
-    /// n x k row-major, at the last point that was evaluated; empty where nobody asks for them.
+    /// Probabilities at the last point that was evaluated, n x k row-major; empty where nobody asks for them.
     probabilities: Vec<T>,
     passes: u64,
 }
@@ -199,9 +196,9 @@ struct Loss<'a, 'k, T: Real> {
 /// The loss at some coefficients.
 #[derive(Clone, Debug, Default)]
 struct Point {
-    /// (1/n) Σ a_i ℓ_i.
+    /// The loss (1/n) Σ a_i ℓ_i.
     loss: f64,
-    /// Its gradient, (p + 1) x k row-major, the constant last.
+    /// Gradient of the loss, (p + 1) x k row-major, the constant last.
     gradient: Vec<f64>,
     /// Mean of a_i p(1 − p) over the rows, for every column.
     curvatures: Vec<f64>,
@@ -319,14 +316,14 @@ impl<T: Real> Loss<'_, '_, T> {
         Ok(product)
     }
 
-    /// 2 lambda for every coefficient that is penalised.
+    /// The second derivative of the penalty for coefficient `i`: 2 lambda where it is penalised, else 0.
     fn ridge(&self, i: usize, lambda: f64) -> f64 {
         let penalised = i < self.kept.p * self.k || self.intercept == Intercept::Penalised;
         if penalised { 2.0 * lambda } else { 0.0 }
     }
 }
 
-/// Scores become probabilities; the loss of the true class, −ln of its probability. One score is that of class 1 of two.
+/// Replaces scores by probabilities, and returns −ln of that of the true class. One score is that of class 1 of two.
 fn link(scores: &mut [f64], class: usize) -> f64 {
     if let [f] = scores {
         let margin = if class == 1 { *f } else { -*f };

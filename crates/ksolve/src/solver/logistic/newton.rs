@@ -1,4 +1,4 @@
-//! Newton's method for the logistic loss, its inner iteration, and what that is preconditioned by.
+//! Newton's method for the logistic loss, its inner iteration, and the preconditioner of that.
 //!
 //! Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it begins at a large lambda
 //! and divides it by ten a step, which keeps it where Newton's steps are whole.
@@ -15,7 +15,7 @@ use kstore::Workers;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use std::borrow::Borrow;
 
-/// What lambda is divided by from step to step on the way down.
+/// The factor by which lambda is divided from step to step, from a large value down to the one asked for.
 const DECREASE: f64 = 10.0;
 
 /// Residual of the inner iteration, as a share of the gradient, far from the solution.
@@ -30,20 +30,20 @@ const ARMIJO: f64 = 1e-4;
 /// Most halvings of a step.
 const HALVINGS: usize = 30;
 
-/// Where Newton's method ended.
+/// The solution of Newton's method.
 pub(super) struct Found {
     /// W and the constant, (p + 1) x k row-major.
     pub(super) w: Vec<f64>,
-    /// ‖·‖² of the penalised coefficients.
+    /// Squared norm of the penalised coefficients.
     pub(super) square: f64,
     pub(super) steps: usize,
     pub(super) converged: bool,
-    /// ‖∇F(0)‖.
+    /// The norm ‖∇F(0)‖ of the gradient at 0.
     start: f64,
 }
 
 impl Found {
-    /// The loss and ‖∇F‖/‖∇F(0)‖ at W by another loss, that of features in f64: one pass.
+    /// Computes the loss and ‖∇F‖/‖∇F(0)‖ at W from the features in f64: one pass.
     pub(super) fn prove(&self, loss: &mut Loss<'_, '_, f64>, lambda: f64) -> Result<(Point, f64)> {
         let point = loss.evaluate(&self.w)?;
         let gradient = gradient(loss, &point, &self.w, lambda);
@@ -67,7 +67,7 @@ pub(super) fn tolerance<T: Real>() -> f64 {
 /// Minimises F; `moments` are those of the features, for the preconditioner; `most` steps at the last lambda.
 ///
 /// # Errors
-/// Those of the rows.
+/// Errors of reading the rows.
 pub(super) fn newton<T: Real>(
     loss: &mut Loss<'_, '_, T>,
     moments: &FoldGram,
@@ -103,15 +103,15 @@ pub(super) fn newton<T: Real>(
     }
 }
 
-/// What a step leaves to the next one.
+/// The state between two steps.
 struct Walk {
     /// W and the constant, (p + 1) x k row-major.
     w: Vec<f64>,
-    /// ‖∇F(0)‖.
+    /// The norm ‖∇F(0)‖ of the gradient at 0.
     start: f64,
-    /// lambda, on its way down.
+    /// The current lambda, which falls from step to step.
     schedule: f64,
-    /// Steps at the last lambda.
+    /// Number of steps at the lambda that was asked for.
     last: usize,
     passes: u64,
 }
@@ -134,7 +134,7 @@ impl Persist for Walk {
     }
 }
 
-/// A step of Newton's method; where it ended, if there is none left to make.
+/// Makes a step of Newton's method; returns the solution where no step is left to make.
 fn step<T: Real>(
     loss: &mut Loss<'_, '_, T>,
     moments: &FoldGram,
@@ -191,7 +191,7 @@ fn step<T: Real>(
     Ok(None)
 }
 
-/// ‖·‖² of the penalised coefficients.
+/// Squared norm of the penalised coefficients.
 fn squares<T: Real>(loss: &Loss<'_, '_, T>, w: &[f64]) -> f64 {
     w.iter().enumerate().map(|(i, w)| 0.5 * loss.ridge(i, 1.0) * w * w).sum()
 }
@@ -204,7 +204,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// d with H d ≈ −`gradient`, up to `forcing` of its norm: preconditioned conjugate gradients, a pass an iteration.
+/// Finds d with H d ≈ −`gradient`, up to `forcing` of its norm, by preconditioned conjugate gradients: a pass an
+/// iteration.
 ///
 /// Its iterates are directions of descent whenever it is stopped.
 fn conjugate_gradients<T: Real>(
@@ -241,10 +242,10 @@ fn conjugate_gradients<T: Real>(
     Ok(direction)
 }
 
-/// What the blocks of a preconditioner share.
+/// The numbers that the blocks of a preconditioner share.
 #[derive(Clone, Copy)]
 struct Terms {
-    /// What moments are multiplied by.
+    /// The factor that moments are multiplied by.
     scale: f64,
     lambda: f64,
     intercept: Intercept,
@@ -263,8 +264,9 @@ impl Preconditioner {
 
     /// The solution for `right` ((p + 1) x k row-major); what the factor does not hold stays 0.
     ///
-    /// Of several columns the mean is taken off. Softmax does not see it, so gradients have none, and no minimum either;
-    /// but blocks of their own would bring it in, with next to no curvature, and it would take most of the iterations.
+    /// The mean over several columns is subtracted. Softmax does not depend on it, so gradients and minima have none;
+    /// but blocks for each class would bring it in, with next to no curvature, and it would take most of the
+    /// iterations.
     fn solve(&self, right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
         let order = self.factors[0].nrows();
         let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
@@ -289,7 +291,7 @@ impl Preconditioner {
     }
 }
 
-/// The factor of a block.
+/// The Cholesky factor of a block.
 fn factor(moments: &FoldGram, terms: Terms, workers: &Workers) -> Result<Mat<f64>> {
     let (p, Terms { scale, lambda, intercept }) = (moments.s.len(), terms);
     let order = if intercept == Intercept::None { p } else { p + 1 };
@@ -314,7 +316,7 @@ fn factor(moments: &FoldGram, terms: Terms, workers: &Workers) -> Result<Mat<f64
             return Ok(factor);
         }
         if !shift.is_finite() || shift > scale * trace {
-            return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use --precision f64" });
+            return Err(Error::NotFinite { what: "the Gram matrix", remedy: "use `precision` f64" });
         }
         shift = (10.0 * shift).max(f64::EPSILON * scale * trace);
     }

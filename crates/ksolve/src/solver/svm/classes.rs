@@ -28,21 +28,21 @@ use kstore::pass::Observer;
 /// Support vector classification.
 #[derive(Clone, Debug)]
 pub struct Svm {
-    /// lambda, or C: several to choose among by rows held out, strongest first.
+    /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
     pub penalties: Vec<Penalty>,
-    /// A machine for every pair of classes, not one for each against the rest.
+    /// True for a machine for every pair of classes, false for one for each class against the rest.
     pub pairs: bool,
-    /// Probabilities are learned from rows held out.
+    /// True where probabilities are learned from rows held out.
     pub probabilities: bool,
     /// Treatment of the constant.
     pub intercept: Intercept,
-    /// Rows weigh by the inverse of the size of their class.
+    /// True where rows weigh by the inverse of the size of their class.
     pub balanced: bool,
-    /// Squared hinge instead of hinge.
+    /// True for the squared hinge loss, false for the hinge loss.
     pub squared: bool,
     /// Relative duality gap at which a problem is solved.
     pub gap: f64,
-    /// Most steps.
+    /// Most steps of a problem.
     pub steps: usize,
 }
 
@@ -53,7 +53,7 @@ struct Machine<'a> {
     /// Folds of the rows, and the one that is held out.
     held: Option<(&'a [u16], u16)>,
     class: u32,
-    /// Of each class.
+    /// Cost of the rows of each class.
     costs: &'a [f64],
 }
 
@@ -67,9 +67,9 @@ impl Rows for Machine<'_> {
     }
 }
 
-/// What rows held out tell.
+/// The scores and errors of rows that were held out.
 struct HeldOut<T> {
-    /// Share of them in the wrong class, by penalty.
+    /// Share of held-out rows in the wrong class, by penalty.
     errors: Vec<f64>,
     /// Position of the penalty that is taken.
     chosen: usize,
@@ -111,7 +111,7 @@ impl Svm {
         Terms { loss, intercept: self.intercept, total: 0.0, cost, gap: self.gap, patience: usize::MAX }
     }
 
-    /// The class and what it is against, score by score.
+    /// The class of each score, and the class that it is told from; `None` for all others.
     fn machines(&self, k: usize) -> Vec<(u32, Option<u32>)> {
         match k {
             0..=2 => vec![(1, None)],
@@ -120,12 +120,13 @@ impl Svm {
         }
     }
 
-    /// Machines that are solved together: those against the rest share their rows, a pair has its own.
+    /// Number of machines that are solved together: those against the rest share their rows, a pair has its own.
     fn together(&self, n: usize, p: usize, machines: usize) -> usize {
         if self.pairs { 1 } else { group(n, p, machines) }
     }
 
-    /// Some machines that have not seen a fold, at every penalty, with the passes that they took; `sample` is that of `kept`.
+    /// Solves some machines without a fold's rows, at every penalty, and returns them with the passes that they took.
+    /// `sample` is a sample of the rows of `kept`.
     #[expect(clippy::too_many_arguments, reason = "a problem, and where it is solved")]
     fn along_path<'k, T: Real>(
         &self,
@@ -163,7 +164,7 @@ impl Svm {
         Ok((found, passes))
     }
 
-    /// Every fold's machines along the path, and the scores that they give the fold.
+    /// Solves every fold's machines at every penalty, and scores the rows of the fold with them.
     fn held_out<T: Real>(
         &self,
         kept: &Kept<'_, T>,
@@ -214,7 +215,7 @@ impl Svm {
         Ok(found)
     }
 
-    /// The machines on all rows.
+    /// Solves the machines on all rows.
     fn final_fit<T: Real>(
         &self,
         kept: &Kept<'_, T>,
@@ -243,7 +244,7 @@ impl Svm {
         Ok(solved)
     }
 
-    /// Probabilities from the scores of rows by machines that have not seen them.
+    /// Fits the link to probabilities, from the scores of rows by machines that have not seen them.
     fn link<T: Real>(&self, kept: &Kept<'_, T>, scores: &[T], k: usize) -> Link {
         let machines = self.machines(k);
         let t = machines.len();
@@ -256,7 +257,7 @@ impl Svm {
     }
 }
 
-/// Where scores go: from output `first` of t, for the rows of a fold.
+/// The place of scores: from output `first` of t on, for the rows of a fold.
 #[derive(Clone, Copy)]
 struct Place {
     first: usize,
@@ -264,7 +265,7 @@ struct Place {
     fold: u16,
 }
 
-/// One pass: the scores of a fold's rows.
+/// Computes the scores of a fold's rows: one pass.
 fn score<T: Real>(
     kept: &Kept<'_, T>,
     best: &[Best],
@@ -309,7 +310,7 @@ impl<T: Real> Solver<T> for Svm {
             true => self::plan(plan, shape, cut, 20, 1).term(
                 "features of a tile of a pair",
                 kept::only_bytes(shape.map.p, shape.element),
-                "lower --rank",
+                "lower `rank`",
             ),
             false => self::plan(plan, shape, cut, 6, problems),
         };
@@ -322,7 +323,7 @@ impl<T: Real> Solver<T> for Svm {
         }
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let Some(classes) = data.classes() else { return Err(crate::Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();

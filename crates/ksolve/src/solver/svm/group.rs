@@ -10,7 +10,7 @@ use kapprox::Real;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use kstore::pass::Observer;
 
-/// What a run of several problems leaves.
+/// The gaps and the passes of a run of several problems.
 #[derive(Default)]
 pub(super) struct Outcome {
     /// The largest gap of all problems before every step, and at the end.
@@ -43,43 +43,43 @@ impl<T: Real, R> Persist for Group<'_, T, R> {
     }
 }
 
-/// What the journal knows an iteration by.
+/// Name of the iteration in the journal.
 pub(super) const NAME: &str = "newton";
 
-/// Who watches a solution, and where it is saved and found again.
+/// The observer of a solution, and the journal that saves it.
 #[derive(Clone, Copy)]
 pub(super) struct Watch<'a> {
     pub(super) observer: &'a dyn Observer,
     pub(super) journal: Option<&'a Journal<'a>>,
 }
 
-/// What problems that are solved one after the other use in turn.
+/// Buffers that problems use one after the other.
 pub(super) struct Space<T> {
     pub(super) p: usize,
     /// A factor of Newton's equations, p x p.
     matrix: Vec<f64>,
     panels: Pool<Vec<T>>,
-    /// Equations that no problem holds: new ones would be so many pages that the system has to clear.
+    /// Equations that no problem uses now. They are kept because new ones would be pages that the system has to clear.
     pub(super) spare: Vec<Newton<T>>,
 }
 
 impl<T> Space<T> {
-    /// For p features.
+    /// Buffers for p features.
     pub(super) fn new(p: usize) -> Self {
         Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare: Vec::new() }
     }
 
-    /// The same for another type, which takes its room.
+    /// Lends the matrix to buffers for another type, and frees the other buffers.
     fn lend<U>(&mut self) -> Space<U> {
         (self.spare, self.panels) = (Vec::new(), Pool::default());
         Space { p: self.p, matrix: std::mem::take(&mut self.matrix), panels: Pool::default(), spare: Vec::new() }
     }
 }
 
-/// The problems begin at other solutions, where there are some: one pass.
+/// Starts the problems at other solutions, where there are some: one pass.
 ///
 /// # Errors
-/// Those of the rows.
+/// Errors of reading the rows.
 pub(super) fn begin<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -93,7 +93,7 @@ pub(super) fn begin<T: Real, R: Rows + Send>(
     stand(kept, problems, observer)
 }
 
-/// The problems begin at their directions: one pass.
+/// Starts the problems at the points in their directions: one pass.
 fn stand<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -109,7 +109,7 @@ fn stand<T: Real, R: Rows + Send>(
 /// machine is true of it.
 ///
 /// # Errors
-/// Those of the rows.
+/// Errors of reading the rows.
 pub(super) fn prove<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     problems: Vec<Problem<T, R>>,
@@ -139,11 +139,11 @@ pub(super) fn prove<T: Real, R: Rows + Send>(
     }
 }
 
-/// Solves all problems, by common passes over the features; `most` steps each. With a journal, steps are saved in it, and a
-/// run that is resumed goes on behind the last one, with the same bits.
+/// Solves all problems by common passes over the features, with `most` steps each. With a journal, steps are saved in
+/// it, and a run that is resumed goes on behind the last one, with the same bits.
 ///
 /// # Errors
-/// Those of the rows.
+/// Errors of reading the rows.
 pub(super) fn solve_group<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -175,7 +175,7 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
 }
 
 impl<T: Real, R: Rows + Send> Group<'_, T, R> {
-    /// A step of all problems that are open; false where none was.
+    /// Makes a step of all problems that are open; returns false where none was.
     fn step(
         &mut self,
         kept: &Kept<'_, T>,

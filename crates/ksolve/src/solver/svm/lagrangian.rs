@@ -49,8 +49,8 @@ const FIRST: f64 = 0.1;
 /// features, 19 classes, C = 1): 1 takes 28 s, 10 takes 26 s, 100 takes 38 s.
 const NEAR: f64 = 10.0;
 
-/// What σ grows by. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6): 1.5 takes 16 to 27 steps to
-/// a gap of 1e-3 and up to 32 to 1e-6; 3 takes up to 30 and 42, and more from some starts.
+/// Factor by which σ grows. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6): 1.5 takes 16 to 27
+/// steps to a gap of 1e-3 and up to 32 to 1e-6; 3 takes up to 30 and 42, and more from some starts.
 const GROWTH: f64 = 1.5;
 
 /// σ at most, as a share of the cost: the envelope is then a millionth of a unit wide, and its sums cancel.
@@ -59,31 +59,31 @@ const STEEPEST: f64 = 1e6;
 /// The least step at which the inner problem counts as solved: then the multipliers move.
 const WHOLE: f64 = 0.7;
 
-/// One problem: the rows as it sees them.
+/// The rows of one problem, each with its target and its cost.
 pub(super) trait Rows: Sync {
     /// Target and cost of row `i`.
     fn row(&self, i: usize) -> Row;
 }
 
-/// What all problems share.
+/// The settings that all problems share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) loss: Loss,
     pub(super) intercept: Intercept,
-    /// s: what the dual variables add up to.
+    /// The sum s of the dual variables.
     pub(super) total: f64,
     /// The cost that σ is measured by, in the unit of f.
     pub(super) cost: f64,
     /// Relative gap at which a problem is solved.
     pub(super) gap: f64,
-    /// Steps without progress after which a problem is left: what its gap is then made of is the rounding of the features' type.
+    /// Steps without progress after which a problem ends: its gap is then rounding of the features' type.
     pub(super) patience: usize,
 }
 
-/// What a step lowers the gap to at least where it makes progress.
+/// A step makes progress where it lowers the gap at least to this share.
 const PROGRESS: f64 = 0.9;
 
-/// A problem on its way.
+/// The state of a problem that is being solved.
 pub(super) struct Problem<T, R> {
     rows: R,
     terms: Terms,
@@ -91,23 +91,23 @@ pub(super) struct Problem<T, R> {
     pub(super) b: f64,
     /// Multipliers β, n.
     beta: Vec<f64>,
-    /// Φw, n.
+    /// The values Φw of the rows, n numbers.
     f: Vec<T>,
-    /// Φd, n.
+    /// The values Φd of the direction at the rows, n numbers.
     pub(super) q: Vec<T>,
     sigma: f64,
-    /// Σ β⁺φ and Σ slope φ, p each.
+    /// The sums Σ β⁺φ and Σ slope φ, p numbers each.
     pub(super) sums: [Vec<f64>; 2],
-    /// The free rows.
+    /// Newton's equations, made of the free rows.
     pub(super) newton: Newton<T>,
-    /// d and its constant.
+    /// The direction d and its constant.
     pub(super) direction: (Vec<f64>, f64),
     pub(super) best: Best,
     pub(super) steps: usize,
-    /// The gap at the last step that made progress, and the steps since.
+    /// The gap at the last step that made progress; below, the number of steps since.
     least: f64,
     idle: usize,
-    /// Neither solved nor out of steps.
+    /// True where the problem is neither solved nor out of steps.
     pub(super) open: bool,
 }
 
@@ -116,21 +116,21 @@ pub(super) struct Problem<T, R> {
 pub(super) struct Best {
     pub(super) w: Vec<f64>,
     pub(super) b: f64,
-    /// Smallest P.
+    /// The smallest primal value P.
     pub(super) primal: f64,
-    /// Largest D.
+    /// The largest dual value D.
     pub(super) dual: f64,
-    /// Rows with β⁺ ≠ 0 at the last step.
+    /// Number of support vectors: rows with β⁺ ≠ 0 at the last step.
     pub(super) support: usize,
 }
 
 impl Best {
-    /// The same point, of which nothing is known.
+    /// The point without its certificate.
     fn uncertified(&self) -> Self {
         Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
     }
 
-    /// (P − D)/max(|P|, |D|): what P may be above the optimum at most.
+    /// The relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the optimum.
     pub(super) fn gap(&self) -> f64 {
         let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
         let known = self.primal.is_finite() && self.dual.is_finite();
@@ -161,7 +161,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// The same problem in f64, with the multipliers and the best point that were found.
+    /// Converts the problem to f64, with the multipliers and the best point that were found.
     pub(super) fn widen(self, terms: Terms) -> Problem<f64, R> {
         let (n, p, best) = (self.beta.len(), self.w.len(), self.best.uncertified());
         Problem {
@@ -184,25 +184,30 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Returns to the best point; its values are wanted, and its certificate.
+    /// Returns to the best point, whose values and whose P must be computed next. D stays: it came from the features in f64, and it
+    /// bounds every point. A problem that ended without progress is certified and makes no further step.
     pub(super) fn return_to_best(&mut self) {
-        self.best = self.best.uncertified();
+        self.best.primal = f64::INFINITY;
         self.direction = (self.best.w.clone(), self.best.b);
-        (self.least, self.idle, self.open) = (f64::INFINITY, 0, true);
+        match self.idle > self.terms.patience {
+            true => self.terms.patience = 0,
+            false => self.least = f64::INFINITY,
+        }
+        (self.idle, self.open) = (0, true);
     }
 
-    /// The best point; what the problem held is for the next one.
+    /// Ends the problem and returns the best point; its buffers go to the next problem.
     pub(super) fn end(self, space: &mut Space<T>) -> Best {
         space.spare.push(self.newton);
         self.best
     }
 
-    /// The best point.
+    /// The best point of the problem.
     pub(super) fn into_best(self) -> Best {
         self.best
     }
 
-    /// Begins at w and b of `start`; its values are wanted.
+    /// Starts at w and b of `start`. The values of the rows there must be computed next.
     pub(super) fn point_at(&mut self, start: &Best) {
         self.direction = (start.w.clone(), start.b);
         if self.terms.loss.has_kink() {
@@ -210,14 +215,14 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// The values of the start are there.
+    /// Takes the values of the rows at the start, which were computed.
     pub(super) fn stand(&mut self) {
         self.w.copy_from_slice(&self.direction.0);
         self.b = self.direction.1;
         self.f.copy_from_slice(&self.q);
     }
 
-    /// The same machine at other costs, no lower ones: begins at the multipliers and the point of the last.
+    /// Sets other costs, no lower than before, and starts at the multipliers and the point of the last solution.
     pub(super) fn again(&mut self, rows: R, terms: Terms) {
         (self.rows, self.terms, self.sigma) = (rows, terms, FIRST * terms.cost);
         self.best = self.best.uncertified();
@@ -235,7 +240,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.terms.loss.step(f, self.rows.row(i), self.beta[i], self.sigma)
     }
 
-    /// b that minimises the inner problem for this w.
+    /// Finds the b that minimises the inner problem for this w.
     pub(super) fn balance(&mut self) {
         if self.terms.intercept != Intercept::Free {
             return;
@@ -250,7 +255,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.b = search::root(self.b, self.terms.cost / self.sigma, enough, derivative);
     }
 
-    /// P and D at this point; `v` = Σ β⁺φ is there.
+    /// Computes P and D at this point, from Σ β⁺φ in `sums`; `most` is the limit of steps.
     pub(super) fn certify(&mut self, most: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
@@ -280,7 +285,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.open = gap > self.terms.gap && self.steps < most && self.idle <= self.terms.patience;
     }
 
-    /// The direction from Newton's equations; `memory` is p x p.
+    /// Computes the direction from Newton's equations; `memory` is p x p.
     pub(super) fn solve(&mut self, memory: &mut [f64], panels: &Pool<Vec<T>>, workers: &Workers) {
         let [v, s] = &self.sums;
         // Σ slope and Σ β⁺ belong to the constant feature
@@ -325,7 +330,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Takes in a tile: β⁺ and slope of every row into `pairs`; free rows into Newton's equations.
+    /// Adds a tile: writes β⁺ and slope of every row to `pairs`, and adds free rows to Newton's equations.
     pub(super) fn take(&mut self, tile: &Tile<'_, T>, pairs: &mut [T], panels: &Pool<Vec<T>>, workers: &Workers) {
         for (i, pair) in pairs.chunks_exact_mut(2).enumerate() {
             let row = tile.first + i;

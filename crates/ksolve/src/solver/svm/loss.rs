@@ -1,4 +1,4 @@
-//! Losses of support vector machines, their duals, and the proximal step that the solver is made of.
+//! The losses of support vector machines, their duals, and the proximal step of the solver.
 
 /// A loss of the value f of a row whose target is y, weighed by the cost c of the row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub(super) struct Row {
 }
 
 impl Loss {
-    /// The loss.
+    /// The loss of a row at the value f.
     #[inline(always)]
     pub(super) fn value(self, f: f64, Row { y, c }: Row) -> f64 {
         match self {
@@ -35,7 +35,7 @@ impl Loss {
         }
     }
 
-    /// h(β) = sup_f −βf − loss(f), the conjugate at −β, for β in its domain.
+    /// The conjugate of the loss at −β, h(β) = sup_f −βf − loss(f), for β in its domain.
     #[inline(always)]
     pub(super) fn conjugate(self, beta: f64, Row { y, c }: Row) -> f64 {
         match self {
@@ -48,7 +48,7 @@ impl Loss {
         }
     }
 
-    /// β⁺ = argmin h(β⁺) + f β⁺ + (β⁺ − β)²/(2σ), and −dβ⁺/df.
+    /// Returns β⁺ = argmin h(β⁺) + f β⁺ + (β⁺ − β)²/(2σ), and its slope −dβ⁺/df.
     ///
     /// β⁺ is minus the derivative at f of the loss's Moreau envelope around the multiplier β. The squared hinge is smooth
     /// itself and takes σ = ∞, where β does not matter.

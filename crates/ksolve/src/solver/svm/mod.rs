@@ -1,7 +1,7 @@
 //! Support vector machines: classes, values and novelty by few rows.
 //!
 //! ```text
-//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (--loss squared-hinge)
+//! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (`loss` squared-hinge)
 //! svr        (1/n) Σ max(0, |y_i − f_i| − epsilon) + lambda ‖w‖²
 //! oneclass   ½‖w‖² + 1/(nu n) Σ max(0, −f_i) + b;   the score f is negative for novel rows
 //! ```
@@ -36,7 +36,7 @@ use super::kept::{Kept, Wanted};
 use super::parameter::{
     C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, NU, Parameter, STEPS,
 };
-use super::{Family, Features, Figure, Fitted, Make, Penalty, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::gram::PANEL;
 use crate::train::{Cut, Shape};
 use crate::{Intercept, Result, Targets, Task};
@@ -48,37 +48,34 @@ use lagrangian::{Best, Problem, Rows, Terms};
 use loss::{Loss, Row};
 use sample::Sample;
 
-/// `svm`.
+/// The description of the solver `svm`.
 pub(super) const SVM: Family = Family {
     name: "svm",
     about: "support vector machine: classes by the widest margin",
     task: Task::Classification,
     parameters: &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS],
-    make: Some(Make(|settings| Ok(Box::new(Svm::new(settings)?)), |settings| Ok(Box::new(Svm::new(settings)?)))),
+    make: |settings| Ok(Box::new(Svm::new(settings)?)),
 };
 
-/// `svr`.
+/// The description of the solver `svr`.
 pub(super) const SVR: Family = Family {
     name: "svr",
     about: "support vector regression: values, small errors free",
     task: Task::Regression,
     parameters: &[LAMBDA, C, INTERCEPT, EPSILON, GAP, STEPS],
-    make: Some(Make(|settings| Ok(Box::new(Svr::new(settings))), |settings| Ok(Box::new(Svr::new(settings))))),
+    make: |settings| Ok(Box::new(Svr::new(settings))),
 };
 
-/// `oneclass`.
+/// The description of the solver `oneclass`.
 pub(super) const ONE_CLASS: Family = Family {
     name: "oneclass",
     about: "one-class support vector machine: a score that is negative for novel rows",
     task: Task::Novelty,
     parameters: &[NU, GAP, STEPS],
-    make: Some(Make(
-        |settings| Ok(Box::new(OneClass::new(settings))),
-        |settings| Ok(Box::new(OneClass::new(settings))),
-    )),
+    make: |settings| Ok(Box::new(OneClass::new(settings))),
 };
 
-/// A machine for every two classes.
+/// The parameter `pairs`: a machine for every two classes.
 pub(super) const PAIRS: Parameter = Parameter {
     name: "pairs",
     kind: Kind::Flag,
@@ -86,15 +83,15 @@ pub(super) const PAIRS: Parameter = Parameter {
     about: "A machine for every pair of classes, not one for each class against the rest",
 };
 
-/// Probabilities are learned from rows held out.
+/// The parameter `probabilities`: they are learned from rows held out.
 pub(super) const PROBABILITIES: Parameter = Parameter {
     name: "probabilities",
     kind: Kind::Flag,
     default: None,
-    about: "Learn probabilities from rows held out, for predict --probabilities",
+    about: "Learn probabilities from rows held out, for predict `probabilities`",
 };
 
-/// The loss.
+/// The parameter `loss`: hinge or squared-hinge.
 pub(super) const LOSS: Parameter = Parameter {
     name: "loss",
     kind: Kind::Word(&["hinge", "squared-hinge"]),
@@ -102,7 +99,7 @@ pub(super) const LOSS: Parameter = Parameter {
     about: "Loss: hinge or squared-hinge",
 };
 
-/// Half the width of the tube.
+/// The parameter `epsilon`: half the width of the tube.
 const EPSILON: Parameter = Parameter {
     name: "epsilon",
     kind: Kind::Number(Interval::NotNegative),
@@ -124,7 +121,7 @@ const PATIENCE: usize = 30;
 /// Support vector regression.
 #[derive(Clone, Copy, Debug)]
 pub struct Svr {
-    /// lambda, or C.
+    /// The penalty, as lambda or C.
     pub penalty: Penalty,
     /// Treatment of the constant.
     pub intercept: Intercept,
@@ -132,18 +129,18 @@ pub struct Svr {
     pub epsilon: f64,
     /// Relative duality gap at which a problem is solved.
     pub gap: f64,
-    /// Most steps.
+    /// Most steps of a problem.
     pub steps: usize,
 }
 
-/// The one-class machine.
+/// The one-class support vector machine, which finds novel rows.
 #[derive(Clone, Copy, Debug)]
 pub struct OneClass {
     /// Share of the rows that may lie outside, at most; support vectors are at least as many.
     pub nu: f64,
     /// Relative duality gap at which the problem is solved.
     pub gap: f64,
-    /// Most steps.
+    /// Most steps of a problem.
     pub steps: usize,
 }
 
@@ -169,12 +166,12 @@ impl OneClass {
     }
 }
 
-/// Rows with target `j` of t.
+/// The rows of the problem for target `j` of t.
 struct Valued<'a> {
     y: &'a [f64],
     j: usize,
     t: usize,
-    /// What is taken off the target.
+    /// The number that is subtracted from the target.
     shift: f64,
     cost: f64,
 }
@@ -186,7 +183,7 @@ impl Rows for Valued<'_> {
     }
 }
 
-/// Rows without a target.
+/// The rows of a problem without targets, all of this cost.
 struct Plain(f64);
 
 impl Rows for Plain {
@@ -196,39 +193,39 @@ impl Rows for Plain {
     }
 }
 
-/// Problems that are solved together: as many as the shape allows.
+/// Number of problems that are solved together: as many as the shape allows.
 fn group(n: usize, p: usize, problems: usize) -> usize {
     let (equations, multipliers) = (newton::bytes(p), n.saturating_mul(ROW).max(1));
     (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
 
-/// What solving so many problems holds, with `targets` bytes of targets for each row.
+/// Adds the memory for solving so many problems to the plan, with `targets` bytes of targets for each row.
 fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
     let (e, together) = (shape.element, group(n, shape.map.p, problems));
     let panels = shape.threads * WIDE * p * PANEL.min(p);
     plan.term("targets of all rows", n.saturating_mul(targets), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
-        .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower --rank")
-        .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower --rank")
-        .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower --rank")
+        .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower `rank`")
+        .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower `rank`")
+        .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower `rank`")
 }
 
-/// What solving some problems leaves.
+/// The solutions of some problems, with their gaps and costs.
 #[derive(Default)]
 struct Solved {
-    /// The best point of each.
+    /// The best point of each problem.
     best: Vec<Best>,
-    /// The largest gap of all before every step.
+    /// The largest gap of all problems before every step.
     gaps: Vec<f64>,
-    /// Passes over the features.
+    /// Number of passes over the features.
     passes: u64,
     /// The most steps that a problem took.
     steps: usize,
 }
 
 impl Solved {
-    /// Takes in what other problems left.
+    /// Adds the solutions of other problems.
     fn add(&mut self, other: Self) {
         self.gaps.resize(self.gaps.len().max(other.gaps.len()), 0.0);
         self.gaps.iter_mut().zip(&other.gaps).for_each(|(largest, gap)| *largest = largest.max(*gap));
@@ -238,7 +235,7 @@ impl Solved {
     }
 }
 
-/// Solves a problem for each of `rows` and tells of those that ran out of steps.
+/// Solves a problem for each of `rows`, and warns of those that ran out of steps.
 fn solve<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     data: &Features<'_, T>,
@@ -285,12 +282,12 @@ fn solve_all<T: Real, R: Rows + Send>(
     Ok(solved)
 }
 
-/// Steps without progress in the type of the features: with f64 behind them, few.
+/// Number of steps without progress after which a problem ends, in type `T`: few in f32, since f64 goes on from there.
 fn patience<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { PATIENCE } else { usize::MAX }
 }
 
-/// Tells of problems that ran out of steps.
+/// Warns of problems that ran out of steps.
 fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b Best>,
     steps: usize,
@@ -303,18 +300,18 @@ fn warn_of_gap<'b, T: Real>(
         let asked = terms.gap;
         data.resources.stages.warn(format!(
             "the relative duality gap{whose} is {open:.1e}, above the {asked:.1e} asked for, after {steps} steps; raise \
-             --steps or --gap"
+             `steps` or `gap`"
         ));
     }
 }
 
 /// The head of some solved problems; objectives are multiplied by `unit`.
-fn fitted(
+fn fitted<T>(
     Solved { best, gaps, passes, steps }: Solved,
     unit: f64,
     lambda: Option<f64>,
     certificate: Option<crate::CertificateState>,
-) -> Fitted {
+) -> Fitted<T> {
     let each = |value: &dyn Fn(&Best) -> f64| best.iter().map(value).collect::<Vec<f64>>();
     let figures = vec![
         Figure { name: "objective", values: each(&|best| unit * best.primal) },
@@ -344,7 +341,7 @@ impl<T: Real> Solver<T> for Svr {
         self::plan(plan, shape, cut, 8 * shape.t, 1)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let (lambda, cost) = (self.penalty.lambda(data.rows), self.penalty.c(data.rows));
         let t = data.targets.count();
@@ -390,7 +387,7 @@ impl<T: Real> Solver<T> for OneClass {
         self::plan(plan, shape, cut, 0, 1)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted> {
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let cost = 1.0 / (self.nu * kept.n as f64);

@@ -29,7 +29,7 @@ use kstore::Workers;
 /// Keeps the equations definite along the constant feature where δ is eliminated exactly.
 const DEFINITE: f64 = 1.0 - 1e-6;
 
-/// Free rows held at most, at p features: beyond, the equations are those over features.
+/// Most free rows that are held, at p features: with more, the equations are those over features.
 fn held(p: usize) -> usize {
     (p / 2).max(512)
 }
@@ -39,27 +39,27 @@ pub(super) fn bytes(p: usize) -> usize {
     8 * p * p + held(p) * (8 * p + 8)
 }
 
-/// The constant's part in the equations.
+/// The treatment of the constant in the equations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Constant {
-    /// There is none.
+    /// No constant.
     None,
-    /// κ = 0 and e = 0.
+    /// A free constant: κ = 0 and e = 0.
     Free,
-    /// κ = 1 and this e.
+    /// A penalised constant: κ = 1 and this e.
     Penalised(f64),
 }
 
-/// The free rows of a problem, as they are or as their products.
+/// The free rows of a problem, held as rows or as their products.
 #[derive(Debug)]
 pub(super) struct Newton<T> {
     p: usize,
     /// BᵀB of the rows that are no longer held, p x p column-major, the lower triangle.
     products: Vec<f64>,
-    /// Rows that are held, row-major, and their √slope.
+    /// The rows that are held, row-major, each multiplied by its √slope.
     rows: Vec<T>,
     roots: Vec<f64>,
-    /// `products` holds some rows.
+    /// True where `products` holds some rows.
     over_features: bool,
 }
 
@@ -76,7 +76,7 @@ impl<T: Real> Newton<T> {
         self.over_features = false;
     }
 
-    /// Takes in a free row.
+    /// Adds a free row.
     pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
         if self.roots.len() == held(self.p) {
             self.flush(panels, workers);
@@ -87,7 +87,7 @@ impl<T: Real> Newton<T> {
         self.roots.push(root);
     }
 
-    /// The rows that are held go into the products.
+    /// Moves the rows that are held into the products.
     fn flush(&mut self, panels: &Pool<Vec<T>>, workers: &Workers) {
         if !self.over_features {
             self.products.fill(0.0);
@@ -101,7 +101,8 @@ impl<T: Real> Newton<T> {
         }
     }
 
-    /// d and δ for the right side `g` and the constant; `s` = Bᵀu and `weight` = uᵀu of all free rows. `memory` is p x p.
+    /// Returns d and δ for the right side `g` and the constant; `s` = Bᵀu and `weight` = uᵀu of all free rows. `memory`
+    /// is p x p.
     pub(super) fn solve(
         &mut self,
         g: Vec<f64>,
@@ -188,7 +189,7 @@ impl<T: Real> Newton<T> {
     }
 }
 
-/// The lower triangle of `matrix` (order x order, column-major) becomes its factor; false where it is not definite.
+/// Replaces the lower triangle of `matrix` (order x order, column-major) by its factor; false where it is not definite.
 fn cholesky(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
     let mut matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
     workers.install(|| {
@@ -200,7 +201,7 @@ fn cholesky(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
     })
 }
 
-/// `right` becomes the solution of LLᵀx = right.
+/// Replaces `right` by the solution of LLᵀx = right.
 fn substitute(factor: &[f64], order: usize, right: &mut [f64]) {
     let factor = MatRef::from_column_major_slice(factor, order, order);
     let mut column = MatMut::from_column_major_slice_mut(right, order, 1);

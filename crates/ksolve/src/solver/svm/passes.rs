@@ -8,7 +8,7 @@ use kapprox::Real;
 use kstore::Workers;
 use kstore::pass::Observer;
 
-/// One pass: Σ β⁺φ, Σ slope φ and the free rows of every problem.
+/// Computes Σ β⁺φ, Σ slope φ and the free rows of every problem: one pass.
 pub(super) fn gather<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     open: &mut [&mut Problem<T, R>],
@@ -47,7 +47,7 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
     Ok(())
 }
 
-/// One pass: Φd of every problem.
+/// Computes Φd of every problem: one pass.
 pub(super) fn values<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     open: &mut [&mut Problem<T, R>],

@@ -25,7 +25,7 @@ const SHARE: usize = 8;
 const GAP: f64 = 1e-2;
 const STEPS: usize = 50;
 
-/// Rows of a sample at p features; 0 where there is none.
+/// Number of rows of a sample at n rows and p features; 0 where no sample is drawn.
 pub(super) fn rows(n: usize, p: usize) -> usize {
     let rows = (n / SHARE).min(MOST.saturating_mul(p));
     if rows >= LEAST.min(p) { rows } else { 0 }
@@ -40,7 +40,7 @@ pub(super) fn passes(n: usize, p: usize) -> u64 {
 pub(super) struct Sample<'a, T: Real> {
     kept: Kept<'a, T>,
     at: Vec<usize>,
-    /// All rows for one of the sample.
+    /// Number of rows of the table for each row of the sample.
     scale: f64,
 }
 
@@ -60,7 +60,7 @@ impl<R: Rows> Rows for Sampled<'_, R> {
 }
 
 impl<'a, T: Real> Sample<'a, T> {
-    /// A sample where there are rows enough: one pass.
+    /// Draws a sample where there are enough rows: one pass.
     fn draw(kept: &Kept<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
         let m = rows(kept.n, kept.p);
         if m == 0 {
@@ -71,8 +71,8 @@ impl<'a, T: Real> Sample<'a, T> {
         Ok(Some(Self { kept, at, scale }))
     }
 
-    /// The solutions of some problems on a sample, which is drawn when it is first needed; none where there is no sample, or
-    /// where the problems go on from a checkpoint.
+    /// Solves some problems on a sample, which is drawn when it is first needed. Returns nothing where there is no
+    /// sample, or where the problems go on from a checkpoint.
     pub(super) fn starts<R: Rows + Send>(
         sample: &mut Option<Self>,
         kept: &Kept<'a, T>,

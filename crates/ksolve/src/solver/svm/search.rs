@@ -1,6 +1,6 @@
 //! Minimising a convex piecewise quadratic function of one number, by its derivative and Newton steps kept in a bracket.
 
-/// The derivative of a convex function at a point, and a slope of that derivative there.
+/// The derivative of a convex function at a point, and its slope there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curve {
     pub(super) slope: f64,
@@ -28,8 +28,8 @@ fn between(low: f64, high: f64, from: f64, curve: Curve) -> f64 {
     newton.clamp(low + margin.min(0.5 * (newton - low)), high - margin.min(0.5 * (high - newton)))
 }
 
-/// Where the derivative, which rises, goes through 0: up to `enough`, or the rounding of its argument. Begins at `start`, with
-/// steps of `width`.
+/// The point where the derivative, which rises, is 0: up to `enough`, or the rounding of the point. Begins at `start`,
+/// with steps of `width`.
 pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64) -> Curve) -> f64 {
     let mut at = derivative(start);
     if at.slope.abs() <= enough {
@@ -62,7 +62,8 @@ pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64)
     x
 }
 
-/// A step along a direction of descent, 0 < t: the function has fallen all the way to it, and hardly falls further there.
+/// The length t > 0 of a step along a direction of descent: the function falls all the way, and hardly further behind
+/// it.
 pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
     let start = derivative(0.0);
     if start.slope >= 0.0 {

@@ -7,7 +7,7 @@ use arrow::array::{
 };
 use std::sync::Arc;
 
-/// A column of the chunk that is being read.
+/// The builder of a column of the chunk that is being read.
 #[derive(Debug)]
 pub(super) enum Builder {
     Float(Float64Builder),
@@ -29,7 +29,7 @@ impl Builder {
         }
     }
 
-    /// Appends a field; what was expected, if it is something else.
+    /// Appends a field; returns what was expected where the field is something else.
     pub(super) fn push(&mut self, field: &[u8]) -> Result<(), &'static str> {
         match self {
             Self::Float(values) => match number(field.trim_ascii()) {
@@ -57,7 +57,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The values so far; the next chunk starts empty.
+    /// Returns the values so far; the next chunk starts empty.
     pub(super) fn finish(&mut self) -> ArrayRef {
         match self {
             Self::Float(values) => Arc::new(values.finish()),
@@ -69,13 +69,13 @@ impl Builder {
     }
 }
 
-/// Nothing, if the field says so.
+/// `None` for a field that stands for a missing value; else `expected` as the error.
 fn missing<V>(field: &[u8], expected: &'static str) -> Result<Option<V>, &'static str> {
     let field = field.trim_ascii();
     if field.is_empty() || MISSING.contains(&field) { Ok(None) } else { Err(expected) }
 }
 
-/// Nothing, if the field says so; a column without fractions has no NaN of its own.
+/// [`missing`] for columns without fractions, where `NaN` stands for a missing value too.
 fn missing_whole<V>(field: &[u8], expected: &'static str) -> Result<Option<V>, &'static str> {
     if matches!(field.trim_ascii(), b"NaN" | b"nan") { Ok(None) } else { missing(field, expected) }
 }

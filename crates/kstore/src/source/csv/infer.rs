@@ -1,4 +1,4 @@
-//! What a CSV file does not say about itself: its delimiter and what its columns hold.
+//! Guesses at what a CSV file does not say about itself: its delimiter and the types of its columns.
 
 use super::scan::{RowScanner, Splitter};
 use crate::schema::Kind;
@@ -11,9 +11,9 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Rows by which a delimiter is judged.
 const JUDGED_ROWS: usize = 100;
 
-/// What stands for a missing value in columns of numbers and truth values, beside nothing at all. `NaN` and `nan` are
-/// the number NaN in a column of fractions, and missing in a column of whole numbers. In a column of text only an empty
-/// field is missing.
+/// Fields that stand for a missing value in columns of numbers and truth values, beside the empty field. `NaN` and
+/// `nan` are the number NaN in a column of fractions, and missing in a column of whole numbers. In a column of text
+/// only an empty field is missing.
 pub(super) const MISSING: [&[u8]; 5] = [b"NA", b"N/A", b"null", b"NULL", b"None"];
 
 /// The delimiter that cuts the rows at the start of a file into the same number of fields; of several, that which makes
@@ -30,7 +30,7 @@ pub(super) fn delimiter(start: &[u8]) -> u8 {
     best.copied().unwrap_or(b',')
 }
 
-/// Fields of the first rows, whole ones only where there is more than one.
+/// The number of fields of each of the first rows, whole rows only where there is more than one.
 fn counts(start: &[u8], delimiter: u8) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(delimiter), Splitter::new(delimiter), 1);
     let (mut rest, mut counts) = (start, Vec::new());
@@ -49,7 +49,7 @@ fn counts(start: &[u8], delimiter: u8) -> Vec<usize> {
     counts
 }
 
-/// What the values of a column have been so far.
+/// The narrowest type that all values of a column so far have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Guess {
     /// Nothing but missing values.
@@ -67,7 +67,7 @@ pub(super) enum Guess {
 }
 
 impl Guess {
-    /// Takes in a value.
+    /// Takes the next value of the column into account.
     pub(super) fn observe(&mut self, field: &[u8]) {
         if *self == Self::Text {
             return;
@@ -101,7 +101,7 @@ impl Guess {
         }
     }
 
-    /// What a column of such values is read as.
+    /// The kind that a column of such values is read as.
     pub(super) fn kind(self) -> Kind {
         match self {
             Self::Bool => Kind::Bool,
@@ -119,7 +119,7 @@ pub(super) fn number<N: std::str::FromStr>(field: &[u8]) -> Option<N> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// `true` or `false`, also with a capital or in capitals.
+/// The truth value of `true` or `false`, also with a capital or in capitals.
 pub(super) fn truth(field: &[u8]) -> Option<bool> {
     match field {
         b"true" | b"True" | b"TRUE" => Some(true),

@@ -63,7 +63,7 @@ impl CsvFile {
         if matches!(delimiter, QUOTE | b'\n' | b'\r') {
             let expected = "a character between fields, such as ; or tab".to_string();
             let text = char::from(delimiter).escape_default().to_string();
-            return Err(Error::Syntax { what: "--delimiter", text, expected });
+            return Err(Error::Syntax { what: "`delimiter`", text, expected });
         }
         let (infer_rows, path) = (options.infer_rows, path.to_path_buf());
         let mut csv = Self { path, file, delimiter, infer_rows, schema: Schema::default(), places: Places::new() };
@@ -128,7 +128,7 @@ impl CsvFile {
         // different whole numbers may be names, such as years
         let numbers = matches!(data, Guess::Int | Guess::Signed | Guess::Large) && !all_different(&names);
         if header && (numbers || data == Guess::Float) {
-            let detail = "its first line holds numbers instead of column names; add --no-header, or a line of names";
+            let detail = "its first line holds numbers instead of column names; add `no_header`, or a line of names";
             return Err(malformed(&self.path, detail));
         }
         Ok(names)
@@ -147,7 +147,7 @@ impl CsvFile {
             column: None,
             expected: fields(expected),
             found: fields(found),
-            remedy: format!("correct the line, put quotes around fields with a '{delimiter}', or set --delimiter"),
+            remedy: format!("correct the line, put quotes around fields with a '{delimiter}', or set `delimiter`"),
         }))
     }
 
@@ -160,7 +160,7 @@ impl CsvFile {
             Kind::Text => (expected.to_string(), "convert the file to UTF-8 with iconv".to_string()),
             _ => (
                 format!("{expected} as in the first {infer} rows"),
-                format!("correct it, or set --infer-rows above {row} so that the column's type allows for it"),
+                format!("correct it, or set `infer_rows` above {row} so that the column's type allows for it"),
             ),
         };
         let column = Some(self.schema.columns[column].name.clone());
@@ -197,8 +197,8 @@ impl TableFile for CsvFile {
         self.places.line(&self.file, self.scanner(), row)
     }
 
-    /// A block of text, a row without its quotes, and twice a chunk of columns: of numbers as many as rows, of text as
-    /// long as the chunk.
+    /// Bytes of a block of text, a row without its quotes, and two chunks of columns: columns of numbers have as many
+    /// values as rows, and texts are as long as the chunk.
     fn footprint(&self, columns: &[usize]) -> usize {
         let text = columns.iter().filter(|column| self.schema.columns[**column].kind == Kind::Text).count();
         let chunk = BATCH_ROWS * columns.len() * 8 + if text > 0 { BATCH_BYTES + self.places.longest() } else { 0 };
@@ -238,9 +238,9 @@ struct CsvCursor<'a> {
     csv: &'a CsvFile,
     records: Records<RowScanner>,
     splitter: Splitter,
-    /// For each column of the file its place among the builders.
+    /// For each column of the file, its place among the builders.
     wanted: Vec<Option<usize>>,
-    /// For each column asked for its place among the builders.
+    /// For each column asked for, its place among the builders.
     slots: Vec<usize>,
     builders: Vec<Builder>,
     arrays: Vec<ArrayRef>,
@@ -293,7 +293,7 @@ fn all_different(names: &[String]) -> bool {
     names.iter().all(|name| seen.insert(name))
 }
 
-/// Where the text starts: behind a byte order mark.
+/// The byte at which the text starts, behind a byte order mark.
 fn text_start(start: &[u8]) -> Result<usize, &'static str> {
     if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
         return Err("it is UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16 -t UTF-8");

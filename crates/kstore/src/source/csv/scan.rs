@@ -1,10 +1,10 @@
-//! Where CSV rows begin and end, and where their fields do.
+//! The edges of CSV rows and of their fields.
 
 use crate::source::text::{COLUMN_LIMIT, Scanner};
 use csv_core::ReadRecordResult;
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
-/// What fields are quoted with; two of them inside a quoted field stand for one.
+/// The quote around fields; two of them inside a quoted field stand for one.
 pub(super) const QUOTE: u8 = b'"';
 
 /// Finds the edges of rows as the `csv` crate does: a quote counts only at the start of a field, rows end with `\n`,
@@ -72,7 +72,7 @@ impl Scanner for RowScanner {
     }
 }
 
-/// What was found in a field without quotes.
+/// The edge that was found in a field without quotes.
 enum Edge {
     /// A field, or the bytes, begin or end here.
     Field(usize),
@@ -214,7 +214,7 @@ mod tests {
         rows.iter().map(fields).collect()
     }
 
-    /// The same by the `csv` crate.
+    /// Rows and fields by the `csv` crate.
     fn theirs(text: &[u8], delimiter: u8) -> Vec<Vec<Vec<u8>>> {
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(text);

@@ -1,4 +1,4 @@
-//! A place in an Arrow IPC file.
+//! A cursor over the rows of an Arrow IPC file.
 
 use super::message::{Batch, Form, Trouble};
 use super::reader::{ColumnReader, Problem};
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// A place in a file: hands out a chunk of a batch at a time.
+/// A cursor over the rows of a file: hands out a chunk of a batch at a time.
 pub(super) struct IpcCursor<'a> {
     ipc: &'a IpcFile,
     file: Positioned,
@@ -39,7 +39,7 @@ impl<'a> IpcCursor<'a> {
         }
     }
 
-    /// Goes to the batch that holds the next row.
+    /// Moves to the batch that holds the next row.
     fn enter(&mut self) -> Result<(), Trouble> {
         let index = self.ipc.starts.partition_point(|start| *start <= self.left.start).saturating_sub(1);
         let Some(block) = self.ipc.batches.get(index) else {
@@ -51,7 +51,7 @@ impl<'a> IpcCursor<'a> {
             return Err("it was changed while being read".to_string().into());
         }
         for column in &mut self.columns {
-            // what the last batch unpacked makes room first
+            // the unpacked bytes of the last batch are freed first
             column.stored.clear();
         }
         for column in &mut self.columns {
@@ -109,7 +109,7 @@ impl<'a> IpcCursor<'a> {
         Ok(rows.start..end)
     }
 
-    /// Goes behind some rows and tells how many they are.
+    /// Moves past some rows and returns their number.
     fn pass(&mut self, rows: Range<u64>) -> usize {
         self.left.start = self.batch.start + rows.end;
         (rows.end - rows.start) as usize

@@ -22,7 +22,7 @@ impl IpcFile {
 }
 
 impl MappedIpc<'_> {
-    /// The map.
+    /// The mapped file.
     pub fn mapped(&self) -> &Mapped {
         &self.map
     }

@@ -60,7 +60,7 @@ impl Block {
     }
 }
 
-/// What went wrong while metadata or values were read: damage, or the operating system.
+/// An error while metadata or values were read: damage, or an error of the operating system.
 #[derive(Debug)]
 pub(super) enum Trouble {
     Damage(String),
@@ -89,7 +89,7 @@ pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), 
     Ok(())
 }
 
-/// Some bytes of the file.
+/// A range of bytes of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) at: u64,
@@ -109,7 +109,7 @@ pub(super) struct Batch {
     pub(super) rows: u64,
     pub(super) nodes: Vec<Node>,
     pub(super) buffers: Vec<Span>,
-    /// How many data buffers each view column has.
+    /// Number of data buffers of each view column.
     pub(super) variadic: Vec<usize>,
     pub(super) codec: Option<Codec>,
 }
@@ -176,7 +176,7 @@ pub(super) enum Form {
     Values,
     /// Keys into the dictionary with this number.
     Dictionary { id: i64, keys: DataType },
-    /// Of a type that is not read.
+    /// Values of a type that is not read.
     Unread,
 }
 
@@ -247,7 +247,7 @@ fn form(data_type: &DataType, dictionary: Option<i64>) -> Form {
     }
 }
 
-/// What the columns so far take up in a batch.
+/// The numbers of nodes and buffers that the columns so far take up in a batch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     nodes: usize,

@@ -41,11 +41,11 @@ const FORMAT: &str = "Arrow IPC";
 
 /// Bytes of a chunk: past the point where system calls cost anything, and still inside the second-level cache.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Bytes per column and read below which the system calls show.
+/// Least bytes read at once of a column: with fewer, the system calls take a noticeable share of the time.
 const READ_BYTES: usize = 16 << 10;
 /// Most bytes of a chunk, which makes chunks of wide tables shorter.
 const CHUNK_LIMIT: usize = 4 << 20;
-/// What a value of text is reckoned to take: the view of it, and its offset.
+/// Bytes counted for a value of text: the view of it, and its offset.
 const TEXT_BYTES: usize = 32;
 /// Most bytes of a column's texts in a chunk of several rows.
 const TEXT_CHUNK: u64 = 512 << 10;
@@ -53,9 +53,9 @@ const TEXT_CHUNK: u64 = 512 << 10;
 /// Bytes of a column beside the numbers or views of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    /// As long as a batch is read.
+    /// Bytes held as long as a batch is read.
     bytes: u64,
-    /// While the batch is entered.
+    /// Further bytes held while the batch is entered.
     passing: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct IpcFile {
     dictionaries: Vec<Block>,
     /// Dictionaries that were asked for, by number.
     known: Mutex<HashMap<i64, ArrayRef>>,
-    /// What the columns of the file hold beside their chunks, as far as that was asked for.
+    /// Bytes that the columns of the file hold beside their chunks, as far as they were asked for.
     measured: Mutex<HashMap<usize, Held>>,
 }
 
@@ -166,7 +166,7 @@ impl IpcFile {
         Ok(values)
     }
 
-    /// Rows of a chunk of these columns of the file.
+    /// Number of rows of a chunk of these columns of the file.
     fn chunk_rows(&self, roots: &[usize]) -> usize {
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
         let bytes = (roots.len() * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT);
@@ -179,7 +179,7 @@ impl IpcFile {
     fn measured(&self, roots: &[usize]) -> usize {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown: Vec<usize> = roots.iter().copied().filter(|root| !measured.contains_key(root)).collect();
-        // damage is told when the rows are read
+        // damage is reported when the rows are read
         let found = guarded(|| self.measure(&unknown)).ok().and_then(Result::ok);
         let found = found.unwrap_or_else(|| vec![Held::default(); unknown.len()]);
         measured.extend(unknown.into_iter().zip(found));
@@ -212,7 +212,7 @@ impl IpcFile {
         beside.collect()
     }
 
-    /// Bytes that a column of a batch takes once it is unpacked, and while it is.
+    /// Bytes that a column of a batch takes once it is unpacked, and while it is being unpacked.
     fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Held, Trouble> {
         let mut held = Held::default();
         for span in if batch.codec.is_some() { reader::spans(root, batch)? } else { Vec::new() } {
@@ -270,7 +270,8 @@ impl TableFile for IpcFile {
         super::HELD + self.layout.schema.columns.len() * super::HELD_BY_COLUMN + batches
     }
 
-    /// A chunk, twice for columns that are not used as they are stored; texts, dictionaries and unpacked columns.
+    /// Bytes of a chunk, twice for columns that are not used as they are stored; texts, dictionaries and unpacked
+    /// columns.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();

@@ -43,7 +43,7 @@ pub(super) fn spans(root: &Root, batch: &Batch) -> Result<Vec<Span>, Trouble> {
     Ok(spans.ok_or_else(|| format!("a batch without all buffers of column {:?}", root.name))?.to_vec())
 }
 
-/// How much of each of these buffers the rows of a batch need.
+/// For each of these buffers, how much of it the rows of a batch need.
 fn needs(root: &Root, batch: &Batch, nodes: [Node; 2]) -> Vec<Need> {
     let [own, items] = nodes;
     let rows = batch.rows;
@@ -103,7 +103,7 @@ pub(super) struct ColumnReader<'a> {
     chunk: Chunk,
 }
 
-/// Values of the rows at hand: numbers in reused bytes, or an array.
+/// Values of the rows that were read last: numbers in reused bytes, or an array.
 #[derive(Default)]
 struct Chunk {
     bytes: Aligned,
@@ -205,7 +205,7 @@ impl<'a> ColumnReader<'a> {
         Ok(())
     }
 
-    /// Which of these rows or list items have a value; `None` where all have.
+    /// For each of these rows or list items, true if it has a value; `None` where all have one.
     fn validity(
         &self,
         file: &Positioned,
@@ -268,7 +268,7 @@ impl<'a> ColumnReader<'a> {
         }
     }
 
-    /// Some rows as an Arrow array, checked by the Arrow project's crate.
+    /// Reads some rows as an Arrow array, checked by the Arrow project's crate.
     fn array(&self, file: &Positioned, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, Trouble> {
         let nulls = self.validity(file, 0, self.nulls[0], rows.clone())?;
         let count = rows.end - rows.start;
@@ -336,7 +336,7 @@ fn numbers(element: Element, bytes: &[u8]) -> Values<'_> {
     }
 }
 
-/// Some bits of a bitmap.
+/// Some bits of a bitmap as an array of truth values.
 fn bits(stored: &Stored, file: &Positioned, items: Range<u64>) -> Result<BooleanBuffer, Trouble> {
     let first = items.start / 8;
     let bytes = stored.buffer(file, first, items.end.div_ceil(8) - first)?;

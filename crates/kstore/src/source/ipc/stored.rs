@@ -1,15 +1,15 @@
-//! The bytes of one buffer of a batch, wherever they are.
+//! The bytes of one buffer of a batch, in the file or unpacked in memory.
 
 use super::super::positioned::Positioned;
 use super::message::{Codec, Span, Trouble, read};
 use arrow::buffer::{Buffer, MutableBuffer};
 use std::io::Read;
 
-/// How much of a buffer is needed.
+/// The part of a buffer that is needed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Need {
     Bytes(u64),
-    /// All of it: the length of texts stands nowhere else.
+    /// The whole buffer: the length of texts stands nowhere else.
     All,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Cost {
     pub(super) passing: u64,
 }
 
-/// What it costs to unpack a buffer.
+/// The memory that unpacking a buffer takes.
 pub(super) fn cost(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<Cost, Trouble> {
     let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Cost::default()) };
     let (unpacked, packed) = packed(file, span)?;

@@ -8,10 +8,10 @@ pub const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header accepted. NumPy's own are 128 bytes; structured types can be longer, and are refused anyway.
 pub(super) const HEADER_LIMIT: usize = 64 << 10;
 
-/// A header may claim any width with 0 rows, and a schema would be made of it.
+/// Most columns: a header may claim any width with 0 rows, and a schema would be made of it.
 const MOST_COLUMNS: usize = 1 << 20;
 
-/// What the header of a `.npy` file says.
+/// The content of the header of a `.npy` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Type of the values.
@@ -20,7 +20,7 @@ pub struct Header {
     pub rows: u64,
     /// Columns; 1 for a one-dimensional array.
     pub columns: usize,
-    /// Where the values start.
+    /// Byte at which the values start.
     pub data: usize,
     /// Whether the array is stored column by column ("Fortran order").
     pub by_column: bool,
@@ -33,7 +33,7 @@ impl Header {
     }
 }
 
-/// Reads the header at the start of a `.npy` file, versions 1 to 3. What is wrong is told in words.
+/// Reads the header at the start of a `.npy` file, versions 1 to 3. Errors are sentences about the file.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     if !bytes.starts_with(MAGIC) {
         return Err("it does not start with \\x93NUMPY".to_string());
@@ -60,7 +60,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     Ok(header)
 }
 
-/// The dictionary text and where the data start.
+/// The dictionary text, and the byte at which the values start.
 fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
     let short = || "it ends inside its header".to_string();
     let version = *bytes.get(6).ok_or_else(short)?;

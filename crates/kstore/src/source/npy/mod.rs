@@ -54,7 +54,7 @@ impl NpyFile {
         Ok(Self { path: path.to_path_buf(), file, header, schema })
     }
 
-    /// What the header says.
+    /// The header of the file.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -105,7 +105,7 @@ impl TableFile for NpyFile {
 }
 
 impl NpyFile {
-    /// Rows of a chunk of so many columns.
+    /// Number of rows of a chunk of so many columns.
     fn chunk_rows(&self, columns: usize) -> usize {
         let bytes =
             if self.header.by_column { (columns * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT) } else { CHUNK_BYTES };

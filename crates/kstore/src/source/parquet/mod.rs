@@ -72,7 +72,7 @@ impl ChunkReader for Positioned {
     }
 }
 
-/// The rest of a file.
+/// A reader of the bytes of a file from some place on.
 #[derive(Debug)]
 pub struct From {
     file: Positioned,
@@ -132,17 +132,17 @@ impl ParquetFile {
         ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied())
     }
 
-    /// What the decoder of a leaf column holds in any row group.
+    /// Memory that the decoder of a leaf column holds in any row group.
     fn leaf_footprint(&self, leaf: usize) -> pages::Footprint {
         let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
         *known.entry(leaf).or_insert_with(|| {
             let groups = self.metadata.metadata().row_groups();
-            // damage is told when the rows are read
+            // damage is reported when the rows are read
             guarded(|| pages::footprint(&self.file, groups, leaf)).unwrap_or_default()
         })
     }
 
-    /// Rows of a batch of these columns, and what their decoders hold.
+    /// Number of rows of a batch of these columns, and bytes that their decoders hold.
     fn batch(&self, columns: &[usize]) -> (usize, usize) {
         let mask = self.mask(&self.layout.roots(columns));
         let leaves = 0..self.metadata.parquet_schema().num_columns();
@@ -156,7 +156,7 @@ impl ParquetFile {
     }
 }
 
-/// The footer, with the types that columns are read as.
+/// Reads the footer, with the types that columns are read as.
 fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     let stored = ArrowReaderMetadata::load(file, ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
     let footer = || Arc::clone(stored.metadata());
@@ -216,7 +216,8 @@ fn check_codecs(path: &Path, metadata: &ArrowReaderMetadata, mask: &ProjectionMa
     Ok(())
 }
 
-/// Tells a file that was never Parquet from one that was cut off, before the decoder says "corrupt footer" to both.
+/// Checks both ends of a file, to tell one that was never Parquet from one that was cut off, before the decoder says
+/// "corrupt footer" to both.
 fn check_ends(path: &Path, file: &Positioned) -> Result<()> {
     const MAGIC: &[u8; 4] = b"PAR1";
     let (mut start, mut end) = ([0; 4], [0; 4]);
@@ -383,7 +384,7 @@ fn damaged(path: &Path, detail: &str) -> Error {
     Error::Malformed { path: path.to_path_buf(), format: "Parquet", detail: without_origin(detail).to_string() }
 }
 
-/// What the decoder says, without the names of the layers it came through.
+/// The decoder's message, without the names of the layers it came through.
 fn without_origin(mut detail: &str) -> &str {
     const LAYERS: [&str; 6] =
         ["Parquet argument error: ", "Parquet error: ", "External: ", "Arrow: ", "EOF: ", "NYI: "];
@@ -393,7 +394,7 @@ fn without_origin(mut detail: &str) -> &str {
     detail
 }
 
-/// Tells the operating system's errors from damage.
+/// The error of this crate for one of the decoder: an error of the operating system, or damage.
 fn malformed(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -10,16 +10,16 @@ use crate::source::positioned::Positioned;
 use parquet::basic::Encoding;
 use parquet::file::metadata::ColumnChunkMetaData;
 
-/// What the header of a page says.
+/// The numbers of a page's header that are needed here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageHeader {
-    /// It holds the values of the dictionary.
+    /// Whether the page holds the values of the dictionary.
     pub(super) dictionary: bool,
-    /// Values, missing ones included.
+    /// Number of values, missing ones included.
     pub(super) values: usize,
-    /// Bytes once it is decompressed.
+    /// Bytes of the page once it is decompressed.
     pub(super) size: usize,
-    /// Each value is stored as what differs from the one before it.
+    /// Whether each value is stored as its difference from the one before it.
     pub(super) prefixed: bool,
 }
 
@@ -129,7 +129,7 @@ impl Compact<'_> {
         }
     }
 
-    /// Passes over a value that is not asked for.
+    /// Skips a value that is not asked for.
     fn pass(&mut self, kind: u8, depth: usize) -> Option<()> {
         match kind {
             1 | 2 => Some(()),

@@ -9,7 +9,7 @@ use crate::source::positioned::Positioned;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
-/// Bytes of a value of a fixed width; `None` for texts, whose length is anyone's guess.
+/// Bytes of a value of a fixed width; `None` for texts, whose length is not known.
 fn width(column: &ColumnChunkMetaData) -> Option<usize> {
     match column.column_type() {
         Type::BOOLEAN => Some(1),
@@ -31,10 +31,10 @@ fn unpacker(codec: Compression) -> usize {
     }
 }
 
-/// What the decoder of a column holds.
+/// Memory that the decoder of a column holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Footprint {
-    /// Bytes whatever the rows of a batch: a page as stored and decompressed, the dictionary likewise.
+    /// Bytes whatever the rows of a batch: a page and the dictionary, both as stored and as decompressed.
     pub(super) fixed: usize,
     /// Most bytes of pages for each row of a batch. Of texts a batch holds the pages that they lie in, of numbers a copy
     /// that is counted by whoever sets the rows: 0.
@@ -47,7 +47,7 @@ const VIEW: usize = 16;
 /// Chunks up to this many bytes are not walked: they may as well be one page.
 const SMALL: usize = 64 << 10;
 
-/// What the decoder of column `leaf` holds in any of these row groups.
+/// Memory that the decoder of column `leaf` holds in any of these row groups.
 pub(super) fn footprint(file: &Positioned, groups: &[RowGroupMetaData], leaf: usize) -> Footprint {
     let Some(first) = groups.first() else { return Footprint::default() };
     let state = unpacker(first.column(leaf).compression());

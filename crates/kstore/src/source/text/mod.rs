@@ -1,4 +1,4 @@
-//! Tables written as text: what CSV and svmlight share.
+//! Tables written as text: the parts that CSV and svmlight share.
 //!
 //! A text does not say how many rows it has or where they lie, so opening one reads it once, at the speed of finding
 //! line ends, and remembers the place of every few thousandth row. From then on cursors start anywhere, several at
@@ -48,28 +48,28 @@ impl TextOptions {
     /// Rows of a CSV file that decide what its columns hold, unless [`TextOptions::infer_rows`] says otherwise.
     pub const INFER_ROWS: u64 = 10_000;
 
-    /// CSV: the byte between fields. Without, the one of `,` `;` tab `|` that cuts the first lines alike; in `.tsv`
-    /// files a tab.
+    /// CSV: sets the byte between fields. By default the one of `,` `;` tab `|` that cuts the first lines alike; in
+    /// `.tsv` files a tab.
     pub fn delimiter(self, delimiter: u8) -> Self {
         Self { delimiter: Some(delimiter), ..self }
     }
 
-    /// CSV: the first line is a row too, and columns are called `x0`, `x1`, ….
+    /// CSV: takes the first line as a row too; columns are called `x0`, `x1`, ….
     pub fn without_header(self) -> Self {
         Self { header: false, ..self }
     }
 
-    /// CSV: decide by so many rows what the columns hold; by all with [`u64::MAX`].
+    /// CSV: sets the number of rows that decide what the columns hold; [`u64::MAX`] for all.
     pub fn infer_rows(self, rows: u64) -> Self {
         Self { infer_rows: rows, ..self }
     }
 
-    /// svmlight: the first feature has the index 0 and not 1.
+    /// svmlight: gives the first feature the index 0 and not 1.
     pub fn zero_based(self) -> Self {
         Self { zero_based: true, ..self }
     }
 
-    /// svmlight: the number of features. Without, the largest index in the file.
+    /// svmlight: sets the number of features. By default the largest index in the file.
     pub fn width(self, features: usize) -> Self {
         Self { width: Some(features), ..self }
     }

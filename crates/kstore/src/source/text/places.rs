@@ -20,7 +20,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Without rows yet.
+    /// The places of a file without rows yet.
     pub(crate) fn new() -> Self {
         Self::every(EVERY)
     }
@@ -29,7 +29,7 @@ impl Places {
         Self { every, ..Self::default() }
     }
 
-    /// Takes in the next row.
+    /// Adds the next row.
     pub(crate) fn add(&mut self, record: &Record<'_>) {
         if self.rows.is_multiple_of(self.every) {
             if self.places.len() == PLACE_LIMIT {
@@ -63,7 +63,7 @@ impl Places {
         2 * (BLOCK_BYTES + self.longest)
     }
 
-    /// The rows from `row` on.
+    /// A reader of the rows from `row` on.
     pub(crate) fn records<S: Scanner>(&self, file: Positioned, scanner: S, row: u64) -> Result<Records<S>, Fault> {
         let Some(place) = self.places.get((row / self.every) as usize) else {
             let end = Place { offset: file.length(), line: 0 };
@@ -71,7 +71,7 @@ impl Places {
         };
         let mut records = Records::new(file, scanner, *place);
         for _ in 0..row % self.every {
-            // a file that lost rows is told by whoever misses them
+            // a file that lost rows is reported where they are missed
             if records.next()?.is_none() {
                 break;
             }

@@ -12,7 +12,7 @@ pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// fill the memory.
 pub(crate) const RECORD_LIMIT: usize = 16 << 20;
 
-/// Where a row begins.
+/// The place where a row begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Bytes before it.
@@ -31,7 +31,7 @@ pub(crate) trait Scanner {
     fn may_end(&self) -> bool;
 }
 
-/// A row.
+/// One row of a text file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     /// Its text, without the line end.

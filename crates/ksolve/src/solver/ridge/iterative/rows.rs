@@ -14,14 +14,14 @@ use kapprox::map::nystrom::STRIP;
 use kapprox::{Kernel, Real};
 use kstore::Workers;
 
-/// Rows that are in hand together: a number of the vector is loaded once for all of them. Eight are 1.4 times as fast as
-/// four, and as fast as memory.
+/// Rows that are multiplied together, so that a number of the vector is loaded once for all of them. Eight are 1.4
+/// times as fast as four, and as fast as memory.
 const GROUP: usize = 8;
 
 /// Partial sums of a row: a vector of AVX-512 in f64.
 const LANES: usize = 8;
 
-/// K, b x m row-major.
+/// Some rows of the kernel matrix K, b x m row-major.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'k, T> {
     pub(crate) k: &'k [T],
@@ -61,7 +61,7 @@ pub(crate) fn kernel_rows<T: Real>(
     });
 }
 
-/// Columns of `b` numbers become parts of rows that begin `stride` numbers after each other.
+/// Transposes columns of `b` numbers into parts of rows that begin `stride` numbers after each other.
 fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
     for (side, columns) in columns.chunks(SQUARE * b).enumerate() {
         for first in (0..b).step_by(SQUARE) {
@@ -83,7 +83,7 @@ impl<T: Real> Rows<'_, T> {
         8 * (tile.div_ceil(STRIP) * m * t + tile * t)
     }
 
-    /// b.
+    /// Number of rows b.
     pub(crate) fn len(&self) -> usize {
         self.k.len().checked_div(self.m).unwrap_or(0)
     }

@@ -1,6 +1,6 @@
 //! The regularised normal equations of a training set, assembled once and factored for every lambda.
 
-use crate::ridge::Intercept;
+use super::Intercept;
 use crate::strips::{for_each_strip, par};
 use crate::{Error, FoldGram, GramState, Result};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -20,7 +20,8 @@ const INVERTED: usize = 64;
 /// cut is made here and every part runs on one thread.
 const RIGHT_SIDES: usize = 8;
 
-/// A·w = r with A = ΦᵀΦ (centred where the intercept is free), of order q = p, or p + 1 with a penalised intercept.
+/// The system A·w = r with A = ΦᵀΦ (centred where the intercept is free), of order q = p, or p + 1 with a penalised
+/// intercept.
 ///
 /// The lower triangle of A is kept packed, and copied into the q x q work matrix for every lambda: 8·q² bytes of
 /// traffic against q³/3 flops. It cannot hide in the work matrix's upper triangle, because faer's factorisation writes
@@ -40,11 +41,11 @@ pub(crate) struct System {
 
 /// Coefficients for several ranks at one lambda.
 pub(crate) struct Solution {
-    /// p x (ranks·t), rank after rank; rows beyond the rank are zero.
+    /// Coefficients, p x (ranks·t), rank after rank; rows beyond the rank are zero.
     pub(crate) weights: Mat<f64>,
     /// Intercept on the shifted targets, ranks·t.
     pub(crate) shift: Vec<f64>,
-    /// The leading so many ranks could be solved.
+    /// Number of leading ranks that could be solved.
     pub(crate) solved: usize,
     /// (largest / smallest pivot)² of the factor: a lower bound on the condition number.
     pub(crate) condition: f64,
@@ -74,7 +75,7 @@ impl System {
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
     }
 
-    /// Takes in the training set of all folds but `left_out`: the sum of the other folds, never a difference.
+    /// Assembles the system of all folds but `left_out`, as the sum of the other folds, never as a difference.
     ///
     /// # Errors
     /// [`Error::TooFewRows`] for fewer than two rows.
@@ -126,7 +127,7 @@ impl System {
         });
     }
 
-    /// Φᵀy of the problem that is solved. Free: centred. Otherwise of the targets as they were, before their shift,
+    /// Assembles Φᵀy. With a free intercept it is centred. Otherwise it is that of the targets before their shift,
     /// because the penalty is on the intercept (or its absence) of the original problem.
     fn assemble_right(&mut self, sums: &[f64], targets: &[f64], products: &[f64]) {
         let lead = self.intercept.lead();
@@ -322,7 +323,7 @@ impl System {
     }
 }
 
-/// Sum over folds in their order.
+/// The sum of a part of the moments over folds, in their order.
 fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) -> &'a [f64]) -> Vec<f64> {
     let mut sum = vec![0.0; length];
     for fold in folds {

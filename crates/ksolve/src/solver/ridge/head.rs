@@ -6,8 +6,8 @@
 //! Features are nested: the leading r features are the rank-r map. Reference for the one-factorisation-for-all-ranks
 //! argument: Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2.
 
+use super::system::{Solution, System};
 use crate::strips::for_each_strip;
-use crate::system::{Solution, System};
 use crate::{Error, FoldGram, GramState, Result, grid};
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -26,20 +26,20 @@ pub enum Intercept {
     Free,
     /// The coefficient of a constant feature 1, penalised like the others.
     Penalised,
-    /// Zero.
+    /// No constant.
     None,
 }
 
 crate::words::words!(Intercept, "intercept", "free" => Free, "penalised" => Penalised, "none" => None);
 
 impl Intercept {
-    /// Constant features that go first.
+    /// Number of constant features that go first: 0 or 1.
     pub(crate) fn lead(self) -> usize {
         usize::from(self == Self::Penalised)
     }
 }
 
-/// The grid and the problem.
+/// The grid of ranks and lambdas, and the treatment of constant and targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RidgeOptions {
     /// Ranks of the surface, ascending.
@@ -48,8 +48,8 @@ pub struct RidgeOptions {
     pub lambdas: Vec<f64>,
     /// Treatment of the constant.
     pub intercept: Intercept,
-    /// What the caller took off every target before it went into the state, one number per target. It makes the sums
-    /// of squares accurate and changes no result beyond rounding.
+    /// The number that the caller subtracted from each target before it went into the state, t numbers. This makes the
+    /// sums of squares accurate and changes no result beyond rounding.
     pub target_centre: Vec<f64>,
 }
 
@@ -78,19 +78,19 @@ impl RidgeOptions {
     }
 }
 
-/// f(x) = wᵀφ(x) + c.
+/// Linear functions of the features, f(x) = wᵀφ(x) + c, one for each target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
-    /// w, r x t: coefficients of the leading r features.
+    /// Coefficients w of the leading r features, r x t.
     pub weights: Mat<f64>,
-    /// c, t; on the targets as they were before any shift.
+    /// Intercepts c, t numbers, for the targets as they were before any shift.
     pub intercept: Vec<f64>,
 }
 
 /// A ridge fit on all rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// The coefficients.
+    /// The fitted functions.
     pub head: Head,
     /// Training mean squared error of each target.
     pub train_mse: Vec<f64>,
@@ -109,7 +109,7 @@ pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, 
     Ok(factored(state, rank, lambda, options, workers)?.0)
 }
 
-/// The same, and the system with its factor.
+/// Fits as [`fit`] does, and returns the fit with the system and its factor.
 pub(crate) fn factored(
     state: &GramState,
     rank: usize,

@@ -22,24 +22,24 @@ const BLOCK: usize = 288;
 /// Most strips: enough pairs in every round for the threads of a large machine, few enough that rounds are long.
 const STRIPS: usize = 64;
 
-/// K of some points.
+/// The kernel matrix K of some points, in tiles.
 #[derive(Debug)]
 pub(crate) struct Tiles<'a, T: Real> {
     kernel: &'a dyn Kernel<T>,
     x: MatRef<'a, T>,
     workers: &'a Workers,
-    /// Rows of a strip.
+    /// Number of rows of a strip.
     strip: usize,
 }
 
 impl<'a, T: Real> Tiles<'a, T> {
-    /// K of the rows of `x` (n x d row-major).
+    /// The kernel matrix of the rows of `x` (n x d row-major).
     pub(crate) fn new(kernel: &'a dyn Kernel<T>, x: MatRef<'a, T>, workers: &'a Workers) -> Self {
         let strip = BLOCK * x.nrows().div_ceil(BLOCK * STRIPS).max(1);
         Self { kernel, x, workers, strip }
     }
 
-    /// Bytes of a product with t columns on so many threads.
+    /// Bytes of buffers for a product with t columns on so many threads.
     pub(crate) fn bytes(threads: usize, t: usize) -> usize {
         threads.max(1) * BLOCK * (BLOCK * size_of::<T>() + 16 * t)
     }
@@ -66,7 +66,7 @@ impl<'a, T: Real> Tiles<'a, T> {
         strip * self.strip..((strip + 1) * self.strip).min(self.x.nrows())
     }
 
-    /// The blocks of a strip with itself.
+    /// Adds the part of the product from the blocks of a strip with itself.
     fn diagonal(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
         let rows = self.rows(i);
         for a in rows.clone().step_by(BLOCK) {
@@ -85,7 +85,7 @@ impl<'a, T: Real> Tiles<'a, T> {
         }
     }
 
-    /// The blocks of two strips.
+    /// Adds the parts of the product from the blocks of two strips.
     fn pair(
         &self,
         i: usize,
@@ -135,7 +135,7 @@ fn both<T: Real>(
     }
 }
 
-/// A block of the diagonal, of which the lower triangle stands for both.
+/// `out` += K v for a block on the diagonal, of which only the lower triangle is read.
 fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
     let height = k.nrows();
     for t in 0..v.ncols() {
@@ -181,7 +181,8 @@ fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 
     )
 }
 
-/// All pairs of `count` players in rounds in which nobody plays twice: the first stays, the others move round a circle.
+/// All pairs of `count` strips, in rounds in which no strip comes twice: the first stays, the others move round a
+/// circle.
 fn rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
     let even = count + count % 2;
     let player = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (even - 1) };

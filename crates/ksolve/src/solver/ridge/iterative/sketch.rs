@@ -43,35 +43,36 @@ const HELD: usize = 2048;
 /// Rows of the table in f64 at a time, where there is no sketch.
 const ROWS: usize = 512;
 
-/// What is added to the diagonal of P for each unit of rounding of its largest entry; and how often it is raised a
-/// hundredfold where that does not do. P needs no more accuracy than conjugate gradient needs help.
+/// The number added to the diagonal of P, in units of the rounding of its largest entry; below, how often it is raised
+/// a hundredfold where P stays indefinite. P needs little accuracy, as it only speeds up conjugate gradient.
 const JITTER: f64 = 4.0;
 const RAISES: usize = 3;
 
-/// Which matrix takes the place of A.
+/// The matrix P near A that conjugate gradient is preconditioned by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Preconditioner {
-    /// That of a sketch of the kernel's columns.
+    /// The matrix of a random sketch of K_nm (KRILL).
     #[default]
     Krill,
-    /// That of the landmarks, taken for a sample of the rows.
+    /// The matrix of the landmarks, as if they were a sample of the rows (FALKON).
     Falkon,
 }
 
-/// Groups of the rows, and rows of the sketch in each; `None` where the table is no longer than the sketch.
+/// Number of groups of the rows, and number of rows of the sketch in each; `None` where the table is no longer than the
+/// sketch.
 fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
     let rows = RATIO * m;
     let groups = rows.div_ceil(HELD);
     (rows < n).then(|| (groups, rows.div_ceil(groups)))
 }
 
-/// Groups of the rows; `None` where there is no sketch.
+/// Number of groups of the rows; `None` where there is no sketch.
 pub(crate) fn groups_of(n: usize, m: usize) -> Option<u64> {
     groups(n, m).map(|(groups, _)| groups as u64)
 }
 
-/// Bytes beside the factor while it is made.
+/// Bytes that are held beside the factor while it is made.
 pub(crate) fn making_bytes(m: usize, tile: usize, threads: usize) -> usize {
     // the sketch, a strip of it that every thread turns, or the rows that take its place; and where rows go in it, with
     // their numbers and places, whose vectors grow by doubling
@@ -80,7 +81,7 @@ pub(crate) fn making_bytes(m: usize, tile: usize, threads: usize) -> usize {
     8 * m * HELD.max(ROWS) + threads * 8 * COLUMNS * HELD + entries + PackedLower::scratch_bytes(threads)
 }
 
-/// What a preconditioner is made of.
+/// The parts that a preconditioner is made of: kernel, landmarks, sums and penalty.
 pub(crate) struct Making<'m, T: Real> {
     pub(crate) kind: Preconditioner,
     pub(crate) sums: &'m Sums,
@@ -95,10 +96,10 @@ pub(crate) struct Making<'m, T: Real> {
 }
 
 impl<T: Real> Making<'_, T> {
-    /// The factor of P, and the passes over the table that it took.
+    /// Makes the factor of P, and returns it with the number of passes over the table that it took.
     ///
     /// # Errors
-    /// Those of the rows; [`Error::Indefinite`] where no jitter makes P definite.
+    /// Errors of reading the rows; [`Error::Indefinite`] where no jitter makes P definite.
     pub(crate) fn factor(&self, blocks: &mut Blocks<'_, T>) -> Result<(PackedLower, u64)> {
         let (m, workers) = (blocks.landmarks(), blocks.pass.workers);
         let (mut jitter, mut passes) = (JITTER * f64::EPSILON * (m as f64).sqrt(), 0);
@@ -118,7 +119,7 @@ impl<T: Real> Making<'_, T> {
         Err(Error::Indefinite { rank: m, lambda, precision: <T as kstore::Real>::NAME })
     }
 
-    /// μ K_mm.
+    /// The matrix μ K_mm.
     fn regulariser(&self, m: usize, workers: &Workers) -> PackedLower {
         let mut p = PackedLower::zeros(m);
         p.fill(workers, |row, column, mut out| {
@@ -128,7 +129,7 @@ impl<T: Real> Making<'_, T> {
         p
     }
 
-    /// What is taken off the rows of K_nm: θ times their mean.
+    /// The vector that is subtracted from the rows of K_nm, θ times their mean, m numbers.
     fn shift(&self) -> Vec<f64> {
         self.sums.means.iter().map(|mean| self.constant.theta * mean).collect()
     }
@@ -177,7 +178,7 @@ impl<T: Real> Making<'_, T> {
 /// Rows of the sketch that a row of the table is added to, and the signs.
 type Entries = [(usize, f64); ENTRIES];
 
-/// Where the rows of the table go in the sketch.
+/// The random choices that assign rows of the table to rows of the sketch.
 #[derive(Clone, Copy, Debug)]
 struct Keys {
     stream: [Stream; 2],
@@ -219,7 +220,7 @@ impl Keys {
 /// the second-level cache.
 const COLUMNS: usize = 16;
 
-/// A group's rows of S H K_nm.
+/// The rows of the sketch S H K_nm that belong to one group.
 ///
 /// While rows are added to it, every strip of columns is row-major, so that what a row of the table is added to are
 /// vectors; at the end strips are turned in their place, and what lies there is the matrix, column-major.
@@ -251,7 +252,7 @@ impl Sketch {
         });
     }
 
-    /// Makes it the matrix, column-major.
+    /// Turns the strips into the matrix, column-major.
     fn turn(&mut self, workers: &Workers) {
         let rows = self.rows;
         for_each_strip(workers, &mut self.b, rows * COLUMNS, |_, b| {

@@ -1,16 +1,17 @@
 //! Cross-validation of every rank and lambda from one Gram state.
 
-use crate::ridge::{head, squared_errors};
-use crate::system::System;
-use crate::{Error, GramState, Head, Result, RidgeOptions, gcv};
+use super::gcv;
+use super::head::{head, squared_errors};
+use super::system::System;
+use crate::{Error, GramState, Head, Result, RidgeOptions};
 use kstore::Workers;
 
-/// One rank and lambda.
+/// The scores of one rank and lambda.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Cell {
-    /// Leading features used.
+    /// The rank: number of leading features used.
     pub rank: usize,
-    /// Regularisation strength.
+    /// The penalty lambda.
     pub lambda: f64,
     /// Squared error averaged over all held-out rows and over targets. `None` where a fold could not be solved in this
     /// precision, or there are no folds.
@@ -20,7 +21,8 @@ pub struct Cell {
     /// Share of held-out rows classified wrongly, once a scoring pass has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// What `cv_mse` is the mean of: the error of each fold's rows by the fit to the other folds. Empty without folds;
+    /// Squared error of each fold's rows by the fit to the other folds, of which `cv_mse` is the mean. Empty without
+    /// folds;
     /// `None` for a fold without rows or without a solution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
@@ -41,7 +43,7 @@ pub struct Surface {
     pub folds: usize,
     /// One cell per rank and lambda, rank by rank.
     pub cells: Vec<Cell>,
-    /// What a user should know: cells that could not be computed, and what to do.
+    /// Warnings about cells that could not be computed, and what to do.
     pub warnings: Vec<String>,
 }
 
@@ -72,7 +74,7 @@ impl Surface {
         Ok(surface)
     }
 
-    /// The cell of a rank and lambda.
+    /// The cell of a rank and lambda; `None` where there is none.
     pub fn cell(&self, rank: usize, lambda: f64) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.rank == rank && cell.lambda == lambda)
     }
@@ -109,7 +111,7 @@ fn best_of<'a>(cells: impl Iterator<Item = &'a Cell>, score: impl Fn(&Cell) -> O
     scored.min_by(order).map(|(_, cell)| cell)
 }
 
-/// A fold with all rows leaves nothing to train on.
+/// Refuses a fold with all rows, which leaves nothing to train on.
 fn check_folds(state: &GramState) -> Result<()> {
     let full = state.folds().iter().any(|fold| state.rows().saturating_sub(fold.rows) < 2);
     if !full {
@@ -119,7 +121,7 @@ fn check_folds(state: &GramState) -> Result<()> {
     Err(Error::Folds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 
-/// Σ of squared errors: cell by cell, fold by fold, summed over targets.
+/// Sums of squared errors over rows and targets, cell by cell and fold by fold.
 struct Sums {
     folds: usize,
     lambdas: usize,
@@ -137,7 +139,7 @@ impl Sums {
         state: &GramState,
         fold: usize,
         l: usize,
-        solution: &crate::system::Solution,
+        solution: &super::system::Solution,
         options: &RidgeOptions,
         workers: &Workers,
     ) {
@@ -189,7 +191,7 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
         return None;
     }
     let largest = missing.iter().map(|cell| cell.lambda).fold(0.0, f64::max);
-    let remedy = if state.precision() == "f32" { "raise --lambda or use --precision f64" } else { "raise --lambda" };
+    let remedy = if state.precision() == "f32" { "raise `lambda` or use `precision` f64" } else { "raise `lambda`" };
     Some(format!(
         "{} of {} cells (lambda up to {largest:.2e}) are not positive definite in {} and were left out; {remedy}",
         missing.len(),
@@ -213,7 +215,7 @@ impl FoldCoefficients {
     /// *Bytes*: [`RidgeOptions::solve_bytes`] and 8·folds·Σ(rank·t) for the result.
     ///
     /// # Errors
-    /// Those of [`Surface::compute`].
+    /// The errors of [`Surface::compute`].
     pub fn compute(
         state: &GramState,
         cells: &[(usize, f64)],

@@ -26,7 +26,7 @@ use kstore::Workers;
 /// Rows of F in f64 at a time.
 const ROWS: usize = 1024;
 
-/// (F Fᵀ + μI)⁻¹ with F = H Φ.
+/// The matrix (F Fᵀ + μI)⁻¹ with F = H Φ.
 #[derive(Debug)]
 pub(crate) struct LowRank<T: Real> {
     f: Mat<T>,
@@ -37,17 +37,17 @@ pub(crate) struct LowRank<T: Real> {
 }
 
 impl<T: Real> LowRank<T> {
-    /// Bytes for n rows and k columns.
+    /// Bytes of the matrix for n rows and k columns.
     pub(crate) fn bytes(n: usize, k: usize) -> usize {
         n * k * size_of::<T>() + 2 * PackedLower::bytes(k)
     }
 
-    /// Bytes beside them while they are made on so many threads.
+    /// Bytes that are held in addition while the matrix is made on so many threads.
     pub(crate) fn making_bytes(k: usize, threads: usize) -> usize {
         8 * ROWS * k + PackedLower::scratch_bytes(threads)
     }
 
-    /// From features phi (n x k) with phi·phiᵀ near the kernel matrix.
+    /// Makes the matrix from features phi (n x k) with phi·phiᵀ near the kernel matrix.
     ///
     /// # Errors
     /// [`Error::Indefinite`] where the features are not finite, or μ vanishes beside them.
@@ -92,7 +92,7 @@ impl<T: Real> LowRank<T> {
     }
 }
 
-/// H F, in place.
+/// Replaces F by H F: subtracts the share `theta` of the mean from every column.
 fn take_off_means<T: Real>(f: &mut Mat<T>, theta: f64) {
     if theta == 0.0 {
         return;

@@ -4,23 +4,23 @@ use super::Found;
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
-/// A right side on its way.
+/// The state of a right side whose iteration still runs.
 pub(super) struct Column {
-    /// Which one.
+    /// Number of the right side.
     pub(super) j: usize,
-    /// Its right side's norm.
+    /// Norm of the right side.
     pub(super) scale: f64,
     /// rᵀz; 0 where the directions begin anew.
     pub(super) rz: f64,
     /// rᵀz of the recurrence, while the true residual is computed.
     pub(super) claimed: f64,
-    /// The smallest true residual so far: that of the best x, which begins as 0.
+    /// The smallest true residual so far, which belongs to the best x; that begins as 0.
     pub(super) proven: f64,
-    /// How often it was not improved upon, in a row.
+    /// How many times in a row the true residual was not improved.
     pub(super) stalls: usize,
 }
 
-/// What an iteration leaves to the next one.
+/// The state of the iteration between two steps.
 pub(super) struct State {
     pub(super) found: Found,
     /// The x of the smallest true residual, by right side.

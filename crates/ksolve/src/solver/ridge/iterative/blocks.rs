@@ -11,23 +11,23 @@ use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter, Scratch};
 use kstore::{Pass, RowBlock, RowSource, TableShape};
 
-/// Rows in memory that are shown together, at least: what is done with a few hundred of them alone would spend its time on
-/// bringing its own numbers into the cache.
+/// Fewest rows in memory that are passed to the work together: with a few hundred it would spend its time on bringing
+/// its own numbers into the cache.
 pub(crate) const TOGETHER: usize = 1 << 13;
 
 /// Tiles that are read ahead from scratch: kernel rows are long.
 pub(crate) const READ_AHEAD: usize = 1;
 
-/// Rows whose blocks may be kept.
+/// The numbers of rows whose blocks may be kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room<'a> {
-    /// In memory.
+    /// Number of rows in memory.
     pub(crate) memory: usize,
-    /// Behind them, in a scratch folder.
+    /// The scratch folder, and the number of rows, behind those in memory, that may be kept in it.
     pub(crate) scratch: Option<(&'a Scratch, u64)>,
 }
 
-/// Rows of a table against landmarks.
+/// The kernel matrix between the rows of a table and landmarks, in blocks.
 pub(crate) struct Blocks<'a, T: Real> {
     pub(crate) source: &'a dyn RowSource<T>,
     pub(crate) targets: &'a Targets,
@@ -39,9 +39,9 @@ pub(crate) struct Blocks<'a, T: Real> {
     room: Room<'a>,
     kept: Vec<Block<T>>,
     stored: Option<Cache<T>>,
-    /// Blocks of the table, once it was passed over.
+    /// Number of blocks of the table, known after the first pass.
     count: Option<usize>,
-    /// Blocks in the scratch folder.
+    /// Number of blocks in the scratch folder.
     written: usize,
 }
 
@@ -52,14 +52,14 @@ struct Block<T> {
     y: Mat<f64>,
 }
 
-/// What is done with a block of the kernel matrix (b x m) and its targets (b x t).
+/// A function that is called with every block of the kernel matrix (b x m) and its targets (b x t).
 type Work<'w, T> = &'w mut (dyn FnMut(Rows<'_, T>, MatRef<'_, f64>) + Send);
 
-/// What is done with some rows of the kernel matrix: their numbers, and m values each.
+/// A function that is called with some rows of the kernel matrix: their row numbers, and m values each.
 type RowWork<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
 
 impl<'a, T: Real> Blocks<'a, T> {
-    /// The rows of a table against landmarks.
+    /// Prepares the blocks for the rows of a table and landmarks.
     pub(crate) fn new(
         source: &'a dyn RowSource<T>,
         targets: &'a Targets,
@@ -81,15 +81,15 @@ impl<'a, T: Real> Blocks<'a, T> {
         self.z.nrows()
     }
 
-    /// Rows whose blocks are in memory, and in scratch.
+    /// The numbers of rows whose blocks are in memory, and in scratch.
     pub(crate) fn kept_rows(&self) -> (usize, usize) {
         (self.kept.iter().map(|block| block.rows.len()).sum(), self.stored.as_ref().map_or(0, |s| s.len() as usize))
     }
 
-    /// Shows every block to `work`, in row order; gives the passes over the table that it took.
+    /// Calls `work` with every block, in row order; returns the number of passes over the table that it took.
     ///
     /// # Errors
-    /// Those of the rows and of the scratch folder; [`kstore::Error::Interrupted`].
+    /// Errors of reading the rows and of the scratch folder; [`kstore::Error::Interrupted`].
     pub(crate) fn visit(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<u64> {
         let Some(count) = self.count else {
             self.fill(observer, work)?;
@@ -125,7 +125,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         Ok(1)
     }
 
-    /// The first visit: keeps what there is room for.
+    /// Makes the first visit, which keeps the blocks that there is room for.
     fn fill(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         let m = self.landmarks();
         let mut writer = match self.room.scratch {
@@ -167,11 +167,11 @@ impl<'a, T: Real> Blocks<'a, T> {
         Ok(())
     }
 
-    /// Shows rows that `takes` chooses to `work`, in row order: those of a block that is in memory, the others computed.
-    /// One pass where not all are in memory.
+    /// Calls `work` with the rows that `takes` chooses, in row order. Rows of blocks in memory are taken from there,
+    /// the others are computed, in one pass.
     ///
     /// # Errors
-    /// As [`Blocks::visit`].
+    /// The errors of [`Blocks::visit`].
     pub(crate) fn visit_some(
         &self,
         observer: &dyn Observer,
@@ -217,7 +217,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         Pass { observer, lanes: 1, journal: None, ..self.pass }
     }
 
-    /// `k` = the kernel between rows and landmarks.
+    /// Writes the kernel values between rows and landmarks to `k`, b x m.
     fn compute(&self, rows: &RowBlock<'_, T>, k: &mut Vec<T>) {
         let count = rows.rows.len() * self.landmarks();
         // grown by doubling it would hold twice the tile that the plan counts

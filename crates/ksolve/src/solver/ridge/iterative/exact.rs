@@ -32,23 +32,23 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::Workers;
 
-/// The dual solution.
+/// The solution of exact kernel ridge regression, with its coefficients for the rows.
 #[derive(Debug)]
 pub(crate) struct Dual {
-    /// a, n x t.
+    /// The coefficients a, n x t.
     pub(crate) coefficients: Mat<f64>,
-    /// c, t.
+    /// The constants c, t numbers.
     pub(crate) intercept: Vec<f64>,
-    /// y − c − f at the rows, n x t.
+    /// The residuals y − c − f at the rows, n x t.
     pub(crate) errors: Mat<f64>,
-    /// How the iteration went; `None` for a factorisation.
+    /// The report of the iteration; `None` for a factorisation.
     pub(crate) found: Option<Found>,
-    /// Mean squared error of every row by the others, averaged over targets; where it was asked for.
+    /// Mean squared leave-one-out error, averaged over targets, where it was asked for.
     pub(crate) left_out: Option<f64>,
 }
 
 impl Dual {
-    /// From β and K a.
+    /// Makes the solution from β and K a.
     fn new(
         y: MatRef<'_, f64>,
         mut beta: Mat<f64>,
@@ -142,10 +142,10 @@ pub(crate) fn direct_bytes(n: usize, d: usize, t: usize, threads: usize) -> usiz
     PackedLower::bytes(n) + PackedLower::scratch_bytes(threads) + inverse + vectors + Tiles::<f64>::bytes(threads, t)
 }
 
-/// What the iteration works with.
+/// The system of the iteration: the matrix H K H + μI and its preconditioner.
 struct System<'a, T: Real> {
     tiles: Tiles<'a, T>,
-    /// The same in f64.
+    /// The tiles of K in f64, for true residuals.
     exact: Tiles<'a, f64>,
     preconditioner: &'a LowRank<T>,
     mu: f64,
@@ -186,7 +186,7 @@ impl<T: Real> Positive for System<'_, T> {
 /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target.
 ///
 /// # Errors
-/// Those of [`cg::solve`].
+/// The errors of [`cg::solve`].
 #[expect(clippy::too_many_arguments, reason = "a problem of four parts, and what solves it")]
 pub(crate) fn iterative<T: Real>(
     (kernel, exact): (&dyn Kernel<T>, &dyn Kernel<f64>),

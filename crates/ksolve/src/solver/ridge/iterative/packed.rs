@@ -46,13 +46,13 @@ impl PackedLower {
         4 * m * (m + PANEL)
     }
 
-    /// Bytes beside it while `threads` threads factor it.
+    /// Bytes that are held in addition while `threads` threads factor the matrix.
     pub(crate) fn scratch_bytes(threads: usize) -> usize {
         // the diagonal block and the buffers of the products
         8 * PANEL * PANEL + threads * (4 << 20)
     }
 
-    /// Zero.
+    /// The zero matrix of order m.
     pub(crate) fn zeros(order: usize) -> Self {
         let panel = |first: usize| vec![0.0; (order - first) * PANEL.min(order - first)];
         Self { order, panels: (0..order).step_by(PANEL).map(panel).collect() }
@@ -62,7 +62,7 @@ impl PackedLower {
         PANEL.min(self.order - panel * PANEL)
     }
 
-    /// Panel j, from its diagonal down.
+    /// The entries of panel j, from its diagonal down.
     fn panel(&self, j: usize) -> MatRef<'_, f64> {
         MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL, self.width(j))
     }
@@ -142,7 +142,7 @@ impl PackedLower {
         self.solve_from(0, x, workers);
     }
 
-    /// The same for an x whose rows before panel `start` are zero and left out.
+    /// x = L⁻¹x for an x whose rows before panel `start` are zero and left out.
     fn solve_from(&self, start: usize, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in start..self.panels.len() {
             let (width, panel) = (self.width(j), self.panel(j));
@@ -270,7 +270,7 @@ pub(crate) fn add_transposed_product<T: Real>(
     });
 }
 
-/// The same numbers in f64.
+/// The block as a matrix in f64.
 pub(crate) fn widened<T: Real>(block: MatRef<'_, T>) -> Mat<f64> {
     let mut wide = Mat::zeros(block.nrows(), block.ncols());
     for (j, column) in wide.col_iter_mut().enumerate() {

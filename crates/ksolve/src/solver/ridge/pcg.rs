@@ -1,79 +1,124 @@
-//! The run of Nyström ridge regression by conjugate gradient: `--method pcg`, and `auto` where the Gram matrix does not fit.
+//! Nyström ridge regression by conjugate gradient: `method` pcg, and `auto` where the Gram matrix does not fit.
 //!
-//! See [`crate::iterative::nystrom`] for the problem. There is one rank and one lambda, and no certificate: it would need the
-//! features that this run avoids. A run that is resumed computes its kernel blocks and its preconditioner anew, and goes on
+//! See [`super::iterative::nystrom`] for the problem. There is one rank and one lambda, and no certificate: it would need the
+//! features that this way avoids. A run that is resumed computes its kernel blocks and its preconditioner anew, and goes on
 //! behind its last iteration.
+//!
+//! *Passes*: sums; and, where not all kernel blocks are in memory, one for every 2,048 rows of the sketch, and where they are not
+//! in scratch either, one for every iteration and one for the training error. *Time*: kernel blocks, 4m rows of a sketch for the
+//! preconditioner, and a reading of the blocks in every iteration, of which there are as many as halvings of the residual.
 
-use super::cached;
-use super::exact::{check_leave_one_out, figures};
-use super::landmarks::{self, Selection};
-use super::options::{LandmarkSource, Method, Resources, TrainOptions, refuse_weights};
-use super::plan::{self, Cut, RANK, Shape};
-use super::prepare::{self, check};
-use super::survey::survey;
-use super::trained::{Solved, Trained, explained, needs_wide_for};
-use crate::iterative::blocks::{Blocks, READ_AHEAD, Room};
-use crate::iterative::cg::{self, Norm, Until};
-use crate::iterative::constant::Constant;
-use crate::iterative::nystrom::{Normal, Sums, squared_errors};
-use crate::iterative::packed::PackedLower;
-use crate::iterative::rows::Rows;
-use crate::iterative::sketch::{self, Making, Preconditioner};
-use crate::iterative::tiles::Tiles;
+use super::exact::figures;
+use super::iterative::blocks::{Blocks, READ_AHEAD, Room};
+use super::iterative::cg::{self, Norm, Until};
+use super::iterative::constant::Constant;
+use super::iterative::nystrom::{Normal, Sums, squared_errors};
+use super::iterative::packed::PackedLower;
+use super::iterative::rows::Rows;
+use super::iterative::sketch::{self, Making, Preconditioner};
+use super::iterative::tiles::Tiles;
+use super::{Intercept, Method, Ridge};
+use crate::Result;
 use crate::model::Basis;
-use crate::{Error, Intercept, Result, Surface};
+use crate::solver::{Features, Fitted, Points};
+use crate::train::plan::{self, Cut, RANK};
+use crate::train::{
+    Costs, LandmarkSource, Resources, Shape, Solved, Stage, Work, explained, needs_wide_for, tile_rows,
+};
 use faer::{Mat, MatRef};
 use kapprox::Real;
+use kapprox::landmark::LandmarkSet;
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::{Cache, Scratch};
-use kstore::{Pass, Plan, RowSource, Selected, TableRows, TableShape};
+use kstore::{Pass, Plan, TableShape};
 
-const UNIFORM: &str = "choose --landmarks uniform or lower --rank";
+/// Time of f64 products for that of f32; of adding a row to eight rows of a sketch for that of a sweep: as measured. Bytes
+/// per second from scratch: between a disk and the system's cache of it.
+const DOUBLE: f64 = 2.5;
+const SCATTER: f64 = 5.0;
+const SCRATCH: f64 = 4e9;
 
-/// What the run would hold; see [`super::plan`].
-pub(super) fn plan<T: Real>(
-    selected: &Selected,
-    options: &TrainOptions,
-    resources: &Resources<'_>,
-    t: usize,
-) -> Result<(Cut, Vec<Plan>)> {
-    let (cut, plans, _) = planned::<T>(selected, options, resources, t)?;
-    Ok((cut, plans))
-}
+const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 
-/// Where kernel blocks are, by rows.
+/// The numbers of rows whose kernel blocks are in memory and in scratch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tiers {
-    pub(super) memory: usize,
-    pub(super) scratch: usize,
-    pub(super) computed: usize,
+struct Tiers {
+    memory: usize,
+    scratch: usize,
+    computed: usize,
 }
 
-/// The plan, and where kernel blocks are by it.
-pub(super) fn planned<T: Real>(
-    selected: &Selected,
-    options: &TrainOptions,
-    resources: &Resources<'_>,
-    t: usize,
-) -> Result<(Cut, Vec<Plan>, Tiers)> {
-    let shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
-    let cut = cut(&shape);
-    let mut plans = vec![plan::scan(&shape, cut, resources.memory), choosing(&shape, cut, options, resources.memory)];
-    let (solving, tiers) = solving::<T>(&shape, cut, resources);
-    plans.extend(solving);
-    Ok((cut, plans, tiers))
+/// The stages: statistics, landmarks, preconditioner, iteration.
+pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage>) {
+    let (shape, memory) = (&work.shape, work.resources.memory);
+    let (cut, costs) = (cut(shape), Costs::new(work).of_surface(work, 1));
+    let ([make, solve], tiers) = solving::<T>(shape, cut, work.resources);
+    let choose = choosing(shape, cut, &work.options.landmarks, memory);
+    let [made, iterated] = Time { costs, tiers, preconditioner: ridge.preconditioner }.of::<T>(make, solve, ridge);
+    (cut, vec![costs.scan(plan::scan(shape, cut, memory)), costs.choose(choose, cut), made, iterated])
 }
 
-/// One lane with all threads inside the products.
+/// What the time of the preconditioner and of the iteration depends on.
+#[derive(Clone, Copy)]
+struct Time {
+    costs: Costs,
+    tiers: Tiers,
+    preconditioner: Preconditioner,
+}
+
+impl Time {
+    /// The share of all rows that `rows` are.
+    fn share(&self, rows: usize) -> f64 {
+        rows as f64 / (self.tiers.memory + self.tiers.scratch + self.tiers.computed).max(1) as f64
+    }
+
+    /// The stages of these plans.
+    fn of<T: Real>(self, make: Plan, solve: Plan, ridge: &Ridge) -> [Stage; 2] {
+        let Self { costs, tiers, preconditioner } = self;
+        let computed = u64::from(tiers.computed > 0);
+        // passes, rows that are added to a sketch, rows whose kernel values are computed again, rows of the Gram matrix
+        let (groups, sketched, again, added) = match (preconditioner, sketch::groups_of(costs.rows as usize, costs.m)) {
+            (Preconditioner::Falkon, _) => (0, 0.0, 0.0, costs.m as f64),
+            (Preconditioner::Krill, None) => (computed, 0.0, self.share(tiers.computed), costs.rows),
+            (Preconditioner::Krill, Some(groups)) => {
+                let elsewhere = 1.0 - self.share(tiers.memory);
+                (if elsewhere > 0.0 { groups } else { 0 }, 1.0, elsewhere, 4.0 * costs.m as f64)
+            }
+        };
+        // as many iterations as halvings; a product more where the true residual is taken, and one for the training error
+        let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
+        let m = costs.m as f64;
+        let made = costs.stage(make, 1 + groups, move |rates| {
+            let scale = costs.scale(rates);
+            let (kernel, sweep, rows) = (scale * rates.linear, scale * rates.sweep, costs.rows * rates.selected);
+            let gram = added * scale * scale * rates.gram * DOUBLE;
+            let first = (costs.rows * rates.decode).max(rows * kernel);
+            first + rows * (sketched * SCATTER * sweep + again * kernel) + gram + scale.powi(3) * rates.system
+        });
+        let iterated = costs.stage(solve, computed * visits as u64, move |rates| {
+            let scale = costs.scale(rates);
+            let (kernel, sweep, rows) = (scale * rates.linear, scale * rates.sweep, costs.rows * rates.selected);
+            let read = m * size_of::<T>() as f64 / SCRATCH;
+            let again = (costs.rows * rates.decode).max(rows * self.share(tiers.computed) * kernel);
+            let visit =
+                rows * (sweep + self.share(tiers.scratch) * read) + if tiers.computed > 0 { again } else { 0.0 };
+            // K_mm in f64, half of it
+            visits * (visit + m / 2.0 * kernel * DOUBLE)
+        });
+        [made, iterated]
+    }
+}
+
+/// The cut of the passes: one lane, with all threads inside the products.
 fn cut(shape: &Shape) -> Cut {
-    let tile = plan::tile_rows(shape.d, shape.map.p, shape.element);
+    let tile = tile_rows(shape.d, shape.map.p, shape.element);
     Cut { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
 /// Landmark selection: schemes that are no pivoted Cholesky make no factor.
-fn choosing(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> Plan {
+fn choosing(shape: &Shape, cut: Cut, landmarks: &LandmarkSource, budget: usize) -> Plan {
     let plan = plan::landmarks(shape, cut, budget);
-    let factors = match &options.landmarks {
+    let factors = match landmarks {
         LandmarkSource::Scheme(name) => !matches!(name.as_str(), "uniform" | "kmeans"),
         LandmarkSource::Rows(_) => false,
     };
@@ -87,7 +132,7 @@ fn choosing(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> P
     Plan { terms: terms.map(remedy).collect(), ..plan }
 }
 
-/// What the products with the kernel's blocks need, kept blocks aside.
+/// The plan of a stage of products with the kernel's blocks, without the blocks that are kept.
 fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
     plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
@@ -97,7 +142,7 @@ fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan
         .term("sums of its strips", Rows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
-/// The preconditioner and the iteration, both with as many kernel blocks as there is room for.
+/// The plans of the preconditioner and of the iteration, both with as many kernel blocks as there is room for.
 fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
     let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
     let sums = 8 * m * (2 * shape.t + 2);
@@ -115,7 +160,7 @@ fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Pla
         let decoded = shape.n.saturating_mul(row_on_disk::<T>(shape.d, shape));
         let left = on_disk::<T>(scratch.left().saturating_sub(decoded), shape);
         let reading = (READ_AHEAD + 2) * cut.tile * row;
-        let reads = |plan: &Plan| plan.clone().term("kernel rows from scratch", reading, "leave --scratch out");
+        let reads = |plan: &Plan| plan.clone().term("kernel rows from scratch", reading, "leave `scratch` out");
         let [more_make, more_solve] = [&make, &solve].map(reads);
         // a run that fits without scratch fits with it
         if left > 0 && more_make.bytes().max(more_solve.bytes()) <= budget {
@@ -145,86 +190,46 @@ fn on_disk<T: Real>(bytes: u64, shape: &Shape) -> usize {
     usize::try_from(bytes / row_on_disk::<T>(shape.map.p, shape)).unwrap_or(usize::MAX)
 }
 
-/// True where `auto` comes to this run: there is one system, its direct solution does not fit, and this does.
-pub(super) fn is_taken<T: Real>(
-    selected: &Selected,
-    options: &TrainOptions,
-    resources: &Resources<'_>,
-    direct: &[Plan],
-    t: usize,
-) -> Result<bool> {
-    let fits = |plans: &[Plan]| plans.iter().all(|plan| plan.bytes() <= plan.budget);
-    Ok(match options.system.method {
-        Method::Pcg => true,
-        Method::Direct => false,
-        Method::Auto
-            if fits(direct) || selected.is_weighted() || !options.is_one_cell() || options.system.leave_one_out =>
-        {
-            false
-        }
-        Method::Auto => fits(&plan::<T>(selected, options, resources, t)?.1),
-    })
-}
-
-/// Learns Nyström ridge regression without its Gram matrix.
-///
-/// *Passes*: statistics, candidates, sums; and, where not all kernel blocks are in memory, one for every 2,048 rows of the
-/// sketch, and where they are not in scratch either, one for every iteration and one for the training error.
-///
-/// # Errors
-/// Those of [`super::train`].
-pub(super) fn train<T: Real>(
-    selected: &Selected,
-    options: &TrainOptions,
-    resources: &Resources<'_>,
-) -> Result<Trained<T>> {
-    options.check()?;
-    refuse_weights(selected, "--method pcg", "take --method direct")?;
-    check_leave_one_out(options)?;
-    let (t, _) = prepare::assumed(selected, options);
-    let (cut, plans) = plan::<T>(selected, options, resources, t)?;
-    check(plans)?;
-    let survey = survey(selected, options, cut, resources)?;
-    let targets = survey.targets_of_regression();
-    let (_, plans, tiers) = planned::<T>(selected, options, resources, targets.count())?;
-    let shape = prepare::shape::<T>(selected, options, resources, targets.count(), 1)?;
-    let planned_bytes = check(plans)?;
-    let rows: TableRows<T> = selected.rows(survey.reading())?;
-    let cache = cached::rows(&rows, cut, resources)?;
-    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let chosen = landmarks::select(source, survey.rows(), &survey.reading(), options, cut, resources)?;
-    let Selection { set, kernel, among, passes } = chosen;
-    let any = kernel.build()?;
+/// Learns without the Gram matrix.
+pub(super) fn fit<T: Real>(
+    ridge: &Ridge,
+    data: &Features<'_, T>,
+    points: &Points<'_, T>,
+    set: &LandmarkSet<T>,
+) -> Result<Fitted<T>> {
+    let Features { source, targets, cut, resources, .. } = *data;
+    let shape = points.shape;
+    let (_, tiers) = solving::<T>(shape, cut, resources);
+    let any = points.kernel.build()?;
     let (own, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
     kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
     let workers = resources.workers;
     let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
-    let behind = |scratch: &Scratch| (on_disk::<T>(scratch.left(), &shape) as u64).min(survey.rows());
+    let behind = |scratch: &Scratch| (on_disk::<T>(scratch.left(), shape) as u64).min(data.rows);
     let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, behind(scratch)));
     let room = Room { memory: tiers.memory, scratch };
-    let mut blocks = Blocks::new(source, &targets, &*own, set.as_mat(), pass, room);
+    let mut blocks = Blocks::new(source, targets, &*own, set.as_mat(), pass, room);
     let stored = source.range().end - source.range().start;
     let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
     let centre = targets.centre();
-    let free = options.intercept == Intercept::Free;
+    let free = ridge.intercept == Intercept::Free;
     // the penalty on the constant, or its absence, is that of the targets as they were
     let shift: Vec<f64> = centre.iter().map(|centre| if free { 0.0 } else { *centre }).collect();
     sums.shifted(&shift);
-    let lambda = options.lambdas.first().copied().ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
+    let lambda = ridge.lambda::<T>()?;
     let mu = lambda * sums.rows as f64;
-    let constant = Constant::new(options.intercept, sums.rows, mu);
+    let constant = Constant::new(ridge.intercept, sums.rows, mu);
     let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
     let z = MatRef::from_row_major_slice(&wide, set.len(), set.d);
-    let kind = options.system.preconditioner;
     let (factor, sketched) = {
         let observer = resources.stages.stage("preconditioner", None);
-        let precision = std::marker::PhantomData::<T>;
-        let (sums, exact, seed, observer) = (&sums, &*exact, options.seed, &*observer);
+        let (precision, kind, seed) = (std::marker::PhantomData::<T>, ridge.preconditioner, data.options.seed);
+        let (sums, exact, observer) = (&sums, &*exact, &*observer);
         Making { kind, sums, constant, mu, seed, exact, z, observer, precision }.factor(&mut blocks)?
     };
     let (kept, stored) = blocks.kept_rows();
     let observer = resources.stages.stage(plan::ITERATION, None);
-    let (until, right) = (until::<T>(options, resources, &*observer), sums.right(constant));
+    let (until, right) = (until::<T>(ridge, resources, &*observer), sums.right(constant));
     let k_mm = Tiles::new(&*exact, z, workers);
     let (means, factor) = (&sums.means[..], &factor);
     let mut normal = Normal { blocks: &mut blocks, k_mm, means, constant, mu, factor, observer: &*observer, passes: 0 };
@@ -232,48 +237,33 @@ pub(super) fn train<T: Real>(
     let iterated = normal.passes;
     let narrow = size_of::<T>() < size_of::<f64>();
     found.check(if narrow {
-        "use --precision f64, raise --lambda, or take --method direct"
+        "use `precision` f64, raise `lambda`, or take `method` direct"
     } else {
-        "raise --lambda, or take --method direct"
+        "raise `lambda`, or take `method` direct"
     })?;
-    let remedy = if narrow { "use --precision f64, or raise --lambda" } else { "raise --lambda" };
-    warn_of_residual(&found, options.system.residual::<T>(), remedy, resources);
+    let remedy = if narrow { "use `precision` f64, or raise `lambda`" } else { "raise `lambda`" };
+    warn_of_residual(&found, ridge.tolerated::<T>(), remedy, resources);
     let a = std::mem::replace(&mut found.x, Mat::new());
     let mean = |j: usize| sums.mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
     let intercept: Vec<f64> = (0..a.ncols()).map(|j| constant.gamma * mean(j)).collect();
     let (errors, last) = squared_errors(&mut blocks, a.as_ref(), &intercept, &shift, &*observer)?;
     drop(observer);
-    let m = set.len();
     let deviations: Vec<f64> = (0..a.ncols()).map(|j| variance(&sums, j).sqrt()).collect();
-    Ok(Trained {
-        link: None,
-        pairs: false,
-        rows: survey.rows(),
-        scaler: survey.scaler.clone(),
-        classes: survey.classes.clone(),
-        kernel,
+    Ok(Fitted {
         wide: needs_wide_for::<T>(a.as_ref(), &deviations),
-        basis: Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() },
-        coefficients: a,
+        basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
+        weights: a,
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
-        rank: m,
         lambda: Some(lambda),
-        certificate: None,
-        certificates: Vec::new(),
-        surface: Surface::default(),
-        method: Some(why(options, kind, [kept, stored], sums.rows)),
+        method: Some(why(ridge, [kept, stored], sums.rows)),
         figures: figures(&found),
-        left_out: None,
-        quadratic: None,
         train: Some(score(&errors, &sums)),
-        largest_rank: m,
-        landmarks: Some((m, among)),
-        passes: 2 + u64::from(cache.is_some()) + passes + sketched + iterated + last,
-        planned_bytes,
+        passes: 1 + sketched + iterated + last,
+        ..Fitted::default()
     })
 }
 
-/// Tells of a residual above the one that was asked for.
+/// Warns of a residual above the one that was asked for.
 pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, resources: &Resources<'_>) {
     if !found.converged {
         resources.stages.warn(format!(
@@ -284,15 +274,11 @@ pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, reso
 }
 
 /// How far the iteration goes.
-pub(super) fn until<'a, T: Real>(
-    options: &TrainOptions,
-    resources: &Resources<'a>,
-    observer: &'a dyn Observer,
-) -> Until<'a> {
-    Until { tolerance: options.system.residual::<T>(), observer, journal: resources.journal }
+pub(super) fn until<'a, T: Real>(ridge: &Ridge, resources: &Resources<'a>, observer: &'a dyn Observer) -> Until<'a> {
+    Until { tolerance: ridge.tolerated::<T>(), observer, journal: resources.journal }
 }
 
-/// Variance of a target.
+/// Variance of target `j`.
 fn variance(sums: &Sums, j: usize) -> f64 {
     (sums.squares[j] / sums.rows as f64 - sums.mean_y[j] * sums.mean_y[j]).max(0.0)
 }
@@ -303,8 +289,8 @@ fn score(errors: &[f64], sums: &Sums) -> (f64, Option<f64>) {
     explained(errors.iter().sum::<f64>() / sums.rows as f64, variance, errors.len())
 }
 
-fn why(options: &TrainOptions, kind: Preconditioner, [kept, stored]: [usize; 2], n: usize) -> Solved {
-    let name = match kind {
+fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize) -> Solved {
+    let name = match ridge.preconditioner {
         Preconditioner::Krill => "krill",
         Preconditioner::Falkon => "falkon",
     };
@@ -314,8 +300,8 @@ fn why(options: &TrainOptions, kind: Preconditioner, [kept, stored]: [usize; 2],
         (_, 0) => format!("of {kept} rows in memory, of {stored} in scratch"),
         (_, rest) => format!("of {kept} rows in memory, of {stored} in scratch, of {rest} computed each time"),
     };
-    let why = match options.system.method {
-        Method::Auto => "the Gram matrix does not fit --memory",
+    let why = match ridge.method {
+        Method::Auto => "the Gram matrix does not fit `memory`",
         _ => "as asked for",
     };
     Solved { name: "pcg", why: format!("conjugate gradient ({name}), kernel blocks {blocks}: {why}") }

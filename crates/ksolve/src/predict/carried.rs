@@ -4,27 +4,26 @@
 //! are only carried along are read when the scores are written, by a cursor of their own.
 
 use crate::{Error, Result};
-use kstore::{KeptColumn, RowBuf, RowCursor, RowSource, TableRows, TextLimit};
-use kstore::{Reading, Selected};
+use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, Selected, TableRows, TextLimit};
 
 /// Rows that are read at once.
 pub(crate) const TILE: usize = 1024;
 
 /// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
 /// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
-pub(crate) const COPIES: usize = 6;
+pub const COPIES: usize = 6;
 
 /// The kept columns of some rows of a table.
 pub(crate) struct Carried<'a> {
     source: &'a TableRows<f64>,
     cursor: Box<dyn RowCursor<f64> + Send + 'a>,
     buf: RowBuf<f64>,
-    /// Rows of the tile that are behind.
+    /// Number of rows of the tile that were taken or passed over already.
     place: usize,
     columns: Vec<KeptColumn>,
 }
 
-/// The source that [`Carried`] reads.
+/// The rows with the kept columns, as [`Carried`] reads them.
 pub(crate) fn source(kept: &Selected, texts: TextLimit) -> Result<TableRows<f64>> {
     Ok(kept.rows::<f64>(Reading { texts, ..Reading::default() })?)
 }
@@ -35,11 +34,11 @@ impl<'a> Carried<'a> {
         Ok(Self { source, cursor, buf: RowBuf::new(TILE), place: 0, columns: Vec::new() })
     }
 
-    /// The kept columns of the first of these rows, as many as are at hand together, and how many they are. Rows ascend from
-    /// call to call.
+    /// Reads the kept columns of the first of these rows, as many as one tile holds. Returns their number and the
+    /// columns. Row numbers must ascend from call to call.
     ///
     /// # Errors
-    /// Those of reading, and a row that is there no more.
+    /// Errors of reading the table, and a row that it does not have any more.
     pub(crate) fn next(&mut self, rows: &[u64]) -> Result<(usize, &[KeptColumn])> {
         self.columns.iter_mut().for_each(KeptColumn::clear);
         let mut found = 0;
@@ -61,7 +60,7 @@ impl<'a> Carried<'a> {
         Ok((found, &self.columns))
     }
 
-    /// Appends the rows of the tile that are the first of these, and tells how many they are.
+    /// Appends those of these rows that are next in the tile, and returns their number.
     fn take(&mut self, rows: &[u64]) -> usize {
         let mut found = 0;
         while let (Some(have), Some(want)) = (self.buf.rows.get(self.place), rows.get(found)) {

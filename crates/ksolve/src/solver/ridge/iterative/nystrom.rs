@@ -29,10 +29,10 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::Real;
 use kstore::pass::Observer;
 
-/// First moments of the blocks.
+/// First moments of the blocks of K_nm and of the targets.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums {
-    /// Rows.
+    /// Number of rows.
     pub(crate) rows: usize,
     /// Means of the columns of K_nm, m.
     pub(crate) means: Vec<f64>,
@@ -45,7 +45,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// One pass.
+    /// Computes the sums in one pass.
     pub(crate) fn of<T: Real>(blocks: &mut Blocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
         let (m, t, workers) = (blocks.landmarks(), blocks.targets.count(), blocks.pass.workers);
         let (mut rows, mut sums, mut squares) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
@@ -70,7 +70,7 @@ impl Sums {
         })
     }
 
-    /// The sums for targets to each of which a constant is added.
+    /// Changes the sums to those of targets to each of which a constant is added.
     pub(crate) fn shifted(&mut self, centre: &[f64]) {
         let n = self.rows as f64;
         for (j, c) in centre.iter().enumerate() {
@@ -80,7 +80,7 @@ impl Sums {
         }
     }
 
-    /// (H K_nm)ᵀ H y.
+    /// The right side of the system, (H K_nm)ᵀ H y, m x t.
     pub(crate) fn right(&self, constant: Constant) -> Mat<f64> {
         let n = self.rows as f64;
         let shift = |i: usize, j: usize| constant.gamma * n * self.mean_y[j] * self.means[i];
@@ -88,7 +88,7 @@ impl Sums {
     }
 }
 
-/// A and its preconditioner.
+/// The matrix A of the normal equations, with its preconditioner.
 pub(crate) struct Normal<'n, 'a, T: Real> {
     pub(crate) blocks: &'n mut Blocks<'a, T>,
     pub(crate) k_mm: Tiles<'n, f64>,
@@ -98,7 +98,7 @@ pub(crate) struct Normal<'n, 'a, T: Real> {
     pub(crate) mu: f64,
     pub(crate) factor: &'n PackedLower,
     pub(crate) observer: &'n dyn Observer,
-    /// Passes over the table.
+    /// Number of passes over the table so far.
     pub(crate) passes: u64,
 }
 

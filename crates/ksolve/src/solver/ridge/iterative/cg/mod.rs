@@ -34,10 +34,14 @@ fn most(n: usize) -> usize {
     MOST.max(10 * n.min(MOST).min(MOST * MOST / n.max(1)))
 }
 
-/// A true residual that is not this much smaller than the smallest before, so many times one after the other, has reached
-/// what rounding leaves.
-const STALLED: f64 = 0.95;
-const STALLS: usize = 10;
+/// A true residual below this share of the smallest one before is progress.
+const PROGRESS: f64 = 0.95;
+
+/// Iterations without progress after which rounding leaves no more to gain. The residual of a badly conditioned system goes up and
+/// down for about as many iterations as there are unknowns; where those are many, iterations are dear.
+fn patience(n: usize) -> usize {
+    100.max(n.min(MOST * MOST / n.max(1)))
+}
 
 /// How much larger than the recurrence's rᵀM⁻¹r the true one is where the directions begin anew.
 const DRIFTED: f64 = 4.0;
@@ -45,11 +49,11 @@ const DRIFTED: f64 = 4.0;
 /// A relative residual from which on the solution is of no use: its fitted values may be off by as much as a tenth of the target.
 const USELESS: f64 = 0.1;
 
-/// The matrix, and what is near its inverse.
+/// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near its inverse.
 pub(crate) trait Positive {
     /// `out` = A v.
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()>;
-    /// The same, as exactly as it can be had: for true residuals.
+    /// `out` = A v, computed as exactly as possible, for true residuals.
     fn apply_exactly(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
         self.apply(v, out)
     }
@@ -57,7 +61,7 @@ pub(crate) trait Positive {
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()>;
 }
 
-/// In which norm a residual counts.
+/// The norm of residuals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Norm {
     /// ‖r‖₂.
@@ -66,25 +70,25 @@ pub(crate) enum Norm {
     Preconditioned,
 }
 
-/// How far an iteration goes, and who watches it.
+/// The end of an iteration: its tolerance, and the observer and the journal that go with it.
 #[derive(Clone, Copy)]
 pub(crate) struct Until<'a> {
-    /// The residual of every column as a share of its right side's.
+    /// Residual at which a column has converged, as a share of the norm of its right side.
     pub(crate) tolerance: f64,
-    /// May stop it.
+    /// The observer, which may stop the iteration.
     pub(crate) observer: &'a dyn Observer,
-    /// Where it is saved, and found again.
+    /// The journal that saves the iteration and finds it again.
     pub(crate) journal: Option<&'a Journal<'a>>,
 }
 
-/// What was found.
+/// The solution, and how the iteration went.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// x.
+    /// The solution x, n x t.
     pub(crate) x: Mat<f64>,
-    /// Iterations of each column.
+    /// Number of iterations of each column.
     pub(crate) iterations: Vec<usize>,
-    /// True residual of each column in the norm asked for, as a share of its right side's.
+    /// True residual of each column in the norm asked for, as a share of the norm of its right side.
     pub(crate) residuals: Vec<f64>,
     /// False where a column ended above the residual that was asked for.
     pub(crate) converged: bool,
@@ -96,7 +100,7 @@ impl Found {
         self.residuals.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Refuses what is of no use; `remedy` says what to do.
+    /// Refuses a solution that is too far off to be of use; `remedy` says what to do.
     ///
     /// # Errors
     /// [`Error::NoSolution`].
@@ -116,7 +120,7 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
 /// one, with the same bits.
 ///
 /// # Errors
-/// Those of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
+/// Errors of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
 pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<Found> {
     let Until { tolerance, observer, journal } = until;
     let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || State::new(b));
@@ -173,12 +177,12 @@ struct Run<'a> {
     /// M⁻¹r, by right side.
     z: Mat<f64>,
     state: State,
-    /// The state is that after a whole iteration.
+    /// True where the state is that after a whole iteration.
     whole: bool,
 }
 
 impl Run<'_> {
-    /// The first directions.
+    /// Computes the first residuals and directions.
     fn begin(&mut self) -> Result<()> {
         self.precondition()?;
         let State { r, p, columns, .. } = &mut self.state;
@@ -197,7 +201,10 @@ impl Run<'_> {
         self.whole = false;
         self.step(&ap)?;
         let State { found, columns, .. } = &mut self.state;
-        columns.iter().for_each(|column| found.iterations[column.j] = iteration);
+        for column in columns.iter_mut() {
+            found.iterations[column.j] = iteration;
+            column.stalls += 1;
+        }
         self.precondition()?;
         let last = iteration == most(self.b.nrows());
         if last || iteration.is_multiple_of(TRUE_EVERY) || self.claims() {
@@ -240,7 +247,7 @@ impl Run<'_> {
             if !curvature.is_finite() {
                 return Err(Error::NotFinite {
                     what: "conjugate gradient",
-                    remedy: "raise --lambda or scale the target",
+                    remedy: "raise `lambda` or scale the target",
                 });
             }
             // a direction without curvature has nothing left to give: the residual, looked at next, says whether it is enough
@@ -261,7 +268,8 @@ impl Run<'_> {
         self.state.columns.iter().any(small)
     }
 
-    /// Puts the true residuals in place, and lets go the columns that are done: converged, stalled, or at their `last`.
+    /// Replaces the residuals by the true ones, and drops the columns that are done: converged, stalled, or at the
+    /// `last` iteration.
     fn finish(&mut self, last: bool) -> Result<()> {
         let x = self.gather(&self.state.found.x);
         let mut ax = Mat::zeros(x.nrows(), x.ncols());
@@ -278,7 +286,7 @@ impl Run<'_> {
         columns.retain_mut(|column| {
             let (j, rz) = (column.j, dot_of(r.as_ref(), column.j, z, column.j));
             let residual = size(norm, rz, r.as_ref(), j) / column.scale;
-            column.stalls = if residual > STALLED * column.proven { column.stalls + 1 } else { 0 };
+            column.stalls = if residual > PROGRESS * column.proven { column.stalls } else { 0 };
             if residual < column.proven {
                 column.proven = residual;
                 best.col_mut(j).copy_from(found.x.col(j));
@@ -287,7 +295,7 @@ impl Run<'_> {
             if rz > DRIFTED * column.claimed {
                 column.rz = 0.0;
             }
-            let stalled = column.stalls >= STALLS;
+            let stalled = column.stalls >= patience(found.x.nrows());
             let converged = residual <= tolerance;
             if !converged && (stalled || last) {
                 found.x.col_mut(j).copy_from(best.col(j));

@@ -14,11 +14,11 @@
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a method for prediction",
 //! Technometrics 16, 1974.
 
+use super::head::head;
+use super::system::System;
 use crate::bins::Filled;
-use crate::ridge::head;
 use crate::solver::Take;
 use crate::strips::for_each_strip;
-use crate::system::System;
 use crate::{Error, GramState, Head, Result, RidgeOptions, gram};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
@@ -29,29 +29,29 @@ use kstore::{Merge, Workers};
 /// Rows whose leverages one thread computes at a time.
 const STRIP: usize = 288;
 
-/// What is taken for 1 − h where rounding leaves less: a row that decides alone about its own value.
+/// Least value of 1 − h: smaller ones are rounding, for rows that alone decide about their own fitted value.
 const LEAST: f64 = 64.0 * f64::EPSILON;
 
-/// The factor and the coefficients of a fit.
+/// A fold that sums the squared leave-one-out errors, with the factor and the coefficients of a fit.
 pub(crate) struct Loo {
     system: System,
     head: Head,
-    /// What was taken off the targets.
+    /// The number that is subtracted from each target, t numbers.
     centre: Vec<f64>,
     rank: usize,
 }
 
-/// Squared leave-one-out errors.
+/// Sums of squared leave-one-out errors.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LooState {
-    /// Rows, or the sum of their weights.
+    /// Number of rows, or the sum of their weights.
     rows: f64,
-    /// Σ over rows, t.
+    /// Sum of squared errors over rows, for each of t targets.
     squares: Vec<f64>,
 }
 
 impl LooState {
-    /// The mean over rows and targets.
+    /// The mean squared error over rows and targets.
     pub(crate) fn mse(&self) -> f64 {
         self.squares.iter().sum::<f64>() / (self.rows.max(f64::MIN_POSITIVE) * self.squares.len().max(1) as f64)
     }
@@ -97,7 +97,7 @@ impl Loo {
         Ok(Self { head: head(&solution, 0, rank, options), system, centre: options.target_centre.clone(), rank })
     }
 
-    /// Bytes of a pass on so many threads, the system aside.
+    /// Bytes of buffers of a pass on so many threads, without the system.
     pub(crate) fn scratch_bytes(p: usize, t: usize, threads: usize) -> usize {
         threads.max(1) * STRIP * 8 * (2 * p + t + 1)
     }

@@ -13,8 +13,8 @@
 //! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter",
 //! Technometrics 21, 1979.
 
-use crate::ridge::squared_errors;
-use crate::system::System;
+use super::head::squared_errors;
+use super::system::System;
 use crate::{GramState, Result, RidgeOptions};
 use kstore::Workers;
 

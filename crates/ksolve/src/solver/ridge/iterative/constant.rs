@@ -14,7 +14,7 @@ use crate::Intercept;
 use faer::MatMut;
 use faer::prelude::*;
 
-/// γ and θ.
+/// The numbers γ and θ, which describe the treatment of the constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Constant {
     /// c = γ mean(y − f).
@@ -24,7 +24,7 @@ pub(crate) struct Constant {
 }
 
 impl Constant {
-    /// For n rows and `mu` = lambda·n.
+    /// The numbers for n rows and `mu` = lambda·n.
     pub(crate) fn new(intercept: Intercept, n: usize, mu: f64) -> Self {
         let gamma = match intercept {
             Intercept::Free => 1.0,

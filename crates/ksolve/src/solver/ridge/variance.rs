@@ -20,13 +20,13 @@
 //! Rasmussen, "A unifying view of sparse approximate Gaussian process regression", JMLR 6, 2005; Snelson, Ghahramani, "Sparse
 //! Gaussian processes using pseudo-inputs", NIPS 2005.
 
+use super::Fit;
+use super::system::System;
 use crate::quadratic::OnFeatures;
-use crate::ridge::Fit;
-use crate::system::System;
 use crate::{Intercept, RidgeOptions};
 use kstore::Workers;
 
-/// The variance of a fit's function over that of the noise; the factor is that of the last solution of `system`.
+/// The predictive variance of a fit, divided by that of the noise; the factor is that of the last solution of `system`.
 pub(crate) fn of_fit(
     system: &System,
     rows: u64,

@@ -1,0 +1,183 @@
+//! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
+
+use super::{Extras, Typed};
+use crate::train::Stages;
+use crate::{Error, PreImages, Result};
+use faer::{MatMut, MatRef};
+use kapprox::{Kernel, Real};
+use kstore::budget::Term;
+use kstore::pass::lanes::{self, Lane, Lanes};
+use kstore::{Coded, Fold, Reading, RowBlock, RowSource, Selected, TableRows, Workers};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Scores of the rows of a segment, with their true values and row numbers from the table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// Scores, row-major, t per row.
+    pub scores: Vec<f64>,
+    /// The model's quadratic function, a number per row; empty where it was not asked for.
+    pub quadratic: Vec<f64>,
+    /// Pre-images, row-major, d per row; empty where they were not asked for.
+    pub preimages: Vec<f64>,
+    /// Number of pre-images whose iteration did not settle.
+    pub unsettled: u64,
+    /// Numeric targets of the table, row-major; empty where they were not asked for.
+    pub y: Vec<f64>,
+    /// Codes of the class column in the model's classes; empty where it was not asked for.
+    pub classes: Vec<u32>,
+    /// Stored row numbers.
+    pub rows: Vec<u64>,
+}
+
+/// Buffers that a lane reuses from tile to tile.
+#[derive(Debug, Default)]
+pub(super) struct Scratch<T> {
+    scores: Vec<f64>,
+    /// Rows rounded to f32.
+    x: Vec<T>,
+}
+
+/// A model at work on the rows of a table.
+pub(super) struct TableScorer<'a, T: Real> {
+    typed: &'a Typed<T>,
+    selected: &'a Selected,
+    /// The kernel, where the model's quadratic function is computed too.
+    quadratic: Option<Arc<dyn Kernel<T>>>,
+    preimages: Option<PreImages>,
+}
+
+impl<'a, T: Real> TableScorer<'a, T> {
+    /// # Errors
+    /// A model that does not hold what the `extras` need.
+    pub(super) fn new(typed: &'a Typed<T>, selected: &'a Selected, extras: Extras) -> Result<Self> {
+        let model = &typed.model;
+        let quadratic = if extras.std || extras.novelty { Some(model.kernel()?) } else { None };
+        let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
+        Ok(Self { typed, selected, quadratic, preimages })
+    }
+
+    /// The number of lanes that fit the memory beside the terms `held` of the caller.
+    ///
+    /// # Errors
+    /// A budget that does not hold one.
+    pub(super) fn lanes(&self, memory: usize, threads: usize, held: Vec<Term>) -> Result<Lanes> {
+        let Typed { model, functions, .. } = self.typed;
+        let source = self.source()?;
+        let (shape, (m, d, t)) = (source.shape(), model.dims());
+        let numbers = t + usize::from(self.quadratic.is_some()) + shape.targets;
+        let (copies, preimages) = match self.preimages {
+            Some(_) => (PreImages::bytes(m, d), d * size_of::<f64>()),
+            None => (0, 0),
+        };
+        // scores and the quadratic function, the targets, the code of the class, the number of the row
+        let row = numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + preimages;
+        let narrowed = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
+        let tile = lanes::TILE * (t * size_of::<f64>() + narrowed);
+        let range = self.selected.range();
+        let segment = lanes::SEGMENT.min(range.end - range.start) as usize;
+        let lane = Lane {
+            tile: lanes::TILE,
+            name: "kernel values and scores",
+            bytes: model.scratch_bytes(1) + tile + segment * row,
+            shared: [held, vec![super::model_term(model, &**functions, copies)]].concat(),
+        };
+        Ok(lanes::lanes("prediction", &source, &lane, memory, threads)?)
+    }
+
+    fn source(&self) -> Result<TableRows<T>> {
+        let labels = &self.typed.model.card.classes;
+        let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
+        let scaler = Some(Arc::new(self.typed.scaler.clone()));
+        Ok(self.selected.rows::<T>(Reading { scaler, classes, ..Reading::default() })?)
+    }
+
+    /// Scores every selected row and hands the segments to `deliver`, in row order. Returns the number of rows.
+    ///
+    /// # Errors
+    /// Errors of the source and of `deliver`, and a table without rows.
+    pub(super) fn run(
+        &self,
+        run: &crate::job::Run<'_>,
+        lanes: usize,
+        mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        let source = self.source()?;
+        let watch = run.watched();
+        let observer = watch.stage("predict", self.selected.known_rows());
+        let pass = lanes::scan(lanes, run.workers(), &*observer);
+        let report = pass.segments(&source, self, |_: Range<u64>, scores: Scores| deliver(&scores))?;
+        if report.rows == 0 {
+            let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
+            let why = "no row is left after `rows`, `where` and `missing`; ask for more rows".to_string();
+            return Err(kstore::Error::Empty { what, why }.into());
+        }
+        Ok(report.rows)
+    }
+
+    /// Refuses a value that is not finite. `values` has the same number of values for each of `rows`.
+    fn check(&self, what: &'static str, values: &[f64], rows: &[u64]) -> Result<()> {
+        let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+        let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
+        let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
+        Err(Error::NotFinitePrediction { path: path.to_path_buf(), row, what, value })
+    }
+}
+
+impl<T: Real> Fold<T> for TableScorer<'_, T> {
+    type State = Scores;
+    type Scratch = Scratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> Scores {
+        Scores::default()
+    }
+
+    fn scratch(&self) -> Scratch<T> {
+        Scratch::default()
+    }
+
+    fn step(
+        &self,
+        state: &mut Scores,
+        scratch: &mut Scratch<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let Typed { model, functions, .. } = self.typed;
+        let (b, t) = (block.len(), model.dims().2);
+        let Scratch { scores, x } = scratch;
+        scores.resize(b * t, 0.0);
+        let narrow = model.is_narrow();
+        if narrow {
+            x.clear();
+            x.extend(block.x.iter().map(|value| T::from_f64(super::narrowed(value.to_f64()))));
+        }
+        let x = if narrow { &x[..] } else { block.x };
+        let x = MatRef::from_row_major_slice(x, b, block.d);
+        let out = MatMut::from_column_major_slice_mut(&mut scores[..b * t], b, t);
+        model.predict(&**functions, x, out, workers)?;
+        let first = state.scores.len();
+        state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
+        self.check("the prediction", &state.scores[first..], block.rows)?;
+        if let Some(kernel) = &self.quadratic {
+            let first = state.quadratic.len();
+            state.quadratic.resize(first + b, 0.0);
+            let out = &mut state.quadratic[first..];
+            model.predict_quadratic(&**functions, &**kernel, x, out, workers)?;
+            self.check("the variance or distance", out, block.rows)?;
+        }
+        if let Some(preimages) = &self.preimages {
+            let first = state.preimages.len();
+            state.preimages.resize(first + b * block.d, 0.0);
+            let out = &mut state.preimages[first..];
+            state.unsettled += preimages.apply(model, &**functions, x, out, workers)? as u64;
+            self.check("the pre-image", out, block.rows)?;
+        }
+        state.y.extend(block.y);
+        state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
+        state.rows.extend(block.rows);
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! Ridge regression from Gram matrices: the whole rank x lambda x fold surface, and the certificate of every rank, in one pass.
+//!
+//! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold, and one system.
+
+use super::loo::Loo;
+use super::surface::{FoldCoefficients, Surface};
+use super::system::System;
+use super::{Choice, Ridge, RidgeOptions, head, variance};
+use crate::certificate::CertificateState;
+use crate::quadratic::Quadratic;
+use crate::solver::{FeatureFold, Features, Fitted};
+use crate::train::{Cut, LandmarkSource, RANK, Shape, Work, explained};
+use crate::{CvErrorFold, Error, GramState, Head, Result, RidgeFold, RidgeState, Targets};
+use kapprox::Real;
+use kstore::Plan;
+
+/// Refuses rows with weights for a scheme that learns from their targets.
+pub(super) fn check(work: &Work<'_>) -> Result<()> {
+    match &work.options.landmarks {
+        LandmarkSource::Scheme(name) if name == "predictive" => {
+            work.refuse_weights("`landmarks` predictive", "take another scheme")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds the system and what the options ask for beside it.
+pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    let (p, t) = (shape.map.p, shape.t);
+    let plan = plan.term("system and its factor", System::bytes(p, t, shape.ranks, ridge.intercept), RANK);
+    let plan = match ridge.variance {
+        true => plan.term("variances", Quadratic::making_bytes(p, p), "leave `std` out"),
+        false => plan,
+    };
+    if !ridge.leave_one_out {
+        return plan;
+    }
+    let row = p * shape.element + shape.map.footprint.per_row;
+    let tile = cut.gram_lanes * (cut.prefetch + 4) * cut.tile * (shape.d * shape.element + 8 * t + row);
+    plan.term("features of a tile", tile, RANK).term("leverages", Loo::scratch_bytes(p, t, shape.threads), RANK)
+}
+
+/// Fills the Gram matrices, computes the surface, and solves its best cell on all rows.
+pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    let run = Direct { ridge, data };
+    let sums = run.gram()?;
+    let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
+    // a map that is no projection is refused before the surface is computed
+    sums.certificate.iter().try_for_each(|state| ranks.iter().try_for_each(|rank| state.sound(*rank).map(drop)))?;
+    let RidgeState { gram, certificate } = sums;
+    let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
+    let options = RidgeOptions { ranks, lambdas, intercept: ridge.intercept, target_centre };
+    let (surface, scoring) = run.surface(&gram, &options)?;
+    let (rank, lambda) = run.choose(&surface, &options, &gram)?;
+    let (stages, workers) = (data.resources.stages, data.resources.workers);
+    let (fit, quadratic) = {
+        let _stage = stages.stage("solve", None);
+        let (fit, system) = head::factored(&gram, rank, lambda, &options, workers)?;
+        let quadratic = ridge.variance.then(|| variance::of_fit(&system, gram.rows(), &fit, lambda, &options, workers));
+        (fit, quadratic)
+    };
+    let left_out = match ridge.leave_one_out {
+        true => Some(run.leave_one_out(&gram, &options, rank, lambda)?),
+        false => None,
+    };
+    surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
+    if !tolerated {
+        let error = certificate.as_ref().map_or(f64::NAN, |state| state.certificate(rank).trace_error);
+        stages.warn(format!(
+            "the tolerance was not reached: the relative trace error at rank {rank} is {error:.3e}; raise `rank`"
+        ));
+    }
+    let Head { weights, intercept } = fit.head;
+    Ok(Fitted {
+        weights,
+        intercept,
+        quadratic,
+        certificate,
+        ranks: options.ranks,
+        lambda: Some(lambda),
+        surface,
+        left_out,
+        train: Some(train_score(&gram, &fit.train_mse)),
+        passes: 1 + scoring + u64::from(left_out.is_some()),
+        ..Fitted::default()
+    })
+}
+
+/// Mean squared error over targets, and the share of their variance that is explained.
+fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
+    let n = gram.weight();
+    let variance: f64 = (0..mse.len())
+        .map(|j| {
+            let (sum, squares) = gram.folds().iter().fold((0.0, 0.0), |(s, q), fold| (s + fold.sy[j], q + fold.yy[j]));
+            (squares / n - (sum / n) * (sum / n)).max(0.0)
+        })
+        .sum();
+    explained(mse.iter().sum(), variance, mse.len())
+}
+
+/// What the passes share.
+struct Direct<'a, T: Real> {
+    ridge: &'a Ridge,
+    data: &'a Features<'a, T>,
+}
+
+impl<T: Real> Direct<'_, T> {
+    /// Where the weight of a row is: behind its numeric targets.
+    fn weight(&self) -> Option<usize> {
+        let targets = match self.data.targets {
+            Targets::Numeric { centre } => centre.len(),
+            Targets::Classes(_) => 0,
+        };
+        self.data.weighted.then_some(targets)
+    }
+
+    /// The pass that fills the Gram matrices.
+    fn gram(&self) -> Result<RidgeState> {
+        let Features { map, folds, targets, cut, .. } = *self.data;
+        let fold = RidgeFold::new(map, folds, targets).with_bin(cut.tile).weighted(self.weight());
+        self.data.fold("Gram matrix", &fold)
+    }
+
+    /// The ranks of the surface that the map has; under a tolerance the one it chooses, and whether it was reached.
+    fn ranks(&self, certificate: Option<&CertificateState>) -> (Vec<usize>, bool) {
+        let (largest, options) = (self.data.map.dims().1, self.data.options);
+        if let Some(tolerance) = options.tolerance {
+            let found = certificate.and_then(|state| state.rank_within(tolerance));
+            return (vec![found.unwrap_or(largest)], found.is_some());
+        }
+        if !options.map.family().nested {
+            return (vec![largest], true);
+        }
+        let mut ranks: Vec<usize> = options.ranks.iter().map(|rank| *rank.min(&largest)).collect();
+        ranks.dedup();
+        (ranks, true)
+    }
+
+    /// Cross-validated errors, and the passes they took.
+    fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
+        let workers = self.data.resources.workers;
+        let stage = self.data.resources.stages.stage("surface", None);
+        let mut surface = Surface::compute(gram, ridge, workers)?;
+        if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
+            return Ok((surface, 0));
+        }
+        let scored = |cell: &&crate::Cell| cell.cv_mse.is_some();
+        let cells: Vec<(usize, f64)> = match self.ridge.choice {
+            Choice::Mse => surface.best_per_rank().iter().map(|cell| (cell.rank, cell.lambda)).collect(),
+            Choice::Error => surface.cells.iter().filter(scored).map(|cell| (cell.rank, cell.lambda)).collect(),
+        };
+        if cells.is_empty() {
+            return Ok((surface, 0));
+        }
+        let coefficients = FoldCoefficients::compute(gram, &cells, ridge, workers)?;
+        drop(stage);
+        self.score(&mut surface, &coefficients)?;
+        Ok((surface, 1))
+    }
+
+    /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
+    fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
+        let Features { map, folds, targets, cut, .. } = *self.data;
+        let fold = CvErrorFold::new(map, folds, targets, coefficients).with_bin(cut.tile).weighted(self.weight());
+        let wrong = self.data.fold("held-out classes", &fold)?;
+        for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
+            if let Some(error) = wrong.error(cell) {
+                surface.set_error(*rank, *lambda, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// One pass: the mean squared error of every row by the others.
+    fn leave_one_out(&self, gram: &GramState, ridge: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
+        let Features { map, folds, targets, cut, .. } = *self.data;
+        let loo = Loo::new(gram, rank, lambda, ridge, self.data.resources.workers)?;
+        let fold = FeatureFold::new(map, folds, targets, cut.tile, &loo).weighted(self.weight());
+        Ok(self.data.fold("leave-one-out", &fold)?.mse())
+    }
+
+    /// The cell to fit on all rows.
+    fn choose(&self, surface: &Surface, ridge: &RidgeOptions, gram: &GramState) -> Result<(usize, f64)> {
+        let none = || Error::NoCell { precision: gram.precision() };
+        if surface.folds < 2 {
+            let rank = ridge.ranks.last().copied().unwrap_or(self.data.map.dims().1);
+            return ridge.lambdas.last().map(|lambda| (rank, *lambda)).ok_or_else(none);
+        }
+        let best = match self.ridge.choice {
+            Choice::Mse => surface.best(),
+            Choice::Error => surface.best_by_error().or_else(|| surface.best()),
+        };
+        best.map(|cell| (cell.rank, cell.lambda)).ok_or_else(none)
+    }
+}

@@ -1,0 +1,230 @@
+//! Exact kernel ridge regression: `map` exact.
+//!
+//! The rows are read into memory once and stay there: they are the model. See [`super::iterative::exact`] for the problem and
+//! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
+
+use super::iterative::cg::Found;
+use super::iterative::constant::Constant;
+use super::iterative::exact::{self, Dual};
+use super::iterative::low_rank::LowRank;
+use super::{DIRECT_ROWS, Intercept, Method, Ridge, pcg};
+use crate::model::Basis;
+use crate::solver::{Features, Figure, Fitted, Points};
+use crate::train::plan::{self, Cut};
+use crate::train::{
+    LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, landmarks, needs_wide_for,
+    tile_rows,
+};
+use crate::{Error, Result};
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use kapprox::landmark::{self, Precision};
+use kstore::{MemoryRows, Plan};
+
+const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
+
+/// The stages: statistics; then the factor, or landmarks, preconditioner and iteration.
+pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage>) {
+    let (shape, budget) = (&work.shape, work.resources.memory);
+    let cut = cut(shape);
+    let scan = Stage::new(plan::scan(shape, cut, budget), 1);
+    let stages = match method(ridge, shape, budget) {
+        Method::Direct => vec![scan, Stage::new(direct_plan(shape, budget), 1)],
+        _ => {
+            let [choose, make, solve] = iterative_plans::<T>(shape, cut, &work.options, budget);
+            vec![scan, Stage::new(choose, 1), Stage::new(make, 0), Stage::new(solve, 0)]
+        }
+    };
+    (cut, stages)
+}
+
+/// Lanes where states are small, one otherwise: the rows are loaded in their order.
+fn cut(shape: &Shape) -> Cut {
+    let tile = tile_rows(shape.d, shape.map.p, shape.element);
+    Cut { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
+}
+
+/// What `auto` comes to.
+fn method(ridge: &Ridge, shape: &Shape, budget: usize) -> Method {
+    match ridge.method {
+        // only a factor gives leave-one-out
+        Method::Auto if ridge.leave_one_out => Method::Direct,
+        Method::Auto if shape.n <= DIRECT_ROWS as u64 && direct_plan(shape, budget).bytes() <= budget => Method::Direct,
+        Method::Auto => Method::Pcg,
+        given => given,
+    }
+}
+
+/// Rows, targets and row numbers; the rows once more where the model is made.
+fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
+    let row = shape.d * shape.element + 8 * (shape.t + 1);
+    plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, ROWS)
+}
+
+fn direct_plan(shape: &Shape, budget: usize) -> Plan {
+    let bytes = exact::direct_bytes(shape.n as usize, shape.d, shape.t, shape.threads);
+    base(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "take `method` pcg")
+}
+
+fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> [Plan; 3] {
+    let (n, k) = (shape.n as usize, shape.map.p);
+    let rank = "lower `rank`";
+    let mut choose = plan::landmarks(shape, cut, budget);
+    if matches!(options.landmarks, LandmarkSource::Scheme(_)) {
+        let row = shape.d * shape.element + 8 * (shape.t + 1);
+        choose = choose.term("rows, which are the model", n * row, ROWS);
+    }
+    let made = base("preconditioner", shape, budget)
+        .term("feature map", shape.map.footprint.fixed, rank)
+        .term("matrices it is made of", shape.map.making, rank)
+        .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
+        .term("features in f64", LowRank::<T>::making_bytes(k, shape.threads), rank);
+    let solve = base(plan::ITERATION, shape, budget)
+        .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
+        .term("vectors", exact::iterative_bytes(n, shape.d, shape.t, shape.threads), ROWS);
+    [choose, made, solve]
+}
+
+/// Learns with the kernel itself, on rows in memory.
+pub(super) fn fit<T: Real>(
+    ridge: &Ridge,
+    data: &Features<'_, T>,
+    points: &Points<'_, T>,
+    rows: &MemoryRows<T>,
+) -> Result<Fitted<T>> {
+    let (n, centre) = (rows.len(), data.targets.centre());
+    let free = ridge.intercept == Intercept::Free;
+    // less their centre where the intercept is free; as they were otherwise, for then the penalty (or the absence) of the constant
+    // is that of the original problem
+    let shift = |j: usize| if free { 0.0 } else { centre[j] };
+    let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
+    let lambda = ridge.lambda::<T>()?;
+    let exact = Exact { ridge, data, points, rows, y: y.as_ref(), mu: lambda * n as f64 };
+    let (dual, method) = match method(ridge, points.shape, data.resources.memory) {
+        Method::Direct => exact.direct()?,
+        _ => exact.iterative()?,
+    };
+    if let Some(found) = &dual.found {
+        found.check("raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct")?;
+        let remedy = "raise `rank`, which makes the preconditioner better, or `lambda`";
+        pcg::warn_of_residual(found, ridge.tolerated::<T>(), remedy, data.resources);
+    }
+    let basis = Basis::Landmarks { points: rows.x().to_vec(), rows: (0..n).map(|i| rows.row(i)).collect() };
+    Ok(Fitted {
+        wide: needs_wide_for::<T>(dual.coefficients.as_ref(), &deviations(y.as_ref())),
+        basis: Some(basis),
+        intercept: dual.intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
+        lambda: Some(lambda),
+        method: Some(method),
+        figures: dual.found.as_ref().map_or(Vec::new(), figures),
+        left_out: dual.left_out,
+        train: Some(score(dual.errors.as_ref(), y.as_ref())),
+        weights: dual.coefficients,
+        ..Fitted::default()
+    })
+}
+
+/// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
+pub(super) fn check(work: &Work<'_>) -> Result<()> {
+    let LandmarkSource::Scheme(name) = &work.options.landmarks else { return Ok(()) };
+    match landmark::by_name(name).is_some_and(|scheme| <f64 as Precision>::landmarks(scheme).needs_targets()) {
+        true => {
+            let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
+            Err(Error::option("landmarks", name, remedy))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Iterations and residual of every target.
+pub(super) fn figures(found: &Found) -> Vec<Figure> {
+    vec![
+        Figure { name: "iterations", values: found.iterations.iter().map(|i| *i as f64).collect() },
+        Figure { name: "residual", values: found.residuals.clone() },
+    ]
+}
+
+/// Population deviation of every target.
+fn deviations(y: MatRef<'_, f64>) -> Vec<f64> {
+    let n = y.nrows().max(1) as f64;
+    let of = |y: faer::ColRef<'_, f64>| {
+        let mean = y.iter().sum::<f64>() / n;
+        (y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n).sqrt()
+    };
+    y.col_iter().map(of).collect()
+}
+
+/// Mean squared error over targets, and the share of their variance that is explained.
+fn score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
+    let variance = deviations(y).iter().map(|d| d * d).sum();
+    explained(errors.squared_norm_l2() / y.nrows() as f64, variance, y.ncols())
+}
+
+/// What both ways to solve share.
+struct Exact<'a, T: Real> {
+    ridge: &'a Ridge,
+    data: &'a Features<'a, T>,
+    points: &'a Points<'a, T>,
+    rows: &'a MemoryRows<T>,
+    y: MatRef<'a, f64>,
+    mu: f64,
+}
+
+impl<T: Real> Exact<'_, T> {
+    fn x(&self) -> MatRef<'_, T> {
+        MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), self.data.map.dims().0)
+    }
+
+    fn constant(&self) -> Constant {
+        Constant::new(self.ridge.intercept, self.rows.len(), self.mu)
+    }
+
+    fn direct(&self) -> Result<(Dual, Solved)> {
+        let (n, Resources { workers, stages, .. }) = (self.rows.len(), *self.data.resources);
+        let _stage = stages.stage(plan::FACTOR, None);
+        let kernel = <f64 as Real>::kernel(self.points.kernel.build()?);
+        kapprox::kernel::require_positive_definite(&*kernel, "exact kernel ridge regression")?;
+        let wide: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
+        let x = MatRef::from_row_major_slice(&wide, n, self.x().ncols());
+        let leave_one_out = self.ridge.leave_one_out;
+        let dual = exact::direct(&*kernel, x, self.y, self.mu, self.constant(), leave_one_out, workers)?;
+        let why = match self.ridge.method {
+            Method::Auto => {
+                format!("a Cholesky factor of all {n} rows: it fits the plan, and `method` pcg forces the other")
+            }
+            _ => format!("a Cholesky factor of all {n} rows, as asked for"),
+        };
+        Ok((dual, Solved { name: "direct", why }))
+    }
+
+    fn iterative(&self) -> Result<(Dual, Solved)> {
+        let Features { options, cut, resources, .. } = *self.data;
+        let (n, workers) = (self.rows.len(), resources.workers);
+        let (map, kernel) = (kapprox::MapSpec::default(), self.points.kernel.clone());
+        let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
+        // rows in memory are no pass over the table: nothing of them is kept in the journal
+        let here = Resources { journal: None, ..*resources };
+        let mapped = landmarks::map(self.rows, n as u64, &self.points.reading, &options, cut, &here)?;
+        let k = mapped.map.dims().1;
+        let preconditioner = {
+            let _stage = resources.stages.stage("preconditioner", None);
+            let mut phi = Mat::<T>::zeros(n, k);
+            mapped.map.apply(self.x(), phi.as_mut(), workers);
+            LowRank::new(phi, self.mu, self.constant(), workers)?
+        };
+        drop(mapped.map);
+        let observer = resources.stages.stage(plan::ITERATION, None);
+        let any = mapped.kernel.build()?;
+        let (kernel, exact) = (T::kernel(any.clone()), <f64 as Real>::kernel(any));
+        let until = pcg::until::<T>(self.ridge, resources, &*observer);
+        let (kernels, constant) = ((&*kernel, &*exact), self.constant());
+        let dual = exact::iterative(kernels, self.x(), self.y, self.mu, constant, &preconditioner, until, workers)?;
+        let why = match self.ridge.method {
+            Method::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
+            Method::Auto => "the Cholesky factor does not fit `memory`".to_string(),
+            _ => "as asked for".to_string(),
+        };
+        let why = format!("conjugate gradient, preconditioned by {k} landmarks ({}): {why}", options.landmarks);
+        Ok((dual, Solved { name: "pcg", why }))
+    }
+}

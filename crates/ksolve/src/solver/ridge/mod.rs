@@ -1,0 +1,351 @@
+//! Ridge regression: squared loss, values or classes one against the rest.
+//!
+//! Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖², in one of three ways:
+//!
+//! | way | rows as | passes after statistics and landmarks |
+//! |---|---|---|
+//! | [`direct`] | features | one for the Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface; one more for the error of classes, one for leave-one-out |
+//! | [`pcg`] | kernel values with landmarks | one, and one for every iteration whose kernel values are not kept |
+//! | [`exact`] | rows in memory | none: the rows are loaded once |
+
+mod direct;
+mod exact;
+pub(crate) mod gcv;
+pub(crate) mod head;
+pub(crate) mod iterative;
+pub(crate) mod loo;
+mod pcg;
+pub mod surface;
+pub(crate) mod system;
+mod variance;
+
+use super::parameter::{FOLDS, INTERCEPT, Interval, Kind, LAMBDAS, Parameter};
+use super::{Family, Features, Fitted, Penalty, Settings, Solver};
+use crate::train::{self, Costs, Cut, Shape, Stage, View, Work};
+use crate::{Error, FoldSpec, Result, Task};
+pub use head::{Fit, Head, Intercept, RidgeOptions, fit};
+pub use iterative::sketch::Preconditioner;
+use kapprox::Real;
+use kapprox::map::MapSpec;
+use kstore::Plan;
+
+/// By what the cell of the surface is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Smallest cross-validated squared error.
+    #[default]
+    Mse,
+    /// Smallest cross-validated share of wrong classes: every cell is scored in one more pass.
+    Error,
+}
+
+/// How the system of ridge regression is solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Directly where that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`] rows), else by conjugate
+    /// gradient. The only choice that looks at the memory budget: name a method for the same bits under any.
+    #[default]
+    Auto,
+    /// By a Cholesky factor.
+    Direct,
+    /// By preconditioned conjugate gradient, without the matrix.
+    Pcg,
+}
+
+/// Rows up to which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two cores, which is about what the
+/// iteration takes there.
+pub const DIRECT_ROWS: usize = 10_000;
+
+/// Ridge regression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ridge {
+    /// Lambdas of the surface, ascending.
+    pub lambdas: Vec<f64>,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// By what the cell is chosen.
+    pub choice: Choice,
+    /// Directly or by iteration.
+    pub method: Method,
+    /// What helps the iteration on landmarks.
+    pub preconditioner: Preconditioner,
+    /// Relative residual at which the iteration ends; `None` for [`Ridge::tolerated`]'s.
+    pub residual: Option<f64>,
+    /// The error of every row by the others, at the chosen rank and lambda: one more pass.
+    pub leave_one_out: bool,
+    /// Predictive variances are kept in the model: 16 m² bytes for m landmarks.
+    pub variance: bool,
+}
+
+impl Default for Ridge {
+    /// One lambda, 1e-6, and the rest as the command has it.
+    fn default() -> Self {
+        Self {
+            lambdas: vec![1e-6],
+            intercept: Intercept::default(),
+            choice: Choice::default(),
+            method: Method::default(),
+            preconditioner: Preconditioner::default(),
+            residual: None,
+            leave_one_out: false,
+            variance: false,
+        }
+    }
+}
+
+impl Ridge {
+    /// From the solver's settings.
+    pub fn new(settings: &Settings) -> Self {
+        let lambda = |penalty: Penalty| match penalty {
+            Penalty::Lambda(lambda) => Some(lambda),
+            Penalty::C(_) => None,
+        };
+        Self {
+            lambdas: settings.penalties().into_iter().rev().filter_map(lambda).collect(),
+            intercept: settings.intercept(),
+            choice: if settings.word(&SELECT) == Some("error") { Choice::Error } else { Choice::Mse },
+            method: match settings.word(&METHOD) {
+                Some("direct") => Method::Direct,
+                Some("pcg") => Method::Pcg,
+                _ => Method::Auto,
+            },
+            preconditioner: match settings.word(&PRECONDITIONER) {
+                Some("falkon") => Preconditioner::Falkon,
+                _ => Preconditioner::Krill,
+            },
+            residual: settings.number(&RESIDUAL),
+            leave_one_out: settings.flag(&LOO),
+            variance: settings.flag(&STD),
+        }
+    }
+
+    /// The relative residual at which the iteration ends: 1e-6 in f32 and 1e-9 in f64, unless it was given. It bounds the relative
+    /// error of fitted values, and kernel values in f32 are no better.
+    pub fn tolerated<T: Real>(&self) -> f64 {
+        self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
+    }
+
+    /// The only lambda, of ways that solve for one.
+    fn lambda<T: Real>(&self) -> Result<f64> {
+        self.lambdas.first().copied().ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })
+    }
+
+    /// Refuses a grid where there is one system to solve and no other: surfaces, and features whose error is known, come from
+    /// direct solutions alone.
+    fn check_one_cell(&self, work: &Work<'_>) -> Result<()> {
+        let options = &work.options;
+        let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
+        if self.variance {
+            let remedy = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
+            return Err(Error::option("std", "", remedy));
+        }
+        if self.leave_one_out && self.method == Method::Pcg {
+            return Err(Error::option("loo", "with `method` pcg", "it needs a factor; take `method` direct"));
+        }
+        if options.tolerance.is_some() {
+            return Err(Error::option("tolerance", "a tolerance", format!("{what} has no trace error; leave it out")));
+        }
+        if self.lambdas.len() != 1 {
+            let remedy = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
+            return Err(Error::option("lambda", format!("{} values", self.lambdas.len()), remedy));
+        }
+        if options.ranks.len() != 1 {
+            let remedy = format!("{what} solves for one rank; give one `rank`");
+            return Err(Error::option("ranks", format!("{} ranks", options.ranks.len()), remedy));
+        }
+        if options.folds != FoldSpec::None {
+            let remedy = format!("{what} has no folds; leave them out");
+            return Err(Error::option("folds", options.folds.to_string(), remedy));
+        }
+        if !options.map.is_exact() && options.map != MapSpec::default() {
+            let remedy = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
+            return Err(Error::option("method", format!("pcg with `map` {}", options.map), remedy));
+        }
+        Ok(())
+    }
+
+    /// The way that `auto` comes to on features or landmarks: conjugate gradient where there is one system, its direct solution
+    /// does not fit, and the iteration does.
+    fn view_of_landmarks<T: Real>(&self, work: &Work<'_>) -> Result<View> {
+        let fits = |view| Ok::<_, Error>(train::fit(&Solver::<T>::stages(self, view, work)?.1));
+        let iterates = match self.method {
+            Method::Pcg => true,
+            Method::Direct => false,
+            Method::Auto if work.weighted || self.leave_one_out || self.check_one_cell(work).is_err() => false,
+            Method::Auto => !fits(View::Features)? && fits(View::Landmarks)?,
+        };
+        Ok(if iterates { View::Landmarks } else { View::Features })
+    }
+}
+
+impl<T: Real> Solver<T> for Ridge {
+    fn holds_out(&self) -> bool {
+        true
+    }
+
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        let options = &work.options;
+        if self.variance && options.task != Task::Regression {
+            let remedy = "the variance of a class's score says nothing of the class; leave it out";
+            return Err(Error::option("std", options.task, remedy));
+        }
+        if options.map.is_exact() || self.method == Method::Pcg {
+            self.check_one_cell(work)?;
+            let (what, remedy) = match options.map.is_exact() {
+                true => ("`map` exact", "take landmarks"),
+                false => ("`method` pcg", "take `method` direct"),
+            };
+            work.refuse_weights(what, remedy)?;
+        }
+        if options.map.is_exact() { exact::check(work) } else { direct::check(work) }
+    }
+
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        if work.options.map.is_exact() { Ok(View::Rows) } else { self.view_of_landmarks::<T>(work) }
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        direct::plan(self, plan, shape, cut)
+    }
+
+    fn costs(&self, work: &Work<'_>) -> Costs {
+        Costs::new(work).of_surface(work, self.lambdas.len())
+    }
+
+    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        Ok(match view {
+            View::Features => train::on_features::<T>(
+                work,
+                &|plan, cut| direct::plan(self, plan, &work.shape, cut),
+                Solver::<T>::costs(self, work),
+            ),
+            View::Landmarks => pcg::stages::<T>(self, work),
+            View::Rows => exact::stages::<T>(self, work),
+        })
+    }
+
+    fn other(&self, view: View, work: &Work<'_>) -> Option<(&'static str, Box<dyn Solver<T>>)> {
+        let (name, method) = match view {
+            View::Features => ("pcg", Method::Pcg),
+            View::Landmarks => ("direct", Method::Direct),
+            View::Rows => return None,
+        };
+        let other = Self { method, ..self.clone() };
+        let can = !work.weighted && !self.leave_one_out && Solver::<T>::check(&other, work).is_ok();
+        can.then(|| (name, Box::new(other) as Box<dyn Solver<T>>))
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        match data.points {
+            None => direct::fit(self, data),
+            Some(points) => match (points.landmarks, points.memory) {
+                (Some(landmarks), _) => pcg::fit(self, data, points, landmarks),
+                (None, Some(rows)) => exact::fit(self, data, points, rows),
+                (None, None) => unreachable!("points are landmarks or rows"),
+            },
+        }
+    }
+}
+
+/// `ridge`.
+pub(crate) const FAMILY: Family = Family {
+    name: "ridge",
+    about: "squared loss: values, or classes one against the rest",
+    task: Task::Regression,
+    parameters: &[
+        TASK,
+        Parameter { default: Some("1e-9..1e-3"), ..LAMBDAS },
+        RANKS,
+        TOLERANCE,
+        FOLDS,
+        SELECT,
+        INTERCEPT,
+        METHOD,
+        PRECONDITIONER,
+        RESIDUAL,
+        LOO,
+        STD,
+        WEIGHTS,
+    ],
+    make: |settings| Ok(Box::new(Ridge::new(settings))),
+};
+
+/// Values or classes.
+pub const TASK: Parameter = Parameter {
+    name: "task",
+    kind: Kind::Word(&["regression", "classification"]),
+    default: Some("regression"),
+    about: "What the target is: regression, or classification (one against the rest, labels kept)",
+};
+
+/// Ranks of the surface.
+pub const RANKS: Parameter = Parameter {
+    name: "ranks",
+    kind: Kind::Ranks,
+    default: None,
+    about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
+};
+
+/// The trace error that chooses the rank.
+pub const TOLERANCE: Parameter = Parameter {
+    name: "tolerance",
+    kind: Kind::Number(Interval::Fraction),
+    default: None,
+    about: "Take the smallest rank, up to rank (then 4000 by default), with a relative trace error below this",
+};
+
+/// By what the cell is chosen.
+pub const SELECT: Parameter = Parameter {
+    name: "select",
+    kind: Kind::Word(&["mse", "error"]),
+    default: Some("mse"),
+    about: "Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)",
+};
+
+/// How the system is solved.
+pub const METHOD: Parameter = Parameter {
+    name: "method",
+    kind: Kind::Word(&["auto", "direct", "pcg"]),
+    default: Some("auto"),
+    about: "How the system is solved: direct, pcg (conjugate gradient; one rank, one lambda) or auto, which is pcg where direct does not fit memory, and for the map exact beyond 10,000 rows",
+};
+
+/// What helps conjugate gradient.
+pub const PRECONDITIONER: Parameter = Parameter {
+    name: "preconditioner",
+    kind: Kind::Word(&["krill", "falkon"]),
+    default: None,
+    about: "Preconditioner of conjugate gradient on landmarks: krill (a sketch of 4 rank rows) or falkon [default: krill]",
+};
+
+/// Where conjugate gradient ends.
+pub const RESIDUAL: Parameter = Parameter {
+    name: "residual",
+    kind: Kind::Number(Interval::Fraction),
+    default: None,
+    about: "Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with precision f64]",
+};
+
+/// Leave-one-out.
+pub const LOO: Parameter = Parameter {
+    name: "loo",
+    kind: Kind::Flag,
+    default: None,
+    about: "The error of every row by the fit to all others at the chosen rank and lambda, exactly: one more pass (direct)",
+};
+
+/// Variances.
+pub const STD: Parameter = Parameter {
+    name: "std",
+    kind: Kind::Flag,
+    default: None,
+    about: "Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (direct, numeric target)",
+};
+
+/// Weights of the rows.
+pub const WEIGHTS: Parameter = Parameter {
+    name: "weights",
+    kind: Kind::Column,
+    default: None,
+    about: "Column of the rows' weights, 0 or more: minimises (sum of w loss)/(sum of w) + lambda |w|^2 (direct)",
+};
