@@ -11,6 +11,7 @@
 mod carried;
 mod evaluate;
 mod table;
+mod typed;
 mod writer;
 
 pub use carried::COPIES;
@@ -20,17 +21,13 @@ pub use writer::Predicted;
 
 use crate::job::Run;
 use crate::model::PredictScratch;
-use crate::{AnyModel, Card, Classes, Error, Model, Quadratic, Result, Task};
-use faer::{MatMut, MatRef};
-use kapprox::{FeatureMap, Real};
+use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task};
 use kstore::budget::Term;
-use kstore::{Label, Scaler, Selected, Selection, Table, Workers};
+use kstore::{Label, Selected, Selection, Table};
 use std::path::Path;
 use std::sync::Arc;
 use table::TableScorer;
-
-/// Rows that are scaled and scored at once.
-const TILE: usize = 1024;
+use typed::{TILE, Typed, model_term};
 
 /// A model that predicts, whatever its precision; clones share it, and threads may use it at the same time.
 ///
@@ -52,18 +49,20 @@ const TILE: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Predictor(Inner);
 
+/// Evaluates an expression on the model inside, whatever its precision.
+macro_rules! either {
+    ($predictor:expr, $typed:ident => $value:expr) => {
+        match &$predictor.0 {
+            Inner::F32($typed) => $value,
+            Inner::F64($typed) => $value,
+        }
+    };
+}
+
 #[derive(Clone, Debug)]
 enum Inner {
     F32(Arc<Typed<f32>>),
     F64(Arc<Typed<f64>>),
-}
-
-#[derive(Debug)]
-struct Typed<T: Real> {
-    model: Model<T>,
-    functions: Box<dyn FeatureMap<T>>,
-    scaler: Scaler,
-    classes: Option<Classes>,
 }
 
 /// Buffers for [`Predictor::predict_with`], made once for a predictor and used for many rows.
@@ -109,18 +108,12 @@ impl Predictor {
     /// # Errors
     /// The errors of [`Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        match &self.0 {
-            Inner::F32(typed) => typed.model.to_bytes(),
-            Inner::F64(typed) => typed.model.to_bytes(),
-        }
+        either!(self, typed => typed.model.to_bytes())
     }
 
     /// The card of the model: its options, names and classes.
     pub fn card(&self) -> &Card {
-        match &self.0 {
-            Inner::F32(typed) => &typed.model.card,
-            Inner::F64(typed) => &typed.model.card,
-        }
+        either!(self, typed => &typed.model.card)
     }
 
     /// Number of features of a row, d.
@@ -130,10 +123,7 @@ impl Predictor {
 
     /// Number of outputs of a row, t: targets, scores of classes or pairs, components, groups.
     pub fn outputs(&self) -> usize {
-        match &self.0 {
-            Inner::F32(typed) => typed.model.dims().2,
-            Inner::F64(typed) => typed.model.dims().2,
-        }
+        either!(self, typed => typed.model.dims().2)
     }
 
     /// Makes buffers for [`Predictor::predict_with`].
@@ -151,10 +141,7 @@ impl Predictor {
     /// [`Error::Shape`] for slices of other lengths; [`Error::Row`] for a value that is not finite, and for a prediction that is
     /// not.
     pub fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        match &self.0 {
-            Inner::F32(typed) => typed.predict(x, out),
-            Inner::F64(typed) => typed.predict(x, out),
-        }
+        either!(self, typed => typed.predict(x, out))
     }
 
     /// Writes the scores of one row `x` (d numbers) to `out` (t numbers), without allocation where the model has
@@ -198,17 +185,6 @@ pub struct Extras {
     pub preimages: bool,
 }
 
-/// A value as the fit in f32 saw it, though the model predicts in f64: categories that were equal to those of a landmark in the
-/// fit must be equal here too.
-fn narrowed(value: f64) -> f64 {
-    f64::from((value as f32).clamp(f32::MIN, f32::MAX))
-}
-
-/// The term of the plan for a loaded model, whose functions hold the landmarks once more, and further copies.
-fn model_term<T: Real>(model: &Model<T>, functions: &dyn FeatureMap<T>, copies: usize) -> Term {
-    Term::new("model", model.bytes() + functions.footprint().fixed + copies, "fit a model of lower `rank`")
-}
-
 impl Predictor {
     /// The rows of a table that the model can read: the features of the fit by name, and what else `selection` names.
     ///
@@ -222,10 +198,7 @@ impl Predictor {
 
     /// The term of a plan for the loaded model, with further bytes.
     pub fn term(&self, more: usize) -> Term {
-        match &self.0 {
-            Inner::F32(typed) => model_term(&typed.model, &*typed.functions, more),
-            Inner::F64(typed) => model_term(&typed.model, &*typed.functions, more),
-        }
+        either!(self, typed => model_term(&typed.model, &*typed.functions, more))
     }
 
     /// Bytes that [`Predictor::predict`] holds beside its slices.
@@ -239,18 +212,12 @@ impl Predictor {
 
     /// The mean of every feature over the rows of the fit, in the units of the table.
     pub fn means(&self) -> &[f64] {
-        match &self.0 {
-            Inner::F32(typed) => &typed.scaler.mean,
-            Inner::F64(typed) => &typed.scaler.mean,
-        }
+        either!(self, typed => &typed.scaler.mean)
     }
 
     /// The classes of the model, or its pairs of classes; `None` for a model without.
     pub fn classes(&self) -> Option<&Classes> {
-        match &self.0 {
-            Inner::F32(typed) => typed.classes.as_ref(),
-            Inner::F64(typed) => typed.classes.as_ref(),
-        }
+        either!(self, typed => typed.classes.as_ref())
     }
 
     /// Scores the selected rows and hands the segments to `deliver`, in row order. Returns the number of rows. `held` is the memory
@@ -269,10 +236,7 @@ impl Predictor {
         deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         self.check(extras)?;
-        match &self.0 {
-            Inner::F32(typed) => typed.scores(selected, extras, held, run, deliver),
-            Inner::F64(typed) => typed.scores(selected, extras, held, run, deliver),
-        }
+        either!(self, typed => typed.scores(selected, extras, held, run, deliver))
     }
 
     /// Refuses extras that the model does not hold.
@@ -302,127 +266,17 @@ impl Predictor {
 
     /// The model's quadratic function: variances or squared distances.
     fn quadratic(&self) -> Option<&Quadratic> {
-        match &self.0 {
-            Inner::F32(typed) => typed.model.quadratic.as_ref(),
-            Inner::F64(typed) => typed.model.quadratic.as_ref(),
-        }
+        either!(self, typed => typed.model.quadratic.as_ref())
     }
 
     /// The constants of the outputs.
     fn intercept(&self) -> &[f64] {
-        match &self.0 {
-            Inner::F32(typed) => &typed.model.intercept,
-            Inner::F64(typed) => &typed.model.intercept,
-        }
+        either!(self, typed => &typed.model.intercept)
     }
 
     /// The bytes of the budget that a pass over the rows leaves beside `held`.
     fn spare(&self, selected: &Selected, extras: Extras, held: Vec<Term>, run: &Run<'_>) -> Result<usize> {
         let (memory, threads) = (run.bytes(), run.workers().threads());
-        Ok(match &self.0 {
-            Inner::F32(typed) => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare,
-            Inner::F64(typed) => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare,
-        })
-    }
-}
-
-impl<T: Real> Typed<T> {
-    fn scores(
-        &self,
-        selected: &Selected,
-        extras: Extras,
-        held: Vec<Term>,
-        run: &Run<'_>,
-        deliver: impl FnMut(&Scores) -> Result<()> + Send,
-    ) -> Result<u64> {
-        let scorer = TableScorer::new(self, selected, extras)?;
-        let lanes = scorer.lanes(run.bytes(), run.workers().threads(), held)?;
-        scorer.run(run, lanes.count, deliver)
-    }
-
-    fn new(model: Model<T>) -> Result<Self> {
-        let functions = model.functions()?;
-        let Model { centre, scale, mean, card, .. } = &model;
-        let scaler = Scaler { centre: centre.clone(), scale: scale.clone(), mean: mean.clone() };
-        let classes = (!card.classes.is_empty()).then(|| Classes::new(card.classes.clone())).transpose()?;
-        let classes = if card.pairs { classes.map(Classes::in_pairs) } else { classes };
-        Ok(Self { functions, scaler, classes, model })
-    }
-
-    /// Writes rows of `x` from `first` on to `out`, scaled and rounded as those of the fit were.
-    fn scaled<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut [T]) -> Result<()> {
-        let d = self.scaler.features();
-        let narrow = self.model.is_narrow();
-        for (row, (from, to)) in x.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
-            for (j, (from, to)) in from.iter().zip(to).enumerate() {
-                let value = from.to_f64();
-                if !value.is_finite() {
-                    return Err(self.bad(first + row, &self.model.card.features[j], value));
-                }
-                let scaled = self.scaler.apply(j, value);
-                *to = T::from_f64(if narrow { narrowed(scaled) } else { scaled });
-            }
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn bad(&self, row: usize, what: &str, value: f64) -> Error {
-        Error::Row { row: row as u64, what: what.to_string(), value }
-    }
-
-    /// The number of rows of `x`; an error where `x` or `out` has a wrong length.
-    fn rows<V>(&self, x: &[V], out: &[f64]) -> Result<usize> {
-        let (_, d, t) = self.model.dims();
-        let n = x.len() / d.max(1);
-        match (n * d == x.len(), n * t == out.len()) {
-            (false, _) => Err(Error::Shape { what: "numbers of whole rows", expected: (n + 1) * d, got: x.len() }),
-            (_, false) => Err(Error::Shape { what: "numbers of the predictions", expected: n * t, got: out.len() }),
-            _ => Ok(n),
-        }
-    }
-
-    fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        let (_, d, t) = self.model.dims();
-        let n = self.rows(x, out)?;
-        let mut tile = vec![T::ZERO; TILE.min(n) * d];
-        for first in (0..n).step_by(TILE) {
-            let rows = TILE.min(n - first);
-            let (tile, out) = (&mut tile[..rows * d], &mut out[first * t..(first + rows) * t]);
-            self.scaled(&x[first * d..(first + rows) * d], first, tile)?;
-            let view = MatMut::from_row_major_slice_mut(out, rows, t);
-            let tile = MatRef::from_row_major_slice(tile, rows, d);
-            self.model.predict(&*self.functions, tile, view, &Workers::sequential())?;
-            self.check(first, out)?;
-        }
-        Ok(())
-    }
-
-    fn predict_row<V: kstore::Real>(
-        &self,
-        x: &[V],
-        out: &mut [f64],
-        row: &mut [T],
-        scratch: &mut PredictScratch<T>,
-    ) -> Result<()> {
-        let (_, d, t) = self.model.dims();
-        let n = self.rows(x, out)?;
-        if row.len() != d {
-            return Err(Error::Shape { what: "features of the scratch", expected: d, got: row.len() });
-        }
-        for i in 0..n {
-            self.scaled(&x[i * d..(i + 1) * d], i, row)?;
-            let view = MatMut::from_row_major_slice_mut(&mut out[i * t..(i + 1) * t], 1, t);
-            self.model.predict_with(&*self.functions, MatRef::from_row_major_slice(row, 1, d), view, scratch)?;
-        }
-        self.check(0, out)
-    }
-
-    fn check(&self, first: usize, out: &[f64]) -> Result<()> {
-        let t = self.model.dims().2;
-        match out.iter().position(|value| !value.is_finite()) {
-            Some(at) => Err(self.bad(first + at / t, "the prediction", out[at])),
-            None => Ok(()),
-        }
+        Ok(either!(self, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare))
     }
 }

@@ -1,6 +1,7 @@
 //! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
 
-use super::{Extras, Typed};
+use super::Extras;
+use super::typed::{Typed, model_term, narrowed};
 use crate::train::Stages;
 use crate::{Error, PreImages, Result};
 use faer::{MatMut, MatRef};
@@ -73,15 +74,15 @@ impl<'a, T: Real> TableScorer<'a, T> {
         };
         // scores and the quadratic function, the targets, the code of the class, the number of the row
         let row = numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + preimages;
-        let narrowed = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
-        let tile = lanes::TILE * (t * size_of::<f64>() + narrowed);
+        let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
+        let tile = lanes::TILE * (t * size_of::<f64>() + single);
         let range = self.selected.range();
         let segment = lanes::SEGMENT.min(range.end - range.start) as usize;
         let lane = Lane {
             tile: lanes::TILE,
             name: "kernel values and scores",
             bytes: model.scratch_bytes(1) + tile + segment * row,
-            shared: [held, vec![super::model_term(model, &**functions, copies)]].concat(),
+            shared: [held, vec![model_term(model, &**functions, copies)]].concat(),
         };
         Ok(lanes::lanes("prediction", &source, &lane, memory, threads)?)
     }
@@ -152,7 +153,7 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
         let narrow = model.is_narrow();
         if narrow {
             x.clear();
-            x.extend(block.x.iter().map(|value| T::from_f64(super::narrowed(value.to_f64()))));
+            x.extend(block.x.iter().map(|value| T::from_f64(narrowed(value.to_f64()))));
         }
         let x = if narrow { &x[..] } else { block.x };
         let x = MatRef::from_row_major_slice(x, b, block.d);

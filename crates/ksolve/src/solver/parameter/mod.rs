@@ -1,0 +1,218 @@
+//! The parameters of solvers, each described once.
+//!
+//! A [`Parameter`] has a name, a kind, a default and a line of help. The command makes its options from this, the model
+//! file records what a solver read by these names, and every message about a wrong value comes from here.
+//!
+//! ```
+//! use ksolve::solver::{Options, by_name};
+//! let svr = by_name("svr").unwrap();
+//! let settings = svr.settings(&Options::new().set("epsilon", 0.2).set("C", 10))?;
+//! assert_eq!(settings.to_json()["epsilon"], 0.2);
+//! let wrong = svr.settings(&Options::new().set("nu", 0.2)).unwrap_err().to_string();
+//! assert!(wrong.contains("svr does not read"), "{wrong}");
+//! # Ok::<(), ksolve::Error>(())
+//! ```
+
+mod settings;
+mod shared;
+
+pub use settings::{Options, Settings};
+pub(super) use shared::clusters;
+pub use shared::{
+    C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, FOLDS, GAP, INTERCEPT, LAMBDA, LAMBDAS, NOVELTY, NU, STARTS, STEPS,
+    UNCENTRED,
+};
+
+use crate::{Error, FoldSpec, Result, grid};
+
+/// The description of a parameter: a number, a word or a list that a solver reads.
+#[derive(Debug)]
+pub struct Parameter {
+    /// The name, with underscores: `class_weight`. Texts for people put it between backquotes.
+    pub name: &'static str,
+    /// The values that it accepts.
+    pub kind: Kind,
+    /// The default value, as it would be typed; `None` where there is none.
+    pub default: Option<&'static str>,
+    /// One line of help.
+    pub about: &'static str,
+}
+
+/// The kind of values that a parameter accepts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Yes or no; no unless it is given.
+    Flag,
+    /// A whole number from 1 to `most`.
+    Count {
+        /// The largest value.
+        most: usize,
+        /// Why it cannot be larger.
+        reason: &'static str,
+    },
+    /// A number of an interval.
+    Number(Interval),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Positive penalties: one, or where the solver compares `several` a list or range.
+    Penalties {
+        /// True where the solver compares several penalties.
+        several: bool,
+    },
+    /// Ranks to compare: a list or range.
+    Ranks,
+    /// Folds of cross-validation: `5`, `blocks:6`, `column:subject` or `none`.
+    Folds,
+    /// The name of a column.
+    Column,
+}
+
+/// An interval of numbers that are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Interval {
+    /// Above 0.
+    Positive,
+    /// 0 or above.
+    NotNegative,
+    /// Above 0 and at most 1.
+    Share,
+    /// Above 0 and below 1.
+    Fraction,
+}
+
+impl Interval {
+    fn contains(self, number: f64) -> bool {
+        number.is_finite()
+            && match self {
+                Self::Positive => number > 0.0,
+                Self::NotNegative => number >= 0.0,
+                Self::Share => number > 0.0 && number <= 1.0,
+                Self::Fraction => number > 0.0 && number < 1.0,
+            }
+    }
+
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Positive => "expected a number above 0, such as 1e-3",
+            Self::NotNegative => "expected 0 or a number above, such as 0.1",
+            Self::Share => "expected a number above 0 and at most 1, such as 0.1",
+            Self::Fraction => "expected a number between 0 and 1, such as 1e-6",
+        }
+    }
+}
+
+/// The value of a parameter.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// The value of a [`Kind::Flag`].
+    Flag(bool),
+    /// The value of a [`Kind::Count`].
+    Count(usize),
+    /// The value of a [`Kind::Number`].
+    Number(f64),
+    /// The value of a [`Kind::Word`].
+    Word(&'static str),
+    /// The values of [`Kind::Penalties`], ascending.
+    Penalties(Vec<f64>),
+    /// The values of [`Kind::Ranks`], ascending.
+    Ranks(Vec<usize>),
+    /// The value of [`Kind::Folds`].
+    Folds(FoldSpec),
+    /// The value of a [`Kind::Column`], a name.
+    Column(String),
+}
+
+impl Parameter {
+    /// Parses a value of this parameter.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the values that are expected.
+    pub fn parse(&self, text: &str) -> Result<Value> {
+        let wrong = |expected: String| Error::option(self.name, kstore::shown::short(text), expected);
+        let number = || text.trim().parse::<f64>().ok();
+        match self.kind {
+            Kind::Flag => match text.trim() {
+                "true" => Ok(Value::Flag(true)),
+                "false" => Ok(Value::Flag(false)),
+                _ => Err(wrong("expected true or false".to_string())),
+            },
+            Kind::Count { most, reason } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
+                None => Err(wrong("expected a whole number of at least 1".to_string())),
+                Some(n) if n > most as f64 => Err(wrong(format!("expected at most {most}: {reason}"))),
+                Some(n) => Ok(Value::Count(n as usize)),
+            },
+            Kind::Number(interval) => match number().filter(|n| interval.contains(*n)) {
+                None => Err(wrong(interval.expected().to_string())),
+                Some(n) => Ok(Value::Number(n)),
+            },
+            Kind::Word(words) => match words.iter().find(|word| **word == text.trim()) {
+                None => Err(wrong(format!("expected {}", words.join(" or ")))),
+                Some(word) => Ok(Value::Word(word)),
+            },
+            Kind::Penalties { several } => {
+                let values = grid::penalties(self.name, text)?;
+                match several || values.len() == 1 {
+                    true => Ok(Value::Penalties(values)),
+                    false => Err(wrong("this solver compares no penalties; give one number".to_string())),
+                }
+            }
+            Kind::Ranks => grid::ranks(text).map(Value::Ranks),
+            Kind::Folds => FoldSpec::parse(text).map(Value::Folds),
+            Kind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
+            Kind::Column => Ok(Value::Column(text.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::solver::{Penalty, by_name, parameters, registry};
+
+    #[test]
+    fn every_default_is_a_value_and_names_mean_one_thing() {
+        for family in registry() {
+            for parameter in family.parameters {
+                if let Some(default) = parameter.default {
+                    parameter.parse(default).unwrap();
+                }
+                let same = parameters().filter(|other| other.name == parameter.name);
+                for other in same {
+                    let kinds = (std::mem::discriminant(&other.kind), other.about);
+                    assert_eq!(kinds, (std::mem::discriminant(&parameter.kind), parameter.about), "{}", parameter.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_values_say_what_is_right() {
+        let cases = [
+            (&GAP, "0", "above 0"),
+            (&NU, "2", "at most 1"),
+            (&STARTS, "1e9", "at most 1000"),
+            (&STEPS, "0.5", "whole number"),
+            (&INTERCEPT, "maybe", "free or penalised or none"),
+            (&LAMBDA, "1e-3,1e-4", "give one number"),
+            (&LAMBDA, "-1", "positive"),
+            (&UNCENTRED, "perhaps", "true or false"),
+        ];
+        for (parameter, text, expected) in cases {
+            let message = parameter.parse(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn both_conventions_of_a_penalty_are_refused() {
+        let svm = by_name("svm").unwrap();
+        let both = Options::new().set("C", 1).set("lambda", 1e-3);
+        assert!(svm.settings(&both).unwrap_err().to_string().contains("another unit"));
+        let settings = svm.settings(&Options::new().set("C", "0.1..10")).unwrap();
+        let expected = [0.1, 0.31622776601683795, 1.0, 3.1622776601683795, 10.0];
+        assert_eq!(settings.penalties(), expected.map(Penalty::C));
+        assert!(settings.to_json().get("lambda").is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! What a solver was given, and what it reads of that: every default filled in.
+
+use super::{C, INTERCEPT, LAMBDA, Parameter, Value};
+use crate::solver::{Family, Penalty};
+use crate::{Error, FoldSpec, Intercept, Result};
+use std::collections::BTreeMap;
+
+/// The parameters given to a solver: names and values as they would be typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Options(BTreeMap<String, String>);
+
+impl Options {
+    /// No parameters: all have their defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a parameter to a value: `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: impl ToString) -> Self {
+        self.0.insert(name.to_string(), value.to_string());
+        self
+    }
+
+    /// The text that was given for a parameter; `None` where nothing was.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+/// The values of all parameters of a solver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Name of the solver.
+    pub solver: &'static str,
+    values: BTreeMap<&'static str, Value>,
+}
+
+impl Family {
+    /// The values of all parameters: those given, and the defaults of the others.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it does not accept.
+    pub fn settings(&self, given: &Options) -> Result<Settings> {
+        let known = |name: &str| self.parameters.iter().find(|parameter| parameter.name == name);
+        if let Some((name, value)) = given.0.iter().find(|(name, _)| known(name).is_none()) {
+            let reads: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
+            let expected = format!("{} does not read it (it reads {}); leave it out", self.name, reads.join(", "));
+            // names of parameters are static; one that no solver has is told by its text
+            return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
+                Some(parameter) => Err(Error::option(parameter.name, value, expected)),
+                None => Err(Error::option("option", name, expected)),
+            };
+        }
+        if let (Some(c), Some(lambda)) = (given.get(C.name), given.get(LAMBDA.name)) {
+            let expected = format!("it is the same penalty as `lambda` {lambda} in another unit; give one of them");
+            return Err(Error::option(C.name, c, expected));
+        }
+        let mut values = BTreeMap::new();
+        for parameter in self.parameters {
+            let by_c = parameter.name == LAMBDA.name && given.get(C.name).is_some();
+            let text = given.get(parameter.name).or(parameter.default.filter(|_| !by_c));
+            if let Some(text) = text {
+                values.insert(parameter.name, parameter.parse(text)?);
+            }
+        }
+        Ok(Settings { solver: self.name, values })
+    }
+}
+
+macro_rules! read {
+    ($(#[$doc:meta])* $name:ident, $variant:ident, $type:ty) => {
+        $(#[$doc])*
+        pub fn $name(&self, parameter: &Parameter) -> Option<$type> {
+            match self.values.get(parameter.name) {
+                Some(Value::$variant(value)) => Some(value.clone()),
+                _ => None,
+            }
+        }
+    };
+}
+
+impl Settings {
+    read!(
+        /// The whole number of a parameter; `None` where it has none.
+        count, Count, usize);
+    read!(
+        /// The number of a parameter; `None` where it has none.
+        number, Number, f64);
+    read!(
+        /// The word of a parameter; `None` where it has none.
+        word, Word, &'static str);
+    read!(
+        /// The ranks of a parameter; `None` where it has none.
+        ranks, Ranks, Vec<usize>);
+    read!(
+        /// The folds of a parameter; `None` where it has none.
+        folds, Folds, FoldSpec);
+    read!(
+        /// The column of a parameter; `None` where it has none.
+        column, Column, String);
+
+    /// True where the flag was given.
+    pub fn flag(&self, parameter: &Parameter) -> bool {
+        self.values.get(parameter.name) == Some(&Value::Flag(true))
+    }
+
+    /// The penalties, strongest first; empty for solvers without.
+    pub fn penalties(&self) -> Vec<Penalty> {
+        match (self.values.get(C.name), self.values.get(LAMBDA.name)) {
+            (Some(Value::Penalties(c)), _) => c.iter().copied().map(Penalty::C).collect(),
+            (_, Some(Value::Penalties(lambdas))) => lambdas.iter().rev().copied().map(Penalty::Lambda).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The penalty of a solver that takes one.
+    pub(crate) fn penalty(&self) -> Penalty {
+        self.penalties().first().copied().unwrap_or(Penalty::Lambda(0.0))
+    }
+
+    /// The treatment of the constant; free for solvers without this parameter.
+    pub fn intercept(&self) -> Intercept {
+        self.word(&INTERCEPT).and_then(|word| word.parse().ok()).unwrap_or_default()
+    }
+
+    /// The values that define the result, for the model file: flags that were not given are left out.
+    pub fn to_json(&self) -> serde_json::Value {
+        let value = |value: &Value| match value {
+            Value::Flag(given) => serde_json::json!(given),
+            Value::Count(n) => serde_json::json!(n),
+            Value::Number(x) => serde_json::json!(x),
+            Value::Word(word) => serde_json::json!(word),
+            Value::Penalties(values) => serde_json::json!(values),
+            Value::Ranks(ranks) => serde_json::json!(ranks),
+            Value::Folds(folds) => serde_json::json!(folds.to_string()),
+            Value::Column(name) => serde_json::json!(name),
+        };
+        let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
+        given.map(|(name, found)| (name.to_string(), value(found))).collect::<serde_json::Map<_, _>>().into()
+    }
+}

@@ -1,0 +1,128 @@
+//! Parameters that several solvers read.
+
+use super::{Interval, Kind, Parameter, Settings};
+use crate::{Error, Result};
+
+/// The parameter `lambda` of a solver that takes one penalty.
+pub const LAMBDA: Parameter = Parameter {
+    name: "lambda",
+    kind: Kind::Penalties { several: false },
+    default: Some("1e-6"),
+    about: "Penalty per row of (1/n) sum loss + lambda |w|^2: 1e-6; where several are compared a list 1e-8,1e-6 or a range 1e-9..1e-3, two per decade",
+};
+
+/// The parameter `lambda` of a solver that compares several penalties.
+pub const LAMBDAS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..LAMBDA };
+
+/// The parameter `C`, the penalty as LIBSVM writes it.
+pub const C: Parameter = Parameter {
+    name: "C",
+    kind: Kind::Penalties { several: false },
+    default: None,
+    about: "The penalty as LIBSVM writes it, in the place of lambda: C = 1/(2 n lambda); where several are compared 0.1,1,10 or 0.01..100",
+};
+
+/// The parameter `C` of a solver that compares several penalties.
+pub const COSTS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..C };
+
+/// The parameter `intercept`: treatment of the constant.
+pub const INTERCEPT: Parameter = Parameter {
+    name: "intercept",
+    kind: Kind::Word(&["free", "penalised", "none"]),
+    default: Some("free"),
+    about: "Constant term: free, penalised or none",
+};
+
+/// The parameter `folds`: which rows are held out together.
+pub const FOLDS: Parameter = Parameter {
+    name: "folds",
+    kind: Kind::Folds,
+    default: None,
+    about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME or none [default: 5 where there is something to choose]",
+};
+
+/// The parameter `steps`: the most iterations of a solver.
+pub const STEPS: Parameter = Parameter {
+    name: "steps",
+    kind: Kind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
+    default: Some("200"),
+    about: "Most steps, or sweeps over the rows",
+};
+
+/// The parameter `gap`: the relative duality gap at which a machine stops.
+pub const GAP: Parameter = Parameter {
+    name: "gap",
+    kind: Kind::Number(Interval::Positive),
+    default: Some("1e-3"),
+    about: "Relative duality gap at which the solver stops",
+};
+
+/// The parameter `nu`: the share of the rows that may lie outside.
+pub const NU: Parameter = Parameter {
+    name: "nu",
+    kind: Kind::Number(Interval::Share),
+    default: Some("0.5"),
+    about: "Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose score is negative",
+};
+
+/// The parameter `class_weight`: weights of the classes.
+pub const CLASS_WEIGHT: Parameter = Parameter {
+    name: "class_weight",
+    kind: Kind::Word(&["balanced"]),
+    default: None,
+    about: "Weigh the rows by the inverse size of their class: balanced",
+};
+
+/// The parameter `components`: number of components of a decomposition.
+pub const COMPONENTS: Parameter = Parameter {
+    name: "components",
+    kind: Kind::Count { most: 1_000_000, reason: "there are never more components than features" },
+    default: Some("10"),
+    about: "Number of components",
+};
+
+/// The parameter `uncentred`: the mean of the features is not subtracted.
+pub const UNCENTRED: Parameter = Parameter {
+    name: "uncentred",
+    kind: Kind::Flag,
+    default: None,
+    about: "Components of the features as they are, their mean not taken off",
+};
+
+/// The parameter `novelty`: the model keeps what gives the distance of a row from the components.
+pub const NOVELTY: Parameter = Parameter {
+    name: "novelty",
+    kind: Kind::Flag,
+    default: None,
+    about: "Keep in the model what predict `novelty` and `preimage` need: 16 bytes for each pair of landmarks",
+};
+
+/// The parameter `clusters`: number of groups of a clustering.
+pub const CLUSTERS: Parameter = Parameter {
+    name: "clusters",
+    kind: Kind::Count { most: 1_000_000, reason: "a group needs rows" },
+    default: None,
+    about: "Number of groups; has to be given",
+};
+
+/// The parameter `starts`: number of starts of a search.
+pub const STARTS: Parameter = Parameter {
+    name: "starts",
+    // each is a k-means of its own on a sample of 2,000 rows or more: a thousand take minutes
+    kind: Kind::Count {
+        most: 1000,
+        reason: "what so many starts have not found, a larger sample or other clusters will",
+    },
+    default: Some("10"),
+    about: "Starts on a sample of the rows; the best goes on",
+};
+
+/// The value of the parameter `clusters`, the number of groups.
+///
+/// # Errors
+/// [`Error::Option`] where it was not given.
+pub(in crate::solver) fn clusters(settings: &Settings) -> Result<usize> {
+    settings.count(&CLUSTERS).ok_or_else(|| {
+        Error::option(CLUSTERS.name, "", format!("{} needs the number of groups, such as 8", settings.solver))
+    })
+}
