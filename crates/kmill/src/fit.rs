@@ -99,7 +99,7 @@ pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.output)?;
     }
-    let report = pipeline::fit(&options, run, &args.output, &args.disk)?;
+    let report = pipeline::fit(&options, run, &args.output, &args.disk, &args.engine)?;
     if let Some(page) = &args.report {
         fit_page::page(&report).write(page)?;
     }

@@ -29,6 +29,7 @@ pub mod predict;
 pub mod predictor;
 pub mod progress;
 pub mod report;
+pub mod shards;
 pub mod surface;
 pub mod table;
 pub mod test;
@@ -65,6 +66,10 @@ pub fn run() -> ExitCode {
         Command::Tune(args) => tune::main(args),
         Command::Herd(args) => herd::main(args),
         Command::Test(args) => test::main(args),
+        Command::Prepare(args) => shards::prepare(args),
+        Command::Stats(args) => shards::stats(args),
+        Command::Merge(args) => shards::merged(args),
+        Command::Solve(args) => shards::solve(args),
         Command::Demo(args) => demo::main(args),
     };
     match outcome {

@@ -1,7 +1,7 @@
 //! A fit of the command: opens the table, runs the job of the library and makes the report.
 
 use crate::args::parse::Landmarks;
-use crate::args::run::{DiskArgs, Run, ScratchArgs};
+use crate::args::run::{DiskArgs, EngineArgs, Run, ScratchArgs};
 use crate::error::flags;
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
@@ -43,7 +43,7 @@ impl Listener for Progress {
 ///
 /// # Errors
 /// All errors of the fit; nothing is written then.
-pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
+pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine: &EngineArgs) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
     let (fit, scratch) = (with_landmarks(options, &selected)?, args.scratch.open()?);
@@ -54,7 +54,9 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Res
         listener: &run.progress,
         notes: vec![("reading of text files".to_string(), format!("{:?}", options.text))],
     };
+    let engine = engine.open()?;
     let job = job(run).checkpoint(checkpoint);
+    let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
     let fitted = fit.run_and_save(&selected, &job, path)?;
     Ok(FitReport::new(fitted.report, run, selected.table(), path))

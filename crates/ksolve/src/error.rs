@@ -42,6 +42,14 @@ pub enum Error {
         /// The folder of the checkpoint.
         checkpoint: PathBuf,
     },
+    /// A prepared job, or statistics of its shards, that do not fit together.
+    #[error("{path}: {why}", path = path.display())]
+    Statistics {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// A result that is infinite or NaN, and therefore was not written.
     #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (`where`), or fit with a kernel that does not grow without bound", path = path.display())]
     NotFinitePrediction {

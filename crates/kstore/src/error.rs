@@ -256,6 +256,20 @@ pub enum Error {
         /// A file in it.
         found: PathBuf,
     },
+    /// Processes that share a run and do not get on.
+    #[error("{folder}: {why}", folder = folder.display())]
+    Engine {
+        /// What they share.
+        folder: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// Rows of a table that are somewhere else.
+    #[error("rows {}..{} are not here: this is a shard; name files that hold them", rows.start, rows.end)]
+    Elsewhere {
+        /// The rows that were asked for.
+        rows: std::ops::Range<u64>,
+    },
     /// The run was asked to stop.
     #[error("interrupted: nothing was written")]
     Interrupted,

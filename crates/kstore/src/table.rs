@@ -2,8 +2,9 @@
 
 use crate::pattern;
 use crate::schema::{Schema, nearest};
-use crate::source::{self, ArrayTable, BatchTable, Identity, Joined, TableFile, TextOptions};
+use crate::source::{self, Absent, ArrayTable, BatchTable, Identity, Joined, TableFile, TextOptions};
 use crate::{Error, Real, Result};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -121,6 +122,46 @@ impl Table {
     /// [`Error::Empty`] without a row; [`Error::Malformed`] for batches of other columns.
     pub fn from_batches(batches: Vec<arrow::array::RecordBatch>) -> Result<Self> {
         Ok(Self::of("record batches", Arc::new(BatchTable::new(batches)?)))
+    }
+
+    /// A table of `rows` rows that are all somewhere else: what a job says of its columns. Reading a row is
+    /// [`Error::Elsewhere`].
+    pub fn absent(schema: Schema, rows: u64) -> Self {
+        Self::of("a table that is elsewhere", Arc::new(Absent::new(schema, 0..rows)))
+    }
+
+    /// This table as the part of a whole of `rows` rows that begins at row `first`: its rows have their numbers in the
+    /// whole. Reading another row is [`Error::Elsewhere`].
+    ///
+    /// ```
+    /// let shard = kstore::Table::from_rows(&[1.0f32, 2.0], 1, &[])?.part_of(10, 4)?;
+    /// assert_eq!(shard.stored_rows(), 10);
+    /// # Ok::<(), kstore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] for a part that ends behind the whole.
+    pub fn part_of(self, rows: u64, first: u64) -> Result<Self> {
+        let end = first.saturating_add(self.stored_rows());
+        if end > rows {
+            let expected = format!("the shard has {} rows and the whole {rows}", self.stored_rows());
+            return Err(Error::Syntax { what: "`first_row`", text: first.to_string(), expected });
+        }
+        let stub = |rows: Range<u64>| Part {
+            path: self.first_path(),
+            start: rows.start,
+            file: Arc::new(Absent::new(self.schema().clone(), rows)),
+            identities: Vec::new(),
+        };
+        let own = self.parts.iter().map(|part| Part { start: part.start + first, ..part.clone() });
+        let mut parts: Vec<Part> = own.collect();
+        if first > 0 {
+            parts.insert(0, stub(0..first));
+        }
+        if end < rows {
+            parts.push(stub(end..rows));
+        }
+        Ok(Self { parts: Arc::new(parts), ..self })
     }
 
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.

@@ -14,6 +14,7 @@ use crate::map::nystrom::STRIP;
 use crate::{Error, Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
@@ -52,7 +53,8 @@ impl<T: Real> Landmarks<T> for KMeans {
         let mut passes = 1;
         let (mut sizes, mut before) = (vec![0; centroids.len() / d.max(1)], f64::INFINITY);
         for _ in 0..ITERATIONS {
-            let assigned = data.pass.fold(data.source, &Assign::new(&centroids, d, data.pass.tile))?.0;
+            let fold = Assign::new(&centroids, d, data.pass.tile);
+            let assigned = data.pass.resume("nearest centroids", data.source, &fold)?.0;
             passes += 1;
             let squares = assigned.squares;
             (centroids, sizes) = assigned.means(&centroids, d);
@@ -182,6 +184,22 @@ impl<T: Real> Merge for Clusters<T> {
         self.sizes.iter_mut().zip(&later.sizes).for_each(|(a, b)| *a += b);
         self.squares += later.squares;
         self.far.append(&later.far);
+    }
+}
+
+impl<T: Real> Persist for Clusters<T> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("sums", &self.sums);
+        out.put("sizes", &self.sizes);
+        out.one("squares", self.squares);
+        out.within("far", |out| self.far.save(out));
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.fill("sums", &mut self.sums)?;
+        from.fill("sizes", &mut self.sizes)?;
+        self.squares = from.one("squares")?;
+        from.within("far", |from| self.far.load(from))
     }
 }
 

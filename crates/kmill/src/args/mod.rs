@@ -9,6 +9,7 @@ pub mod herd;
 pub mod learn;
 pub mod parse;
 pub mod run;
+pub mod shards;
 pub mod solver;
 pub mod test;
 pub mod tune;
@@ -17,7 +18,7 @@ pub use curve::CurveArgs;
 pub use data::DataArgs;
 pub use herd::HerdArgs;
 pub use learn::LearnArgs;
-pub use run::{DiskArgs, RunArgs, ScratchArgs};
+pub use run::{DiskArgs, EngineArgs, RunArgs, ScratchArgs};
 pub use test::TestArgs;
 pub use tune::TuneArgs;
 
@@ -74,6 +75,14 @@ pub enum Command {
     Herd(HerdArgs),
     /// Ask whether two samples have one law, or two sets of columns depend on each other
     Test(TestArgs),
+    /// Begin a fit whose rows are folded in shards: write what every shard needs
+    Prepare(shards::PrepareArgs),
+    /// Fold the rows of a shard into statistics
+    Stats(shards::StatsArgs),
+    /// Put statistics of shards together, or take some away
+    Merge(shards::MergeArgs),
+    /// Make the model of a job from the statistics of its shards
+    Solve(shards::SolveArgs),
     /// Generate data, fit, evaluate, and explain: the first thing to run
     Demo(DemoArgs),
 }
@@ -108,6 +117,9 @@ pub struct FitArgs {
     /// The options for the checkpoint and the scratch folder.
     #[command(flatten)]
     pub disk: DiskArgs,
+    /// Other processes of the same fit.
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,

@@ -6,6 +6,7 @@ use crate::progress::Progress;
 use clap::Args;
 use ksolve::train::Resources;
 use kstore::Workers;
+use kstore::pass::FolderEngine;
 use kstore::scratch::Scratch;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,6 +42,31 @@ pub struct DiskArgs {
     /// The scratch folder, for numbers that do not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
+}
+
+/// Processes that share the passes of a fit.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Run")]
+pub struct EngineArgs {
+    /// An empty folder in which several processes, each with the same command, share the passes over the rows; same bits as one
+    #[arg(long, value_name = "DIR", requires = "worker", conflicts_with = "resume")]
+    pub engine: Option<PathBuf>,
+    /// Which of them this is, from 0, and how many there are: 0/2 and 1/2
+    #[arg(long, value_name = "I/K", value_parser = parse::worker, requires = "engine")]
+    pub worker: Option<(u64, u64)>,
+}
+
+impl EngineArgs {
+    /// The engine, where there are other processes.
+    ///
+    /// # Errors
+    /// A folder that cannot be made.
+    pub fn open(&self) -> Result<Option<FolderEngine>> {
+        match (&self.engine, self.worker) {
+            (Some(folder), Some((worker, workers))) => Ok(Some(FolderEngine::new(folder, worker, workers)?)),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// The options for the scratch folder. It keeps rows and numbers that are read many times and do not fit the memory.

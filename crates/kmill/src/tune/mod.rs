@@ -5,6 +5,7 @@ mod report;
 
 pub use report::TuneReport;
 
+use crate::args::EngineArgs;
 use crate::args::TuneArgs;
 use crate::args::run::Run;
 use crate::curve::Watch;
@@ -86,7 +87,7 @@ fn tune<T: kapprox::Real>(
     let fit = match outputs.model() {
         Some(path) => {
             let options = FitOptions { fit: options.fit.clone().kernel(tuned.kernel.clone()), ..options };
-            Some(pipeline::fit(&options, run, path, &args.disk)?)
+            Some(pipeline::fit(&options, run, path, &args.disk, &EngineArgs::default())?)
         }
         None => None,
     };

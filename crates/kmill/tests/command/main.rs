@@ -22,6 +22,7 @@ mod restricted;
 #[cfg(unix)]
 mod resume;
 mod run;
+mod shards;
 mod solvers;
 mod statistics;
 mod text;

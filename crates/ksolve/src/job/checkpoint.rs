@@ -36,31 +36,52 @@ impl<'a> Checkpoint<'a> {
     /// # Errors
     /// A checkpoint of another run where this one is to go on, and anything else that has its name.
     pub(super) fn open(&self, fit: &Fit, selected: &Selected, training: &TrainOptions) -> Result<Journal<'a>> {
-        let manifest = self.manifest(fit, selected, training)?;
+        let manifest = manifest(fit, selected, training, &self.notes)?;
         Ok(Journal::open(&self.folder, &manifest, self.every, self.resume, self.listener)?)
     }
+}
 
-    /// The manifest of a fit: the version, the instruction set, the options, the columns and the files.
-    fn manifest(&self, fit: &Fit, selected: &Selected, training: &TrainOptions) -> Result<Manifest> {
-        let text = |value: Value| match value {
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        let mut options: Vec<(String, String)> = self.notes.clone();
-        if let Value::Object(map) = fit.canonical(&fit.settings()?, training) {
-            options.extend(map.into_iter().map(|(name, value)| (name, text(value))));
-        }
-        options.push(("features".to_string(), text(selected.feature_names().into())));
-        options.push(("target".to_string(), text(super::fitted::target_names(selected).into())));
-        let mut files = selected.table().identities();
-        files.extend(training.landmarks.table().into_iter().flat_map(|table| table.table().identities()));
-        Ok(Manifest {
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            instruction_set: kapprox::instruction_set(),
-            options: options.into_iter().collect(),
-            files,
-        })
+/// The manifest of a fit: the version, the instruction set, the options, the columns and the files.
+fn manifest(fit: &Fit, selected: &Selected, training: &TrainOptions, notes: &[(String, String)]) -> Result<Manifest> {
+    let text = |value: Value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let mut options: Vec<(String, String)> = notes.to_vec();
+    if let Value::Object(map) = fit.canonical(&fit.settings()?, training) {
+        options.extend(map.into_iter().map(|(name, value)| (name, text(value))));
     }
+    options.push(("features".to_string(), text(selected.feature_names().into())));
+    options.push(("target".to_string(), text(super::fitted::target_names(selected).into())));
+    let mut files = selected.table().identities();
+    files.extend(training.landmarks.table().into_iter().flat_map(|table| table.table().identities()));
+    Ok(Manifest {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        instruction_set: kapprox::instruction_set(),
+        options: options.into_iter().collect(),
+        files,
+    })
+}
+
+/// Where the passes of a run are found: with other processes, or in its checkpoint.
+///
+/// # Errors
+/// Those of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
+pub(super) fn journal<'a>(
+    run: &Run<'a>,
+    fit: &Fit,
+    selected: &Selected,
+    training: &TrainOptions,
+) -> Result<Option<Journal<'a>>> {
+    let Some(engine) = run.engine else {
+        return run.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose();
+    };
+    if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume) {
+        let why = "several processes keep no checkpoint; leave it out and start all of them again";
+        return Err(Error::option("resume", "", why));
+    }
+    engine.join(&manifest(fit, selected, training, &[])?.mark())?;
+    Ok(Some(Journal::through(engine)))
 }
 
 /// The error to report for a fit that failed: an interruption with a saved checkpoint becomes [`Error::Stopped`].

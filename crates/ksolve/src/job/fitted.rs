@@ -144,13 +144,14 @@ pub(super) fn fit<T: Real>(
     keep: &dyn Fn(&Fitted) -> Result<()>,
 ) -> Result<Fitted> {
     let watch = run.watched();
-    let journal = run.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose()?;
+    let journal = checkpoint::journal(run, fit, selected, training)?;
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
     let fitted = train_model::<T>(fit, solver, any, selected, training, &resources).and_then(|mut fitted| {
         keep(&fitted)?;
         (fitted.report.seconds, fitted.report.warnings) = (watch.seconds(), watch.warnings());
         Ok(fitted)
     });
+    run.engine.iter().for_each(|engine| engine.leave(fitted.is_ok()));
     match (&journal, fitted) {
         (Some(journal), Err(error)) => Err(checkpoint::kept(journal, error, run)),
         (_, fitted) => {
@@ -168,7 +169,9 @@ fn train_model<T: Real>(
     training: &TrainOptions,
     resources: &Resources<'_>,
 ) -> Result<Fitted> {
-    if resources.stages.wants_plan() {
+    // how long the part of one process takes says little, and the rows may be elsewhere
+    let shared = resources.journal.is_some_and(Journal::is_shared);
+    if resources.stages.wants_plan() && !shared {
         let forecast = fit.forecast(selected, resources, CALIBRATED_FROM)?;
         // one that does not fit is refused in a moment, with what to change
         if forecast.fits() {

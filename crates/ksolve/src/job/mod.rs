@@ -19,6 +19,7 @@ mod checkpoint;
 mod fit;
 mod fitted;
 mod run;
+pub mod shards;
 mod training;
 
 pub use crate::predict::{Predictor, RowScratch};

@@ -2,7 +2,7 @@
 
 use super::Checkpoint;
 use crate::train::{Forecast, Resources, Stages, Unwatched};
-use kstore::pass::Observer;
+use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;
 use kstore::{Workers, budget};
 use std::sync::Arc;
@@ -42,6 +42,7 @@ impl CancelToken {
 /// let cancel = CancelToken::new();
 /// let run = Run::new().memory(512 << 20).threads(2).cancel(cancel.clone());
 /// ```
+#[derive(Clone)]
 pub struct Run<'a> {
     memory: usize,
     workers: Workers,
@@ -49,6 +50,7 @@ pub struct Run<'a> {
     cancel: CancelToken,
     scratch: Option<&'a Scratch>,
     pub(super) checkpoint: Option<Checkpoint<'a>>,
+    pub(super) engine: Option<&'a dyn Engine>,
 }
 
 impl std::fmt::Debug for Run<'_> {
@@ -76,6 +78,7 @@ impl<'a> Run<'a> {
             cancel: CancelToken::new(),
             scratch: None,
             checkpoint: None,
+            engine: None,
         }
     }
 
@@ -119,6 +122,12 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn checkpoint(self, checkpoint: Checkpoint<'a>) -> Self {
         Self { checkpoint: Some(checkpoint), ..self }
+    }
+
+    /// Who shares the passes over rows with other processes; with one, there is no checkpoint.
+    #[must_use]
+    pub fn engine(self, engine: &'a dyn Engine) -> Self {
+        Self { engine: Some(engine), ..self }
     }
 
     /// Bytes that the process may have resident.

@@ -23,7 +23,8 @@
 
 use super::parameter::LAMBDA;
 use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
-use crate::train::{Cut, Shape};
+use crate::train::plan::GRAM;
+use crate::train::{Cut, Shape, TrainOptions};
 use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
 use faer::{Mat, Side};
@@ -85,6 +86,10 @@ impl Means {
 }
 
 impl<T: Real> Solver<T> for Fisher {
+    fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
+        Ok(GRAM)
+    }
+
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let p = shape.map.p;
         plan.term("scatter within classes and its factor", 3 * 8 * p * p, "lower `rank`")

@@ -20,7 +20,8 @@
 use super::parameter::{COMPONENTS, Kind, NOVELTY, Parameter, UNCENTRED};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::quadratic::{OnFeatures, Quadratic};
-use crate::train::{Cut, Shape};
+use crate::train::plan::GRAM;
+use crate::train::{Cut, Shape, TrainOptions};
 use crate::{Error, FoldGram, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -77,6 +78,10 @@ pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 }
 
 impl<T: Real> Solver<T> for KernelPca {
+    fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
+        Ok(GRAM)
+    }
+
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let p = shape.map.p;
         let plan = plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower `rank`");

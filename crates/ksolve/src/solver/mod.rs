@@ -39,6 +39,7 @@ pub use svm::{OneClass, Svm, Svr};
 
 use crate::model::Basis;
 use crate::quadratic::OnFeatures;
+use crate::train::plan::GRAM;
 use crate::train::{self, Costs, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
 use crate::{
     CertificateState, Classes, Error, FoldSpec, Folds, Link, Result, RidgeFold, RidgeState, Surface, Targets, Task,
@@ -135,7 +136,7 @@ impl<T: Real> Features<'_, T> {
     pub fn moments(&self) -> Result<RidgeState> {
         let folds = self.whole()?;
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_bin(self.cut.tile);
-        self.fold("Gram matrix", &fold)
+        self.fold(GRAM, &fold)
     }
 }
 
@@ -238,6 +239,14 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
             }
             false => Ok(View::Features),
         }
+    }
+    /// The name of the pass, for a solver whose fit makes a single pass over features under these options: its rows may
+    /// be folded in shards ([`crate::job::shards`]). The reason, for a solver whose fit makes more.
+    ///
+    /// # Errors
+    /// The reason, and what to change.
+    fn only_pass(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
+        Err("it reads the features more than once")
     }
     /// Adds what the solver holds beside rows and map to the plan of its stage.
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan;

@@ -157,7 +157,7 @@ impl Parameter {
 }
 
 /// The parameters given to a solver: names and values as they would be typed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Options(BTreeMap<String, String>);
 
 impl Options {

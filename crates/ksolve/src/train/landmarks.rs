@@ -10,6 +10,7 @@ use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, NO_ROW, RowSample, Scan, uniform_sample};
 use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Fold, Footprint, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
@@ -296,7 +297,7 @@ pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pa
     if kernel.domain() == Domain::Any {
         return Ok(0);
     }
-    pass.fold(source, &Check(kernel))?;
+    pass.resume("values the kernel is defined for", source, &Check(kernel))?;
     Ok(1)
 }
 
@@ -350,6 +351,13 @@ struct Checked;
 
 impl Merge for Checked {
     fn merge(&mut self, _later: &Self) {}
+}
+
+impl Persist for Checked {
+    fn save<'a>(&'a self, _: &mut Arrays<'a>) {}
+    fn load(&mut self, _: &mut Stored<'_>) -> kstore::Result<()> {
+        Ok(())
+    }
 }
 
 impl<T: Real> Fold<T> for Check<'_> {

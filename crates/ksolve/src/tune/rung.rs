@@ -114,8 +114,8 @@ impl<T: Real> Measure<'_, T> {
         let TuneOptions { lambdas, intercept, .. } = self.options;
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
         let ridge = RidgeOptions { ranks, lambdas, intercept: *intercept, target_centre };
-        let _stage = self.resources.stages.stage("surface", None);
-        let surface = Surface::compute(gram, &ridge, self.resources.workers)?;
+        let stage = self.resources.stages.stage("surface", None);
+        let surface = Surface::watched(gram, &ridge, self.resources.workers, &*stage)?;
         let cell = |cell: &crate::Cell| Cell {
             rank: cell.rank,
             lambda: Some(cell.lambda),

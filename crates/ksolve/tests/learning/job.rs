@@ -182,3 +182,53 @@ fn tables_are_predicted_written_and_evaluated_by_the_library() {
     );
     assert!(refused.unwrap_err().to_string().contains("ridge with `std`"));
 }
+
+/// Stops in the stage of a name, and remembers the names of all stages.
+struct StopIn {
+    name: String,
+    seen: std::sync::Mutex<Vec<String>>,
+}
+
+struct Asked(bool);
+
+impl kstore::pass::Observer for Asked {
+    fn advance(&self, _: u64) {}
+    fn stop(&self) -> bool {
+        self.0
+    }
+}
+
+impl ksolve::train::Stages for StopIn {
+    fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn kstore::pass::Observer + 'a> {
+        self.seen.lock().unwrap().push(name.to_string());
+        Box::new(Asked(name == self.name))
+    }
+    fn warn(&self, _: String) {}
+}
+
+/// A stop is heard in every stage that is a pass, an iteration or many systems.
+#[test]
+fn a_stop_is_heard_in_every_long_stage() {
+    let (x, y) = rows(600);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let fits = [
+        Fit::ridge().set("lambda", "1e-6,1e-4").rank(40),
+        Fit::ridge().set("lambda", 1e-6).set("method", "pcg").rank(40),
+        Fit::solver("svr").unwrap().rank(40),
+    ];
+    // one factorisation or one decomposition cannot be stopped
+    let short = ["solve", "factor of the landmarks"];
+    for fit in fits {
+        let run = |name: &str| {
+            let watch = StopIn { name: name.to_string(), seen: Default::default() };
+            let found = fit.on(&table, &["y"], &Run::new().threads(1).watch(&watch));
+            (found, watch.seen.into_inner().unwrap())
+        };
+        let (whole, stages) = run("");
+        whole.unwrap();
+        for stage in stages.iter().filter(|stage| !short.contains(&stage.as_str())) {
+            let stopped = run(stage).0.map(|_| ()).unwrap_err();
+            assert!(stopped.is_interrupted(), "{stage}: {stopped}");
+        }
+    }
+}

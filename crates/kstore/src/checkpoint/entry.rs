@@ -91,9 +91,9 @@ pub(super) fn verify(path: &Path, head: &Head) -> Result<()> {
 /// Opens an entry of the pass that `head` names, and returns its arrays and its own head.
 fn open(path: &Path, head: &Head) -> Result<(Stored<'static>, Head)> {
     let stored = Stored::open(path)?;
-    let found = stored.head();
+    let found: Head = stored.head()?;
     let expected = Head { done: found.done, rows: found.rows, complete: found.complete, ..head.clone() };
-    if *found != expected {
+    if found != expected {
         return Err(stored.damaged(format!("it is of the pass \"{}\" of another run", found.pass)));
     }
     Ok((stored, expected))

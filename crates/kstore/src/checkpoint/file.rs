@@ -33,6 +33,21 @@ pub struct Cut {
     pub end: u64,
 }
 
+impl Cut {
+    /// Numbers of the segments among all of the stored rows.
+    pub fn segments(&self) -> std::ops::Range<u64> {
+        let size = self.segment.max(1);
+        let first = self.start / size;
+        first..if self.start < self.end { self.end.div_ceil(size) } else { first }
+    }
+
+    /// The stored rows of some segments.
+    pub fn rows(&self, segments: &std::ops::Range<u64>) -> std::ops::Range<u64> {
+        let row = |segment: u64| segment.saturating_mul(self.segment).clamp(self.start, self.end);
+        row(segments.start)..row(segments.end)
+    }
+}
+
 /// The pass that an entry belongs to, and how far it came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
@@ -50,22 +65,23 @@ pub(super) struct Head {
     pub(super) complete: bool,
 }
 
-/// The JSON in the metadata of an entry: its head and the digests of its arrays.
+/// A head, of whatever kind, and the digests of the arrays.
 #[derive(Serialize, Deserialize)]
-struct Card {
+struct Card<H> {
     #[serde(flatten)]
-    head: Head,
+    head: H,
     digests: BTreeMap<String, String>,
 }
 
 /// Writes an entry, whole or not at all.
-pub(super) fn write(path: &Path, head: &Head, arrays: &mut Arrays<'_>) -> Result<()> {
+pub(super) fn write<H: Serialize>(path: &Path, head: &H, arrays: &mut Arrays<'_>) -> Result<()> {
     // the widest type first keeps every array aligned for whoever maps the file
     arrays.list.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
-    let header = header(head, &arrays.list).map_err(|detail| damaged(path, detail))?;
+    let mut listed = Listed::default();
+    arrays.list.iter().for_each(|array| listed.add(array));
+    let header = listed.header(head).map_err(|detail| damaged(path, detail))?;
     let mut out = AtomicFile::create(path)?;
     let mut write = || {
-        out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(&header)?;
         arrays.list.iter().try_for_each(|array| out.write_all(&array.bytes))
     };
@@ -73,24 +89,41 @@ pub(super) fn write(path: &Path, head: &Head, arrays: &mut Arrays<'_>) -> Result
     out.commit()
 }
 
-fn header(head: &Head, arrays: &[Array<'_>]) -> Result<Vec<u8>, String> {
-    let mut offset = 0;
-    let infos = arrays.iter().map(|array| {
-        let data_offsets = (offset, offset + array.bytes.len());
-        offset = data_offsets.1;
-        (array.name.clone(), TensorInfo { dtype: array.dtype, shape: vec![array.length], data_offsets })
-    });
-    let infos = infos.collect();
-    let digests = arrays.iter().map(|array| (array.name.clone(), Digest::of(&array.bytes))).collect();
-    let card = serde_json::to_string(&Card { head: head.clone(), digests }).map_err(|error| error.to_string())?;
+/// The arrays that a file will hold, in the order of their bytes.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    infos: Vec<(String, TensorInfo)>,
+    digests: BTreeMap<String, String>,
+    length: usize,
+}
+
+impl Listed {
+    /// The bytes of `array` come next.
+    pub(super) fn add(&mut self, array: &Array<'_>) {
+        let data_offsets = (self.length, self.length + array.bytes.len());
+        self.length = data_offsets.1;
+        self.digests.insert(array.name.clone(), Digest::of(&array.bytes));
+        self.infos
+            .push((array.name.clone(), TensorInfo { dtype: array.dtype, shape: vec![array.length], data_offsets }));
+    }
+
+    /// What comes before the bytes of the arrays.
+    pub(super) fn header<H: Serialize>(self, head: &H) -> Result<Vec<u8>, String> {
+        let Self { infos, digests, .. } = self;
+        header(&Card { head, digests }, infos)
+    }
+}
+
+fn header<H: Serialize>(card: &Card<H>, infos: Vec<(String, TensorInfo)>) -> Result<Vec<u8>, String> {
+    let card = serde_json::to_string(card).map_err(|error| error.to_string())?;
     let metadata = Metadata::new(Some(HashMap::from([(KEY.to_string(), card)])), infos);
     let metadata = metadata.map_err(|error| error.to_string())?;
     let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
     json.resize(json.len().next_multiple_of(8), b' ');
-    Ok(json)
+    Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
 }
 
-fn damaged(path: &Path, detail: impl Into<String>) -> Error {
+pub(super) fn damaged(path: &Path, detail: impl Into<String>) -> Error {
     Error::Damaged { path: path.to_path_buf(), detail: detail.into() }
 }
 
@@ -105,7 +138,7 @@ pub struct Stored<'a> {
     /// Byte of the file at which the arrays begin.
     base: u64,
     metadata: Metadata,
-    card: Card,
+    card: Card<serde_json::Value>,
     prefix: String,
 }
 
@@ -160,8 +193,33 @@ impl<'a> Stored<'a> {
         Ok(Self { path: path.to_path_buf(), input, base, metadata, card, prefix: String::new() })
     }
 
-    pub(super) fn head(&self) -> &Head {
-        &self.card.head
+    /// What the file says of itself beside its arrays.
+    pub(super) fn head<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
+        H::deserialize(&self.card.head).map_err(|error| self.damaged(error.to_string()))
+    }
+
+    /// A digest of the head and of the arrays.
+    pub(super) fn mark(&self) -> String {
+        Digest::of(serde_json::to_string(&self.card).unwrap_or_default().as_bytes())
+    }
+
+    /// Names of the arrays, in the order of their bytes.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.metadata.offset_keys()
+    }
+
+    /// An array as bytes, with its name in the file.
+    pub(super) fn bytes(&mut self, name: &str) -> Result<Array<'static>> {
+        let (name, info) = self.find(name)?;
+        let (first, end) = info.data_offsets;
+        let mut bytes = vec![0; end - first];
+        let place = SeekFrom::Start(self.base + first as u64);
+        let read = self.input.seek(place).and_then(|_| self.input.read_exact(&mut bytes));
+        read.map_err(Error::io("read", &self.path))?;
+        if self.card.digests.get(&name) != Some(&Digest::of(&bytes)) {
+            return Err(self.damaged(format!("array {name} is not as it was written")));
+        }
+        Ok(Array { name, dtype: info.dtype, length: info.shape.iter().product(), bytes: bytes.into() })
     }
 
     /// Reads an array of a known length.

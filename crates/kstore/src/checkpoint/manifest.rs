@@ -1,8 +1,10 @@
 //! The description of the run that a checkpoint belongs to: its program, options and data.
 
+use crate::digest::Digest;
 use crate::source::Identity;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// Everything that defines the states of a run's passes. No path, thread, memory size or time: those may differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +20,13 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// A digest that is equal for copies of the files, whatever they are called and whenever they were copied.
+    pub fn mark(&self) -> String {
+        let mut copied = self.clone();
+        copied.files.iter_mut().for_each(|file| (file.path, file.modified) = (PathBuf::new(), 0));
+        Digest::of(serde_json::to_string(&copied).unwrap_or_default().as_bytes())
+    }
+
     /// The first difference between this run and one that was saved, as the end of a sentence.
     pub fn difference(&self, saved: &Self) -> Option<String> {
         if self.version != saved.version {

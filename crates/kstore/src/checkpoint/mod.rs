@@ -22,16 +22,20 @@ mod entry;
 mod file;
 mod manifest;
 mod persist;
+mod states;
 mod steps;
 
 pub(crate) use entry::Entry;
 pub use file::{Cut, Stored};
 pub use manifest::Manifest;
 pub use persist::{Arrays, Number, Persist};
+pub(crate) use states::write_one;
+pub use states::{StateFile, StateKey, StateWriter};
 pub use steps::Steps;
 
 use crate::atomic::is_temporary;
 use crate::digest::Digest;
+use crate::pass::Engine;
 use crate::{AtomicFile, Error, Result};
 use entry::{restore, verify};
 use file::Head;
@@ -72,6 +76,14 @@ pub trait Listener: Sync {
     fn warn(&self, text: String);
 }
 
+/// Hears nothing.
+struct Unheard;
+
+impl Listener for Unheard {
+    fn note(&self, _: String) {}
+    fn warn(&self, _: String) {}
+}
+
 /// The content of the manifest file: the manifest and the version of the layout.
 #[derive(Serialize, Deserialize)]
 struct Page {
@@ -89,6 +101,8 @@ pub struct Journal<'a> {
     mark: String,
     every: Duration,
     listener: &'a dyn Listener,
+    /// Who shares the passes, where several processes do: then nothing is on disk.
+    engine: Option<&'a dyn Engine>,
     /// True where entries of an earlier run may be used.
     resumed: bool,
     begun: Once,
@@ -133,12 +147,41 @@ impl<'a> Journal<'a> {
             page,
             every,
             listener,
+            engine: None,
             resumed,
             begun: Once::new(),
             next: AtomicU64::new(1),
             saved: AtomicBool::new(resumed),
             speed: Mutex::new(SPEED),
         })
+    }
+
+    /// A journal whose passes go through an engine: what is not folded here is found by other processes. Nothing is saved
+    /// for a later run.
+    pub fn through(engine: &'a dyn Engine) -> Self {
+        Self {
+            folder: PathBuf::new(),
+            page: String::new(),
+            mark: String::new(),
+            every: EVERY,
+            listener: &Unheard,
+            engine: Some(engine),
+            resumed: false,
+            begun: Once::new(),
+            next: AtomicU64::new(1),
+            saved: AtomicBool::new(false),
+            speed: Mutex::new(SPEED),
+        }
+    }
+
+    /// True where passes go through an engine.
+    pub fn is_shared(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// Who shares the passes.
+    pub(crate) fn engine(&self) -> Option<&'a dyn Engine> {
+        self.engine
     }
 
     /// The folder.

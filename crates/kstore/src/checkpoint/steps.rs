@@ -36,10 +36,15 @@ pub struct Steps<'j> {
     done: u64,
 }
 
+/// A journal that keeps something: steps are the same in every process, and none finds them for another.
+fn on_disk<'j>(journal: Option<&'j Journal<'j>>) -> Option<&'j Journal<'j>> {
+    journal.filter(|journal| journal.engine().is_none())
+}
+
 impl<'j> Steps<'j> {
     /// Starts the iteration `name`, and returns it with its state: the one saved last, or that of `init`.
     pub fn begin<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, init: impl Fn() -> S) -> (Self, S) {
-        let Some(journal) = journal else { return (Self { entry: None, done: 0 }, init()) };
+        let Some(journal) = on_disk(journal) else { return (Self { entry: None, done: 0 }, init()) };
         let (entry, state) = journal.entry(name, WHOLE, STEPS, &init);
         let done = entry.rows();
         (Self { entry: Some(entry), done }, state.unwrap_or_else(init))
@@ -51,7 +56,7 @@ impl<'j> Steps<'j> {
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged) for a file that is whole and of another state: `state` is then of no use.
     pub fn resume<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, state: &mut S) -> Result<Self> {
-        let Some(journal) = journal else { return Ok(Self { entry: None, done: 0 }) };
+        let Some(journal) = on_disk(journal) else { return Ok(Self { entry: None, done: 0 }) };
         let (mut entry, there) = journal.place(name, WHOLE);
         if there {
             match verify(&entry.path, &entry.head) {
@@ -68,8 +73,8 @@ impl<'j> Steps<'j> {
 
     /// True where an earlier run saved a part of the next iteration, `name`, that [`resume`](Self::resume) will load:
     /// work that only prepares its first step can be left out.
-    pub fn is_waiting(journal: Option<&Journal<'_>>, name: &str) -> bool {
-        journal.is_some_and(|journal| journal.is_waiting(name, WHOLE))
+    pub fn is_waiting<'a>(journal: Option<&'a Journal<'a>>, name: &str) -> bool {
+        on_disk(journal).is_some_and(|journal| journal.is_waiting(name, WHOLE))
     }
 
     /// Number of steps made, including those of earlier runs.

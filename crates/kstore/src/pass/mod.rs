@@ -12,11 +12,15 @@
 //! [`Fold::init`] and segment states are merged in segment order along a fixed [tree](STRETCH), so lanes and prefetch change when a number is
 //! computed and never which: the result has the same bits for every number of threads and every budget.
 
+pub mod engine;
+mod folder;
 pub mod lanes;
 mod run;
 mod tree;
 mod workers;
 
+pub use engine::{Engine, Node, PassKey, Share};
+pub use folder::FolderEngine;
 pub use tree::{STRETCH, states};
 pub use workers::Workers;
 
@@ -112,7 +116,7 @@ pub struct Pass<'a> {
     pub workers: &'a Workers,
     /// Receives the progress and may stop the pass.
     pub observer: &'a dyn Observer,
-    /// The journal in which [`Pass::resume`] saves its progress and finds that of earlier runs; `None` for passes that
+    /// The journal in which [`Pass::resume`] saves its progress and finds that of earlier runs or other processes; `None` for passes that
     /// are short or whose rows are in memory.
     pub journal: Option<&'a Journal<'a>>,
 }
@@ -157,7 +161,7 @@ impl<'a> Pass<'a> {
         F::State: Merge,
     {
         let mut tree = Tree::default();
-        let report = run(self, source, fold, 0, |Delivery { segment, state, .. }| {
+        let report = run(self, source, fold, 0..u64::MAX, |Delivery { segment, state, .. }| {
             tree.add(segment, state);
             Ok(())
         })?;
@@ -168,7 +172,8 @@ impl<'a> Pass<'a> {
     /// goes on at its segment. The result has the same bits, and the report counts the restored rows too.
     ///
     /// `name` says what the pass finds. Passes that share a journal must come in the same order in every run: the order
-    /// numbers the entries. Without a journal this is [`Pass::fold`].
+    /// numbers the entries. Without a journal this is [`Pass::fold`]; with one that goes through an [`Engine`], the rows are
+    /// folded by several processes.
     ///
     /// # Errors
     /// The errors of [`Pass::fold`]. What was merged before an error is saved in the journal first. A checkpoint that
@@ -185,6 +190,9 @@ impl<'a> Pass<'a> {
         F::State: Merge + Persist,
     {
         let Some(journal) = self.journal else { return self.fold(source, fold) };
+        if let Some(engine) = journal.engine() {
+            return self.share(engine, name, source, fold);
+        }
         let range = source.range();
         let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
         let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::with_room(|| fold.init()));
@@ -195,11 +203,12 @@ impl<'a> Pass<'a> {
             let report = PassReport { rows: restored, ..PassReport::default() };
             return Ok((tree.finish().unwrap_or_else(|| fold.init()), report));
         }
-        let outcome = run(self, source, fold, entry.done(), |Delivery { done, segment, folded, state, .. }| {
-            tree.add(segment, state);
-            entry.merged(done, folded, &tree);
-            Ok(())
-        });
+        let outcome =
+            run(self, source, fold, entry.done()..u64::MAX, |Delivery { done, segment, folded, state, .. }| {
+                tree.add(segment, state);
+                entry.merged(done, folded, &tree);
+                Ok(())
+            });
         match outcome {
             Ok(report) => {
                 entry.complete(&tree);
@@ -229,6 +238,6 @@ impl<'a> Pass<'a> {
         T: Real,
         F: Fold<T>,
     {
-        run(self, source, fold, 0, |Delivery { rows, state, .. }| deliver(rows, state))
+        run(self, source, fold, 0..u64::MAX, |Delivery { rows, state, .. }| deliver(rows, state))
     }
 }

@@ -35,7 +35,7 @@ impl Segments {
         let size = size.max(1);
         Self { first: range.start / size, range: (range.start, range.end), size }
     }
-    pub(super) fn count(&self) -> u64 {
+    fn count(&self) -> u64 {
         if self.range.0 >= self.range.1 { 0 } else { self.range.1.div_ceil(self.size) - self.first }
     }
     fn get(&self, index: u64) -> Range<u64> {
@@ -44,12 +44,13 @@ impl Segments {
     }
 }
 
-/// Folds the segments from the `first` on and hands each state to `deliver`, in order.
+/// Folds the segments of the pass whose places among its segments are in `part`, and hands each state to `deliver`, in
+/// order.
 pub(super) fn run<T, F>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
     fold: &F,
-    first: u64,
+    part: Range<u64>,
     deliver: impl FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
 ) -> Result<PassReport, F::Error>
 where
@@ -57,7 +58,8 @@ where
     F: Fold<T>,
 {
     let segments = Segments::new(source.range(), pass.segment);
-    let left = segments.count().saturating_sub(first);
+    let Range { start: first, end } = part.start..part.end.min(segments.count());
+    let left = end.saturating_sub(first);
     let lanes = pass.lanes.clamp(1, usize::try_from(left).unwrap_or(usize::MAX).max(1));
     let sequential = Workers::sequential();
     let workers = if lanes > 1 { &sequential } else { pass.workers };
@@ -67,6 +69,7 @@ where
         fold,
         segments,
         next: AtomicU64::new(first),
+        end,
         order: Mutex::new(Order { turn: first, failed: None, deliver }),
         turned: Condvar::new(),
         failed: AtomicBool::new(false),
@@ -97,7 +100,7 @@ where
     let order = run.order.into_inner().unwrap_or_else(PoisonError::into_inner);
     match order.failed {
         Some((_, error)) => Err(error),
-        None if order.turn < segments.count() => Err(Error::Worker.into()),
+        None if order.turn < end => Err(Error::Worker.into()),
         None => Ok(report),
     }
 }
@@ -131,6 +134,8 @@ where
     fold: &'a F,
     segments: Segments,
     next: AtomicU64,
+    /// The place after the last segment to fold.
+    end: u64,
     order: Mutex<Order<F::Error, D>>,
     turned: Condvar,
     failed: AtomicBool,
@@ -167,7 +172,7 @@ where
         let mut spare = None;
         loop {
             let segment = self.next.fetch_add(1, Ordering::Relaxed);
-            if segment >= self.segments.count() || self.pointless(segment) {
+            if segment >= self.end || self.pointless(segment) {
                 return;
             }
             let last = match self.decode(segment, full, buffers, &mut spare) {
@@ -243,7 +248,7 @@ where
         let mut buffer = RowBuf::new(self.pass.tile);
         loop {
             let segment = self.next.fetch_add(1, Ordering::Relaxed);
-            if segment >= self.segments.count() || self.pointless(segment) {
+            if segment >= self.end || self.pointless(segment) {
                 break;
             }
             if let Err(error) = self.whole_segment(segment, &mut buffer, &mut scratch, workers) {

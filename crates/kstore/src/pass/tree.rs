@@ -56,7 +56,7 @@ impl<S: Merge> Tree<S> {
 }
 
 /// Merges a later state into the sum, which it becomes where there is none.
-fn merge<S: Merge>(sum: &mut Option<S>, later: S) {
+pub(super) fn merge<S: Merge>(sum: &mut Option<S>, later: S) {
     match sum {
         Some(sum) => sum.merge(&later),
         None => *sum = Some(later),

@@ -4,6 +4,7 @@
 //! [`FORMATS`]. Formats that store columns hand out Arrow buffers, formats that store rows hand out [`Strided`] views
 //! of the bytes they read; everything above this interface treats both the same.
 
+mod absent;
 mod aligned;
 mod arrays;
 mod batches;
@@ -26,6 +27,7 @@ mod text;
 mod type_name;
 mod view;
 
+pub(crate) use absent::Absent;
 pub(crate) use arrays::ArrayTable;
 pub(crate) use batches::BatchTable;
 pub use chained::Chained;

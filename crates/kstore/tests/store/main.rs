@@ -5,6 +5,7 @@
 mod changing;
 mod checkpoints;
 mod csv_files;
+mod engines;
 mod faults;
 mod files;
 mod ipc;

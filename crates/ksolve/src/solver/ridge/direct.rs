@@ -9,6 +9,7 @@ use super::{Choice, Ridge, RidgeOptions, head, variance};
 use crate::certificate::CertificateState;
 use crate::quadratic::Quadratic;
 use crate::solver::{FeatureFold, Features, Fitted};
+use crate::train::plan::GRAM;
 use crate::train::{Cut, LandmarkSource, RANK, Shape, Work, explained};
 use crate::{CvErrorFold, Error, GramState, Head, Result, RidgeFold, RidgeState, Targets};
 use kapprox::Real;
@@ -118,7 +119,7 @@ impl<T: Real> Direct<'_, T> {
     fn gram(&self) -> Result<RidgeState> {
         let Features { map, folds, targets, cut, .. } = *self.data;
         let fold = RidgeFold::new(map, folds, targets).with_bin(cut.tile).weighted(self.weight());
-        self.data.fold("Gram matrix", &fold)
+        self.data.fold(GRAM, &fold)
     }
 
     /// The ranks of the surface that the map has; under a tolerance the one it chooses, and whether it was reached.
@@ -140,7 +141,7 @@ impl<T: Real> Direct<'_, T> {
     fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stages.stage("surface", None);
-        let mut surface = Surface::compute(gram, ridge, workers)?;
+        let mut surface = Surface::watched(gram, ridge, workers, &*stage)?;
         if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
             return Ok((surface, 0));
         }
@@ -152,7 +153,7 @@ impl<T: Real> Direct<'_, T> {
         if cells.is_empty() {
             return Ok((surface, 0));
         }
-        let coefficients = FoldCoefficients::compute(gram, &cells, ridge, workers)?;
+        let coefficients = FoldCoefficients::watched(gram, &cells, ridge, workers, &*stage)?;
         drop(stage);
         self.score(&mut surface, &coefficients)?;
         Ok((surface, 1))

@@ -14,9 +14,11 @@
 //! Technometrics 21, 1979.
 
 use super::head::squared_errors;
+use super::surface::heed;
 use super::system::System;
 use crate::{GramState, Result, RidgeOptions};
 use kstore::Workers;
+use kstore::pass::Observer;
 
 /// GCV at every rank, lambda by lambda: `scores[l][k]`; `None` where the system cannot be solved, or has as many degrees of
 /// freedom as rows. `system` is overwritten.
@@ -25,14 +27,16 @@ pub(crate) fn scores(
     options: &RidgeOptions,
     system: &mut System,
     workers: &Workers,
+    observer: &dyn Observer,
 ) -> Result<Vec<Vec<Option<f64>>>> {
     system.assemble(state, None, workers)?;
     let (n, weight, t) = (state.rows() as f64, state.weight(), state.targets());
     let at = |lambda: &f64| {
+        heed(observer)?;
         let solution = system.solve(*lambda, &options.ranks, workers);
         let ranks = &options.ranks[..solution.solved];
         let mut scores = vec![None; options.ranks.len()];
-        let Some(largest) = ranks.last() else { return scores };
+        let Some(largest) = ranks.last() else { return Ok(scores) };
         let mut errors = vec![0.0; solution.weights.ncols()];
         for fold in state.folds() {
             let part = squared_errors(fold, &solution, *largest, state.epsilon(), workers);
@@ -44,7 +48,7 @@ pub(crate) fn scores(
             let left = 1.0 - df / n;
             scores[k] = (left > 0.0).then(|| mse / (left * left)).filter(|score| score.is_finite());
         }
-        scores
+        Ok(scores)
     };
-    Ok(options.lambdas.iter().map(at).collect())
+    options.lambdas.iter().map(at).collect()
 }

@@ -21,7 +21,8 @@ mod variance;
 
 use super::parameter::{FOLDS, INTERCEPT, Interval, Kind, LAMBDAS, Parameter};
 use super::{Family, Features, Fitted, Penalty, Settings, Solver};
-use crate::train::{self, Costs, Cut, Shape, Stage, View, Work};
+use crate::train::plan::GRAM;
+use crate::train::{self, Costs, Cut, Shape, Stage, TrainOptions, View, Work};
 use crate::{Error, FoldSpec, Result, Task};
 pub use head::{Fit, Head, Intercept, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
@@ -202,6 +203,21 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn view(&self, work: &Work<'_>) -> Result<View> {
         if work.options.map.is_exact() { Ok(View::Rows) } else { self.view_of_landmarks::<T>(work) }
+    }
+
+    fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+        if options.map.is_exact() || self.method == Method::Pcg {
+            return Err(
+                "conjugate gradient and the exact kernel read the rows again; take landmarks and `method` direct",
+            );
+        }
+        if self.leave_one_out {
+            return Err("`loo` takes a pass of its own once the system is solved; leave it out");
+        }
+        if options.task == Task::Classification && options.folds != FoldSpec::None {
+            return Err("the held-out classes take a pass of their own; give one `lambda`, one `rank` and no `folds`");
+        }
+        Ok(GRAM)
     }
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {

@@ -5,6 +5,7 @@ use super::head::{head, squared_errors};
 use super::system::System;
 use crate::{Error, GramState, Head, Result, RidgeOptions};
 use kstore::Workers;
+use kstore::pass::{Observer, Unobserved};
 
 /// The scores of one rank and lambda.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -53,6 +54,16 @@ impl Surface {
     /// # Errors
     /// [`Error::Folds`] where a fold holds all rows; the errors of the options.
     pub fn compute(state: &GramState, options: &RidgeOptions, workers: &Workers) -> Result<Self> {
+        Self::watched(state, options, workers, &Unobserved)
+    }
+
+    /// Computes every cell, and looks before every system whether the observer asks for the end.
+    pub(crate) fn watched(
+        state: &GramState,
+        options: &RidgeOptions,
+        workers: &Workers,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         options.check(state)?;
         let folds = state.folds().len();
         let mut sums = Sums::new(options, folds);
@@ -62,12 +73,13 @@ impl Surface {
             for fold in (0..folds).filter(|fold| state.folds()[*fold].rows > 0) {
                 system.assemble(state, Some(fold), workers)?;
                 for (l, lambda) in options.lambdas.iter().enumerate() {
+                    heed(observer)?;
                     sums.fill(state, fold, l, &system.solve(*lambda, &options.ranks, workers), options, workers);
                 }
             }
         }
         let mut surface = sums.surface(state, options);
-        let scores = gcv::scores(state, options, &mut system, workers)?;
+        let scores = gcv::scores(state, options, &mut system, workers, observer)?;
         for (i, cell) in surface.cells.iter_mut().enumerate() {
             cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
         }
@@ -200,6 +212,11 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
     ))
 }
 
+/// Ends the computation where the observer asks for it.
+pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
+    if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
+}
+
 /// The coefficients that every left-out fold gave for some cells, to score its rows with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldCoefficients {
@@ -222,6 +239,17 @@ impl FoldCoefficients {
         options: &RidgeOptions,
         workers: &Workers,
     ) -> Result<Self> {
+        Self::watched(state, cells, options, workers, &Unobserved)
+    }
+
+    /// Solves the cells again, and looks before every system whether the observer asks for the end.
+    pub(crate) fn watched(
+        state: &GramState,
+        cells: &[(usize, f64)],
+        options: &RidgeOptions,
+        workers: &Workers,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         let (ranks, lambdas) = cells.iter().copied().unzip();
         let all = RidgeOptions { ranks, lambdas, ..options.clone() };
         all.check(state)?;
@@ -231,6 +259,7 @@ impl FoldCoefficients {
         for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| state.folds()[*fold].rows > 0) {
             system.assemble(state, Some(fold), workers)?;
             for (lambda, at) in by_lambda(cells) {
+                heed(observer)?;
                 let ranks: Vec<usize> = at.iter().map(|i| cells[*i].0).collect();
                 let solution = system.solve(lambda, &ranks, workers);
                 for (k, i) in at.iter().enumerate().take(solution.solved) {

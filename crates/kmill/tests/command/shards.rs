@@ -1,0 +1,155 @@
+//! A fit by several processes at a time, and a fit in shards: the bytes of a fit by one process on all rows.
+
+use crate::run::{kmill, ok};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Three segments of 16 tiles of 2,304 rows; the last has 272.
+const ROWS: u64 = 74_000;
+const SEGMENT: u64 = 36_864;
+
+fn bytes(folder: &Path, name: &str) -> Vec<u8> {
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+/// Two processes that share the passes of a fit.
+fn two(folder: &Path, line: &str) {
+    let start = |worker: usize| {
+        let line = format!("{line} --engine engine --worker {worker}/2 --threads {} -q -o of{worker}", worker + 1);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
+        command.current_dir(folder).args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    for process in [start(0), start(1)] {
+        let output = process.wait_with_output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn two_processes_find_the_model_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, &format!("generate friedman1 --rows {ROWS} -o numbers.parquet -q"));
+    ok(at, &format!("generate moons --rows {ROWS} -o classes.parquet -q"));
+    let few = "--candidates 2000 --rank 25";
+    for fit in [
+        "ridge numbers.parquet --target y --ranks 10,25 --folds 3",
+        "ridge classes.parquet --target y --task classification --folds 3 --loo",
+        "ridge numbers.parquet --target y --candidates all --lambda 1e-6",
+        "ridge numbers.parquet --target y --candidates all --lambda 1e-6 --landmarks kmeans",
+        "kpca numbers.parquet --features x* --components 3",
+        "svm classes.parquet --target y --C 1",
+        "logistic classes.parquet --target y --lambda 1e-4",
+        "kmeans numbers.parquet --features x* --clusters 3",
+    ] {
+        let all = if fit.contains("all") { "--rank 12" } else { few };
+        let line = format!("fit {fit} {all}");
+        ok(at, &format!("{line} -q -o one"));
+        two(at, &line);
+        assert!(bytes(at, "one") == bytes(at, "of0") && bytes(at, "one") == bytes(at, "of1"), "{line}");
+        assert_eq!(std::fs::read_dir(at.join("engine")).unwrap().count(), 0, "{line}");
+    }
+}
+
+#[test]
+fn a_process_with_other_options_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 2000 -o rows.parquet -q");
+    let run = |worker: usize, seed: usize| {
+        let line = format!(
+            "fit ridge rows.parquet --target y --rank 10 --lambda 1e-6 --seed {seed} --engine e --worker {worker}/2 -q -o m{worker}"
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
+        command.current_dir(at).args(line.split_whitespace()).stderr(Stdio::piped()).stdout(Stdio::null());
+        command.spawn().unwrap()
+    };
+    for process in [run(0, 0), run(1, 1)] {
+        let output = process.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && (stderr.contains("another job") || stderr.contains("has failed")),
+            "{stderr}"
+        );
+    }
+    let (code, _, stderr) = kmill(at, "fit ridge rows.parquet --target y -o m --engine e --worker 2/2");
+    assert!(code == 2 && stderr.contains("I below K"), "{stderr}");
+}
+
+/// The job of a fit, the model of which is `whole`, and statistics of its three segments: of the whole table, and of shards.
+fn sharded(at: &Path, fit: &str) {
+    ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
+    ok(at, &format!("convert rows.parquet --target y --rows {}.. -o last.parquet -q", 2 * SEGMENT));
+    ok(at, &format!("convert rows.parquet --target y --rows {SEGMENT}..{} -o middle.npy -q", 2 * SEGMENT));
+    ok(at, &format!("fit {fit} -q -o whole"));
+    ok(at, &format!("prepare {fit} -q -o job"));
+    ok(at, &format!("stats job rows.parquet --rows ..{SEGMENT} -q -o a"));
+    ok(at, &format!("stats job last.parquet --first-row {} -q --threads 1 -o c", 2 * SEGMENT));
+}
+
+/// What a line that must fail says.
+fn refused(at: &Path, line: &str) -> String {
+    let (code, _, stderr) = kmill(at, line);
+    assert_eq!(code, 1, "{line}: {stderr}");
+    stderr
+}
+
+#[test]
+fn shards_of_ridge_make_the_model_of_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    sharded(at, "ridge rows.parquet --target y --ranks 10,25 --folds 3 --candidates 2000");
+    ok(at, &format!("stats job middle.npy --target middle.y.npy --first-row {SEGMENT} -q -o b"));
+    for files in ["a b c", "c a b"] {
+        let merged = ok(at, &format!("merge {files} --json -o all"));
+        assert_eq!((merged["rows"].as_u64(), merged["missing"].as_array().map(Vec::len)), (Some(ROWS), Some(0)));
+        ok(at, "solve job all -q -o model");
+        assert!(bytes(at, "model") == bytes(at, "whole"), "{files}");
+    }
+    // one after the other
+    ok(at, "merge c a -o ca");
+    let hole = refused(at, "solve job ca -o model");
+    assert!(hole.contains("rows 36864..73728 are missing"), "{hole}");
+    ok(at, "merge ca b -o appended");
+    ok(at, "solve job appended -q -o model");
+    assert!(bytes(at, "model") == bytes(at, "whole"));
+    // taken away, whether it was there or not
+    ok(at, "merge all --without 36864..73728 -o without");
+    let fitted = ok(at, "solve job without -q --json -o less");
+    assert_eq!(fitted["rows"].as_u64(), Some(ROWS - SEGMENT));
+    assert!(bytes(at, "less") != bytes(at, "whole"));
+    let overlap = refused(at, "merge a b all -o twice");
+    assert!(overlap.contains("rows 0..36864 are in") && overlap.contains("once"), "{overlap}");
+    let cut = refused(at, "merge all --without 36864..50000 -o cut");
+    assert!(cut.contains("rows 36864..73728 are one state"), "{cut}");
+    let part = refused(at, "stats job rows.parquet --rows 100..50000 -o part");
+    assert!(part.contains("multiples of 36864 rows: 0..73728 would do"), "{part}");
+    let elsewhere = refused(at, "stats job last.parquet --rows 0..36864 --first-row 73728 -o part");
+    assert!(elsewhere.contains("the shard holds rows 73728..74000"), "{elsewhere}");
+    ok(at, "prepare ridge rows.parquet --target y --rank 25 --lambda 1e-6 --candidates 2000 -q -o other");
+    ok(at, &format!("stats other rows.parquet --rows ..{SEGMENT} -q -o foreign"));
+    let foreign = refused(at, "merge foreign b c -o all");
+    assert!(foreign.contains("does not hold statistics of the job"), "{foreign}");
+    let foreign = refused(at, "solve other all -o model");
+    assert!(foreign.contains("another job"), "{foreign}");
+    let more = refused(at, "prepare svr rows.parquet --target y -o svr");
+    assert!(more.contains("ridge, kpca, fisher"), "{more}");
+}
+
+#[test]
+fn shards_of_kpca_make_the_model_of_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    sharded(at, "kpca rows.parquet --features x* --components 3 --rank 25 --candidates 2000");
+    ok(at, &format!("stats job rows.parquet --rows {SEGMENT}..{} -q -o b", 2 * SEGMENT));
+    ok(at, "merge b c a -o all");
+    ok(at, "solve job all -q -o model");
+    assert!(bytes(at, "model") == bytes(at, "whole"));
+    // all rows at once are one state: nothing of it can be taken away
+    ok(at, "stats job rows.parquet -q -o once");
+    ok(at, "solve job once -q -o model");
+    assert!(bytes(at, "model") == bytes(at, "whole"));
+    let cut = refused(at, "merge once --without 0..36864 -o less");
+    assert!(cut.contains("rows 0..74000 are one state"), "{cut}");
+}

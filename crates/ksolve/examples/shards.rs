@@ -1,0 +1,31 @@
+//! Kernel ridge regression on shards: each is folded where it lies, and the model is that of all rows.
+//!
+//! `cargo run --release -p ksolve --example shards`
+
+use ksolve::job::shards::merge;
+use ksolve::job::{Fit, Run};
+use kstore::{Selection, Table};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let x: Vec<f64> = (0..100_000).map(|i| f64::from(i % 2000) / 100.0).collect();
+    let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
+    let table = |from: usize, to: usize| Table::from_rows(&x[from..to], 1, &y[from..to]);
+    let (folder, run) = (tempfile::tempdir()?, Run::new());
+    let path = |name: &str| folder.path().join(name);
+
+    let fit = Fit::ridge().rank(50);
+    let selection = fit.selection(Selection { targets: vec!["y".into()], ..Selection::default() })?;
+    let job = fit.prepare(&table(0, x.len())?, &selection, &run, &path("job"))?;
+
+    // on one machine, and on another: shards end at multiples of the segment
+    let cut = job.segment_rows();
+    let (first, rest) = (table(0, cut as usize)?, table(cut as usize, x.len())?);
+    job.statistics(&first.part_of(job.stored_rows(), 0)?, 0..cut, &run, &path("first"))?;
+    job.statistics(&rest.part_of(job.stored_rows(), cut)?, cut..job.stored_rows(), &run, &path("rest"))?;
+
+    merge(&[path("rest"), path("first")], &[], &path("all"))?;
+    job.solve(&path("all"), &run)?.save(&path("model"))?;
+    fit.on(&table(0, x.len())?, &["y"], &run)?.save(&path("whole"))?;
+    assert!(std::fs::read(path("model"))? == std::fs::read(path("whole"))?);
+    Ok(())
+}

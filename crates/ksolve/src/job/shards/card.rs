@@ -1,0 +1,136 @@
+//! What a prepared job says of itself: enough to make its fit and its selection again, on any machine.
+
+use crate::job::{Candidates, Fit, fitted};
+use crate::solver::Options;
+use crate::train::LandmarkSource;
+use crate::{Error, Result};
+use kstore::schema::{Column, Kind, Schema};
+use kstore::{Condition, Missing, Selected, Selection, Table};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// A fit, its columns and its rows, as text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct JobCard {
+    pub(super) version: String,
+    /// States of another instruction set would have other bits.
+    pub(super) instruction_set: String,
+    solver: String,
+    options: Options,
+    scaling: String,
+    kernel: String,
+    map: String,
+    landmarks: String,
+    candidates: Option<String>,
+    rank: Option<usize>,
+    seed: u64,
+    precision: String,
+    notes: serde_json::Map<String, serde_json::Value>,
+    features: Vec<String>,
+    targets: Vec<String>,
+    rows: Range<u64>,
+    filter: Option<String>,
+    missing: String,
+    /// Names and kinds of the columns.
+    columns: Vec<(String, String)>,
+    /// Stored rows of the whole table.
+    pub(super) stored: u64,
+}
+
+impl JobCard {
+    pub(super) fn new(fit: &Fit, selection: &Selection, selected: &Selected) -> Self {
+        let column = |column: &Column| {
+            let kind = match &column.kind {
+                // read as the integers that store them
+                Kind::Time(_) => Kind::Int { bits: 64, signed: true },
+                kind => kind.clone(),
+            };
+            (column.name.clone(), kind.to_string())
+        };
+        let missing = match selection.missing {
+            Missing::Error => "error",
+            Missing::Drop => "drop",
+            Missing::Mean => "mean",
+        };
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            instruction_set: kapprox::instruction_set(),
+            solver: fit.family.name.to_string(),
+            options: fit.given.clone(),
+            scaling: fit.scaling.to_string(),
+            kernel: fit.kernel.to_string(),
+            map: fit.map.to_string(),
+            landmarks: fit.landmarks.to_string(),
+            candidates: fit.candidates.as_ref().map(ToString::to_string),
+            rank: fit.rank,
+            seed: fit.seed,
+            precision: fit.precision.to_string(),
+            notes: fit.notes.clone(),
+            features: selected.feature_names(),
+            targets: fitted::target_names(selected),
+            rows: selected.range(),
+            filter: selection.filter.as_ref().map(ToString::to_string),
+            missing: missing.to_string(),
+            columns: selected.table().schema().columns.iter().map(column).collect(),
+            stored: selected.table().stored_rows(),
+        }
+    }
+
+    /// The fit.
+    pub(super) fn fit(&self) -> Result<Fit> {
+        let candidates = self.candidates.as_deref().map(|text| match text {
+            "all" => Ok(Candidates::All),
+            number => number.parse().map(Candidates::Rows).map_err(|_| Error::option("candidates", number, "a number")),
+        });
+        Ok(Fit {
+            candidates: candidates.transpose()?,
+            rank: self.rank,
+            notes: self.notes.clone(),
+            ..Fit::solver(&self.solver)?
+                .options(self.options.clone())
+                .scaling(self.scaling.parse()?)
+                .kernel(self.kernel.parse()?)
+                .map(self.map.parse()?)
+                .landmarks(LandmarkSource::Scheme(self.landmarks.clone()))
+                .seed(self.seed)
+                .precision(self.precision.parse()?)
+        })
+    }
+
+    /// The rows and columns of the fit in a table that has the stored rows of the whole.
+    pub(super) fn select(&self, table: &Table) -> Result<Selected> {
+        let selection = Selection {
+            features: self.features.clone(),
+            targets: self.targets.clone(),
+            rows: Some(self.rows.clone()),
+            filter: self.filter.as_deref().map(Condition::parse).transpose()?,
+            missing: match self.missing.as_str() {
+                "drop" => Missing::Drop,
+                "mean" => Missing::Mean,
+                _ => Missing::Error,
+            },
+            ..Selection::default()
+        };
+        Ok(table.select(&self.fit()?.selection(selection)?)?)
+    }
+
+    /// The columns, for a table without rows.
+    pub(super) fn schema(&self) -> Schema {
+        let column = |(name, kind): &(String, String)| Column { name: name.clone(), kind: kind_of(kind) };
+        Schema { columns: self.columns.iter().map(column).collect(), ..Schema::default() }
+    }
+}
+
+/// The kind that is written so.
+fn kind_of(text: &str) -> Kind {
+    let bits = |prefix: &str| text.strip_prefix(prefix).and_then(|bits| bits.parse::<u8>().ok());
+    match (bits("float"), bits("int"), bits("uint"), text) {
+        (Some(bits), ..) => Kind::Float { bits },
+        (_, Some(bits), ..) => Kind::Int { bits, signed: true },
+        (_, _, Some(bits), _) => Kind::Int { bits, signed: false },
+        (.., "bool") => Kind::Bool,
+        (.., "text") => Kind::Text,
+        (.., "binary") => Kind::Binary,
+        _ => Kind::Other(text.to_string()),
+    }
+}

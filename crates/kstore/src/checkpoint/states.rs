@@ -1,0 +1,185 @@
+//! States of many nodes of passes in one safetensors file.
+//!
+//! The file's metadata says which states it holds and what the writer wants to say beside; the arrays of the state of
+//! pass 2 that begins at segment 64 are called `2.64.…`. States are copied from file to file array by array: nothing of
+//! the size of a file is ever in memory.
+
+use super::Stored;
+use super::file::{self, Listed, damaged};
+use super::persist::{Array, Arrays, Persist};
+use crate::pass::{Node, PassKey};
+use crate::{AtomicFile, Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Version of the layout.
+const FORMAT: u64 = 1;
+
+/// What a state is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateKey {
+    /// The pass.
+    pub pass: PassKey,
+    /// Its segments.
+    pub node: Node,
+}
+
+impl StateKey {
+    /// How the names of its arrays begin.
+    fn prefix(&self) -> String {
+        format!("{}.{}", self.pass.number, self.node.segments.start)
+    }
+}
+
+/// The metadata of the file.
+#[derive(Serialize, Deserialize)]
+struct StatesHead {
+    states_format: u64,
+    about: Value,
+    states: Vec<StateKey>,
+}
+
+/// A file of states, open for reading.
+#[derive(Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    stored: Stored<'static>,
+    about: Value,
+    states: Vec<StateKey>,
+}
+
+impl StateFile {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for what is no file of states; those of the file system.
+    pub fn open(path: &Path) -> Result<Self> {
+        let stored = Stored::open(path)?;
+        let StatesHead { states_format, about, states } = stored.head()?;
+        match states_format {
+            FORMAT => Ok(Self { path: path.to_path_buf(), stored, about, states }),
+            other => Err(damaged(path, format!("it has format {other}, this version reads {FORMAT}"))),
+        }
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its writer said beside the states.
+    pub fn about(&self) -> &Value {
+        &self.about
+    }
+
+    /// A digest of all that is in the file, by which other files can name it.
+    pub fn mark(&self) -> String {
+        self.stored.mark()
+    }
+
+    /// The states, in the order of the file.
+    pub fn states(&self) -> &[StateKey] {
+        &self.states
+    }
+
+    /// Reads the state at a place into one of no rows, which is left as it is where the node has no rows.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for arrays that are missing or not as they were written.
+    pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<()> {
+        let Some(key) = self.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
+        match key.node.rows {
+            0 => Ok(()),
+            _ => self.stored.within(&key.prefix(), |from| state.load(from)),
+        }
+    }
+}
+
+/// Writes a single state as a file of states, whole or not at all.
+pub(crate) fn write_one(path: &Path, about: Value, key: StateKey, state: Option<&dyn Persist>) -> Result<()> {
+    let prefix = key.prefix();
+    let mut arrays = Arrays::default();
+    state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
+    file::write(path, &StatesHead { states_format: FORMAT, about, states: vec![key] }, &mut arrays)
+}
+
+/// A file of states that is being written, state by state; it appears whole at [`StateWriter::finish`].
+#[derive(Debug)]
+pub struct StateWriter {
+    path: PathBuf,
+    /// The arrays so far, in a file without a name.
+    bytes: BufWriter<File>,
+    listed: Listed,
+    states: Vec<StateKey>,
+}
+
+impl StateWriter {
+    /// Begins the file `path`.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::create`].
+    pub fn create(path: &Path) -> Result<Self> {
+        let destination = AtomicFile::destination(path)?;
+        let folder = destination.parent().unwrap_or(Path::new("."));
+        let bytes = tempfile::tempfile_in(folder).map_err(Error::io("create", path))?;
+        let (listed, states) = (Listed::default(), Vec::new());
+        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), listed, states })
+    }
+
+    /// Adds a state; `None` for a node without rows.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn push(&mut self, key: StateKey, state: Option<&dyn Persist>) -> Result<()> {
+        let prefix = key.prefix();
+        let mut arrays = Arrays::default();
+        state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
+        self.states.push(key);
+        arrays.list.sort_by_key(|array| std::cmp::Reverse(array.dtype));
+        arrays.list.iter().try_for_each(|array| self.append(array))
+    }
+
+    /// Adds the state at a place of another file.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for arrays that are not as they were written; those of the file system.
+    pub fn copy(&mut self, from: &mut StateFile, place: usize) -> Result<()> {
+        let Some(key) = from.states.get(place).cloned() else {
+            return Err(from.stored.damaged("it has fewer states"));
+        };
+        let prefix = format!("{}.", key.prefix());
+        self.states.push(key);
+        for name in from.stored.names().iter().filter(|name| name.starts_with(&prefix)) {
+            let array = from.stored.bytes(name)?;
+            self.append(&array)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, array: &Array<'_>) -> Result<()> {
+        self.listed.add(array);
+        self.bytes.write_all(&array.bytes).map_err(Error::io("write", &self.path))
+    }
+
+    /// Puts the file in its place, with what there is to say beside the states.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn finish(self, about: Value) -> Result<()> {
+        let Self { path, bytes, listed, states } = self;
+        let header = listed.header(&StatesHead { states_format: FORMAT, about, states });
+        let header = header.map_err(|detail| damaged(&path, detail))?;
+        let mut bytes = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
+        let mut out = AtomicFile::create(&path)?;
+        let mut write = || {
+            out.write_all(&header)?;
+            bytes.seek(SeekFrom::Start(0))?;
+            std::io::copy(&mut bytes, &mut out).map(drop)
+        };
+        write().map_err(Error::io("write", &path))?;
+        out.commit()
+    }
+}
