@@ -51,3 +51,4 @@ pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
 pub use real::turns::Turns;
 pub use real::{PrecisionPair, Real};
 pub use rows::LandmarkSet;
+pub use {faer, kstore};

@@ -13,12 +13,10 @@ use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{
-    Fold, KeptColumn, Kind, Merge, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit,
-    TextOptions, Workers,
+    KeptColumn, Kind, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit, TextOptions, Workers,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// Opens the files; targets named `FILE.npy` join as column `y`. Also gives the target columns' names.
 ///
@@ -111,54 +109,28 @@ fn is_small(kind: &Kind) -> bool {
     matches!(kind, Kind::Float { bits: ..=32 } | Kind::Int { bits: ..=16, .. } | Kind::Bool)
 }
 
-/// A fold that writes every tile as it comes: one lane and one segment, so the rows keep their order.
-struct Rewrite<'a> {
-    out: &'a Mutex<TableWriter>,
-    columns: &'a Columns,
-    table: &'a Table,
+/// Writes a tile.
+fn write(out: &mut TableWriter, columns: &Columns, table: &Table, block: &RowBlock<'_, f64>) -> Result<()> {
+    let wanted = block.kept.iter().zip(&columns.columns);
+    let cast = wanted.map(|(have, wanted)| match have.kind() == wanted.kind {
+        true => Ok(None),
+        false => {
+            have.cast(wanted.kind).map(Some).map_err(|(row, value)| refused(table, block.rows[row], wanted, value))
+        }
+    });
+    let cast: Vec<Option<KeptColumn>> = cast.collect::<Result<_>>()?;
+    let written = block.kept.iter().zip(&cast);
+    let batch: Vec<_> = written.map(|(have, cast)| Output::Kept(cast.as_ref().unwrap_or(have))).collect();
+    let (features, targets) = batch.split_at(columns.features);
+    out.write(features, targets)
 }
 
-/// The empty state of [`Rewrite`], whose result is a file.
-#[derive(Debug)]
-struct Written;
-
-impl Merge for Written {
-    fn merge(&mut self, _later: &Self) {}
-}
-
-impl Fold<f64> for Rewrite<'_> {
-    type State = Written;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> Written {
-        Written
-    }
-
-    fn scratch(&self) {}
-
-    fn step(&self, _: &mut Written, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
-        let wanted = block.kept.iter().zip(&self.columns.columns);
-        let cast = wanted.map(|(have, wanted)| match have.kind() == wanted.kind {
-            true => Ok(None),
-            false => have.cast(wanted.kind).map(Some).map_err(|(row, value)| self.refused(block, row, wanted, value)),
-        });
-        let cast: Vec<Option<KeptColumn>> = cast.collect::<Result<_>>()?;
-        let columns = block.kept.iter().zip(&cast);
-        let batch: Vec<_> = columns.map(|(have, cast)| Output::Kept(cast.as_ref().unwrap_or(have))).collect();
-        let (features, targets) = batch.split_at(self.columns.features);
-        self.out.lock().unwrap_or_else(PoisonError::into_inner).write(features, targets)
-    }
-}
-
-impl Rewrite<'_> {
-    #[cold]
-    fn refused(&self, block: &RowBlock<'_, f64>, row: usize, column: &OutputColumn, value: String) -> Error {
-        let located = self.table.locate(block.rows[row]);
-        let (path, row) = located.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
-        let remedy = "write .parquet or .csv, which keep every column's type, or choose --precision f64";
-        kstore::Error::BadValue { path, row, line: None, column: column.name.clone(), value, remedy }.into()
-    }
+#[cold]
+fn refused(table: &Table, row: u64, column: &OutputColumn, value: String) -> Error {
+    let located = table.locate(row);
+    let (path, row) = located.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
+    let remedy = "write .parquet or .csv, which keep every column's type, or choose --precision f64";
+    kstore::Error::BadValue { path, row, line: None, column: column.name.clone(), value, remedy }.into()
 }
 
 /// Selects the rows, and all columns or those that were named, then the targets. Also returns the number of targets.
@@ -217,7 +189,7 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     let source = selected.rows::<f64>(Reading::default())?;
     let tile = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.features);
-    let out = TableWriter::create(path, features, targets)?;
+    let mut out = TableWriter::create(path, features, targets)?;
     let remedy = "leave columns out with --drop";
     let mut shared = vec![Term::new("row group being written", out.footprint(), remedy)];
     if selected.keeps_text() {
@@ -227,15 +199,14 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     let spare = lanes::lanes("conversion", &source, &lane, run.memory, run.threads)?.spare;
     let texts = TextLimit::new(run.memory, spare, COPIES);
     let source = selected.rows::<f64>(Reading { texts, ..Reading::default() })?;
-    let out = Mutex::new(out);
     let stage = run.progress.stage("convert", selected.known_rows());
     let workers = Workers::sequential();
-    let pass = Pass { tile, segment: u64::MAX, lanes: 1, ..lanes::scan(1, &workers, &stage) };
-    let (_, report) = pass.fold(&source, &Rewrite { out: &out, columns, table: selected.table() })?;
+    let pass = Pass { tile, segment: u64::MAX, ..lanes::scan(1, &workers, &stage) };
+    let report = pass.visit(&source, |block| write(&mut out, columns, selected.table(), block))?;
     if report.rows == 0 {
         return Err(Error::option("--where", "", "no row fulfils the condition", "choose another one"));
     }
-    let files = out.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
+    let files = out.finish()?;
     stage.finish();
     Ok((report.rows, files))
 }

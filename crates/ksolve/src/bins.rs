@@ -12,6 +12,7 @@ pub const BIN: usize = 2048;
 
 /// The targets that are learned: numbers, or codes of classes.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Targets {
     /// Numeric targets, less a centre each: makes sums of squares accurate, changes no result beyond rounding.
     Numeric {

@@ -12,6 +12,7 @@ const MOST_FOLDS: usize = 1_000;
 
 /// The folds as the command line gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FoldSpec {
     /// No cross-validation.
     None,
@@ -58,6 +59,7 @@ impl std::fmt::Display for FoldSpec {
 
 /// A rule that gives every row its fold: a function of the row alone, never of the order of reading.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Folds {
     /// All rows are fold 0.
     None,

@@ -84,6 +84,7 @@ pub struct Regression {
 
 /// The JSON of a regression: rows and averages; with several targets also each of them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct RegressionReport {
     /// Number of rows scored.
     pub rows: u64,
@@ -160,6 +161,7 @@ pub struct Confusion {
 
 /// The JSON of a classification.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
 pub struct ClassificationReport {
     /// Number of rows scored.
     pub rows: u64,

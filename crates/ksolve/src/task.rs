@@ -23,6 +23,7 @@ pub enum Task {
 /// How the scores of a classification become probabilities.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Link {
     /// Scores are logarithms of odds: the logistic function of the only one, else the softmax.
     Logit,

@@ -11,6 +11,7 @@ use std::path::Path;
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the operators")]
+#[non_exhaustive]
 pub enum Operator {
     Equal,
     NotEqual,

@@ -59,7 +59,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Extensions that are known.
-        known: &'static str,
+        known: String,
     },
     /// Two files of one table have different columns.
     #[error("{second} does not continue {first}: {difference}; files of one table need the same columns and types", first = first.display(), second = second.display())]

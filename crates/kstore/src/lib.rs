@@ -12,6 +12,12 @@
 //!
 //! It knows no kernel and no solver.
 //!
+//! # Features
+//!
+//! Each file format is a feature: `parquet`, `ipc` (Arrow), `npy`, `csv` and `svmlight`, all of them by default. With
+//! `default-features = false` the rows are slices, record batches, iterators and sources of your own, and no codec is
+//! built. [`arrow`] and [`rayon`] are the crates whose types stand in signatures here.
+//!
 //! # Example
 //!
 //! The means of a table of any size, in the memory of a few tiles:
@@ -34,6 +40,11 @@
 //! assert_eq!((statistics.features[0].mean, report.rows), (3.0, 3));
 //! # Ok::<(), kstore::Error>(())
 //! ```
+
+#![cfg_attr(
+    not(all(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight")),
+    allow(dead_code, unused_imports, reason = "what the formats share, few of them use in part")
+)]
 
 pub mod atomic;
 pub mod budget;
@@ -83,3 +94,4 @@ pub use statistics::{Statistics, StatisticsFold};
 pub use strings::Strings;
 pub use table::Table;
 pub use table_rows::{Reading, TableRows};
+pub use {arrow, rayon};

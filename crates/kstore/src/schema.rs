@@ -6,6 +6,7 @@ use std::fmt;
 
 /// The type of the values of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kind {
     /// Binary floating point numbers of 16, 32 or 64 bits.
     Float {

@@ -312,10 +312,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        let why = format!(
-            "the folder holds no {} file; name another folder, or files",
-            source::KNOWN.replace(" and ", " or ")
-        );
+        let why = format!("the folder holds no {} file; name another folder, or files", source::known("or"));
         return Err(Error::Empty { what: folder.display().to_string(), why });
     }
     Ok(files)

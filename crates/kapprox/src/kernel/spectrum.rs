@@ -26,6 +26,7 @@ pub struct Spectrum {
 
 /// A law of frequencies in d dimensions.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Law {
     /// ω = s g with g standard normal in d dimensions and s ≥ 0 drawn for itself: the kernels of ‖x − z‖₂ that are scale
     /// mixtures of Gaussians.

@@ -25,6 +25,7 @@ use kstore::{Footprint, Workers};
 
 /// A homogeneous kernel of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Homogeneous {
     /// 2xz/(x + z), κ(λ) = 1/cosh πλ.
     ChiSquared,

@@ -30,6 +30,7 @@ impl Default for SpectralOptions {
 
 /// The numbers that [`Approximation::spectral`] computes norms from.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum SpectralSource<'a> {
     /// Products with K − ΦΦᵀ: at most [`EXACT_ROWS`] rows.
     Products(SpectralOptions),

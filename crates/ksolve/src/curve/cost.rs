@@ -4,7 +4,7 @@ use crate::Result;
 use faer::{Mat, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::pass::Observer;
-use kstore::{Fold, Merge, Pass, RowBlock, RowSource, Table, Workers};
+use kstore::{Pass, RowSource, Table};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -92,38 +92,13 @@ pub(super) fn form<T: Real>(
     table: &Table,
 ) -> Result<Cost> {
     let meter = Meter::start(table);
-    pass.fold(source, &Form { map, tile: pass.tile })?;
-    Ok(meter.cost(1, 0))
-}
-
-struct Form<'a, T: Real> {
-    map: &'a dyn FeatureMap<T>,
-    tile: usize,
-}
-
-/// The empty state of a fold without a result.
-struct Formed;
-
-impl Merge for Formed {
-    fn merge(&mut self, _later: &Self) {}
-}
-
-impl<T: Real> Fold<T> for Form<'_, T> {
-    type State = Formed;
-    type Scratch = Mat<T>;
-    type Error = crate::Error;
-
-    fn init(&self) -> Formed {
-        Formed
-    }
-    fn scratch(&self) -> Mat<T> {
-        Mat::zeros(self.tile, self.map.dims().1)
-    }
-    fn step(&self, _: &mut Formed, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+    let features = || Mat::zeros(pass.tile, map.dims().1);
+    pass.each(source, features, |phi: &mut Mat<T>, block, workers| {
         let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
-        self.map.apply(x, phi.as_mut().subrows_mut(0, block.len()), workers);
-        Ok(())
-    }
+        map.apply(x, phi.as_mut().subrows_mut(0, block.len()), workers);
+        Ok::<(), kstore::Error>(())
+    })?;
+    Ok(meter.cost(1, 0))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ crate::words::words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 
 /// Rows that landmarks are chosen among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Candidates {
     /// Every row: a pass for each round of the scheme.
     All,

@@ -18,6 +18,7 @@ const CALIBRATED_FROM: Duration = Duration::from_secs(10);
 
 /// A trained model and its report.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Fitted {
     /// The model.
     pub model: AnyModel,

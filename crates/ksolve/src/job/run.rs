@@ -4,7 +4,7 @@ use super::Checkpoint;
 use crate::train::{Forecast, Resources, Stages, Unwatched};
 use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;
-use kstore::{Workers, budget};
+use kstore::{Workers, budget, rayon};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -94,10 +94,10 @@ impl<'a> Run<'a> {
         Self { workers: Workers::new(threads), ..self }
     }
 
-    /// Sets the pool of threads to use.
+    /// Sets the pool of threads to use, such as that of the program around.
     #[must_use]
-    pub fn workers(self, workers: Workers) -> Self {
-        Self { workers, ..self }
+    pub fn pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
+        Self { workers: Workers::of(pool), ..self }
     }
 
     /// Sets the observer that is told of stages, rows and warnings.
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
     }
 
     /// The threads of the job.
-    pub(crate) fn pool(&self) -> &Workers {
+    pub(crate) fn workers(&self) -> &Workers {
         &self.workers
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 /// The basis functions of a model, which its coefficients multiply.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Basis<T> {
     /// Kernel functions k(x, z_j) of landmarks.
     Landmarks {

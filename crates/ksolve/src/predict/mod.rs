@@ -318,7 +318,7 @@ impl Predictor {
 
     /// The bytes of the budget that a pass over the rows leaves beside `held`.
     fn spare(&self, selected: &Selected, extras: Extras, held: Vec<Term>, run: &Run<'_>) -> Result<usize> {
-        let (memory, threads) = (run.bytes(), run.pool().threads());
+        let (memory, threads) = (run.bytes(), run.workers().threads());
         Ok(match &self.0 {
             Inner::F32(typed) => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare,
             Inner::F64(typed) => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare,
@@ -336,7 +336,7 @@ impl<T: Real> Typed<T> {
         deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let scorer = TableScorer::new(self, selected, extras)?;
-        let lanes = scorer.lanes(run.bytes(), run.pool().threads(), held)?;
+        let lanes = scorer.lanes(run.bytes(), run.workers().threads(), held)?;
         scorer.run(run, lanes.count, deliver)
     }
 

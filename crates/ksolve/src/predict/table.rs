@@ -104,10 +104,9 @@ impl<'a, T: Real> TableScorer<'a, T> {
         mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let source = self.source()?;
-        let sequential = Workers::sequential();
         let watch = run.watched();
         let observer = watch.stage("predict", self.selected.known_rows());
-        let pass = lanes::scan(lanes, if lanes > 1 { &sequential } else { run.pool() }, &*observer);
+        let pass = lanes::scan(lanes, run.workers(), &*observer);
         let report = pass.segments(&source, self, |_: Range<u64>, scores: Scores| deliver(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();

@@ -281,6 +281,7 @@ impl<S: Solver<f32> + Solver<f64>> AnySolver for S {}
 /// How strongly coefficients are held down: one number in either of two conventions.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Penalty {
     /// The factor lambda of (1/n) Σ loss + lambda ‖w‖².
     Lambda(f64),

@@ -61,6 +61,7 @@ pub enum Kind {
 
 /// An interval of numbers that are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Interval {
     /// Above 0.
     Positive,
@@ -95,6 +96,7 @@ impl Interval {
 
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Value {
     /// The value of a [`Kind::Flag`].
     Flag(bool),

@@ -4,9 +4,8 @@ use super::options::Resources;
 use super::plan::Cut;
 use crate::Result;
 use kapprox::Real;
-use kstore::scratch::{Cache, CacheWriter};
-use kstore::{Error, Fold, Merge, Pass, RowBlock, RowSource, Workers};
-use std::sync::{Mutex, PoisonError};
+use kstore::scratch::Cache;
+use kstore::{Pass, RowSource};
 
 /// Writes the decoded and scaled rows to the scratch folder; `None` without one.
 ///
@@ -14,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 /// from the rows. Not journaled: a run that is resumed writes its cache again.
 ///
 /// # Errors
-/// Errors of the source; [`Error::OverScratch`] and [`Error::ScratchFull`] where the rows do not fit.
+/// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
 pub(super) fn rows<T: Real>(
     source: &dyn RowSource<T>,
     cut: Cut,
@@ -23,34 +22,8 @@ pub(super) fn rows<T: Real>(
     let Some(scratch) = resources.scratch else { return Ok(None) };
     let range = source.range();
     let observer = resources.stages.stage("rows to scratch", Some(range.end - range.start));
-    let writer = Mutex::new(scratch.cache::<T>(source.shape(), range)?);
+    let mut writer = scratch.cache::<T>(source.shape(), range)?;
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
-    pass.fold(source, &Write { writer: &writer })?;
-    Ok(Some(writer.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?))
-}
-
-/// A fold that appends every tile to the cache.
-struct Write<'a, T> {
-    writer: &'a Mutex<CacheWriter<T>>,
-}
-
-/// The empty state of [`Write`], whose result is the cache.
-struct Written;
-
-impl Merge for Written {
-    fn merge(&mut self, _later: &Self) {}
-}
-
-impl<T: Real> Fold<T> for Write<'_, T> {
-    type State = Written;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> Written {
-        Written
-    }
-    fn scratch(&self) {}
-    fn step(&self, _: &mut Written, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> kstore::Result<()> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner).push(block)
-    }
+    pass.visit(source, |block| writer.push(block))?;
+    Ok(Some(writer.finish()?))
 }

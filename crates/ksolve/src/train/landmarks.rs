@@ -10,7 +10,6 @@ use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, NO_ROW, RowSample, Scan, uniform_sample};
 use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Fold, Footprint, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
@@ -297,7 +296,7 @@ pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pa
     if kernel.domain() == Domain::Any {
         return Ok(0);
     }
-    pass.resume("values the kernel is defined for", source, &Check(kernel))?;
+    pass.each(source, || (), |(), block, _| check(kernel, block))?;
     Ok(1)
 }
 
@@ -343,41 +342,15 @@ impl<T: Real> Fold<T> for Leading {
     }
 }
 
-/// A fold that refuses values outside the kernel's domain.
-struct Check<'a>(&'a Spec);
-
-/// The empty state of [`Check`], which finds nothing or fails.
-struct Checked;
-
-impl Merge for Checked {
-    fn merge(&mut self, _later: &Self) {}
-}
-
-impl Persist for Checked {
-    fn save<'a>(&'a self, _: &mut Arrays<'a>) {}
-    fn load(&mut self, _: &mut Stored<'_>) -> kstore::Result<()> {
-        Ok(())
-    }
-}
-
-impl<T: Real> Fold<T> for Check<'_> {
-    type State = Checked;
-    type Scratch = ();
-    type Error = kapprox::Error;
-
-    fn init(&self) -> Checked {
-        Checked
-    }
-    fn scratch(&self) {}
-    fn step(&self, _: &mut Checked, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> kapprox::Result<()> {
-        let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
-        self.0.check_values(x, 0).map_err(|error| match error {
-            kapprox::Error::Domain { kernel, domain, row, feature, value } => {
-                kapprox::Error::Domain { kernel, domain, row: block.rows[row as usize], feature, value }
-            }
-            other => other,
-        })
-    }
+/// Refuses a value outside the kernel's domain.
+fn check<T: Real>(kernel: &Spec, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
+    let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
+    kernel.check_values(x, 0).map_err(|error| match error {
+        kapprox::Error::Domain { kernel, domain, row, feature, value } => {
+            kapprox::Error::Domain { kernel, domain, row: block.rows[row as usize], feature, value }
+        }
+        other => other,
+    })
 }
 
 /// Fills in the median distance of the first candidates in the order of their keys: a uniform sample.

@@ -27,6 +27,7 @@ crate::words::words!(Scaling, "scale", "standard" => Standard, "minmax" => Minma
 
 /// Where landmarks come from.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum LandmarkSource {
     /// Chosen among the training rows by the scheme of this name, from [`kapprox::landmark::registry`].
     Scheme(String),

@@ -37,6 +37,11 @@ fn the_same_rows_from_anywhere_give_the_same_model() {
             Predictor::new(fitted.model).unwrap().to_bytes().unwrap()
         };
         assert!(bytes(&file) == bytes(&slices), "{precision}");
+        // and so does the pool of the program around
+        let pool = kstore::rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let run = Run::new().pool(std::sync::Arc::new(pool));
+        let fitted = Fit::ridge().precision(precision).rank(60).set("lambda", 1e-6).on(&slices, &["y"], &run).unwrap();
+        assert!(bytes(&file) == Predictor::new(fitted.model).unwrap().to_bytes().unwrap(), "{precision}");
     }
 }
 

@@ -17,6 +17,7 @@ mod folder;
 pub mod lanes;
 mod run;
 mod tree;
+mod visit;
 mod workers;
 
 pub use engine::{Engine, Node, PassKey, Share};
@@ -54,13 +55,14 @@ pub trait Fold<T: Real>: Sync {
     /// Buffers of a lane, reused over its segments; holds nothing between [`Fold::flush`] and the next `step`.
     type Scratch: Send;
     /// The error of a step.
-    type Error: From<Error> + Send;
+    type Error: From<Error> + Send + 'static;
 
     /// Returns the state before any row.
     fn init(&self) -> Self::State;
     /// Returns the buffers for one lane.
     fn scratch(&self) -> Self::Scratch;
-    /// Adds the rows of one tile to the state.
+    /// Adds the rows of one tile to the state. Parallel work goes to `workers` and to no other pool: lanes may hold the
+    /// threads of that one.
     fn step(
         &self,
         state: &mut Self::State,
@@ -135,6 +137,7 @@ impl std::fmt::Debug for Pass<'_> {
 
 /// Counts and times of a finished pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PassReport {
     /// Rows folded.
     pub rows: u64,

@@ -1,7 +1,11 @@
 //! The machine behind a pass: feeders that decode, lanes that fold, states that are delivered in order.
+//!
+//! It is large, and there are many folds: so it knows a fold as [`Lane`]s only, and is compiled once for each type of
+//! element.
 
 use super::{Fold, Pass, PassReport, Workers};
-use crate::{Error, Real, RowBuf, RowSource, TableShape};
+use crate::{Error, Real, RowBlock, RowBuf, RowSource, TableShape};
+use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -57,99 +61,143 @@ where
     T: Real,
     F: Fold<T>,
 {
+    let deliver = Mutex::new(deliver);
+    let lane = || {
+        let folding = Folding { fold, deliver: &deliver, state: None, folded: 0, scratch: fold.scratch() };
+        Box::new(folding) as Box<dyn Lane<T> + '_>
+    };
+    work(pass, source, part, &lane).map_err(|failure| match failure.downcast::<F::Error>() {
+        Ok(error) => *error,
+        // failures are those of the lanes or of the source: nothing else comes here
+        Err(other) => other.downcast::<Error>().map_or(Error::Worker, |error| *error).into(),
+    })
+}
+
+/// An error of a fold or of the source, whose type the caller knows.
+type Failure = Box<dyn Any + Send>;
+
+/// A fold as a lane works on it.
+trait Lane<T> {
+    /// Takes in one tile.
+    fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
+    /// Ends a segment.
+    fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
+    /// Gives the state of a segment away, if it had rows: its stored rows, the segments done with it, its number.
+    fn deliver(&mut self, rows: Range<u64>, done: u64, segment: u64) -> Result<(), Failure>;
+}
+
+/// A fold, and what a lane has folded of its segment: no state before the first row.
+struct Folding<'a, T: Real, F: Fold<T>, D> {
+    fold: &'a F,
+    deliver: &'a Mutex<D>,
+    state: Option<F::State>,
+    folded: u64,
+    scratch: F::Scratch,
+}
+
+impl<T, F, D> Lane<T> for Folding<'_, T, F, D>
+where
+    T: Real,
+    F: Fold<T>,
+    D: FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
+{
+    fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure> {
+        let state = self.state.get_or_insert_with(|| self.fold.init());
+        self.folded += block.len() as u64;
+        self.fold.step(state, &mut self.scratch, block, workers).map_err(boxed)
+    }
+
+    fn flush(&mut self, workers: &Workers) -> Result<(), Failure> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        self.fold.flush(state, &mut self.scratch, workers).map_err(boxed)
+    }
+
+    fn deliver(&mut self, rows: Range<u64>, done: u64, segment: u64) -> Result<(), Failure> {
+        let (state, folded) = (self.state.take(), std::mem::take(&mut self.folded));
+        let Some(state) = state else { return Ok(()) };
+        let mut deliver = self.deliver.lock().unwrap_or_else(PoisonError::into_inner);
+        (*deliver)(Delivery { rows, done, segment, folded, state }).map_err(boxed)
+    }
+}
+
+fn boxed<E: Send + 'static>(error: E) -> Failure {
+    Box::new(error)
+}
+
+/// What makes a lane.
+type MakeLane<'a, T> = &'a (dyn Fn() -> Box<dyn Lane<T> + 'a> + Sync);
+
+fn work<T: Real>(
+    pass: &Pass<'_>,
+    source: &dyn RowSource<T>,
+    part: Range<u64>,
+    lane: MakeLane<'_, T>,
+) -> Result<PassReport, Failure> {
     let segments = Segments::new(source.range(), pass.segment);
     let Range { start: first, end } = part.start..part.end.min(segments.count());
     let left = end.saturating_sub(first);
     let lanes = pass.lanes.clamp(1, usize::try_from(left).unwrap_or(usize::MAX).max(1));
     let sequential = Workers::sequential();
-    let workers = if lanes > 1 { &sequential } else { pass.workers };
     let run = Run {
         pass,
         source,
-        fold,
+        lane,
+        workers: if lanes > 1 { &sequential } else { pass.workers },
+        shape: source.shape(),
         segments,
         next: AtomicU64::new(first),
         end,
-        order: Mutex::new(Order { turn: first, failed: None, deliver }),
+        order: Mutex::new(Order { turn: first, failed: None }),
         turned: Condvar::new(),
         failed: AtomicBool::new(false),
         folded: AtomicU64::new(0),
         starved: AtomicU64::new(0),
     };
-    std::thread::scope(|scope| {
-        for _ in 0..lanes {
-            let run = &run;
-            if pass.prefetch == 0 {
-                scope.spawn(move || run.work_alone(workers));
-                continue;
-            }
-            let (full, tiles) = channel();
-            let (free, buffers) = channel();
-            for _ in 0..pass.prefetch + 1 {
-                // cannot fail: the receiver is alive
-                let _ = free.send(RowBuf::new(pass.tile));
-            }
-            scope.spawn(move || run.feed(&full, &buffers));
-            scope.spawn(move || run.work(&tiles, &free, workers));
-        }
-    });
+    pass.workers.lanes(lanes, || if pass.prefetch == 0 { run.work_alone() } else { run.work_fed() });
     let report = PassReport {
         rows: run.folded.load(Ordering::Relaxed),
         starved: Duration::from_nanos(run.starved.load(Ordering::Relaxed)),
     };
     let order = run.order.into_inner().unwrap_or_else(PoisonError::into_inner);
     match order.failed {
-        Some((_, error)) => Err(error),
-        None if order.turn < end => Err(Error::Worker.into()),
+        Some((_, failure)) => Err(failure),
+        None if order.turn < end => Err(boxed(Error::Worker)),
         None => Ok(report),
     }
 }
 
 /// A message from a feeder to its lane.
-enum Item<T, E> {
+enum Item<T> {
     Tile(u64, RowBuf<T>),
     End(u64),
-    Failed(u64, E),
-}
-
-/// The part of a segment that a lane has folded; without a state before the first row.
-struct Part<S> {
-    state: Option<S>,
-    folded: u64,
+    Failed(u64, Error),
 }
 
 /// The segment whose turn it is to be delivered, and the first failure in row order.
-struct Order<E, D> {
+struct Order {
     turn: u64,
-    failed: Option<(u64, E)>,
-    deliver: D,
+    failed: Option<(u64, Failure)>,
 }
 
-struct Run<'a, T, F: Fold<T>, D>
-where
-    T: Real,
-{
+struct Run<'a, 'f, T> {
     pass: &'a Pass<'a>,
     source: &'a dyn RowSource<T>,
-    fold: &'a F,
+    lane: MakeLane<'f, T>,
+    workers: &'a Workers,
+    shape: TableShape,
     segments: Segments,
     next: AtomicU64,
     /// The place after the last segment to fold.
     end: u64,
-    order: Mutex<Order<F::Error, D>>,
+    order: Mutex<Order>,
     turned: Condvar,
     failed: AtomicBool,
     folded: AtomicU64,
     starved: AtomicU64,
 }
 
-impl<T, F, D> Run<'_, T, F, D>
-where
-    T: Real,
-    F: Fold<T>,
-    D: FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
-{
-    fn lock(&self) -> MutexGuard<'_, Order<F::Error, D>> {
+impl<T: Real> Run<'_, '_, T> {
+    fn lock(&self) -> MutexGuard<'_, Order> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,17 +206,33 @@ where
         self.failed.load(Ordering::Relaxed) && self.lock().failed.as_ref().is_some_and(|(at, _)| *at < segment)
     }
 
-    fn fail(&self, segment: u64, error: F::Error) {
+    fn fail(&self, segment: u64, failure: Failure) {
         let mut order = self.lock();
         if order.failed.as_ref().is_none_or(|(at, _)| segment < *at) {
-            order.failed = Some((segment, error));
+            order.failed = Some((segment, failure));
         }
         self.failed.store(true, Ordering::Relaxed);
         self.turned.notify_all();
     }
 
+    /// Folds what a feeder of its own decodes ahead. The feeder begins with its lane: it takes segments that others wait for.
+    fn work_fed(&self) {
+        let (full, tiles) = channel();
+        let (free, buffers) = channel();
+        for _ in 0..self.pass.prefetch + 1 {
+            // cannot fail: the receiver is alive
+            let _ = free.send(RowBuf::new(self.pass.tile));
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(move || self.feed(&full, &buffers));
+            // both ends go with the lane, and the feeder, which may wait for them, with both
+            let (tiles, free) = (tiles, free);
+            self.work(&tiles, &free);
+        });
+    }
+
     /// Decodes segment after segment until there are none left or the lane has gone.
-    fn feed(&self, full: &Sender<Item<T, F::Error>>, buffers: &Receiver<RowBuf<T>>) {
+    fn feed(&self, full: &Sender<Item<T>>, buffers: &Receiver<RowBuf<T>>) {
         let mut spare = None;
         loop {
             let segment = self.next.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +242,7 @@ where
             let last = match self.decode(segment, full, buffers, &mut spare) {
                 Ok(true) => Item::End(segment),
                 Ok(false) => return,
-                Err(error) => Item::Failed(segment, error.into()),
+                Err(error) => Item::Failed(segment, error),
             };
             let failed = matches!(last, Item::Failed(..));
             if full.send(last).is_err() || failed {
@@ -191,7 +255,7 @@ where
     fn decode(
         &self,
         segment: u64,
-        full: &Sender<Item<T, F::Error>>,
+        full: &Sender<Item<T>>,
         buffers: &Receiver<RowBuf<T>>,
         spare: &mut Option<RowBuf<T>>,
     ) -> Result<bool, Error> {
@@ -212,26 +276,24 @@ where
     }
 
     /// Folds what the feeder sends and delivers each segment in its turn.
-    fn work(&self, tiles: &Receiver<Item<T, F::Error>>, free: &Sender<RowBuf<T>>, workers: &Workers) {
+    fn work(&self, tiles: &Receiver<Item<T>>, free: &Sender<RowBuf<T>>) {
         let alarm = PanicAlarm(self);
-        let shape = self.source.shape();
-        let mut scratch = self.fold.scratch();
-        let mut part = Part { state: None, folded: 0 };
+        let mut lane = (self.lane)();
         loop {
             let waiting = Instant::now();
             let Ok(item) = tiles.recv() else { break };
             self.starved.fetch_add(waiting.elapsed().as_nanos() as u64, Ordering::Relaxed);
             let (segment, outcome) = match item {
                 Item::Tile(segment, buffer) => {
-                    let outcome = self.step(&mut part, &mut scratch, &buffer, &shape, workers);
+                    let outcome = self.step(&mut *lane, &buffer);
                     let _ = free.send(buffer); // the feeder may have ended already
                     (segment, outcome)
                 }
-                Item::End(segment) => (segment, self.end(segment, &mut part, &mut scratch, workers)),
-                Item::Failed(segment, error) => (segment, Err(error)),
+                Item::End(segment) => (segment, self.end(segment, &mut *lane)),
+                Item::Failed(segment, error) => (segment, Err(boxed(error))),
             };
-            if let Err(error) = outcome {
-                self.fail(segment, error);
+            if let Err(failure) = outcome {
+                self.fail(segment, failure);
                 break;
             }
             if self.pointless(segment) {
@@ -242,80 +304,65 @@ where
     }
 
     /// Decodes and folds segment after segment, as [`Run::feed`] and [`Run::work`] do together.
-    fn work_alone(&self, workers: &Workers) {
+    fn work_alone(&self) {
         let alarm = PanicAlarm(self);
-        let mut scratch = self.fold.scratch();
-        let mut buffer = RowBuf::new(self.pass.tile);
+        let (mut lane, mut buffer) = ((self.lane)(), RowBuf::new(self.pass.tile));
         loop {
             let segment = self.next.fetch_add(1, Ordering::Relaxed);
             if segment >= self.end || self.pointless(segment) {
                 break;
             }
-            if let Err(error) = self.whole_segment(segment, &mut buffer, &mut scratch, workers) {
-                self.fail(segment, error);
-                break;
+            match self.whole_segment(segment, &mut buffer, &mut *lane) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(failure) => {
+                    self.fail(segment, failure);
+                    break;
+                }
             }
         }
         std::mem::forget(alarm);
     }
 
+    /// False where a segment before it has failed.
     fn whole_segment(
         &self,
         segment: u64,
         buffer: &mut RowBuf<T>,
-        scratch: &mut F::Scratch,
-        workers: &Workers,
-    ) -> Result<(), F::Error> {
-        let (shape, mut part) = (self.source.shape(), Part { state: None, folded: 0 });
-        let mut cursor = self.source.open(self.segments.get(segment))?;
+        lane: &mut (dyn Lane<T> + '_),
+    ) -> Result<bool, Failure> {
+        let mut cursor = self.source.open(self.segments.get(segment)).map_err(boxed)?;
         loop {
             if self.pass.observer.stop() {
-                return Err(Error::Interrupted.into());
+                return Err(boxed(Error::Interrupted));
             }
-            if !cursor.next(buffer)? {
+            if !cursor.next(buffer).map_err(boxed)? {
                 break;
             }
-            self.step(&mut part, scratch, buffer, &shape, workers)?;
+            self.step(lane, buffer)?;
             if self.pointless(segment) {
-                return Ok(());
+                return Ok(false);
             }
         }
-        self.end(segment, &mut part, scratch, workers)
+        self.end(segment, lane)?;
+        Ok(true)
     }
 
-    fn step(
-        &self,
-        part: &mut Part<F::State>,
-        scratch: &mut F::Scratch,
-        buffer: &RowBuf<T>,
-        shape: &TableShape,
-        workers: &Workers,
-    ) -> Result<(), F::Error> {
+    fn step(&self, lane: &mut (dyn Lane<T> + '_), buffer: &RowBuf<T>) -> Result<(), Failure> {
         debug_assert!(buffer.rows.len() <= buffer.capacity, "a cursor forgets what was in the buffer");
-        let block = buffer.block(shape);
+        let block = buffer.block(&self.shape);
         if block.is_empty() {
             return Ok(());
         }
-        let state = part.state.get_or_insert_with(|| self.fold.init());
-        self.fold.step(state, scratch, &block, workers)?;
-        part.folded += block.len() as u64;
+        lane.step(&block, self.workers)?;
         self.folded.fetch_add(block.len() as u64, Ordering::Relaxed);
         self.pass.observer.advance(block.len() as u64);
         Ok(())
     }
 
     /// Waits for the segment's turn and delivers its state.
-    fn end(
-        &self,
-        segment: u64,
-        part: &mut Part<F::State>,
-        scratch: &mut F::Scratch,
-        workers: &Workers,
-    ) -> Result<(), F::Error> {
-        let (mut state, folded) = (part.state.take(), std::mem::take(&mut part.folded));
-        if let Some(state) = &mut state {
-            self.fold.flush(state, scratch, workers)?;
-        }
+    fn end(&self, segment: u64, lane: &mut (dyn Lane<T> + '_)) -> Result<(), Failure> {
+        lane.flush(self.workers)?;
         let mut order = self.lock();
         while order.turn < segment {
             if order.failed.as_ref().is_some_and(|(at, _)| *at < segment) {
@@ -323,11 +370,7 @@ where
             }
             order = self.turned.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
-        if let Some(state) = state {
-            let rows = self.segments.get(segment);
-            let number = self.segments.first + segment;
-            (order.deliver)(Delivery { rows, done: segment + 1, segment: number, folded, state })?;
-        }
+        lane.deliver(self.segments.get(segment), segment + 1, self.segments.first + segment)?;
         order.turn += 1;
         self.turned.notify_all();
         Ok(())
@@ -335,19 +378,10 @@ where
 }
 
 /// Wakes the other lanes when this one unwinds, so that they do not wait for a turn that never comes.
-struct PanicAlarm<'r, 'a, T, F, D>(&'r Run<'a, T, F, D>)
-where
-    T: Real,
-    F: Fold<T>,
-    D: FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send;
+struct PanicAlarm<'r, 'a, 'f, T: Real>(&'r Run<'a, 'f, T>);
 
-impl<T, F, D> Drop for PanicAlarm<'_, '_, T, F, D>
-where
-    T: Real,
-    F: Fold<T>,
-    D: FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
-{
+impl<T: Real> Drop for PanicAlarm<'_, '_, '_, T> {
     fn drop(&mut self) {
-        self.0.fail(0, Error::Worker.into());
+        self.0.fail(0, boxed(Error::Worker));
     }
 }

@@ -23,6 +23,18 @@ impl Workers {
         Self(pool.and_then(Result::ok).map(Arc::new))
     }
 
+    /// The threads of a pool that is there already, such as that of the program around: lanes and the parts of steps run
+    /// on it, and only files are read by threads beside it.
+    ///
+    /// ```
+    /// use kstore::{Workers, rayon};
+    /// let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    /// assert_eq!(Workers::of(std::sync::Arc::new(pool)).threads(), 2);
+    /// ```
+    pub fn of(pool: Arc<rayon::ThreadPool>) -> Self {
+        Self(Some(pool))
+    }
+
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.0.as_ref().map_or(1, |pool| pool.current_num_threads())
@@ -32,6 +44,11 @@ impl Workers {
     ///
     /// Threads take the next part as they become free: give large parts first and the threads end together.
     pub fn run(&self, parts: usize, part: impl Fn(usize) + Sync + Send) {
+        self.run_parts(parts, &part);
+    }
+
+    /// [`Workers::run`], compiled once for all kinds of parts.
+    fn run_parts(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
         match &self.0 {
             Some(pool) if parts > 1 => {
                 let next = AtomicUsize::new(0);
@@ -58,6 +75,21 @@ impl Workers {
                 work(part);
             }
         });
+    }
+
+    /// Runs `lane` so many times, at once as far as there are threads; without a pool each time on a thread of its own.
+    ///
+    /// A lane may wait for others that have begun, never for one that has not: a pool's threads may be taken.
+    pub(super) fn lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
+        let lane = &lane;
+        match &self.0 {
+            Some(pool) => pool.in_place_scope(|scope| (0..lanes).for_each(|_| scope.spawn(move |_| lane()))),
+            None => std::thread::scope(|scope| {
+                (0..lanes).for_each(|_| {
+                    scope.spawn(lane);
+                });
+            }),
+        }
     }
 
     /// Runs `work` on the pool, so that nested parallel routines find its threads.

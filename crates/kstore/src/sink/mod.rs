@@ -2,11 +2,17 @@
 //!
 //! To add a format: write one file that implements [`Sink`], and add one [`SinkFormat`] to [`FORMATS`].
 
+#[cfg(any(feature = "parquet", feature = "ipc"))]
 mod arrow;
+#[cfg(feature = "csv")]
 mod csv;
+#[cfg(feature = "ipc")]
 mod ipc;
+#[cfg(feature = "csv")]
 mod iso;
+#[cfg(feature = "npy")]
 mod npy;
+#[cfg(feature = "parquet")]
 mod parquet;
 
 use crate::{Error, KeptColumn, Result, Strings};
@@ -16,6 +22,7 @@ use std::path::Path;
 /// The type of the values of a written column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the types")]
+#[non_exhaustive]
 pub enum OutputKind {
     F32,
     F64,
@@ -141,27 +148,31 @@ pub struct SinkFormat {
     pub create: Create,
 }
 
-/// The formats that can be written.
+/// The formats that can be written: each is a feature of this crate.
 pub const FORMATS: &[SinkFormat] = &[
+    #[cfg(feature = "parquet")]
     SinkFormat {
         extensions: &["parquet", "pq"],
         holds: |_| true,
         create: |path, columns| Ok(Box::new(parquet::ParquetSink::create(path, columns)?)),
     },
+    #[cfg(feature = "ipc")]
     SinkFormat {
         extensions: &["arrow", "ipc", "feather"],
         holds: |_| true,
         create: |path, columns| Ok(Box::new(ipc::IpcSink::create(path, columns)?)),
     },
-    SinkFormat {
-        extensions: &["csv", "tsv"],
-        holds: |column| column.kind != OutputKind::Binary,
-        create: |path, columns| Ok(Box::new(csv::CsvSink::create(path, columns)?)),
-    },
+    #[cfg(feature = "npy")]
     SinkFormat {
         extensions: &["npy"],
         holds: |column| column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary),
         create: |path, columns| Ok(Box::new(npy::NpySink::create(path, columns)?)),
+    },
+    #[cfg(feature = "csv")]
+    SinkFormat {
+        extensions: &["csv", "tsv"],
+        holds: |column| column.kind != OutputKind::Binary,
+        create: |path, columns| Ok(Box::new(csv::CsvSink::create(path, columns)?)),
     },
 ];
 
@@ -169,9 +180,9 @@ pub const FORMATS: &[SinkFormat] = &[
 fn by_extension(path: &Path) -> Result<&'static SinkFormat> {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     let format = FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str()));
-    format.ok_or_else(|| Error::UnknownFormat {
-        path: path.to_path_buf(),
-        known: "and writes .parquet, .pq, .arrow, .ipc, .feather, .npy, .csv and .tsv",
+    format.ok_or_else(|| {
+        let known = crate::source::listed(FORMATS.iter().map(|format| format.extensions), "and");
+        Error::UnknownFormat { path: path.to_path_buf(), known: format!("and writes {known}") }
     })
 }
 

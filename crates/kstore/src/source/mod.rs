@@ -1,27 +1,31 @@
 //! File formats: the interface that each implements, and the registry that finds the right one.
 //!
 //! To add a format: write one file that implements [`TableFile`] and [`FileCursor`], and add one [`Format`] to
-//! [`FORMATS`]. Formats that store columns hand out Arrow buffers, formats that store rows hand out [`Strided`] views
-//! of the bytes they read; everything above this interface treats both the same.
+//! [`FORMATS`], behind a feature of its own. Formats that store columns hand out Arrow buffers, formats that store rows
+//! hand out [`Strided`] views of the bytes they read; everything above this interface treats both the same.
 
 mod absent;
+#[cfg(any(feature = "ipc", feature = "npy"))]
 mod aligned;
 mod arrays;
 mod batches;
 mod chained;
 mod column;
+#[cfg(feature = "csv")]
 pub mod csv;
 mod guard;
 mod identity;
+#[cfg(feature = "ipc")]
 pub mod ipc;
 mod joined;
 pub mod memory;
+#[cfg(feature = "npy")]
 pub mod npy;
-mod page_header;
-mod pages;
+#[cfg(feature = "parquet")]
 pub mod parquet;
+#[cfg(any(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight"))]
 mod positioned;
-mod pruning;
+#[cfg(feature = "svmlight")]
 pub mod svmlight;
 mod text;
 mod type_name;
@@ -118,33 +122,53 @@ pub struct Format {
     pub open: fn(&Path, &TextOptions) -> Result<Arc<dyn TableFile>>,
 }
 
-/// The formats that can be read.
+/// The formats that can be read: each is a feature of this crate.
 pub const FORMATS: &[Format] = &[
+    #[cfg(feature = "parquet")]
     Format {
         extensions: &["parquet", "pq"],
         magic: b"PAR1",
         open: |path, _| Ok(Arc::new(parquet::ParquetFile::open(path)?)),
     },
-    Format { extensions: &["npy"], magic: npy::MAGIC, open: |path, _| Ok(Arc::new(npy::NpyFile::open(path)?)) },
-    Format {
-        extensions: &["csv", "tsv"],
-        magic: b"",
-        open: |path, options| Ok(Arc::new(csv::CsvFile::open(path, options)?)),
-    },
-    Format {
-        extensions: &["svm", "svmlight", "libsvm"],
-        magic: b"",
-        open: |path, options| Ok(Arc::new(svmlight::SvmlightFile::open(path, options)?)),
-    },
+    #[cfg(feature = "ipc")]
     Format {
         extensions: &["arrow", "ipc", "feather"],
         magic: ipc::MAGIC,
         open: |path, _| Ok(Arc::new(ipc::IpcFile::open(path)?)),
     },
+    #[cfg(feature = "npy")]
+    Format { extensions: &["npy"], magic: npy::MAGIC, open: |path, _| Ok(Arc::new(npy::NpyFile::open(path)?)) },
+    #[cfg(feature = "csv")]
+    Format {
+        extensions: &["csv", "tsv"],
+        magic: b"",
+        open: |path, options| Ok(Arc::new(csv::CsvFile::open(path, options)?)),
+    },
+    #[cfg(feature = "svmlight")]
+    Format {
+        extensions: &["svm", "svmlight", "libsvm"],
+        magic: b"",
+        open: |path, options| Ok(Arc::new(svmlight::SvmlightFile::open(path, options)?)),
+    },
 ];
 
-/// The extensions in [`FORMATS`], for messages.
-pub(crate) const KNOWN: &str = ".parquet, .pq, .arrow, .ipc, .feather, .npy, .csv, .tsv, .svm, .svmlight and .libsvm";
+/// The extensions in [`FORMATS`], for messages: `.npy, .csv and .tsv`, with `last` before the last.
+pub(crate) fn known(last: &str) -> String {
+    listed(FORMATS.iter().map(|format| format.extensions), last)
+}
+
+/// Extensions for messages; where formats are left out of this build, it says so.
+pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
+    const WHOLE: bool =
+        cfg!(all(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight"));
+    let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
+    let text = match names.split_last() {
+        None => "no file at all".to_string(),
+        Some((only, [])) => only.clone(),
+        Some((end, names)) => format!("{} {last} {end}", names.join(", ")),
+    };
+    if WHOLE { text } else { text + " (other formats are features of kstore that this build leaves out)" }
+}
 
 /// The format a path's extension names.
 pub fn by_extension(path: &Path) -> Option<&'static Format> {
@@ -160,7 +184,9 @@ pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     }
     let format = match by_extension(path) {
         Some(format) => format,
-        None => by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: KNOWN })?,
+        None => {
+            by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: known("and") })?
+        }
     };
     (format.open)(path, options)
 }

@@ -2,6 +2,7 @@
 
 use crate::make::*;
 use kstore::pass::{Observer, Unobserved};
+use kstore::rayon;
 use kstore::{
     Error, Fold, MemoryRows, Merge, Output, OutputColumn, OutputKind, Pass, Reading, RowBlock, RowSource, Scaler,
     Selection, Statistics, StatisticsFold, Table, TextOptions, Workers,
@@ -217,6 +218,57 @@ fn lanes_do_not_change_a_bit() {
     }
     // the test can fail: another segment does change bits
     assert_ne!(of(1), bits(&pass(64, 64, 1).fold(&rows, &fold).unwrap().0));
+}
+
+/// Folds statistics, and asks on which threads.
+struct Named(StatisticsFold, AtomicU64);
+impl Fold<f64> for Named {
+    type State = Statistics;
+    type Scratch = <StatisticsFold as Fold<f64>>::Scratch;
+    type Error = Error;
+    fn init(&self) -> Statistics {
+        Fold::<f64>::init(&self.0)
+    }
+    fn scratch(&self) -> Self::Scratch {
+        Fold::<f64>::scratch(&self.0)
+    }
+    fn step(
+        &self,
+        state: &mut Statistics,
+        scratch: &mut Self::Scratch,
+        block: &RowBlock<'_, f64>,
+        workers: &Workers,
+    ) -> kstore::Result<()> {
+        let elsewhere = AtomicU64::new(0);
+        let look = |_: usize| {
+            let here = std::thread::current().name().is_some_and(|name| name.starts_with("host"));
+            elsewhere.fetch_add(u64::from(!here), Ordering::Relaxed);
+        };
+        workers.run(8, look);
+        look(0);
+        self.1.fetch_add(elsewhere.into_inner(), Ordering::Relaxed);
+        self.0.step(state, scratch, block, workers)
+    }
+}
+
+#[test]
+fn the_pool_of_the_program_around_does_the_work_with_the_same_bits() {
+    let rows = MemoryRows::new((0..5000).map(|i| f64::from(i * 37 % 101) / 7.0).collect(), 1).unwrap();
+    let fold = || Named(StatisticsFold::new(RowSource::<f64>::shape(&rows)), AtomicU64::new(0));
+    let alone = bits(&pass(64, 256, 1).fold(&rows, &fold()).unwrap().0);
+    for threads in [1, 2] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("host {i}")).build();
+        let pool = std::sync::Arc::new(pool.unwrap());
+        let workers = Workers::of(std::sync::Arc::clone(&pool));
+        // more lanes than threads wait for each other's turns and must not hang; nor those of a pass that begins on the pool
+        for (lanes, prefetch) in [(1, 2), (1, 0), (2, 2), (5, 2), (5, 0)] {
+            let pass = Pass { prefetch, workers: &workers, ..pass(64, 256, lanes) };
+            let fold = fold();
+            assert!(alone == bits(&pass.fold(&rows, &fold).unwrap().0), "{threads} threads, {lanes} lanes");
+            assert!(alone == bits(&pool.install(|| pass.fold(&rows, &fold)).unwrap().0), "{threads}, {lanes} lanes");
+            assert_eq!(fold.1.into_inner(), 0, "{threads} threads, {lanes} lanes: on other threads");
+        }
+    }
 }
 
 /// Fails or panics at some rows.

@@ -24,13 +24,12 @@ use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Resources, Shape};
-use crate::{Error, Folds, Result, Targets};
+use crate::{Error, Result, Targets};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter};
-use kstore::{Coded, Fold, Merge, Pass, RowBlock, RowSource, TableShape, Workers};
-use std::sync::{Mutex, PoisonError};
+use kstore::{Coded, Pass, RowBlock, RowSource, TableShape, Workers};
 
 /// Rows that are transposed by one thread at a time.
 const TURNED: usize = 64;
@@ -49,6 +48,9 @@ enum Phi<'a, T: Real> {
     /// The features of another type, converted when they are read.
     Wide(&'a dyn Widen<T>),
 }
+
+/// A function that is called with every tile.
+type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
 /// The means of visiting the features: cut, resources and seed.
 #[derive(Clone, Copy)]
@@ -124,23 +126,19 @@ impl<'a, T: Real> Kept<'a, T> {
         let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
         let origin = vec![T::default(); d];
         let projects = data.map.kernel_diag(MatRef::from_row_major_slice(&origin, 1, d), &mut [0.0]).is_some();
-        let gather = Gather {
-            map: data.map,
-            targets: data.targets,
-            folds: Some(data.folds).filter(|folds| folds.count() > 1),
-            in_memory: data.keep == Place::Memory,
-            kept: Mutex::new(Gathering {
-                // zeros that nobody wrote: the threads that fill the pages are the first to touch them
-                memory: vec![T::ZERO; if data.keep == Place::Memory { n * p } else { 0 }],
-                writer: writer(data, p)?,
-                codes: Vec::new(),
-                y: Vec::new(),
-                folds: Vec::new(),
-                starts: vec![0],
-                certificate: projects.then(|| CertificateState::new(p)),
-                moments: wanted.moments.then(|| (GramState::new(p, 0, 1), GramScratch::default())),
-                squares: wanted.squares.then(Vec::new),
-            }),
+        let mut gather = Gather {
+            data,
+            buffers: Buffers::default(),
+            // zeros that nobody wrote: the threads that fill the pages are the first to touch them
+            memory: vec![T::ZERO; if data.keep == Place::Memory { n * p } else { 0 }],
+            writer: writer(data, p)?,
+            codes: Vec::new(),
+            y: Vec::new(),
+            folds: Vec::new(),
+            starts: vec![0],
+            certificate: projects.then(|| CertificateState::new(p)),
+            moments: wanted.moments.then(|| (GramState::new(p, 0, 1), GramScratch::default())),
+            squares: wanted.squares.then(Vec::new),
         };
         let name = match data.keep {
             Place::Memory => "features to memory",
@@ -150,9 +148,8 @@ impl<'a, T: Real> Kept<'a, T> {
         let range = data.source.range();
         let observer = data.resources.stages.stage(name, Some(range.end - range.start));
         let ways = Ways { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
-        ways.pass(&*observer).fold(data.source, &gather)?;
-        let Gathering { mut memory, writer, codes, y, folds, starts, certificate, moments, squares } =
-            gather.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ways.pass(&*observer).visit(data.source, |block| gather.add(block))?;
+        let Gather { mut memory, writer, codes, y, folds, starts, certificate, moments, squares, .. } = gather;
         let n = starts.last().copied().unwrap_or(0);
         memory.truncate(n * p);
         let phi = match (data.keep, writer) {
@@ -174,27 +171,46 @@ impl<'a, T: Real> Kept<'a, T> {
         observer: &dyn Observer,
         mut work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<()> {
+        self.visit_with(observer, &mut work)
+    }
+
+    /// [`Kept::visit`], compiled once for all kinds of work.
+    fn visit_with(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         match &self.phi {
             Phi::Memory(phi) => self.visit_memory(phi, observer, work),
-            Phi::Only(only) => only.visit(observer, &mut work),
-            Phi::Scratch(cache) => {
-                let visit = Visit { map: None, p: self.p, place: Mutex::new((0, work)) };
-                self.ways.pass(observer).fold(cache, &visit).map(drop)
-            }
-            Phi::Recomputed { source, map } => {
-                let visit = Visit { map: Some(*map), p: self.p, place: Mutex::new((0, work)) };
-                self.ways.pass(observer).fold(*source, &visit).map(drop)
-            }
-            Phi::Wide(of) => of.widen(observer, &mut work),
+            Phi::Only(only) => only.visit(observer, work),
+            Phi::Scratch(cache) => self.visit_rows(cache, None, observer, work),
+            Phi::Recomputed { source, map } => self.visit_rows(*source, Some(*map), observer, work),
+            Phi::Wide(of) => of.widen(observer, work),
         }
     }
 
-    fn visit_memory(
+    /// The rows of a source, which are features or become them by `map`.
+    fn visit_rows(
         &self,
-        phi: &[T],
+        source: &dyn RowSource<T>,
+        map: Option<&dyn FeatureMap<T>>,
         observer: &dyn Observer,
-        mut work: impl FnMut(&Tile<'_, T>) -> Result<()>,
+        work: Work<'_, T>,
     ) -> Result<()> {
+        let (mut buffers, mut first) = (Buffers::default(), 0);
+        let pass = self.ways.pass(observer);
+        let tile = |block: &RowBlock<'_, T>| {
+            let phi = match map {
+                Some(map) => {
+                    buffers.fill(map, block, self.workers());
+                    &buffers.rows[..]
+                }
+                None => block.x,
+            };
+            work(&Tile { first, phi, p: self.p })?;
+            first += block.len();
+            Ok(())
+        };
+        pass.visit(source, tile).map(drop)
+    }
+
+    fn visit_memory(&self, phi: &[T], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         for bounds in self.starts.windows(2) {
             if observer.stop() {
                 return Err(kstore::Error::Interrupted.into());
@@ -246,13 +262,6 @@ fn writer<T: Real>(data: &Features<'_, T>, p: usize) -> Result<Option<CacheWrite
     }
 }
 
-/// The empty state of a fold whose result lies elsewhere.
-struct Done;
-
-impl Merge for Done {
-    fn merge(&mut self, _later: &Self) {}
-}
-
 /// Features of a tile, column-major as the map gives them and row-major as they are kept.
 #[derive(Default)]
 struct Buffers<T> {
@@ -289,17 +298,10 @@ impl<T: Real> Buffers<T> {
     }
 }
 
-/// The pass that keeps features.
+/// The pass that keeps features: what it has found so far.
 struct Gather<'a, T: Real> {
-    map: &'a dyn FeatureMap<T>,
-    targets: &'a Targets,
-    /// The folds, where there are several.
-    folds: Option<&'a Folds>,
-    in_memory: bool,
-    kept: Mutex<Gathering<T>>,
-}
-
-struct Gathering<T> {
+    data: &'a Features<'a, T>,
+    buffers: Buffers<T>,
     memory: Vec<T>,
     writer: Option<CacheWriter<T>>,
     codes: Vec<u32>,
@@ -311,108 +313,75 @@ struct Gathering<T> {
     squares: Option<Vec<f64>>,
 }
 
-impl<T: Real> Fold<T> for Gather<'_, T> {
-    type State = Done;
-    type Scratch = Buffers<T>;
-    type Error = Error;
-
-    fn init(&self) -> Done {
-        Done
-    }
-    fn scratch(&self) -> Buffers<T> {
-        Buffers::default()
-    }
-    fn step(&self, _: &mut Done, buffers: &mut Buffers<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = &mut *kept;
-        let (b, p) = (block.len(), self.map.dims().1);
-        let first = kept.starts.last().copied().unwrap_or(0) * p;
-        if self.in_memory {
-            kept.memory.resize(kept.memory.len().max(first + b * p), T::ZERO);
-            buffers.fill_into(&mut kept.memory[first..first + b * p], self.map, block, workers);
+impl<T: Real> Gather<'_, T> {
+    /// Takes in a tile: its features, then what is learned of them, then what the table says of its rows.
+    fn add(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
+        let (map, workers) = (self.data.map, self.data.resources.workers);
+        let (b, p) = (block.len(), map.dims().1);
+        let first = self.starts.last().copied().unwrap_or(0);
+        if self.data.keep == Place::Memory {
+            self.memory.resize(self.memory.len().max((first + b) * p), T::ZERO);
+            self.buffers.fill_into(&mut self.memory[first * p..(first + b) * p], map, block, workers);
         } else {
-            buffers.fill(self.map, block, workers);
+            self.buffers.fill(map, block, workers);
         }
-        if !buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
+        if !self.buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
             let remedy = "scale the features, choose another kernel or use `precision` f64";
             return Err(Error::NotFinite { what: "a feature of a row", remedy });
         }
-        let phi = MatRef::from_column_major_slice(&buffers.columns, b, p);
-        if let Some(certificate) = &mut kept.certificate {
+        self.learn(block, workers)?;
+        self.targets(block)?;
+        self.starts.push(first + b);
+        if let Some(writer) = &mut self.writer {
+            let block = RowBlock { x: &self.buffers.rows, d: p, y: &[], t: 0, classes: None, groups: None, ..*block };
+            writer.push(&block)?;
+        }
+        Ok(())
+    }
+
+    /// Residuals, squared lengths and moments of the features in the buffers.
+    fn learn(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+        let (b, map, buffers) = (block.len(), self.data.map, &mut self.buffers);
+        let phi = MatRef::from_column_major_slice(&buffers.columns, b, map.dims().1);
+        if let Some(certificate) = &mut self.certificate {
             buffers.diag.resize(b, 0.0);
-            self.map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
+            map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
             certificate.update(phi, &buffers.diag, &mut buffers.partial, workers);
         }
-        if let Some(squares) = &mut kept.squares {
-            match kept.certificate {
+        if let Some(squares) = &mut self.squares {
+            match self.certificate {
                 Some(_) => squares.extend_from_slice(&buffers.diag[..b]),
                 None => {
                     squares.extend(phi.row_iter().map(|row| row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>()))
                 }
             }
         }
-        if let Some((state, scratch)) = &mut kept.moments {
+        if let Some((state, scratch)) = &mut self.moments {
             state.update(0, phi, MatRef::from_column_major_slice(&[], b, 0), scratch, workers)?;
         }
-        match (self.targets, block.classes) {
+        Ok(())
+    }
+
+    /// Classes or numeric targets, and folds where there are several.
+    fn targets(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
+        match (self.data.targets, block.classes) {
             (Targets::Classes(classes), Some(Coded { codes, .. })) => {
                 let unknown = codes.iter().position(|code| *code as usize >= classes.labels().len());
                 if let Some(i) = unknown {
                     return Err(Error::UnknownClass { row: block.rows[i] });
                 }
-                kept.codes.extend_from_slice(codes);
+                self.codes.extend_from_slice(codes);
             }
             (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
-            (Targets::Numeric { .. }, _) => kept.y.extend_from_slice(block.y),
+            (Targets::Numeric { .. }, _) => self.y.extend_from_slice(block.y),
         }
-        if let Some(folds) = self.folds {
+        if self.data.folds.count() > 1 {
             for (i, row) in block.rows.iter().enumerate() {
                 let group = block.groups.map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
                 // there are at most a thousand
-                kept.folds.push(folds.fold_of(*row, group)? as u16);
+                self.folds.push(self.data.folds.fold_of(*row, group)? as u16);
             }
         }
-        let end = kept.starts.last().copied().unwrap_or(0) + b;
-        kept.starts.push(end);
-        if let Some(writer) = &mut kept.writer {
-            let block = RowBlock { x: &buffers.rows, d: p, y: &[], t: 0, classes: None, groups: None, ..*block };
-            writer.push(&block)?;
-        }
-        Ok(())
-    }
-}
-
-/// A pass over features from scratch, or from the map.
-struct Visit<'a, T: Real, W> {
-    map: Option<&'a dyn FeatureMap<T>>,
-    p: usize,
-    /// Position of the next row, and the work.
-    place: Mutex<(usize, W)>,
-}
-
-impl<T: Real, W: FnMut(&Tile<'_, T>) -> Result<()> + Send> Fold<T> for Visit<'_, T, W> {
-    type State = Done;
-    type Scratch = Buffers<T>;
-    type Error = Error;
-
-    fn init(&self) -> Done {
-        Done
-    }
-    fn scratch(&self) -> Buffers<T> {
-        Buffers::default()
-    }
-    fn step(&self, _: &mut Done, buffers: &mut Buffers<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        let (first, work) = &mut *place;
-        let phi = match self.map {
-            Some(map) => {
-                buffers.fill(map, block, workers);
-                &buffers.rows[..]
-            }
-            None => block.x,
-        };
-        work(&Tile { first: *first, phi, p: self.p })?;
-        *first += block.len();
         Ok(())
     }
 }

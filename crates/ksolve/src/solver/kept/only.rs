@@ -1,6 +1,6 @@
 //! The kept rows of some classes, for problems that need only these.
 
-use super::{Kept, Phi, Tile};
+use super::{Kept, Phi, Tile, Work};
 use crate::Result;
 use kapprox::Real;
 use kstore::pass::Observer;
@@ -14,9 +14,6 @@ pub(super) struct Only<'a, T: Real> {
     /// Positions of the rows among all kept rows, ascending.
     at: Vec<usize>,
 }
-
-/// A function that is called with every tile.
-type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
 impl<T: Real> Kept<'_, T> {
     /// The rows that `takes` chooses by their class, with their classes, targets and folds.
@@ -52,8 +49,7 @@ impl<T: Real> Kept<'_, T> {
 }
 
 impl<T: Real> Only<'_, T> {
-    /// Calls `work` with tiles of these rows alone. Its type is erased: a visit within a visit would have a type
-    /// without end.
+    /// Calls `work` with tiles of these rows alone.
     pub(super) fn visit(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         let (p, at) = (self.of.p, &self.at);
         let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);
@@ -69,7 +65,7 @@ impl<T: Real> Only<'_, T> {
             }
             Ok(())
         };
-        self.of.visit(observer, &mut pick as Work<'_, T>)?;
+        self.of.visit_with(observer, &mut pick)?;
         if !phi.is_empty() {
             work(&Tile { first: done, phi: &phi, p })?;
         }

@@ -5,6 +5,7 @@ use kstore::Plan;
 
 /// The place where the features are between the passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Place {
     /// In memory.
     Memory,

@@ -3,7 +3,7 @@
 //! Solvers iterate in the type of the features, which is fast, and whose sums carry its rounding. What they report of their result,
 //! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
 
-use super::{Kept, Phi, Tile};
+use super::{Kept, Phi, Tile, Work};
 use crate::Result;
 use crate::strips::for_each_strip;
 use kapprox::Real;
@@ -17,9 +17,6 @@ const STRIP: usize = 128;
 pub(super) fn bytes(p: usize) -> usize {
     8 * ROWS * p
 }
-
-/// A function that is called with every tile.
-type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
 /// Features that can be read in the type `T`.
 pub(super) trait Widen<T>: Sync {

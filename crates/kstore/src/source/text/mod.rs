@@ -4,11 +4,16 @@
 //! line ends, and remembers the place of every few thousandth row. From then on cursors start anywhere, several at
 //! once, as in any other format.
 
+#[cfg(any(feature = "csv", feature = "svmlight"))]
 mod places;
+#[cfg(any(feature = "csv", feature = "svmlight"))]
 mod records;
 
-pub(crate) use places::Places;
-pub(crate) use records::{BLOCK_BYTES, Place, Records, Scanner};
+#[cfg(any(feature = "csv", feature = "svmlight"))]
+pub(crate) use {
+    places::Places,
+    records::{BLOCK_BYTES, Place, Records, Scanner},
+};
 
 /// Most columns of a text table. A line with more is damage, or data so sparse that dense rows are the wrong tool.
 pub(crate) const COLUMN_LIMIT: usize = 100_000;

@@ -9,8 +9,7 @@ use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter, Scratch};
-use kstore::{Fold, Merge, Pass, RowBlock, RowSource, TableShape, Workers};
-use std::sync::{Mutex, PoisonError};
+use kstore::{Pass, RowBlock, RowSource, TableShape};
 
 /// Fewest rows in memory that are passed to the work together: with a few hundred it would spend its time on bringing
 /// its own numbers into the cache.
@@ -105,26 +104,24 @@ impl<'a, T: Real> Blocks<'a, T> {
         let pass = self.pass(observer);
         if let Some(cache) = &self.stored {
             let targets = self.targets;
-            let each = |rows: &RowBlock<'_, T>, _: &mut Vec<T>| {
+            Pass { prefetch: READ_AHEAD, ..pass }.visit(cache, |rows| {
                 work(Rows { k: rows.x, m: rows.d }, targets_of(targets, rows)?.as_ref());
-                Ok(())
-            };
-            Pass { prefetch: READ_AHEAD, ..pass }.fold(cache, &Visit(Mutex::new(each)))?;
+                Ok::<(), Error>(())
+            })?;
         }
         let skipped = self.kept.len() + self.written;
         if skipped == count {
             return Ok(0);
         }
-        let (blocks, mut at) = (&*self, 0);
-        let each = |rows: &RowBlock<'_, T>, buffer: &mut Vec<T>| {
+        let (blocks, mut at, mut buffer) = (&*self, 0, Vec::new());
+        pass.visit(self.source, |rows| {
             at += 1;
             if at > skipped {
-                blocks.compute(rows, buffer);
-                work(Rows { k: buffer, m: blocks.landmarks() }, targets_of(blocks.targets, rows)?.as_ref());
+                blocks.compute(rows, &mut buffer);
+                work(Rows { k: &buffer, m: blocks.landmarks() }, targets_of(blocks.targets, rows)?.as_ref());
             }
-            Ok(())
-        };
-        pass.fold(self.source, &Visit(Mutex::new(each)))?;
+            Ok::<(), Error>(())
+        })?;
         Ok(1)
     }
 
@@ -141,8 +138,8 @@ impl<'a, T: Real> Blocks<'a, T> {
         let (mut kept, mut room, mut written, mut count) = (Vec::new(), self.room.memory, 0, 0);
         // a tier is closed by the first block that does not fit it, so that the next one holds the rows behind it
         let mut open = [room > 0, writer.is_some()];
-        let blocks = &*self;
-        let each = |rows: &RowBlock<'_, T>, buffer: &mut Vec<T>| {
+        let (blocks, mut buffer) = (&*self, Vec::new());
+        blocks.pass(observer).visit(blocks.source, |rows| {
             let (b, y) = (rows.len(), targets_of(blocks.targets, rows)?);
             count += 1;
             open[0] &= room >= b;
@@ -153,19 +150,18 @@ impl<'a, T: Real> Blocks<'a, T> {
                 work(Rows { k: &k, m }, y.as_ref());
                 room -= b;
                 kept.push(Block { rows: rows.rows.to_vec(), k, y });
-                return Ok(());
+                return Ok::<(), Error>(());
             }
-            blocks.compute(rows, buffer);
-            work(Rows { k: buffer, m }, y.as_ref());
+            blocks.compute(rows, &mut buffer);
+            work(Rows { k: &buffer, m }, y.as_ref());
             if let Some(writer) = writer.as_mut().filter(|writer| open[1] && writer.left() >= b as u64) {
-                writer.push(&RowBlock { x: buffer, d: m, ..*rows })?;
+                writer.push(&RowBlock { x: &buffer, d: m, ..*rows })?;
                 written += 1;
             } else {
                 open[1] = false;
             }
             Ok(())
-        };
-        blocks.pass(observer).fold(blocks.source, &Visit(Mutex::new(each)))?;
+        })?;
         self.stored = writer.filter(|_| written > 0).map(CacheWriter::finish).transpose()?;
         (self.kept, self.written, self.count) = (kept, written, Some(count));
         Ok(())
@@ -201,20 +197,19 @@ impl<'a, T: Real> Blocks<'a, T> {
         if self.count == Some(self.kept.len()) {
             return Ok(0);
         }
-        let (mut at, mut x) = (0, Vec::new());
-        let each = |rows: &RowBlock<'_, T>, buffer: &mut Vec<T>| {
+        let (mut at, mut x, mut buffer) = (0, Vec::new(), Vec::new());
+        self.pass(observer).visit(self.source, |rows| {
             at += 1;
             if at > self.kept.len() {
                 let taken = || rows.rows.iter().enumerate().filter(|(_, row)| takes(**row));
                 let numbers: Vec<u64> = taken().map(|(_, row)| *row).collect();
                 x.clear();
                 taken().for_each(|(i, _)| x.extend_from_slice(&rows.x[i * rows.d..][..rows.d]));
-                self.compute(&RowBlock { x: &x, rows: &numbers, ..*rows }, buffer);
+                self.compute(&RowBlock { x: &x, rows: &numbers, ..*rows }, &mut buffer);
                 work(&numbers, &buffer.chunks_exact(m).collect::<Vec<_>>());
             }
-            Ok(())
-        };
-        self.pass(observer).fold(self.source, &Visit(Mutex::new(each)))?;
+            Ok::<(), Error>(())
+        })?;
         Ok(1)
     }
 
@@ -235,34 +230,6 @@ impl<'a, T: Real> Blocks<'a, T> {
     fn values(&self, rows: &RowBlock<'_, T>, k: &mut [T]) {
         let x = MatRef::from_row_major_slice(rows.x, rows.rows.len(), rows.d);
         kernel_rows(self.kernel, x, self.z, k, self.pass.workers);
-    }
-}
-
-/// A fold that gives every block to a closure, with a buffer.
-struct Visit<W>(Mutex<W>);
-
-/// The empty state of [`Visit`], whose result is in the closure.
-struct Visited;
-
-impl Merge for Visited {
-    fn merge(&mut self, _later: &Self) {}
-}
-
-impl<T: Real, W: FnMut(&RowBlock<'_, T>, &mut Vec<T>) -> Result<()> + Send> Fold<T> for Visit<W> {
-    type State = Visited;
-    type Scratch = Vec<T>;
-    type Error = Error;
-
-    fn init(&self) -> Visited {
-        Visited
-    }
-
-    fn scratch(&self) -> Vec<T> {
-        Vec::new()
-    }
-
-    fn step(&self, _: &mut Visited, buffer: &mut Vec<T>, rows: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        (*self.0.lock().unwrap_or_else(PoisonError::into_inner))(rows, buffer)
     }
 }
 

@@ -50,6 +50,7 @@ const RAISES: usize = 3;
 
 /// The matrix P near A that conjugate gradient is preconditioned by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Preconditioner {
     /// The matrix of a random sketch of K_nm (KRILL).
     #[default]

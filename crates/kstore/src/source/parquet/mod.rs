@@ -5,10 +5,14 @@
 //! all of; dictionaries and large strings arrive as what Parquet stores. Texts are read as views of the pages and
 //! dictionaries they lie in, so that a text that comes in every row is held once.
 
+mod page_header;
+mod pages;
+mod pruning;
+
 use super::column::{self, Fault, Layout, Loaded, Place};
 use super::guard::guarded;
 use super::positioned::Positioned;
-use super::{FileCursor, TableFile, View, pages, pruning};
+use super::{FileCursor, TableFile, View};
 use crate::condition::Bound;
 use crate::schema::{Kind, Schema};
 use crate::{Error, Result};

@@ -4,8 +4,8 @@
 //! among them, and fulfil no condition. Bounds that are absent, are NaN, or come from writers that compared wrongly
 //! (PARQUET-251: `min` and `max` before format 2.4 compared bytes as signed) rule nothing out.
 
-use super::column;
 use crate::condition::Bound;
+use crate::source::column;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::Type;

@@ -6,7 +6,7 @@
 //! Reference: "Parquet format", `PageHeader` in `parquet.thrift` (<https://github.com/apache/parquet-format>), and
 //! "Thrift compact protocol".
 
-use super::positioned::Positioned;
+use crate::source::positioned::Positioned;
 use parquet::basic::Encoding;
 use parquet::file::metadata::ColumnChunkMetaData;
 

@@ -5,7 +5,7 @@
 //! for each page. Where that fails the whole chunk, stored and decompressed, is a bound.
 
 use super::page_header::{PageHeader, headers};
-use super::positioned::Positioned;
+use crate::source::positioned::Positioned;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 

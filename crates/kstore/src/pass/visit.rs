@@ -1,0 +1,88 @@
+//! Passes that leave no state: what they make of the rows goes to a file, to memory, or is an error.
+
+use super::run::run;
+use super::{Fold, Pass, PassReport};
+use crate::{Error, Real, RowBlock, RowSource, Workers};
+use std::sync::{Mutex, PoisonError};
+
+impl Pass<'_> {
+    /// Shows every tile to `work`, one after the other in the order of the rows: for what is written or kept. One lane,
+    /// whatever the pass has; `work` may use all of its workers. Nothing goes to the journal.
+    ///
+    /// ```
+    /// use kstore::{MemoryRows, Pass, Workers};
+    /// let rows = MemoryRows::new(vec![1.0f64, 2.0, 3.0], 1)?;
+    /// let (workers, mut seen) = (Workers::sequential(), Vec::new());
+    /// Pass::new(2, 64, &workers).visit(&rows, |block| {
+    ///     seen.extend_from_slice(block.x);
+    ///     Ok::<(), kstore::Error>(())
+    /// })?;
+    /// assert_eq!(seen, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), kstore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first error in row order of the source or of `work`, or [`Error::Interrupted`].
+    pub fn visit<T: Real, E: From<Error> + Send + 'static>(
+        &self,
+        source: &dyn RowSource<T>,
+        mut work: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
+    ) -> Result<PassReport, E> {
+        self.visit_with(source, &mut work)
+    }
+
+    /// [`Pass::visit`], compiled once for all kinds of work.
+    fn visit_with<T: Real, E: From<Error> + Send + 'static>(
+        &self,
+        source: &dyn RowSource<T>,
+        work: Work<'_, T, E>,
+    ) -> Result<PassReport, E> {
+        let work = Mutex::new(work);
+        let one = |(): &mut (), block: &RowBlock<'_, T>, _: &Workers| {
+            (*work.lock().unwrap_or_else(PoisonError::into_inner))(block)
+        };
+        Pass { lanes: 1, ..*self }.each(source, || (), one)
+    }
+
+    /// Shows every tile to `work`, in all lanes at once and in no order: for checks. `buffers` are made for each lane.
+    ///
+    /// # Errors
+    /// As [`Pass::visit`].
+    pub fn each<T: Real, E: From<Error> + Send + 'static, B: Send>(
+        &self,
+        source: &dyn RowSource<T>,
+        buffers: impl Fn() -> B + Sync,
+        work: impl Fn(&mut B, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,
+    ) -> Result<PassReport, E> {
+        run(self, source, &Each { buffers, work }, 0..u64::MAX, |_| Ok(()))
+    }
+}
+
+/// What is done with a block.
+type Work<'w, T, E> = &'w mut (dyn FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send);
+
+struct Each<B, W> {
+    buffers: B,
+    work: W,
+}
+
+impl<T, E, S, B, W> Fold<T> for Each<B, W>
+where
+    T: Real,
+    E: From<Error> + Send + 'static,
+    S: Send,
+    B: Fn() -> S + Sync,
+    W: Fn(&mut S, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,
+{
+    type State = ();
+    type Scratch = S;
+    type Error = E;
+
+    fn init(&self) {}
+    fn scratch(&self) -> S {
+        (self.buffers)()
+    }
+    fn step(&self, (): &mut (), buffers: &mut S, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), E> {
+        (self.work)(buffers, block, workers)
+    }
+}
