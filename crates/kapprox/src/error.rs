@@ -50,16 +50,6 @@ pub enum Error {
         /// The scheme's name.
         scheme: &'static str,
     },
-    /// A name that cannot be registered.
-    #[error("the {what} {name:?} cannot be registered: {why}")]
-    Register {
-        /// Kernel or landmark scheme.
-        what: &'static str,
-        /// Its name.
-        name: &'static str,
-        /// What is wrong with the name.
-        why: &'static str,
-    },
     /// A kernel expression with a name that no kernel has.
     #[error("{message}\n{}", drawing(text, *at))]
     UnknownKernel {

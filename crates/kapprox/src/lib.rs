@@ -35,7 +35,6 @@ pub mod landmark;
 mod lanes;
 pub mod map;
 pub mod matrix;
-mod named;
 pub mod quality;
 mod real;
 mod rows;

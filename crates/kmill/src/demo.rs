@@ -92,7 +92,7 @@ fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
 /// Writes a generated table into the folder and returns its path.
 fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<PathBuf> {
     let path = folder.join(name);
-    let generator = generators::find("friedman1").unwrap_or(generators::GENERATORS[0]);
+    let generator = generators::find("friedman1").unwrap_or(&generators::Friedman1);
     let recipe = Recipe::new(generator, rows, seed, None, None)?;
     generate::write::<f32>(generator, &recipe, &path, &run.progress)?;
     Ok(path)

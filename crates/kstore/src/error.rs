@@ -276,6 +276,16 @@ pub enum Error {
     /// A thread of a pass ended without a result: a bug.
     #[error("a worker thread panicked; this is a bug in kmill, please report it")]
     Worker,
+    /// A name that cannot be registered.
+    #[error("the {what} {name:?} cannot be registered: {why}")]
+    Register {
+        /// Kernel, landmark scheme, solver or generator.
+        what: &'static str,
+        /// Its name.
+        name: &'static str,
+        /// What is wrong with the name.
+        why: &'static str,
+    },
 }
 
 impl Error {

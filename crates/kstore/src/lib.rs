@@ -60,6 +60,7 @@ pub mod key;
 mod labels;
 pub mod lossy;
 pub mod mmap;
+pub mod named;
 pub mod pass;
 mod pattern;
 mod real;

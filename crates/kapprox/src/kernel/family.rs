@@ -1,7 +1,7 @@
 //! What a kernel by name is: its facts, its parameters, and how it is made of their values.
 
 use super::AnyKernel;
-use crate::named::Named;
+use kstore::named::Named;
 use std::fmt;
 use std::sync::Arc;
 

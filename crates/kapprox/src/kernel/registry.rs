@@ -5,8 +5,8 @@ use super::{
     jaccard, laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic, sigmoid,
     skewed_chi_squared, subset,
 };
-use crate::named::{Named, Registry};
-use crate::{Error, Result};
+use crate::Result;
+use kstore::named::{Named, Registry};
 
 static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     gaussian::FAMILY,
@@ -55,14 +55,11 @@ pub(super) const FUNCTIONS: [&str; 4] = ["exp", "power", "normalised", "mean"];
 /// A model file holds the expression and no code: whoever loads it must have registered the kernel before.
 ///
 /// # Errors
-/// [`Error::Register`] for a name that a kernel or a function of kernels has, or that is no word.
+/// [`kstore::Error::Register`] for a name that a kernel or a function of kernels has, or that is no word.
 pub fn register(family: &'static KernelFamily) -> Result<()> {
     if FUNCTIONS.contains(&family.name) {
-        return Err(Error::Register {
-            what: KernelFamily::WHAT,
-            name: family.name,
-            why: "a function of kernels has this name",
-        });
+        let (what, why) = (KernelFamily::WHAT, "a function of kernels has this name");
+        return Err(kstore::Error::Register { what, name: family.name, why }.into());
     }
-    FAMILIES.register(family)
+    Ok(FAMILIES.register(family)?)
 }

@@ -34,8 +34,8 @@ pub use uniform::Uniform;
 pub use crate::rows::{LandmarkSet, NO_ROW, Scan};
 
 use crate::kernel::AnyKernel;
-use crate::named::{Named, Registry};
-use crate::{Error, PrecisionPair, Real, Result, map};
+use crate::{PrecisionPair, Real, Result, map};
+use kstore::named::{Named, Registry};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -150,10 +150,11 @@ pub fn by_name(name: &str) -> Option<&'static Scheme> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Register`] for a name that a scheme or a map has, or that is no word.
+/// [`kstore::Error::Register`] for a name that a scheme or a map has, or that is no word.
 pub fn register(scheme: &'static Scheme) -> Result<()> {
     if map::by_name(scheme.name).is_some() {
-        return Err(Error::Register { what: Scheme::WHAT, name: scheme.name, why: "a map has this name" });
+        let (what, why) = (Scheme::WHAT, "a map has this name");
+        return Err(kstore::Error::Register { what, name: scheme.name, why }.into());
     }
-    SCHEMES.register(scheme)
+    Ok(SCHEMES.register(scheme)?)
 }

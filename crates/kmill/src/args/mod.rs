@@ -332,19 +332,21 @@ pub struct DemoArgs {
 
 /// The names of the solvers, as the values that clap accepts.
 fn solvers() -> PossibleValuesParser {
-    PossibleValuesParser::new(ksolve::solver::registry().iter().map(|family| family.name))
+    PossibleValuesParser::new(ksolve::solver::registry().into_iter().map(|family| family.name))
 }
 
 /// The help text of the solver argument: the name and the description of every solver.
 fn solvers_help() -> String {
-    let each = ksolve::solver::registry().iter().map(|family| format!("{} ({})", family.name, flags(family.about)));
+    let each =
+        ksolve::solver::registry().into_iter().map(|family| format!("{} ({})", family.name, flags(family.about)));
     format!("What to learn: {}", each.collect::<Vec<_>>().join("; "))
 }
 
 /// The names of the generators, as the values that clap accepts, each with its help sentence.
 fn generator_names() -> PossibleValuesParser {
-    let value = |generator: &&dyn generators::Generator| PossibleValue::new(generator.name()).help(generator.about());
-    PossibleValuesParser::new(generators::GENERATORS.iter().map(value))
+    let value =
+        |generator: &'static dyn generators::Generator| PossibleValue::new(generator.name()).help(generator.about());
+    PossibleValuesParser::new(generators::all().into_iter().map(value))
 }
 
 #[cfg(test)]

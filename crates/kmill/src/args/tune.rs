@@ -55,6 +55,6 @@ pub struct TuneArgs {
 
 /// The names of the solvers that learn from a target, as the values that clap accepts.
 fn solvers() -> PossibleValuesParser {
-    let families = ksolve::solver::registry().iter().filter(|family| family.task.has_target());
+    let families = ksolve::solver::registry().into_iter().filter(|family| family.task.has_target());
     PossibleValuesParser::new(families.map(|family| family.name))
 }

@@ -7,7 +7,7 @@ use std::f64::consts::PI;
 
 /// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, every feature uniform in (0, 1).
 #[derive(Debug)]
-pub(super) struct Friedman1;
+pub(crate) struct Friedman1;
 
 impl Generator for Friedman1 {
     fn name(&self) -> &'static str {

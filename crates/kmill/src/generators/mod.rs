@@ -1,7 +1,7 @@
 //! Generated tables: each row a pure function of (seed, row number), so any number of rows streams in the memory of
 //! one chunk, and every chunking gives the same table.
 //!
-//! To add one: a file with a unit struct implementing [`Generator`], and a line in [`GENERATORS`].
+//! To add one: a file with a unit struct implementing [`Generator`], and a line in `GENERATORS`.
 
 mod blobs;
 mod friedman1;
@@ -11,16 +11,39 @@ mod smile;
 
 use crate::{Error, Result};
 use kstore::key::{Purpose, Stream};
+use kstore::named::{Named, Registry};
 use kstore::shown::number;
 use std::fmt::Debug;
 
-/// Every generator, in the order of the help text.
-pub const GENERATORS: &[&dyn Generator] =
-    &[&friedman1::Friedman1, &moons::Moons, &blobs::Blobs, &smile::Smile, &robspiral::Robspiral];
+pub(crate) use friedman1::Friedman1;
+
+/// The generators of this crate, in the order of the help text.
+static GENERATORS: Registry<&dyn Generator> =
+    Registry::new(&[&friedman1::Friedman1, &moons::Moons, &blobs::Blobs, &smile::Smile, &robspiral::Robspiral]);
+
+impl Named for &'static dyn Generator {
+    const WHAT: &'static str = "generator";
+    fn name(&self) -> &'static str {
+        Generator::name(*self)
+    }
+}
+
+/// Every generator: those of this crate, then those that were registered.
+pub fn all() -> Vec<&'static dyn Generator> {
+    GENERATORS.all().into_iter().copied().collect()
+}
 
 /// The generator with the given name; `None` where there is none.
 pub fn find(name: &str) -> Option<&'static dyn Generator> {
-    GENERATORS.iter().copied().find(|generator| generator.name() == name)
+    GENERATORS.by_name(name).copied()
+}
+
+/// Makes a generator of another crate known by its name, in this process and from now on.
+///
+/// # Errors
+/// [`kstore::Error::Register`] for a name that is taken or is no word.
+pub fn register(generator: &'static &'static dyn Generator) -> Result<()> {
+    Ok(GENERATORS.register(generator)?)
 }
 
 /// The kind of values in the target column of a generated table.
@@ -158,7 +181,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_chunking_gives_the_same_rows() {
-        for generator in GENERATORS {
+        for generator in all() {
             let (whole_x, whole_y) = table(*generator, 1000, None);
             let recipe = Recipe::new(*generator, 1000, 3, None, None).unwrap();
             for chunk in [1usize, 7, 333] {
@@ -175,7 +198,7 @@ pub(crate) mod tests {
 
     #[test]
     fn seeds_matter_only_where_there_is_chance() {
-        for generator in GENERATORS {
+        for generator in all() {
             let mut row = [vec![0.0; generator.features()], vec![0.0; generator.features()]];
             for (seed, x) in row.iter_mut().enumerate() {
                 let recipe = Recipe::new(*generator, 1000, seed as u64, None, None).unwrap();
@@ -187,7 +210,7 @@ pub(crate) mod tests {
 
     #[test]
     fn names_are_unique_and_found() {
-        for generator in GENERATORS {
+        for generator in all() {
             assert_eq!(find(generator.name()).unwrap().about(), generator.about());
         }
         assert!(find("spiral").is_none());

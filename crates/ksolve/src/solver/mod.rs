@@ -48,6 +48,7 @@ use faer::Mat;
 use kapprox::landmark::LandmarkSet;
 use kapprox::{FeatureMap, Real, Spec};
 use kstore::checkpoint::Persist;
+use kstore::named::{Named, Registry};
 use kstore::{Fold, MemoryRows, Merge, Pass, Plan, Reading, RowSource};
 use std::fmt::Debug;
 
@@ -318,7 +319,8 @@ pub struct Family {
     pub task: Task,
     /// The parameters that it reads.
     pub parameters: &'static [Parameter],
-    make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
+    /// Makes the solver of its settings.
+    pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
 }
 
 impl Family {
@@ -345,32 +347,50 @@ impl Family {
     }
 }
 
-/// The descriptions of all solvers.
-pub fn registry() -> &'static [Family] {
-    const FAMILIES: &[Family] = &[
-        ridge::FAMILY,
-        kpca::FAMILY,
-        kpca_l1::FAMILY,
-        fisher::FAMILY,
-        logistic::FAMILY,
-        svm::SVM,
-        svm::SVR,
-        svm::ONE_CLASS,
-        mean::FAMILY,
-        kmeans::FAMILY,
-        spectral::FAMILY,
-        perceptron::FAMILY,
-        features::FAMILY,
-    ];
-    FAMILIES
+/// The solvers of this crate, one line each.
+static SOLVERS: Registry<Family> = Registry::new(&[
+    ridge::FAMILY,
+    kpca::FAMILY,
+    kpca_l1::FAMILY,
+    fisher::FAMILY,
+    logistic::FAMILY,
+    svm::SVM,
+    svm::SVR,
+    svm::ONE_CLASS,
+    mean::FAMILY,
+    kmeans::FAMILY,
+    spectral::FAMILY,
+    perceptron::FAMILY,
+    features::FAMILY,
+]);
+
+impl Named for Family {
+    const WHAT: &'static str = "solver";
+    fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
-/// The solver with this name; `None` where there is none.
+/// Every solver: those of this crate, then those that were registered.
+pub fn registry() -> Vec<&'static Family> {
+    SOLVERS.all()
+}
+
+/// The solver of a name; `None` where there is none.
 pub fn by_name(name: &str) -> Option<&'static Family> {
-    registry().iter().find(|family| family.name == name)
+    SOLVERS.by_name(name)
+}
+
+/// Makes a solver of another crate known by its name, in this process and from now on: jobs, model files, and the options and
+/// help of a command that is built with it.
+///
+/// # Errors
+/// [`kstore::Error::Register`] for a name that is taken or is no word.
+pub fn register(family: &'static Family) -> Result<()> {
+    Ok(SOLVERS.register(family)?)
 }
 
 /// The parameters of all solvers; one that several solvers read comes several times.
 pub fn parameters() -> impl Iterator<Item = &'static Parameter> {
-    registry().iter().flat_map(|family| family.parameters)
+    registry().into_iter().flat_map(|family| family.parameters)
 }

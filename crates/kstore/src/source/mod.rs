@@ -1,7 +1,7 @@
 //! File formats: the interface that each implements, and the registry that finds the right one.
 //!
 //! To add a format: write one file that implements [`TableFile`] and [`FileCursor`], and add one [`Format`] to
-//! [`FORMATS`], behind a feature of its own. Formats that store columns hand out Arrow buffers, formats that store rows
+//! `FORMATS`, behind a feature of its own. A format of another crate: [`register`]. Formats that store columns hand out Arrow buffers, formats that store rows
 //! hand out [`Strided`] views of the bytes they read; everything above this interface treats both the same.
 
 mod absent;
@@ -43,6 +43,7 @@ pub use text::TextOptions;
 pub use view::{Element, Positions, Strided, Values, View};
 
 use crate::condition::Bound;
+use crate::named::{Named, Registry};
 use crate::schema::Schema;
 use crate::{Error, Result};
 use std::fmt::Debug;
@@ -122,8 +123,8 @@ pub struct Format {
     pub open: fn(&Path, &TextOptions) -> Result<Arc<dyn TableFile>>,
 }
 
-/// The formats that can be read: each is a feature of this crate.
-pub const FORMATS: &[Format] = &[
+/// The formats of this crate: each is one of its features.
+static FORMATS: Registry<Format> = Registry::new(&[
     #[cfg(feature = "parquet")]
     Format {
         extensions: &["parquet", "pq"],
@@ -150,11 +151,31 @@ pub const FORMATS: &[Format] = &[
         magic: b"",
         open: |path, options| Ok(Arc::new(svmlight::SvmlightFile::open(path, options)?)),
     },
-];
+]);
 
-/// The extensions in [`FORMATS`], for messages: `.npy, .csv and .tsv`, with `last` before the last.
+impl Named for Format {
+    const WHAT: &'static str = "format";
+    fn name(&self) -> &'static str {
+        self.extensions[0]
+    }
+}
+
+/// The formats that can be read: those of this crate, then those that were registered.
+pub fn formats() -> Vec<&'static Format> {
+    FORMATS.all()
+}
+
+/// Makes a format of another crate known by its first extension, in this process and from now on.
+///
+/// # Errors
+/// [`Error::Register`] for an extension that is taken or is no word.
+pub fn register(format: &'static Format) -> Result<()> {
+    FORMATS.register(format)
+}
+
+/// The extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with `last` before the last.
 pub(crate) fn known(last: &str) -> String {
-    listed(FORMATS.iter().map(|format| format.extensions), last)
+    listed(FORMATS.all().into_iter().map(|format| format.extensions), last)
 }
 
 /// Extensions for messages; where formats are left out of this build, it says so.
@@ -173,7 +194,7 @@ pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, las
 /// The format a path's extension names.
 pub fn by_extension(path: &Path) -> Option<&'static Format> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str()))
+    FORMATS.all().into_iter().find(|format| format.extensions.contains(&extension.as_str()))
 }
 
 /// Opens a file as the format its extension names or, failing that, its first bytes.
@@ -195,5 +216,5 @@ fn by_magic(path: &Path) -> Result<Option<&'static Format>> {
     let mut start = Vec::new();
     let file = std::fs::File::open(path).map_err(Error::io("read", path))?;
     file.take(8).read_to_end(&mut start).map_err(Error::io("read", path))?;
-    Ok(FORMATS.iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic)))
+    Ok(FORMATS.all().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic)))
 }

@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use arrow::array::*;
-use kstore::source::FORMATS;
+use kstore::source::formats;
 use kstore::{Condition, KeptColumn, Missing, Reading, Real, RowBuf, RowSource, Selection, Table};
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn roles() -> Vec<(&'static str, Selection)> {
 }
 
 fn the_same_everywhere<T: Real>(folder: &Path, fault: Fault) {
-    let paths = FORMATS.iter().map(|format| folder.join(format!("{fault:?}.{}", format.extensions[0])));
+    let paths = formats().into_iter().map(|format| folder.join(format!("{fault:?}.{}", format.extensions[0])));
     let paths: Vec<_> = paths.filter(|path| written(path, fault)).collect();
     assert!(paths.len() > 2, "{fault:?} is held by {paths:?}");
     for (role, selection) in roles() {

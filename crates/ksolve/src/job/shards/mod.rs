@@ -79,7 +79,7 @@ impl Fit {
                 let pass = family.settings(&Options::new()).and_then(|settings| pass(family, settings));
                 matches!(pass, Ok(Ok(_)))
             };
-            let able: Vec<&str> = solver::registry().iter().filter(can).map(|family| family.name).collect();
+            let able: Vec<&str> = solver::registry().into_iter().filter(can).map(|family| family.name).collect();
             self.passes(&format!("{why} ({} can do with one)", able.join(", ")))
         })?;
         if training.map.passes() > 0 {

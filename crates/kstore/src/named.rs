@@ -1,10 +1,10 @@
-//! What is found by name: the entries of this crate, and those that a program registers when it starts.
+//! Registries: what is found by name, the entries of a crate and those that a program registers when it starts.
 
 use crate::{Error, Result};
 use std::sync::{PoisonError, RwLock};
 
 /// An entry of a [`Registry`].
-pub(crate) trait Named: Sync + 'static {
+pub trait Named: Sync + 'static {
     /// What it is, in messages.
     const WHAT: &'static str;
     /// Its name.
@@ -15,28 +15,36 @@ pub(crate) trait Named: Sync + 'static {
 ///
 /// Registered ones are the process's, not a value that is handed around: a model file names its kernel, and whoever reads it
 /// must find the same kernel by that name.
-pub(crate) struct Registry<E: 'static> {
+pub struct Registry<E: 'static> {
     own: &'static [E],
     registered: RwLock<Vec<&'static E>>,
 }
 
+impl<E: Named> std::fmt::Debug for Registry<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.all().iter().map(|entry| entry.name())).finish()
+    }
+}
+
 impl<E: Named> Registry<E> {
-    pub(crate) const fn new(own: &'static [E]) -> Self {
+    /// A registry of the entries of a crate.
+    pub const fn new(own: &'static [E]) -> Self {
         Self { own, registered: RwLock::new(Vec::new()) }
     }
 
     /// The entries of this crate.
-    pub(crate) fn own(&self) -> &'static [E] {
+    pub fn own(&self) -> &'static [E] {
         self.own
     }
 
     /// All entries: of this crate, then in the order in which they were registered.
-    pub(crate) fn all(&self) -> Vec<&'static E> {
+    pub fn all(&self) -> Vec<&'static E> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         self.own.iter().chain(registered.iter().copied()).collect()
     }
 
-    pub(crate) fn by_name(&self, name: &str) -> Option<&'static E> {
+    /// The entry of a name; `None` where there is none.
+    pub fn by_name(&self, name: &str) -> Option<&'static E> {
         self.all().into_iter().find(|entry| entry.name() == name)
     }
 
@@ -44,7 +52,7 @@ impl<E: Named> Registry<E> {
     ///
     /// # Errors
     /// [`Error::Register`] where its name is taken or is no word.
-    pub(crate) fn register(&self, entry: &'static E) -> Result<()> {
+    pub fn register(&self, entry: &'static E) -> Result<()> {
         let name = entry.name();
         let refuse = |why| Err(Error::Register { what: E::WHAT, name, why });
         if !is_word(name) {

@@ -1,0 +1,23 @@
+//! The `kmill` command with one piece more of every kind: a file each, and a line each here.
+
+mod half;
+mod ramp;
+mod raw;
+mod step;
+mod triangle;
+
+fn main() -> std::process::ExitCode {
+    let registered = kapprox::kernel::register(&triangle::FAMILY)
+        .and_then(|()| kapprox::landmark::register(&half::SCHEME))
+        .map_err(kmill::Error::from)
+        .and_then(|()| Ok(ksolve::solver::register(&step::FAMILY)?))
+        .and_then(|()| Ok(kstore::source::register(&raw::FORMAT)?))
+        .and_then(|()| kmill::generators::register(&ramp::RAMP));
+    match registered {
+        Ok(()) => kmill::run(),
+        Err(error) => {
+            eprintln!("error: {error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A format: a word RAWTABLE, the number of columns, and the rows as they are, 8 bytes each, little-endian. The last column is y.
+
+use kstore::schema::{Column, Kind, Schema};
+use kstore::source::{Element, FileCursor, Format, Strided, TableFile, Values, View};
+use kstore::{Error, Result};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const MAGIC: &[u8] = b"RAWTABLE";
+
+pub(crate) static FORMAT: Format =
+    Format { extensions: &["raw"], magic: MAGIC, open: |path, _| Ok(Arc::new(open(path)?)) };
+
+#[derive(Debug)]
+struct RawFile {
+    schema: Schema,
+    bytes: Vec<u8>,
+}
+
+fn open(path: &Path) -> Result<RawFile> {
+    let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
+    let columns = bytes.get(8..16).filter(|_| bytes.starts_with(MAGIC)).map(|word| word[0] as usize);
+    let Some(columns) = columns.filter(|columns| *columns > 0 && (bytes.len() - 16) % (8 * columns) == 0) else {
+        let detail = "no whole rows behind its head".to_string();
+        return Err(Error::Damaged { path: path.to_path_buf(), detail });
+    };
+    let name = |j: usize| if j + 1 == columns { "y".to_string() } else { format!("x{j}") };
+    let columns = (0..columns).map(|j| Column { name: name(j), kind: Kind::Float { bits: 64 } }).collect();
+    Ok(RawFile { schema: Schema { columns, ..Schema::default() }, bytes: bytes[16..].to_vec() })
+}
+
+impl RawFile {
+    fn stride(&self) -> usize {
+        8 * self.schema.columns.len()
+    }
+}
+
+impl TableFile for RawFile {
+    fn format(&self) -> &'static str {
+        "raw"
+    }
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+    fn rows(&self) -> u64 {
+        (self.bytes.len() / self.stride()) as u64
+    }
+    fn bytes(&self) -> u64 {
+        16 + self.bytes.len() as u64
+    }
+    fn held(&self) -> usize {
+        self.bytes.len()
+    }
+    fn footprint(&self, _: &[usize]) -> usize {
+        0
+    }
+    fn open<'a>(
+        &'a self,
+        columns: &[usize],
+        rows: Range<u64>,
+        read: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn FileCursor + 'a>> {
+        read.fetch_add((rows.end - rows.start) * self.stride() as u64, Ordering::Relaxed);
+        Ok(Box::new(RawCursor {
+            file: self,
+            columns: columns.to_vec(),
+            rows: Some(rows.clone()),
+            first: rows.start as usize,
+        }))
+    }
+}
+
+/// All rows asked for are one chunk.
+struct RawCursor<'a> {
+    file: &'a RawFile,
+    columns: Vec<usize>,
+    rows: Option<Range<u64>>,
+    first: usize,
+}
+
+impl FileCursor for RawCursor<'_> {
+    fn advance(&mut self) -> Result<usize> {
+        Ok(self.rows.take().map_or(0, |rows| (rows.end - rows.start) as usize))
+    }
+    fn view(&self, index: usize) -> Result<View<'_>> {
+        let stride = self.file.stride();
+        let bytes = &self.file.bytes[self.first * stride..];
+        let strided = Strided { bytes, element: Element::F64, offset: 8 * self.columns[index], stride };
+        Ok(View { values: Values::Strided(strided), nulls: None })
+    }
+}

@@ -1,0 +1,44 @@
+//! A solver with an option of its own: one step of gradient descent from the mean of the target,
+//! w = rate · (1/n) Σ (y_i − ȳ) φ_i.
+
+use faer::Mat;
+use kapprox::Real;
+use ksolve::solver::parameter::{Interval, Kind, Parameter};
+use ksolve::solver::{Family, Features, Fitted, Settings, Solver};
+use ksolve::train::{Cut, Shape};
+use ksolve::{Result, Task};
+use kstore::Plan;
+
+pub(crate) static FAMILY: Family = Family {
+    name: "step",
+    about: "one step of gradient descent",
+    task: Task::Regression,
+    parameters: &[RATE],
+    make: |settings: &Settings| Ok(Box::new(Step { rate: settings.number(&RATE).unwrap_or(1.0) })),
+};
+
+const RATE: Parameter =
+    Parameter { name: "rate", kind: Kind::Number(Interval::Positive), default: Some("1"), about: "Length of the step" };
+
+#[derive(Debug)]
+struct Step {
+    rate: f64,
+}
+
+impl<T: Real> Solver<T> for Step {
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        plan.term("gradient", 8 * shape.map.p * shape.t, "lower `rank`")
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let state = data.moments()?;
+        let moments = &state.gram.folds()[0];
+        let (n, p, t) = (moments.rows as f64, moments.s.len(), moments.sy.len());
+        let gradient = |i: usize, j: usize| (moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n) / n;
+        let weights = Mat::from_fn(p, t, |i, j| self.rate * gradient(i, j));
+        let mean = |j: usize| (0..p).map(|i| weights[(i, j)] * moments.s[i] / n).sum::<f64>();
+        let centre = data.targets.centre();
+        let intercept = (0..t).map(|j| centre[j] + moments.sy[j] / n - mean(j)).collect();
+        Ok(Fitted { weights, intercept, certificate: state.certificate, passes: 1, ..Fitted::default() })
+    }
+}
