@@ -182,14 +182,14 @@ pub(crate) mod tests {
     #[test]
     fn every_chunking_gives_the_same_rows() {
         for generator in all() {
-            let (whole_x, whole_y) = table(*generator, 1000, None);
-            let recipe = Recipe::new(*generator, 1000, 3, None, None).unwrap();
+            let (whole_x, whole_y) = table(generator, 1000, None);
+            let recipe = Recipe::new(generator, 1000, 3, None, None).unwrap();
             for chunk in [1usize, 7, 333] {
                 let (mut x, mut y) = (vec![0.0; whole_x.len()], vec![0.0; 1000]);
                 let parts = x.chunks_mut(chunk * recipe.features).zip(y.chunks_mut(chunk)).enumerate();
                 // backwards: a row must not know which came before
                 for (i, (x, y)) in parts.collect::<Vec<_>>().into_iter().rev() {
-                    fill(*generator, &recipe, (i * chunk) as u64, x, y);
+                    fill(generator, &recipe, (i * chunk) as u64, x, y);
                 }
                 assert_eq!((&x, &y), (&whole_x, &whole_y), "{} in chunks of {chunk}", generator.name());
             }
@@ -201,7 +201,7 @@ pub(crate) mod tests {
         for generator in all() {
             let mut row = [vec![0.0; generator.features()], vec![0.0; generator.features()]];
             for (seed, x) in row.iter_mut().enumerate() {
-                let recipe = Recipe::new(*generator, 1000, seed as u64, None, None).unwrap();
+                let recipe = Recipe::new(generator, 1000, seed as u64, None, None).unwrap();
                 generator.row(&recipe, 0, x);
             }
             assert_eq!(row[0] == row[1], generator.name() == "robspiral", "{}", generator.name());
