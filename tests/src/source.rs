@@ -37,7 +37,12 @@ impl<T: Real> Points<T> {
 
 impl<T: Real> RowSource<T> for Points<T> {
     fn shape(&self) -> TableShape {
-        TableShape { stored: self.len() as u64, features: self.d, targets: usize::from(!self.y.is_empty()) }
+        TableShape {
+            stored: self.len() as u64,
+            features: self.d,
+            targets: usize::from(!self.y.is_empty()),
+            weighted: false,
+        }
     }
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
         Ok(Box::new(Cursor { points: self, at: segment.start as usize, end: segment.end as usize }))

@@ -64,8 +64,8 @@ pub struct Bins<T> {
     d: usize,
     p: usize,
     t: usize,
-    /// Position of the weight among a row's targets; `None` where all rows weigh 1.
-    weight: Option<usize>,
+    /// True where the rows have weights.
+    weighted: bool,
 }
 
 #[derive(Debug)]
@@ -94,14 +94,7 @@ impl<T: Real> Bins<T> {
     pub(crate) fn new((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> Self {
         let bin = || Bin { rows: 0, x: vec![T::default(); size * d], y: vec![0.0; size * t], w: Vec::new() };
         let bins = (0..folds).map(|_| bin()).collect();
-        Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weight: None }
-    }
-
-    /// The bins for rows with weights; `place` is the position of the weight among a row's targets.
-    pub(crate) fn weighted(mut self, place: Option<usize>) -> Self {
-        let length = if place.is_some() { self.size } else { 0 };
-        self.bins.iter_mut().for_each(|bin| bin.w = vec![0.0; length]);
-        Self { weight: place, ..self }
+        Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weighted: false }
     }
 
     /// Bytes of the bins and the features.
@@ -117,7 +110,8 @@ impl<T: Real> Bins<T> {
         targets: &Targets,
         mut full: impl FnMut(&mut Self, usize) -> Result<()>,
     ) -> Result<()> {
-        check(block, self.d, targets, self.weight)?;
+        check(block, self.d, targets)?;
+        self.weighted = block.weighted;
         for i in 0..block.len() {
             let group = block.groups.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
             let fold = folds.fold_of(block.rows[i], group)?;
@@ -127,12 +121,12 @@ impl<T: Real> Bins<T> {
             for j in 0..t {
                 bin.y[j * size + bin.rows] = targets.value(block, i, j)?;
             }
-            if let Some(place) = self.weight {
-                let weight = block.y[i * block.t + place];
+            if let Some(weight) = block.weight(i) {
                 if weight.is_nan() || weight < 0.0 {
                     return Err(Error::Weight { row: block.rows[i], weight });
                 }
-                bin.w[bin.rows] = weight;
+                bin.w.truncate(bin.rows);
+                bin.w.push(weight);
             }
             bin.rows += 1;
             if bin.rows == size {
@@ -168,7 +162,7 @@ impl<T: Real> Bins<T> {
     pub(crate) fn weigh(&mut self, fold: usize, workers: &Workers) -> Filled<'_, T> {
         let (bin, size, p) = (&mut self.bins[fold], self.size, self.p);
         let rows = bin.rows;
-        if self.weight.is_some() {
+        if self.weighted {
             bin.w[..rows].iter_mut().for_each(|w| *w = w.sqrt());
             let roots = &bin.w[..rows];
             for_each_strip(workers, &mut self.phi[..rows * p], rows, |_, column| {
@@ -189,21 +183,19 @@ impl<T: Real> Bins<T> {
             x: MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d),
             phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
             y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.size),
-            w: self.weight.map(|_| &bin.w[..rows]),
+            w: self.weighted.then(|| &bin.w[..rows]),
         }
     }
 }
 
-fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets, weight: Option<usize>) -> Result<()> {
+fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {
     if block.d != d {
         return Err(Error::Shape { what: "features of a block", expected: d, got: block.d });
     }
-    let more = usize::from(weight.is_some());
     match targets {
-        Targets::Numeric { centre } if centre.len() + more != block.t => {
-            Err(Error::Shape { what: "targets of a block", expected: centre.len() + more, got: block.t })
+        Targets::Numeric { centre } if centre.len() != block.learned() => {
+            Err(Error::Shape { what: "targets of a block", expected: centre.len(), got: block.learned() })
         }
-        Targets::Classes(_) if block.t < more => Err(Error::Shape { what: "weights of a block", expected: 1, got: 0 }),
         _ => Ok(()),
     }
 }

@@ -24,8 +24,6 @@ pub struct RidgeFold<'a, T> {
     targets: &'a Targets,
     bin: usize,
     certify: bool,
-    /// Position of the weight among a row's targets; `None` where all rows weigh 1.
-    weight: Option<usize>,
 }
 
 /// The result of the pass.
@@ -78,7 +76,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         let origin = vec![T::default(); map.dims().0];
         let origin = MatRef::from_row_major_slice(&origin, 1, map.dims().0);
         let certify = map.kernel_diag(origin, &mut [0.0]).is_some();
-        Self { map, folds, targets, bin: BIN, certify, weight: None }
+        Self { map, folds, targets, bin: BIN, certify }
     }
 
     /// Sets the number of rows of a bin. It decides the order of sums: give it from the shape of the work, never from
@@ -86,13 +84,6 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     #[must_use]
     pub fn with_bin(self, rows: usize) -> Self {
         Self { bin: rows.max(1), ..self }
-    }
-
-    /// Sets the position of the weight among a row's targets, behind those that are learned. The certificate counts all
-    /// rows alike.
-    #[must_use]
-    pub fn weighted(self, place: Option<usize>) -> Self {
-        Self { weight: place, ..self }
     }
 
     /// Leaves the certificate out.
@@ -155,7 +146,7 @@ impl<T: Real> Fold<T> for RidgeFold<'_, T> {
 
     fn scratch(&self) -> RidgeScratch<T> {
         RidgeScratch {
-            bins: Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin).weighted(self.weight),
+            bins: Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin),
             gram: GramScratch::default(),
             diag: Vec::new(),
             partial: Vec::new(),
@@ -191,8 +182,6 @@ pub struct CvErrorFold<'a, T> {
     targets: &'a Targets,
     coefficients: &'a FoldCoefficients,
     bin: usize,
-    /// Position of the weight among a row's targets, if any; wrong decisions are counted, not weighed.
-    weight: Option<usize>,
 }
 
 /// Counts of rows and of wrong decisions, cell by cell.
@@ -245,19 +234,13 @@ impl<'a, T: Real> CvErrorFold<'a, T> {
         targets: &'a Targets,
         coefficients: &'a FoldCoefficients,
     ) -> Self {
-        Self { map, folds, targets, coefficients, bin: BIN, weight: None }
+        Self { map, folds, targets, coefficients, bin: BIN }
     }
 
     /// Sets the number of rows of a bin.
     #[must_use]
     pub fn with_bin(self, rows: usize) -> Self {
         Self { bin: rows.max(1), ..self }
-    }
-
-    /// Sets the position of the weight among a row's targets, as [`RidgeFold::weighted`] does.
-    #[must_use]
-    pub fn weighted(self, place: Option<usize>) -> Self {
-        Self { weight: place, ..self }
     }
 
     /// Bytes of a lane's buffers where so many threads work inside a step: bins, features, and a strip of features and
@@ -339,7 +322,7 @@ impl<T: Real> Fold<T> for CvErrorFold<'_, T> {
 
     fn scratch(&self) -> CvErrorScratch<T> {
         let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
-        CvErrorScratch { bins: bins.weighted(self.weight), wide: Pool::default() }
+        CvErrorScratch { bins: bins, wide: Pool::default() }
     }
 
     fn step(

@@ -57,6 +57,8 @@ pub struct RowBlock<'a, T> {
     pub y: &'a [f64],
     /// Number of numeric targets.
     pub t: usize,
+    /// True where the last number among a row's targets is its weight.
+    pub weighted: bool,
     /// The class column, where the target is a label.
     pub classes: Option<Coded<'a>>,
     /// The fold column, where folds come from one.
@@ -73,6 +75,14 @@ impl<T> RowBlock<'_, T> {
     /// True for a block without rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+    /// Number of targets that are learned: all but the weight.
+    pub fn learned(&self) -> usize {
+        self.t - usize::from(self.weighted)
+    }
+    /// The weight of row `i`; `None` where all weigh 1.
+    pub fn weight(&self, i: usize) -> Option<f64> {
+        self.weighted.then(|| self.y[(i + 1) * self.t - 1])
     }
 }
 
@@ -129,6 +139,7 @@ impl<T: Real> RowBuf<T> {
             d: shape.features,
             y: &self.y,
             t: shape.targets,
+            weighted: shape.weighted,
             classes: self.class_labels.as_ref().map(|l| Coded { codes: &self.classes, labels: l }),
             groups: self.group_labels.as_ref().map(|l| Coded { codes: &self.groups, labels: l }),
             kept: &self.kept,
@@ -145,6 +156,8 @@ pub struct TableShape {
     pub features: usize,
     /// Numeric targets per row, t.
     pub targets: usize,
+    /// True where the last of the targets is the weight of the row.
+    pub weighted: bool,
 }
 
 /// A table that can be read from any stored row on, by several cursors at once.

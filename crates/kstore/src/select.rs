@@ -364,7 +364,12 @@ impl Selected {
 
     /// Stored rows of the whole table, features, and numeric targets with the weights.
     pub fn shape(&self) -> TableShape {
-        TableShape { stored: self.table.stored_rows(), features: self.features.len(), targets: self.targets.len() }
+        TableShape {
+            stored: self.table.stored_rows(),
+            features: self.features.len(),
+            targets: self.targets.len(),
+            weighted: self.weighted,
+        }
     }
 
     /// The number of selected rows, where it is known without reading: no condition, and no rows are dropped.

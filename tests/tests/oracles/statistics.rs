@@ -330,7 +330,6 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
             keep,
             spare: 0,
             folds: &ksolve::Folds::None,
-            weighted: false,
             points: None,
         };
         herd(&features, 30).unwrap()

@@ -37,7 +37,6 @@ pub struct FeatureFold<'a, T, S> {
     folds: &'a Folds,
     targets: &'a Targets,
     bin: usize,
-    weight: Option<usize>,
     take: S,
 }
 
@@ -45,13 +44,7 @@ impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
     /// A pass over features of `map`, in bins of `bin` rows. The size decides the order of sums: give it from the shape
     /// of the work.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin: usize, take: S) -> Self {
-        Self { map, folds, targets, bin: if bin == 0 { BIN } else { bin }, weight: None, take }
-    }
-
-    /// Sets the position of the weight among a row's targets.
-    #[must_use]
-    pub fn weighted(self, place: Option<usize>) -> Self {
-        Self { weight: place, ..self }
+        Self { map, folds, targets, bin: if bin == 0 { BIN } else { bin }, take }
     }
 }
 
@@ -66,7 +59,7 @@ impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
 
     fn scratch(&self) -> Self::Scratch {
         let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
-        (bins.weighted(self.weight), self.take.scratch())
+        (bins, self.take.scratch())
     }
 
     fn step(

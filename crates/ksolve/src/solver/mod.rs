@@ -90,8 +90,6 @@ pub struct Features<'a, T: Real> {
     pub spare: usize,
     /// Which rows are held out together, for solvers that choose by it.
     pub folds: &'a Folds,
-    /// Rows have weights, as the number behind their targets.
-    pub weighted: bool,
     /// The points whose kernel functions the solver combines itself.
     pub points: Option<&'a Points<'a, T>>,
 }

@@ -264,7 +264,6 @@ impl<T: Precision> Run<'_, T> {
             keep,
             spare: 0,
             folds: &Folds::None,
-            weighted: false,
             points: None,
         };
         let measured = T::of(family)(&features, division, self.options.permutations)?;

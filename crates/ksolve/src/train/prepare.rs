@@ -31,7 +31,6 @@ pub(crate) struct Prepared<T: Real> {
     cache: Option<Cache<T>>,
     /// All rows, for a solver that combines their kernel functions.
     memory: Option<MemoryRows<T>>,
-    weighted: bool,
 }
 
 impl<T: Real> Prepared<T> {
@@ -71,7 +70,6 @@ impl<T: Real> Prepared<T> {
             keep,
             spare: plan.budget.saturating_sub(plan.bytes()),
             folds: &self.folds,
-            weighted: self.weighted,
             points,
         }
     }
@@ -216,8 +214,7 @@ pub(crate) fn prepare<T: Real>(
         _ => landmarks::map(source, n, &reading, options, cut, resources)?,
     };
     warn_of_rank(&mapped, &survey, options, resources);
-    let weighted = selected.is_weighted();
-    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache, memory, weighted })
+    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache, memory })
 }
 
 /// Warns of fewer features than were asked for, where the landmarks of the map span no more.

@@ -37,7 +37,7 @@ fn labels(k: u32) -> Vec<Label> {
 
 impl<T: Real> RowSource<T> for Toy {
     fn shape(&self) -> TableShape {
-        TableShape { stored: ROWS, features: D, targets: self.targets }
+        TableShape { stored: ROWS, features: D, targets: self.targets, weighted: false }
     }
     fn open(&self, segment: Range<u64>) -> kstore::Result<Box<dyn RowCursor<T> + Send + '_>> {
         Ok(Box::new(ToyCursor(self, segment)))

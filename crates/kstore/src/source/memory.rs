@@ -137,7 +137,7 @@ fn shape(text: String) -> Error {
 
 impl<T: Real> RowSource<T> for MemoryRows<T> {
     fn shape(&self) -> TableShape {
-        TableShape { stored: self.n as u64, features: self.d, targets: self.t }
+        TableShape { stored: self.n as u64, features: self.d, targets: self.t, weighted: false }
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {

@@ -255,7 +255,7 @@ impl<'a> Ways<'a> {
 fn writer<T: Real>(data: &Features<'_, T>, p: usize) -> Result<Option<CacheWriter<T>>> {
     match (data.keep, data.resources.scratch) {
         (Place::Scratch, Some(scratch)) => {
-            let shape = TableShape { features: p, targets: 0, ..data.source.shape() };
+            let shape = TableShape { features: p, targets: 0, weighted: false, ..data.source.shape() };
             Ok(Some(scratch.cache(shape, data.source.range())?))
         }
         _ => Ok(None),
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_row_in_scratch_takes_what_the_choice_counts() {
-        let shape = TableShape { stored: 0, features: 10, targets: 0 };
+        let shape = TableShape { stored: 0, features: 10, targets: 0, weighted: false };
         assert_eq!((Cache::<f32>::row_bytes(&shape), Cache::<f64>::row_bytes(&shape)), (10 * 4 + 16, 10 * 8 + 16));
     }
 }

@@ -106,19 +106,10 @@ struct Direct<'a, T: Real> {
 }
 
 impl<T: Real> Direct<'_, T> {
-    /// Where the weight of a row is: behind its numeric targets.
-    fn weight(&self) -> Option<usize> {
-        let targets = match self.data.targets {
-            Targets::Numeric { centre } => centre.len(),
-            Targets::Classes(_) => 0,
-        };
-        self.data.weighted.then_some(targets)
-    }
-
     /// The pass that fills the Gram matrices.
     fn gram(&self) -> Result<RidgeState> {
         let Features { map, folds, targets, cut, .. } = *self.data;
-        let fold = RidgeFold::new(map, folds, targets).with_bin(cut.tile).weighted(self.weight());
+        let fold = RidgeFold::new(map, folds, targets).with_bin(cut.tile);
         self.data.fold(GRAM, &fold)
     }
 
@@ -162,7 +153,7 @@ impl<T: Real> Direct<'_, T> {
     /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
     fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
         let Features { map, folds, targets, cut, .. } = *self.data;
-        let fold = CvErrorFold::new(map, folds, targets, coefficients).with_bin(cut.tile).weighted(self.weight());
+        let fold = CvErrorFold::new(map, folds, targets, coefficients).with_bin(cut.tile);
         let wrong = self.data.fold("held-out classes", &fold)?;
         for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
             if let Some(error) = wrong.error(cell) {
@@ -176,7 +167,7 @@ impl<T: Real> Direct<'_, T> {
     fn leave_one_out(&self, gram: &GramState, ridge: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
         let Features { map, folds, targets, cut, .. } = *self.data;
         let loo = Loo::new(gram, rank, lambda, ridge, self.data.resources.workers)?;
-        let fold = FeatureFold::new(map, folds, targets, cut.tile, &loo).weighted(self.weight());
+        let fold = FeatureFold::new(map, folds, targets, cut.tile, &loo);
         Ok(self.data.fold("leave-one-out", &fold)?.mse())
     }
 

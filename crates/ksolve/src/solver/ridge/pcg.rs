@@ -182,7 +182,7 @@ fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Pla
 
 /// Bytes in scratch of a row of so many features.
 fn row_on_disk<T: Real>(features: usize, shape: &Shape) -> u64 {
-    Cache::<T>::row_bytes(&TableShape { stored: 0, features, targets: shape.t }) as u64
+    Cache::<T>::row_bytes(&TableShape { stored: 0, features, targets: shape.t, weighted: false }) as u64
 }
 
 /// Rows whose kernel blocks fit so many bytes of scratch.
