@@ -129,7 +129,7 @@ fn pre_images_are_the_fixed_point() {
     assert!(PreImages::new(&other).unwrap_err().to_string().contains("only a Gaussian kernel"));
     let plain = Options::new().set("components", 4);
     let without = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &plain), "nystrom");
-    assert!(PreImages::new(&without).unwrap_err().to_string().contains("--novelty"));
+    assert!(PreImages::new(&without).unwrap_err().to_string().contains("`novelty`"));
 }
 
 /// Scores of the training rows and mean |score|, component by component, from the centred kernel matrix: v = Σ s_i φ_i/‖·‖ for
