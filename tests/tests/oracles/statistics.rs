@@ -212,7 +212,7 @@ fn samples_without_a_value_are_refused() {
     let (first, second) = (selected(&path, "x*", 0..9), selected(&path, "x*", 9..20));
     let wide = StatisticOptions { permutations: 1_000_000, ..options };
     let error = measure::<f64>(mmd, Compared::Samples(&first, &second), &wide, &tight).unwrap_err();
-    assert!(error.to_string().contains("lower --permutations"), "{error}");
+    assert!(error.to_string().contains("lower `permutations`"), "{error}");
 }
 
 /// Shares of p-values up to 5 %: by permutations, by the spectrum, by the gamma law.

@@ -141,5 +141,5 @@ fn weights_below_zero_and_all_zero_are_refused() {
     assert!(error.contains("row 17") && error.contains("-0.5"), "{error}");
     rows.iter_mut().for_each(|row| row[3] = 0.0);
     let error = fit(&rows, true, 30, FoldSpec::Blocks(2), Intercept::Free).unwrap_err().to_string();
-    assert!(error.contains("--weights"), "{error}");
+    assert!(error.contains("`weights`"), "{error}");
 }
