@@ -3,7 +3,6 @@
 use kapprox::Spec;
 use ksolve::Intercept;
 use ksolve::model::{Card, Model};
-use ksolve::solver::{AnySolver, Solver};
 use ksolve::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
@@ -40,26 +39,8 @@ pub fn exact(task: Task, kernel: &str, n: usize) -> TrainOptions {
     }
 }
 
-/// The element types of rows.
-pub trait Element: kapprox::Real {
-    /// The solver for rows of this type.
-    fn solver(solver: &dyn AnySolver) -> &dyn Solver<Self>;
-}
-
-impl Element for f32 {
-    fn solver(solver: &dyn AnySolver) -> &dyn Solver<f32> {
-        solver
-    }
-}
-
-impl Element for f64 {
-    fn solver(solver: &dyn AnySolver) -> &dyn Solver<f64> {
-        solver
-    }
-}
-
 /// Learns with a solver of the registry.
-pub fn solve<T: Element>(
+pub fn solve<T: kapprox::Real>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
@@ -73,7 +54,7 @@ pub fn solve<T: Element>(
 ///
 /// # Errors
 /// Those of [`ksolve::train::train`].
-pub fn try_solve<T: Element>(
+pub fn try_solve<T: kapprox::Real>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
@@ -84,7 +65,7 @@ pub fn try_solve<T: Element>(
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let family = ksolve::solver::by_name(name).unwrap();
     let solver = family.solver(&family.settings(solver)?)?;
-    ksolve::train::train(selected, options, T::solver(&*solver), &resources)
+    ksolve::train::train(selected, options, T::pick(&*solver), &resources)
 }
 
 /// f(x) = Σ α_j k(x, z_j) + c from the formula, one number for each output.

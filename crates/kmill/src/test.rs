@@ -122,7 +122,7 @@ pub(crate) fn main(args: &TestArgs) -> Result<()> {
     output::report(&report, context.json)
 }
 
-fn measure<T: statistic::Precision>(family: &Family, args: &TestArgs, run: &Run) -> Result<TestReport> {
+fn measure<T: kapprox::Real>(family: &Family, args: &TestArgs, run: &Run) -> Result<TestReport> {
     let rows = match family.compares {
         Compares::Samples => samples(args)?,
         Compares::Columns => columns(args)?,

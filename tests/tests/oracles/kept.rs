@@ -1,7 +1,7 @@
 //! Features kept in memory, in scratch, or not at all: the same bits, whatever the budget and the threads.
 
 use kmill_tests::points::Lcg;
-use kmill_tests::table::{Element, exact, select, write};
+use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
 use ksolve::solver::{AnySolver, Options, by_name};
 use ksolve::train::{Resources, Stages, TrainOptions, Trained, stages, train};
@@ -36,18 +36,18 @@ fn solver(name: &str) -> Box<dyn AnySolver> {
 }
 
 /// The smallest budget, in steps of 1 MiB, into which everything fits but the features of all rows.
-fn tight<T: Element>(selected: &Selected, options: &TrainOptions, name: &str, threads: usize) -> usize {
+fn tight<T: kapprox::Real>(selected: &Selected, options: &TrainOptions, name: &str, threads: usize) -> usize {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let solver = solver(name);
     let fits = |memory: &usize| {
         let resources = Resources { memory: *memory, workers: &workers, stages: &heard, journal: None, scratch: None };
-        let (_, stages) = stages(selected, options, T::solver(&*solver), &resources).unwrap();
+        let (_, stages) = stages(selected, options, T::pick(&*solver), &resources).unwrap();
         stages.iter().all(|stage| stage.plan.bytes() <= *memory)
     };
     (16..1024).map(|mebibytes| mebibytes << 20).find(fits).unwrap()
 }
 
-fn fit<T: Element>(
+fn fit<T: kapprox::Real>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
@@ -55,11 +55,11 @@ fn fit<T: Element>(
 ) -> (Trained<T>, Vec<String>) {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let resources = Resources { memory, workers: &workers, stages: &heard, journal: None, scratch };
-    let trained = train(selected, options, T::solver(&*solver(name)), &resources).unwrap();
+    let trained = train(selected, options, T::pick(&*solver(name)), &resources).unwrap();
     (trained, heard.0.into_inner().unwrap())
 }
 
-fn everywhere<T: Element>(name: &str) {
+fn everywhere<T: kapprox::Real>(name: &str) {
     let mut random = Lcg(7);
     let x = random.normals(48_000, 3);
     let y: Vec<f64> = x.iter().map(|x| ((x[0] * x[1] > 0.2) as u8 + (x[2] > 0.5) as u8).into()).collect();

@@ -3,7 +3,6 @@
 
 use crate::solvers::{Golden, close, golden, numbers, rows};
 use kapprox::Real;
-use kmill_tests::table::Element;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::solver::Options;
 use ksolve::train::{TrainOptions, Trained};
@@ -17,7 +16,7 @@ fn fit(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &Options)
 }
 
 /// A fit with one thread and with three: the same bits.
-fn fit_in<T: Element>(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<T> {
+fn fit_in<T: kapprox::Real>(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<T> {
     let task = ksolve::solver::by_name(name).unwrap().task;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
@@ -144,7 +143,7 @@ fn support_vector_regression_of_libsvm() {
 /// A target's offset is the constant's business: the machine, its objective and its certificate are those of the centred target.
 #[test]
 fn support_vector_regression_knows_no_offset() {
-    fn check<T: Element>(gap: f64) {
+    fn check<T: kapprox::Real>(gap: f64) {
         let golden = golden();
         let case = &golden.cases["svr_10"];
         let (y, optimum) = (numbers(&case["y"]), number(&case["objective"]));
@@ -173,7 +172,7 @@ fn support_vector_regression_knows_no_offset() {
 /// What is reported of a machine is what its coefficients and the kernel matrix give in f64.
 #[test]
 fn objectives_are_those_of_the_model() {
-    fn check<T: Element>(tolerance: f64) {
+    fn check<T: kapprox::Real>(tolerance: f64) {
         let golden = golden();
         let two: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { -1.0 }).collect();
         let values = numbers(&golden.cases["svr_10"]["y"]);

@@ -6,7 +6,7 @@ use kapprox::{MapSpec, Spec};
 use kmill_tests::table::write;
 use ksolve::Targets;
 use ksolve::solver::{Features, Place};
-use ksolve::statistic::{Compared, Measured, Outcome, Precision, StatisticOptions, by_name, herd, measure};
+use ksolve::statistic::{Compared, Measured, Outcome, StatisticOptions, by_name, herd, measure};
 use ksolve::train::{Cut, LandmarkSource, Resources, Scaling, Task, TrainOptions, Unwatched};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, Table, Workers};
@@ -43,7 +43,7 @@ struct Machine<'a> {
 
 const USUAL: Machine<'_> = Machine { threads: 1, memory: 1 << 30, scratch: None };
 
-fn on<T: Precision>(machine: Machine<'_>, name: &str, rows: Compared<'_>, options: &StatisticOptions) -> Outcome {
+fn on<T: kapprox::Real>(machine: Machine<'_>, name: &str, rows: Compared<'_>, options: &StatisticOptions) -> Outcome {
     let workers = Workers::new(machine.threads);
     let scratch = machine.scratch.map(|folder| Scratch::open(folder, 1 << 30).unwrap());
     let (memory, scratch) = (machine.memory, scratch.as_ref());

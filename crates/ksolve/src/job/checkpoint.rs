@@ -66,7 +66,7 @@ fn manifest(fit: &Fit, selected: &Selected, training: &TrainOptions, notes: &[(S
 /// Where the passes of a run are found: with other processes, or in its checkpoint.
 ///
 /// # Errors
-/// Those of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
+/// The errors of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
 pub(super) fn journal<'a>(
     run: &Run<'a>,
     fit: &Fit,

@@ -46,7 +46,7 @@ use crate::{
 };
 use faer::Mat;
 use kapprox::landmark::LandmarkSet;
-use kapprox::{FeatureMap, Real, Spec};
+use kapprox::{FeatureMap, PrecisionPair, Real, Spec};
 use kstore::checkpoint::Persist;
 use kstore::named::{Named, Registry};
 use kstore::{Fold, MemoryRows, Merge, Pass, Plan, Reading, RowSource};
@@ -256,7 +256,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// The stages of a run, and how its passes are cut: what is planned, forecast and done.
     ///
     /// # Errors
-    /// Those of the map.
+    /// Errors of the map.
     fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
         debug_assert_eq!(view, View::Features);
         Ok(train::on_features::<T>(work, &|plan, cut| self.plan(plan, &work.shape, cut), self.costs(work)))
@@ -268,7 +268,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// Learns.
     ///
     /// # Errors
-    /// Those of the rows; options that do not suit them; numbers that cannot be solved for.
+    /// Errors of reading the rows; options that do not suit them; numbers that cannot be solved for.
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>>;
 }
 
@@ -276,6 +276,16 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
 pub trait AnySolver: Solver<f32> + Solver<f64> {}
 
 impl<S: Solver<f32> + Solver<f64>> AnySolver for S {}
+
+impl<'a> PrecisionPair for &'a dyn AnySolver {
+    type For<T: Real> = &'a dyn Solver<T>;
+    fn single(self) -> &'a dyn Solver<f32> {
+        self
+    }
+    fn double(self) -> &'a dyn Solver<f64> {
+        self
+    }
+}
 
 /// How strongly coefficients are held down: one number in either of two conventions.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]

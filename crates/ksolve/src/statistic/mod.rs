@@ -56,7 +56,7 @@ pub use run::{Compared, StatisticOptions, measure};
 use crate::solver::Features;
 use crate::train::{Cut, Shape};
 use crate::{Certificate, Result};
-use kapprox::Real;
+use kapprox::{PrecisionPair, Real};
 use kstore::Plan;
 
 /// The kind of samples that a statistic compares.
@@ -94,21 +94,13 @@ type Of<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
 #[derive(Clone, Copy, Debug)]
 struct Measure(Of<f32>, Of<f64>);
 
-/// The types that statistics exist for.
-pub trait Precision: Real {
-    #[doc(hidden)]
-    fn of(family: &Family) -> fn(&Features<'_, Self>, usize, usize) -> Result<Measured>;
-}
-
-impl Precision for f32 {
-    fn of(family: &Family) -> Of<f32> {
-        family.measure.0
+impl PrecisionPair for Measure {
+    type For<T: Real> = Of<T>;
+    fn single(self) -> Of<f32> {
+        self.0
     }
-}
-
-impl Precision for f64 {
-    fn of(family: &Family) -> Of<f64> {
-        family.measure.1
+    fn double(self) -> Of<f64> {
+        self.1
     }
 }
 

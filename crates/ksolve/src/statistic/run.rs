@@ -1,7 +1,7 @@
 //! The run of a statistic on tables: scaling, maps and the memory plan.
 
 use super::joint::Joint;
-use super::{Compares, Family, Measured, Outcome, Precision, exact};
+use super::{Compares, Family, Measured, Outcome, exact};
 use crate::gram::{GramScratch, GramState};
 use crate::solver::{Features, Place};
 use crate::train::landmarks::{self, Mapped};
@@ -94,7 +94,7 @@ impl StatisticOptions {
 /// # Errors
 /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
 /// [`Error::TooFewFor`] for samples without a value; errors of the maps.
-pub fn measure<T: Precision>(
+pub fn measure<T: Real>(
     family: &Family,
     rows: Compared<'_>,
     options: &StatisticOptions,
@@ -222,7 +222,7 @@ struct Run<'a, T: Real> {
     resources: &'a Resources<'a>,
 }
 
-impl<T: Precision> Run<'_, T> {
+impl<T: Real> Run<'_, T> {
     fn map(&self, training: &TrainOptions) -> Result<Mapped<T>> {
         landmarks::map(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
     }
@@ -266,7 +266,7 @@ impl<T: Precision> Run<'_, T> {
             folds: &Folds::None,
             points: None,
         };
-        let measured = T::of(family)(&features, division, self.options.permutations)?;
+        let measured = T::pick(family.measure)(&features, division, self.options.permutations)?;
         Ok((measured, kernels, ranks, passes))
     }
 }

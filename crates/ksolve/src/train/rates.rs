@@ -55,7 +55,7 @@ impl Rates {
     /// Times everything; `None` where the places that are looked at hold fewer than two selected rows.
     ///
     /// # Errors
-    /// Those of the rows, and of a kernel that they do not suit.
+    /// Errors of reading the rows, and of a kernel that they do not suit.
     pub(crate) fn measure<T: Real>(
         selected: &Selected,
         options: &TrainOptions,

@@ -23,7 +23,7 @@ pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Sol
 /// What a run of `solver` over these rows would hold and cost, stage by stage, and how its passes would be cut. Reads nothing.
 ///
 /// # Errors
-/// Those of opening the rows, and options that the solver cannot follow. A plan over the budget is no error here.
+/// Errors of opening the rows, and options that the solver cannot follow. A plan over the budget is no error here.
 pub fn stages<T: Real>(
     selected: &Selected,
     options: &TrainOptions,

@@ -132,7 +132,7 @@ impl StateWriter {
     /// Adds a state; `None` for a node without rows.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn push(&mut self, key: StateKey, state: Option<&dyn Persist>) -> Result<()> {
         let prefix = key.prefix();
         let mut arrays = Arrays::default();
@@ -167,7 +167,7 @@ impl StateWriter {
     /// Puts the file in its place, with what there is to say beside the states.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn finish(self, about: Value) -> Result<()> {
         let Self { path, bytes, listed, states } = self;
         let header = listed.header(&StatesHead { states_format: FORMAT, about, states });

@@ -71,7 +71,7 @@ pub trait Engine: Sync {
     /// Takes over a node of this process's share; without a state where no row was folded.
     ///
     /// # Errors
-    /// Those of the medium.
+    /// Errors of the medium that carries the states.
     fn give(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()>;
     /// Waits for the node that begins at `segment`, and reads its state into `state`, which is that of no rows.
     ///
@@ -81,7 +81,7 @@ pub trait Engine: Sync {
     /// Hears the total of a pass that this process folded whole.
     ///
     /// # Errors
-    /// Those of the medium.
+    /// Errors of the medium that carries the states.
     fn total(&self, _pass: &PassKey, _rows: u64, _state: &dyn Persist) -> Result<()> {
         Ok(())
     }
