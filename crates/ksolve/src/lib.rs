@@ -6,6 +6,7 @@ pub mod auc;
 pub mod bins;
 pub mod certificate;
 pub mod curve;
+mod dots;
 mod error;
 pub mod folds;
 pub mod gram;

@@ -289,7 +289,7 @@ fn count_wrong<T: Real>(
 ) {
     let (rows, p) = (phi.nrows(), phi.ncols());
     wide.resize(wide.len().max(STRIP * p), 0.0);
-    crate::gram::widen(phi, &mut wide[..rows * p]);
+    crate::dots::widen(phi, &mut wide[..rows * p]);
     let phi = MatRef::from_column_major_slice(&wide[..rows * p], rows, p);
     for (head, wrong) in heads.iter().zip(wrong) {
         let Some(head) = head else { continue };
@@ -322,7 +322,7 @@ impl<T: Real> Fold<T> for CvErrorFold<'_, T> {
 
     fn scratch(&self) -> CvErrorScratch<T> {
         let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
-        CvErrorScratch { bins: bins, wide: Pool::default() }
+        CvErrorScratch { bins, wide: Pool::default() }
     }
 
     fn step(

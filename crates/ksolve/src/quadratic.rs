@@ -10,7 +10,7 @@
 //! outside the span of the landmarks. Where F has no columns it is all of k(x, x), for maps that are no projection ‖φ(x)‖².
 //! *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
 
-use crate::gram;
+use crate::dots;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::map::Expansion;
@@ -155,7 +155,7 @@ impl Scratch {
         let mut narrow = vec![0.0; rows * PANEL];
         for first in (0..m).step_by(PANEL) {
             let width = PANEL.min(m - first);
-            gram::widen(b.subcols(first, width), &mut narrow[..rows * width]);
+            dots::widen(b.subcols(first, width), &mut narrow[..rows * width]);
             self.wide.fill(0.0);
             for (to, from) in self.wide.chunks_exact_mut(STRIP).zip(narrow.chunks_exact(rows)) {
                 to[..rows].copy_from_slice(from);

@@ -74,6 +74,7 @@ pub mod sink;
 pub mod source;
 pub mod statistics;
 mod strings;
+mod system_error;
 mod table;
 mod table_rows;
 

@@ -147,6 +147,21 @@ impl<T: Real> RowBuf<T> {
     }
 }
 
+/// The `count` values from place `start` on, with arbitrary content.
+pub(crate) fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
+    if values.len() < start + count {
+        values.resize(start + count, V::default());
+    }
+    &mut values[start..start + count]
+}
+
+/// Makes room for `more` values and hands it out.
+pub(crate) fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
+    let have = values.len();
+    values.resize(have + more, V::default());
+    &mut values[have..]
+}
+
 /// Size of a table as a source gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableShape {

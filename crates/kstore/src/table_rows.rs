@@ -4,7 +4,7 @@ use crate::chunk::{Chunk, drop_missing};
 use crate::convert::{Affine, TILE};
 use crate::keep::{TILE_TEXT, TextLimit, text_bytes};
 use crate::labels::Coder;
-use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape};
+use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape, grow, room};
 use crate::scaler::Scaler;
 use crate::schema::Kind;
 use crate::select::{Missing, Selected};
@@ -343,21 +343,6 @@ impl<T: Real> TableCursor<'_, T> {
         chunk.keep(Positions::From(0), read, &mut buf.kept)?;
         Ok(true)
     }
-}
-
-/// The `count` values from place `start` on, with arbitrary content.
-fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
-    if values.len() < start + count {
-        values.resize(start + count, V::default());
-    }
-    &mut values[start..start + count]
-}
-
-/// Makes room for `more` values and hands it out.
-fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
-    let have = values.len();
-    values.resize(have + more, V::default());
-    &mut values[have..]
 }
 
 impl<T: Real> TableRows<T> {

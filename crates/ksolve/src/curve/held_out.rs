@@ -1,7 +1,7 @@
 //! The error of several linear functions of the features on test rows, from one pass.
 
 use crate::bins::Targets;
-use crate::gram::widen;
+use crate::dots::widen;
 use crate::strips::{Pool, for_each_strip};
 use crate::{Classes, Error, Head, Result};
 use faer::linalg::matmul::matmul;

@@ -15,7 +15,7 @@ pub use predict::PredictScratch;
 
 use crate::quadratic::{self, Quadratic};
 use crate::strips::{Pool, row_strips};
-use crate::{Certificate, Error, Intercept, Link, Result, Task, gram};
+use crate::{Certificate, Error, Intercept, Link, Result, Task, dots};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Kernel, Real};
 use kstore::{Label, Workers};
@@ -306,7 +306,7 @@ impl<T: Real> Model<T> {
         wide.resize(STRIP * PANEL, 0.0);
         for first in (0..m).step_by(PANEL) {
             let width = PANEL.min(m - first);
-            gram::widen(k.subcols(first, width), &mut wide[..rows * width]);
+            dots::widen(k.subcols(first, width), &mut wide[..rows * width]);
             for (j, scores) in scores.chunks_exact_mut(rows).enumerate() {
                 let alpha = &self.coefficients.col_as_slice(j)[first..first + width];
                 add_products(scores, &wide[..rows * width], alpha);

@@ -18,6 +18,7 @@ mod lloyd;
 mod logistic;
 mod mean;
 pub mod parameter;
+mod penalty;
 mod perceptron;
 pub mod ridge;
 mod spectral;
@@ -33,6 +34,7 @@ pub use kpca_l1::KernelPcaL1;
 pub use logistic::Logistic;
 pub use mean::MeanEmbedding;
 pub use parameter::{Options, Parameter, Settings, Value};
+pub use penalty::Penalty;
 pub use perceptron::Perceptron;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
@@ -284,35 +286,6 @@ impl<'a> PrecisionPair for &'a dyn AnySolver {
     }
     fn double(self) -> &'a dyn Solver<f64> {
         self
-    }
-}
-
-/// How strongly coefficients are held down: one number in either of two conventions.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Penalty {
-    /// The factor lambda of (1/n) Σ loss + lambda ‖w‖².
-    Lambda(f64),
-    /// The factor C of ½‖w‖² + C Σ loss.
-    C(f64),
-}
-
-impl Penalty {
-    /// The penalty as lambda, for n rows: lambda = 1/(2nC).
-    pub fn lambda(self, rows: u64) -> f64 {
-        match self {
-            Self::Lambda(lambda) => lambda,
-            Self::C(c) => 0.5 / (c * rows as f64),
-        }
-    }
-
-    /// The penalty as C, for n rows: C = 1/(2n lambda).
-    pub fn c(self, rows: u64) -> f64 {
-        match self {
-            Self::Lambda(lambda) => 0.5 / (lambda * rows as f64),
-            Self::C(c) => c,
-        }
     }
 }
 

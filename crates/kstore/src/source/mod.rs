@@ -23,6 +23,7 @@ pub mod memory;
 pub mod npy;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+mod plain;
 #[cfg(any(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight"))]
 mod positioned;
 #[cfg(feature = "svmlight")]

@@ -19,7 +19,7 @@ use super::system::System;
 use crate::bins::Filled;
 use crate::solver::Take;
 use crate::strips::for_each_strip;
-use crate::{Error, GramState, Head, Result, RidgeOptions, gram};
+use crate::{Error, GramState, Head, Result, RidgeOptions, dots};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use kapprox::Real;
@@ -129,7 +129,7 @@ impl<T: Real> Take<T> for &Loo {
             for (j, column) in phi.col_iter_mut().enumerate() {
                 let from = filled.phi.subrows(first, rows).subcols(j, 1);
                 if let Some(column) = column.try_as_col_major_mut() {
-                    gram::widen(from, column.as_slice_mut());
+                    dots::widen(from, column.as_slice_mut());
                 }
             }
             let mut fitted = Mat::<f64>::zeros(rows, t);

@@ -26,20 +26,23 @@ mod group;
 mod lagrangian;
 mod loss;
 mod newton;
+mod one_class;
 mod passes;
 mod sample;
 mod search;
 
 pub use classes::Svm;
+pub(super) use one_class::ONE_CLASS;
+pub use one_class::OneClass;
 
 use super::kept::{Kept, Wanted};
 use super::parameter::{
-    C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, NU, Parameter, STEPS,
+    C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, Parameter, STEPS,
 };
 use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::gram::PANEL;
 use crate::train::{Cut, Shape};
-use crate::{Intercept, Result, Targets, Task};
+use crate::{Intercept, Result, Task};
 use faer::Mat;
 use group::{Outcome, Space, Watch, begin, prove, solve_group};
 use kapprox::Real;
@@ -64,15 +67,6 @@ pub(super) const SVR: Family = Family {
     task: Task::Regression,
     parameters: &[LAMBDA, C, INTERCEPT, EPSILON, GAP, STEPS],
     make: |settings| Ok(Box::new(Svr::new(settings))),
-};
-
-/// The description of the solver `oneclass`.
-pub(super) const ONE_CLASS: Family = Family {
-    name: "oneclass",
-    about: "one-class support vector machine: a score that is negative for novel rows",
-    task: Task::Novelty,
-    parameters: &[NU, GAP, STEPS],
-    make: |settings| Ok(Box::new(OneClass::new(settings))),
 };
 
 /// The parameter `pairs`: a machine for every two classes.
@@ -133,33 +127,12 @@ pub struct Svr {
     pub steps: usize,
 }
 
-/// The one-class support vector machine, which finds novel rows.
-#[derive(Clone, Copy, Debug)]
-pub struct OneClass {
-    /// Share of the rows that may lie outside, at most; support vectors are at least as many.
-    pub nu: f64,
-    /// Relative duality gap at which the problem is solved.
-    pub gap: f64,
-    /// Most steps of a problem.
-    pub steps: usize,
-}
-
 impl Svr {
     fn new(settings: &Settings) -> Self {
         Self {
             penalty: settings.penalty(),
             intercept: settings.intercept(),
             epsilon: settings.number(&EPSILON).unwrap_or_default(),
-            gap: settings.number(&GAP).unwrap_or_default(),
-            steps: settings.count(&STEPS).unwrap_or_default(),
-        }
-    }
-}
-
-impl OneClass {
-    fn new(settings: &Settings) -> Self {
-        Self {
-            nu: settings.number(&NU).unwrap_or_default(),
             gap: settings.number(&GAP).unwrap_or_default(),
             steps: settings.count(&STEPS).unwrap_or_default(),
         }
@@ -180,16 +153,6 @@ impl Rows for Valued<'_> {
     #[inline(always)]
     fn row(&self, i: usize) -> Row {
         Row { y: self.y[i * self.t + self.j] - self.shift, c: self.cost }
-    }
-}
-
-/// The rows of a problem without targets, all of this cost.
-struct Plain(f64);
-
-impl Rows for Plain {
-    #[inline(always)]
-    fn row(&self, _: usize) -> Row {
-        Row { y: 0.0, c: self.0 }
     }
 }
 
@@ -376,27 +339,4 @@ fn moments<'a>(values: impl Iterator<Item = &'a f64> + Clone, n: usize) -> (f64,
     let mean = values.clone().sum::<f64>() / n.max(1) as f64;
     let squares = values.map(|value| (value - mean) * (value - mean)).sum::<f64>();
     (mean, (squares / n.max(1) as f64).sqrt())
-}
-
-impl<T: Real> Solver<T> for OneClass {
-    fn keeps(&self) -> bool {
-        true
-    }
-
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        self::plan(plan, shape, cut, 0, 1)
-    }
-
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
-        let cost = 1.0 / (self.nu * kept.n as f64);
-        // values of f are of the size of the kernel's diagonal
-        let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);
-        let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
-        let (loss, intercept) = (Loss::OneSided, Intercept::Free);
-        let terms = Terms { loss, intercept, total: 1.0, cost: cost / unit, gap: self.gap, patience: usize::MAX };
-        let solved = solve(&kept, data, terms, self.steps, vec![Plain(cost)])?;
-        Ok(fitted(solved, 1.0, None, gathered.certificate))
-    }
 }

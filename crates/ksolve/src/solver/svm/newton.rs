@@ -16,7 +16,8 @@
 //!
 //! Near the solution few rows are free, and steps over rows cost next to nothing.
 
-use crate::gram::{self, dot};
+use crate::dots::dot;
+use crate::gram;
 use crate::strips::Pool;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;

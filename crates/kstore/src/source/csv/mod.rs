@@ -283,7 +283,7 @@ impl FileCursor for CsvCursor<'_> {
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         let array = self.arrays.get(self.slots[index]);
-        let view = array.and_then(|array| super::column::view(&**array));
+        let view = array.and_then(|array| super::plain::view(&**array));
         view.ok_or_else(|| malformed(&self.csv.path, "a column is missing"))
     }
 }

@@ -7,6 +7,7 @@
 //! columns it was asked for of one batch. For zero-copy use of a column there is [`IpcFile::map`].
 
 mod cursor;
+mod lengths;
 mod mapped;
 mod message;
 mod reader;
@@ -105,7 +106,7 @@ impl IpcFile {
         let (mut trouble, mut width) = (None, None);
         let layout = Layout::new(schema.fields(), |root| {
             // the length of lists that have offsets is that of the first row
-            width = first.and_then(|block| match reader::first_length(&file, &roots[root], block) {
+            width = first.and_then(|block| match lengths::first_length(&file, &roots[root], block) {
                 Ok(width) => width,
                 Err(error) => {
                     trouble = Some(error);
@@ -161,7 +162,7 @@ impl IpcFile {
                 arrow::compute::concat(&parts).map_err(|error| error.to_string())?
             }
         };
-        let values = column::plain(&values).map_err(|error| error.to_string())?;
+        let values = crate::source::plain::plain(&values).map_err(|error| error.to_string())?;
         known.insert(id, Arc::clone(&values));
         Ok(values)
     }
@@ -197,7 +198,7 @@ impl IpcFile {
             for (root, (held, longest)) in roots.iter().zip(&mut found) {
                 let here = self.unpacked(&self.roots[*root], &batch)?;
                 *held = Held { bytes: held.bytes.max(here.bytes), passing: held.passing.max(here.passing) };
-                *longest = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
+                *longest = lengths::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
             }
         }
         let beside = roots.iter().zip(found).map(|(root, (held, longest))| {

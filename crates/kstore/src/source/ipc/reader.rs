@@ -1,7 +1,7 @@
 //! Reading rows of one column of a record batch.
 
 use super::IpcFile;
-use super::message::{Batch, Block, Form, Node, Root, Span, Trouble};
+use super::message::{Batch, Form, Node, Root, Span, Trouble};
 use super::stored::{Need, Stored};
 use crate::source::aligned::Aligned;
 use crate::source::column::{self, OddLength};
@@ -44,7 +44,7 @@ pub(super) fn spans(root: &Root, batch: &Batch) -> Result<Vec<Span>, Trouble> {
 }
 
 /// For each of these buffers, how much of it the rows of a batch need.
-fn needs(root: &Root, batch: &Batch, nodes: [Node; 2]) -> Vec<Need> {
+pub(super) fn needs(root: &Root, batch: &Batch, nodes: [Node; 2]) -> Vec<Need> {
     let [own, items] = nodes;
     let rows = batch.rows;
     let bits = |rows: u64| Need::Bytes(rows.div_ceil(8));
@@ -71,12 +71,12 @@ fn needs(root: &Root, batch: &Batch, nodes: [Node; 2]) -> Vec<Need> {
 }
 
 /// Bytes of a view of a text.
-const VIEW: usize = 16;
+pub(super) const VIEW: usize = 16;
 /// Longest text that stands in the view itself.
 const INLINE: u32 = 12;
 
 /// Bytes of an offset into texts that lie one after the other.
-fn offset_bytes(data_type: &DataType) -> Option<u64> {
+pub(super) fn offset_bytes(data_type: &DataType) -> Option<u64> {
     match data_type {
         DataType::Utf8 | DataType::Binary => Some(4),
         DataType::LargeUtf8 | DataType::LargeBinary => Some(8),
@@ -85,7 +85,7 @@ fn offset_bytes(data_type: &DataType) -> Option<u64> {
 }
 
 /// Bytes of a value that needs no offset; 0 for types that are not read.
-fn value_bytes(data_type: &DataType) -> usize {
+pub(super) fn value_bytes(data_type: &DataType) -> usize {
     match data_type {
         DataType::Utf8View | DataType::BinaryView => VIEW,
         DataType::FixedSizeBinary(size) => usize::try_from(*size).unwrap_or(0),
@@ -107,7 +107,7 @@ pub(super) struct ColumnReader<'a> {
 #[derive(Default)]
 struct Chunk {
     bytes: Aligned,
-    nulls: Vec<Option<NullBuffer>>,
+    pub(super) nulls: Vec<Option<NullBuffer>>,
     array: Option<ArrayRef>,
 }
 
@@ -161,7 +161,7 @@ impl<'a> ColumnReader<'a> {
             }
             (Form::Values, _) => {
                 let array = self.array(file, &self.root.data_type, rows)?;
-                self.chunk.array = Some(column::plain(&array).map_err(|error| error.to_string())?);
+                self.chunk.array = Some(crate::source::plain::plain(&array).map_err(|error| error.to_string())?);
             }
             (Form::Lists { .. } | Form::Unread, _) => {}
         }
@@ -206,7 +206,7 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// For each of these rows or list items, true if it has a value; `None` where all have one.
-    fn validity(
+    pub(super) fn validity(
         &self,
         file: &Positioned,
         slot: usize,
@@ -312,7 +312,7 @@ impl<'a> ColumnReader<'a> {
                 return Some(View { values: numbers(*element, bytes), nulls });
             }
             (Form::Numbers { element, .. } | Form::Lists { element, .. }, Some(width)) => (*element, width),
-            _ => return column::view(self.chunk.array.as_ref()?),
+            _ => return crate::source::plain::view(self.chunk.array.as_ref()?),
         };
         let (offset, stride) = (item * element.size(), width * element.size());
         Some(View { values: Values::Strided(Strided { bytes, element, offset, stride }), nulls })
@@ -344,7 +344,7 @@ fn bits(stored: &Stored, file: &Positioned, items: Range<u64>) -> Result<Boolean
 }
 
 /// The offsets of some rows and the end of the last, ascending.
-fn offsets(stored: &Stored, file: &Positioned, large: bool, rows: Range<u64>) -> Result<Vec<u64>, Trouble> {
+pub(super) fn offsets(stored: &Stored, file: &Positioned, large: bool, rows: Range<u64>) -> Result<Vec<u64>, Trouble> {
     let count = rows.end - rows.start + 1;
     let size = if large { 8 } else { 4 };
     let bytes = stored.buffer(file, rows.start * size, count * size)?;
@@ -369,50 +369,4 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
     }
     column.enter(file, batch)?;
     column.array(file, &root.data_type, 0..batch.rows)
-}
-
-/// Texts of a batch up to this many bytes are not looked at one by one: they may as well be one.
-const SMALL: u64 = 64 << 10;
-/// Rows whose offsets are looked at together.
-const LOOK_ROWS: u64 = 64 << 10;
-
-/// Bytes of the longest text of a column in a batch, or more; 0 for other columns. Offsets tell it, which are a few bytes
-/// for each row.
-pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Result<u64, Trouble> {
-    if !matches!(root.form, Form::Values)
-        || value_bytes(&root.data_type) != VIEW && offset_bytes(&root.data_type).is_none()
-    {
-        return Ok(0);
-    }
-    let spans = spans(root, batch)?;
-    let texts: u64 = spans.iter().skip(2).map(|span| span.length).sum();
-    if texts <= SMALL && batch.codec.is_none() {
-        return Ok(texts.max(1));
-    }
-    let missing = || format!("a batch without column {:?}", root.name);
-    let own = *batch.nodes.get(root.node).ok_or_else(missing)?;
-    let mut column = ColumnReader::new(root, None);
-    for (span, need) in spans.into_iter().zip(needs(root, batch, [own; 2])).take(2) {
-        column.stored.push(Stored::prepare(file, span, batch.codec, need)?);
-    }
-    let (mut longest, mut start) = (1, 0);
-    while start < batch.rows {
-        let end = batch.rows.min(start + LOOK_ROWS);
-        let lengths = column.text_lengths(file, start..end)?;
-        longest = lengths.into_iter().fold(longest, u64::max);
-        start = end;
-    }
-    Ok(longest)
-}
-
-/// Length of the list in the first row of a batch; `None` where there is no list or an empty one.
-pub(super) fn first_length(file: &Positioned, root: &Root, block: &Block) -> Result<Option<usize>, Trouble> {
-    let Form::Lists { large, .. } = root.form else { return Ok(None) };
-    let batch = Batch::read(file, block)?;
-    let mut column = ColumnReader::new(root, None);
-    column.enter(file, &batch)?;
-    let missing = column.validity(file, 0, column.nulls[0], 0..1)?.is_some();
-    let offsets = offsets(&column.stored[1], file, large, 0..1)?;
-    let length = (offsets[1] - offsets[0]) as usize;
-    Ok((length > 0 && !missing).then_some(length))
 }

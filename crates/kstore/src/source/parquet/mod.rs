@@ -5,6 +5,7 @@
 //! all of; dictionaries and large strings arrive as what Parquet stores. Texts are read as views of the pages and
 //! dictionaries they lie in, so that a text that comes in every row is held once.
 
+mod damage;
 mod page_header;
 mod pages;
 mod pruning;
@@ -19,6 +20,7 @@ use crate::{Error, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema as ArrowSchema};
 use bytes::Bytes;
+use damage::{damaged, malformed};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
@@ -377,31 +379,5 @@ impl FileCursor for ParquetCursor<'_> {
             let field = self.file.metadata.schema().field(self.roots[root]);
             damaged(path, &format!("a column of type {}", field.data_type()))
         })
-    }
-}
-
-fn damaged(path: &Path, detail: &str) -> Error {
-    Error::Malformed { path: path.to_path_buf(), format: "Parquet", detail: without_origin(detail).to_string() }
-}
-
-/// The decoder's message, without the names of the layers it came through.
-fn without_origin(mut detail: &str) -> &str {
-    const LAYERS: [&str; 6] =
-        ["Parquet argument error: ", "Parquet error: ", "External: ", "Arrow: ", "EOF: ", "NYI: "];
-    while let Some(rest) = LAYERS.iter().find_map(|layer| detail.strip_prefix(layer)) {
-        detail = rest;
-    }
-    detail
-}
-
-/// The error of this crate for one of the decoder: an error of the operating system, or damage.
-fn malformed(path: &Path, error: ParquetError) -> Error {
-    match error {
-        ParquetError::External(source) => match source.downcast::<io::Error>() {
-            Ok(source) => Error::io("read", path)(*source),
-            Err(source) => damaged(path, &source.to_string()),
-        },
-        ParquetError::General(detail) | ParquetError::EOF(detail) => damaged(path, &detail),
-        other => damaged(path, &other.to_string()),
     }
 }

@@ -5,7 +5,7 @@
 //! (PARQUET-251: `min` and `max` before format 2.4 compared bytes as signed) rule nothing out.
 
 use crate::condition::Bound;
-use crate::source::column;
+use crate::source::plain;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::Type;
@@ -18,9 +18,9 @@ pub(super) fn row_groups(metadata: &ArrowReaderMetadata, root: Option<usize>, co
     let (schema, field) = (metadata.schema(), metadata.schema().field(root?));
     let converter = StatisticsConverter::try_new(field.name(), schema, metadata.parquet_schema()).ok()?;
     let leaf = converter.parquet_column_index()?;
-    let least = column::plain(&converter.row_group_mins(groups).ok()?).ok()?;
-    let greatest = column::plain(&converter.row_group_maxes(groups).ok()?).ok()?;
-    let (least, greatest) = (column::view(&least)?, column::view(&greatest)?);
+    let least = plain::plain(&converter.row_group_mins(groups).ok()?).ok()?;
+    let greatest = plain::plain(&converter.row_group_maxes(groups).ok()?).ok()?;
+    let (least, greatest) = (plain::view(&least)?, plain::view(&greatest)?);
     let keep =
         |(row, group): (usize, &RowGroupMetaData)| !trusted(group, leaf) || condition.may_hold(&least, &greatest, row);
     Some(groups.iter().enumerate().map(keep).collect())

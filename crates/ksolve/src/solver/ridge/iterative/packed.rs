@@ -7,7 +7,7 @@
 //! Whatever is cut into parts for the threads is cut by constants, and every part runs on one thread: the bits do not
 //! depend on how many there are.
 
-use crate::gram::dot;
+use crate::dots::dot;
 use crate::strips::{for_each_strip, row_strips};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;

@@ -15,7 +15,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::gram::dot;
+use crate::dots::dot;
 use crate::{Error, Result};
 use faer::{Mat, MatMut, MatRef};
 use kstore::checkpoint::{Journal, Steps};

@@ -1,0 +1,74 @@
+//! The one-class machine: the region that holds most rows.
+
+use super::lagrangian::{Rows, Terms};
+use super::loss::{Loss, Row};
+use super::{fitted, solve};
+use crate::solver::parameter::{GAP, NU, STEPS};
+use crate::solver::{Family, Features, Fitted, Kept, Settings, Solver, Wanted};
+use crate::train::{Cut, Shape};
+use crate::{Intercept, Result, Targets, Task};
+use kapprox::Real;
+use kstore::Plan;
+
+/// The description of the solver `oneclass`.
+pub(in crate::solver) const ONE_CLASS: Family = Family {
+    name: "oneclass",
+    about: "one-class support vector machine: a score that is negative for novel rows",
+    task: Task::Novelty,
+    parameters: &[NU, GAP, STEPS],
+    make: |settings| Ok(Box::new(OneClass::new(settings))),
+};
+
+/// The one-class support vector machine, which finds novel rows.
+#[derive(Clone, Copy, Debug)]
+pub struct OneClass {
+    /// Share of the rows that may lie outside, at most; support vectors are at least as many.
+    pub nu: f64,
+    /// Relative duality gap at which the problem is solved.
+    pub gap: f64,
+    /// Most steps of a problem.
+    pub steps: usize,
+}
+
+impl OneClass {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            nu: settings.number(&NU).unwrap_or_default(),
+            gap: settings.number(&GAP).unwrap_or_default(),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        }
+    }
+}
+
+/// The rows of a problem without targets, all of this cost.
+struct Plain(f64);
+
+impl Rows for Plain {
+    #[inline(always)]
+    fn row(&self, _: usize) -> Row {
+        Row { y: 0.0, c: self.0 }
+    }
+}
+
+impl<T: Real> Solver<T> for OneClass {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        super::plan(plan, shape, cut, 0, 1)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let cost = 1.0 / (self.nu * kept.n as f64);
+        // values of f are of the size of the kernel's diagonal
+        let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);
+        let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
+        let (loss, intercept) = (Loss::OneSided, Intercept::Free);
+        let terms = Terms { loss, intercept, total: 1.0, cost: cost / unit, gap: self.gap, patience: usize::MAX };
+        let solved = solve(&kept, data, terms, self.steps, vec![Plain(cost)])?;
+        Ok(fitted(solved, 1.0, None, gathered.certificate))
+    }
+}

@@ -1,0 +1,102 @@
+//! Arrow columns converted to the types that are read, and read as typed values.
+
+use super::column::{element, kind};
+use super::{Element, Values, View};
+use crate::schema::Kind;
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, PrimitiveArray};
+use arrow::compute::{TakeOptions, cast, take};
+use arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType};
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// The values converted to a type that [`view`] knows, where there is one.
+pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    Ok(match array.data_type() {
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            // a key beyond the dictionary is damage, not a panic
+            let checked = TakeOptions { check_bounds: true };
+            // texts of a dictionary stay where they are: each row is a view of one
+            take(plain(dictionary.values())?.as_ref(), dictionary.keys(), Some(checked))?
+        }
+        DataType::Utf8 | DataType::LargeUtf8 => cast(array, &DataType::Utf8View)?,
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => cast(array, &DataType::BinaryView)?,
+        DataType::Decimal32(_, scale) => decimals(array.as_primitive::<types::Decimal32Type>(), *scale),
+        DataType::Decimal64(_, scale) => decimals(array.as_primitive::<types::Decimal64Type>(), *scale),
+        DataType::Decimal128(_, scale) => decimals(array.as_primitive::<types::Decimal128Type>(), *scale),
+        DataType::Decimal256(_, scale) => decimals(array.as_primitive::<types::Decimal256Type>(), *scale),
+        other => match (kind(other), element(other)) {
+            (Kind::Time(_), Some(Element::I32)) => integers(array, DataType::Int32)?,
+            (Kind::Time(_), Some(_)) => integers(array, DataType::Int64)?,
+            _ => Arc::clone(array),
+        },
+    })
+}
+
+/// Dates and times as the integers that store them; nothing is copied.
+fn integers(array: &ArrayRef, integer: DataType) -> Result<ArrayRef, ArrowError> {
+    Ok(arrow::array::make_array(array.to_data().into_builder().data_type(integer).build()?))
+}
+
+fn decimals<D: DecimalType>(array: &PrimitiveArray<D>, scale: i8) -> ArrayRef
+where
+    <D as ArrowPrimitiveType>::Native: ToString,
+{
+    let values = array.values().iter().map(|unscaled| decimal(&unscaled.to_string(), scale)).collect();
+    Arc::new(Float64Array::new(values, array.nulls().cloned()))
+}
+
+/// The float64 nearest to `unscaled / 10^scale`.
+///
+/// A whole number up to 2^53 and a power of ten up to 10^22 are floats, and their quotient is correctly rounded
+/// (Clinger, "How to read floating point numbers accurately", PLDI 1990); the standard library parses the rest, which
+/// is as exact and slower.
+fn decimal(unscaled: &str, scale: i8) -> f64 {
+    const EXACT: i64 = 1 << 53;
+    match (unscaled.parse::<i64>(), scale) {
+        (Ok(whole), 0..=22) if whole.abs() <= EXACT => whole as f64 / 10f64.powi(scale.into()),
+        _ => format!("{unscaled}e{}", -i32::from(scale)).parse().unwrap_or(f64::NAN),
+    }
+}
+
+/// An Arrow column as typed values; `None` for a kind that is not read.
+pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
+    let values = match array.data_type() {
+        DataType::Float16 => Values::F16(array.as_primitive()),
+        DataType::Float32 => Values::F32(array.as_primitive::<types::Float32Type>().values()),
+        DataType::Float64 => Values::F64(array.as_primitive::<types::Float64Type>().values()),
+        DataType::Int8 => Values::I8(array.as_primitive::<types::Int8Type>().values()),
+        DataType::Int16 => Values::I16(array.as_primitive::<types::Int16Type>().values()),
+        DataType::Int32 => Values::I32(array.as_primitive::<types::Int32Type>().values()),
+        DataType::Int64 => Values::I64(array.as_primitive::<types::Int64Type>().values()),
+        DataType::UInt8 => Values::U8(array.as_primitive::<types::UInt8Type>().values()),
+        DataType::UInt16 => Values::U16(array.as_primitive::<types::UInt16Type>().values()),
+        DataType::UInt32 => Values::U32(array.as_primitive::<types::UInt32Type>().values()),
+        DataType::UInt64 => Values::U64(array.as_primitive::<types::UInt64Type>().values()),
+        DataType::Boolean => Values::Bool(array.as_boolean()),
+        DataType::Utf8View => Values::Text(array.as_string_view()),
+        DataType::BinaryView => Values::Binary(array.as_binary_view()),
+        _ => return None,
+    };
+    Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_the_nearest_float() {
+        for (unscaled, scale, text) in [
+            ("1", 1, "0.1"),
+            ("-12345678901234567", 3, "-12345678901234.567"),
+            ("99999999999999999999999999999999999999", 38, "0.99999999999999999999999999999999999999"),
+            ("9007199254740993", 0, "9007199254740993"),
+            ("3", -2, "300"),
+            ("7", 25, "0.0000000000000000000000007"),
+            ("0", 10, "0"),
+        ] {
+            assert_eq!(decimal(unscaled, scale), text.parse::<f64>().unwrap(), "{unscaled}e-{scale}");
+        }
+    }
+}
