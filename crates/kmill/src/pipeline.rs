@@ -26,7 +26,7 @@ impl Stages for Progress {
         !self.is_quiet()
     }
     fn planned(&self, forecast: &Forecast) {
-        self.note(&PlanReport::new(forecast.clone()).to_string());
+        PlanReport::new(forecast.clone()).to_string().lines().for_each(|line| self.note(line));
     }
 }
 

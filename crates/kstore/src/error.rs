@@ -38,7 +38,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The file is not of the format it was opened as, or is damaged.
-    #[error("{path} cannot be read as {format}: {detail}{}", repair(detail), path = path.display())]
+    #[error("{path} cannot be read as {format}: {}{}", crate::shown::words(detail), repair(detail), path = path.display())]
     Malformed {
         /// The file.
         path: PathBuf,

@@ -16,6 +16,11 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
+/// The words of a text with single spaces between them: what a decoder says in several lines.
+pub fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The path as one line of text, see [`line()`].
 pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()

@@ -68,7 +68,7 @@ impl<T: Real> BestRows<T> {
         }
         self.entries.push(Entry { key, row, weight, slot: self.entries.len() });
         self.x.extend_from_slice(x);
-        if self.entries.len() >= 2 * self.capacity {
+        if self.entries.len() >= self.capacity.saturating_mul(2) {
             self.compact();
         }
     }
@@ -86,7 +86,7 @@ impl<T: Real> BestRows<T> {
             self.x.copy_within(entry.slot * self.d..(entry.slot + 1) * self.d, to * self.d);
             entry.slot = to;
         }
-        self.x.truncate(self.capacity * self.d);
+        self.x.truncate(self.capacity.saturating_mul(self.d));
     }
 
     pub(crate) fn append(&mut self, later: &Self) {

@@ -88,6 +88,10 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
         }
     }
 
+    fn widen(&mut self) -> bool {
+        self.parts.iter_mut().fold(false, |any, part| part.widen() | any)
+    }
+
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
         self.parts.first()?.kernel_diag(x, out)
     }

@@ -63,6 +63,11 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {
         Expansion::Features { coefficients: weights.to_owned() }
     }
+    /// Computes the features in f64 from here on, and narrows them at the end; false where they are computed so already, or cannot
+    /// be.
+    fn widen(&mut self) -> bool {
+        false
+    }
     /// Bytes the map holds, and scratch per row of a tile beside its output.
     fn footprint(&self) -> Footprint;
 }

@@ -250,6 +250,14 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
         Expansion::Landmarks { landmarks: self.landmarks.keep(&leading), coefficients: self.dual(weights), wide }
     }
 
+    fn widen(&mut self) -> bool {
+        let narrow = size_of::<T>() < size_of::<f64>() && !self.is_wide();
+        if narrow {
+            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks));
+        }
+        narrow
+    }
+
     fn footprint(&self) -> Footprint {
         Footprint { fixed: Self::bytes(self.rank(), self.landmarks.d), per_row: 0 }
     }

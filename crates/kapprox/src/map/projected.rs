@@ -324,6 +324,14 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
         Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide }
     }
 
+    fn widen(&mut self) -> bool {
+        let narrow = size_of::<T>() < size_of::<f64>() && matches!(self.arithmetic, Arithmetic::Own(_));
+        if narrow {
+            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks));
+        }
+        narrow
+    }
+
     fn footprint(&self) -> Footprint {
         let (m, r) = self.weights.shape();
         let fixed = match self.arithmetic {

@@ -199,9 +199,11 @@ impl<T: Real> Model<T> {
                 quadratic.values(k, &squares, &mut buffers.quadratic, &mut values);
                 buffers.scores.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
             }
-            for j in 0..out.ncols() {
-                for r in 0..rows {
-                    out[(r, j)] = predict::overflowing(buffers.scores[j * rows + r], k.row(r).iter().copied());
+            let overflows = k.col_iter().any(|column| predict::overflowed(column.iter().copied()));
+            for r in 0..rows {
+                let none = overflows && predict::overflowed(k.row(r).iter().copied());
+                for j in 0..out.ncols() {
+                    out[(r, j)] = if none { f64::INFINITY } else { buffers.scores[j * rows + r] };
                 }
             }
         });

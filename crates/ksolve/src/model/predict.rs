@@ -18,12 +18,11 @@ const CHUNK: usize = 64;
 /// Gaussian, 1,000 landmarks of 10 features).
 pub(super) const MOST: usize = 32;
 
-/// The score of a row, infinite where a kernel value of the row has overflowed. Kernels keep such values finite, so that a sum of
-/// them may be finite too, and means nothing; it is large, for no other scores are the values looked at.
+/// True where a kernel value has overflowed. Kernels keep such values at the largest number, so that a score made of them may be
+/// finite, even small, and means nothing: it is replaced by infinity, which is refused.
 #[inline(always)]
-pub(super) fn overflowing<T: Real>(score: f64, mut values: impl Iterator<Item = T>) -> f64 {
-    let large = score.abs() > T::LARGEST.to_f64().sqrt();
-    if large && values.any(|value| value.magnitude() >= T::LARGEST) { score * f64::INFINITY } else { score }
+pub(super) fn overflowed<T: Real>(values: impl Iterator<Item = T>) -> bool {
+    values.fold(T::ZERO, |largest, value| largest.larger(value.magnitude())) >= T::LARGEST
 }
 
 /// Buffers for [`Model::predict_with`]: kernel values of a few rows, and the scratch of the kernel.
@@ -92,10 +91,15 @@ impl<T: Real> Model<T> {
     /// `out` (b x t) = k·α + c for the basis values of a few rows, row-major: the sums of [`head`](Self::head), function after
     /// function.
     #[inline(always)]
-    fn row_heads(&self, values: &[T], out: MatMut<'_, f64>) {
+    fn row_heads(&self, values: &[T], mut out: MatMut<'_, f64>) {
         match out.nrows() * out.ncols() {
-            1 => self.heads_together::<1>(values, out),
-            _ => self.heads_together::<TOGETHER>(values, out),
+            1 => self.heads_together::<1>(values, out.rb_mut()),
+            _ => self.heads_together::<TOGETHER>(values, out.rb_mut()),
+        }
+        if overflowed(values.iter().copied()) {
+            let rows = values.chunks(self.dims().0).zip(out.row_iter_mut());
+            let none = rows.filter(|(values, _)| overflowed(values.iter().copied()));
+            none.for_each(|(_, mut out)| out.fill(f64::INFINITY));
         }
     }
 
@@ -126,8 +130,7 @@ impl<T: Real> Model<T> {
                 }
             }
             for (c, score) in scores.into_iter().enumerate() {
-                let (row, output) = place(c);
-                out[(row, output)] = overflowing(score, values[row * m..][..m].iter().copied());
+                out[place(c)] = score;
             }
         }
     }

@@ -240,9 +240,8 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
 /// The plan of a stage that solves from gathered moments: it holds these, and the map.
 pub(crate) fn solve(shape: &Shape, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
-    base("solve", shape, budget).term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy).term(
-        "feature map",
-        shape.map.footprint.fixed,
-        RANK,
-    )
+    base("solve", shape, budget)
+        .term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy)
+        .term("feature map", shape.map.footprint.fixed, RANK)
+        .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }

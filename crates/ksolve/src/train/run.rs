@@ -7,7 +7,7 @@ use super::stage::{Stage, View, Work, plans};
 use super::trained::Trained;
 use crate::model::Basis;
 use crate::solver::{Fitted, Place, Solver};
-use crate::{Certificate, FoldSpec, Result};
+use crate::{Certificate, Error, FoldSpec, Result};
 use kapprox::Real;
 use kstore::{Plan, Selected};
 use std::borrow::Cow;
@@ -74,16 +74,46 @@ pub fn train<T: Real>(
         let (cut, stages) = solver.stages(view, &work((t, folds))?)?;
         Ok((cut, plans(stages)))
     };
-    let prepared = prepare::prepare::<T>(selected, &assumed.options, view, resources, &plan)?;
+    let mut prepared = prepare::prepare::<T>(selected, &assumed.options, view, resources, &plan)?;
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let (keep, plan) = last(&work.shape, &add, prepared.cut, resources);
     if solver.keeps() {
         keep.warning(&work.shape).into_iter().for_each(|text| resources.stages.warn(text));
     }
-    let points = prepared.points(&work.shape);
-    let fitted = solver.fit(&prepared.features(keep, &plan, &assumed.options, points.as_ref(), resources))?;
-    assemble(prepared, view, fitted, resources)
+    let fit = |prepared: &Prepared<T>| {
+        let points = prepared.points(&work.shape);
+        let fitted = solver.fit(&prepared.features(keep, &plan, &assumed.options, points.as_ref(), resources))?;
+        let certificates = certified(view, &fitted)?;
+        Ok((fitted, certificates))
+    };
+    let (mut fitted, certificates, again) = match fit(&prepared) {
+        // rounding of `T` makes the features exceed the kernel: once more, in f64
+        Err(Error::Overshoot { .. }) if prepared.mapped.map.widen() => {
+            let (fitted, certificates) = fit(&prepared)?;
+            (fitted, certificates, 1)
+        }
+        found => {
+            let (fitted, certificates) = found?;
+            (fitted, certificates, 0)
+        }
+    };
+    fitted.passes += prepared.passes() + again;
+    assemble(prepared, view, fitted, certificates, resources)
+}
+
+/// The certificates of the ranks that are of interest.
+fn certified<T>(view: View, fitted: &Fitted<T>) -> Result<Vec<(usize, Certificate)>> {
+    let rank = fitted.weights.nrows();
+    match (view, &fitted.certificate) {
+        // nothing is approximated
+        (View::Rows, _) => Ok(vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })]),
+        (_, None) => Ok(Vec::new()),
+        (_, Some(state)) => {
+            let ranks = if fitted.ranks.is_empty() { &[rank][..] } else { &fitted.ranks };
+            ranks.iter().map(|rank| Ok((*rank, state.sound(*rank)?))).collect()
+        }
+    }
 }
 
 /// Functions of the rows from functions of the features.
@@ -91,19 +121,11 @@ fn assemble<T: Real>(
     prepared: Prepared<T>,
     view: View,
     fitted: Fitted<T>,
+    certificates: Vec<(usize, Certificate)>,
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
     let Prepared { survey, mapped, planned_bytes, .. } = &prepared;
     let (map, rank) = (&*mapped.map, fitted.weights.nrows());
-    let certificates = match (view, &fitted.certificate) {
-        // nothing is approximated
-        (View::Rows, _) => vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })],
-        (_, None) => Vec::new(),
-        (_, Some(state)) => {
-            let ranks = if fitted.ranks.is_empty() { &[rank][..] } else { &fitted.ranks };
-            ranks.iter().map(|rank| Ok((*rank, state.sound(*rank)?))).collect::<Result<_>>()?
-        }
-    };
     let certificate = certificates.iter().find(|(at, _)| *at == rank).map(|(_, certificate)| *certificate);
     let (basis, coefficients, wide) = match fitted.basis {
         Some(basis) => (basis, fitted.weights, fitted.wide),
@@ -137,7 +159,7 @@ fn assemble<T: Real>(
         quadratic: fitted.quadratic.map(|q| q.expand(map, certificate.is_some(), resources.workers)),
         train: fitted.train,
         landmarks: mapped.landmarks,
-        passes: prepared.passes() + fitted.passes,
+        passes: fitted.passes,
         planned_bytes: *planned_bytes,
     })
 }

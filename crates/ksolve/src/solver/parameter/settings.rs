@@ -1,6 +1,6 @@
 //! What a solver was given, and what it reads of that: every default filled in.
 
-use super::{C, INTERCEPT, LAMBDA, Parameter, Value};
+use super::{C, INTERCEPT, Kind, LAMBDA, Parameter, Value};
 use crate::solver::{Family, Penalty};
 use crate::{Error, FoldSpec, Intercept, Result};
 use std::collections::BTreeMap;
@@ -48,7 +48,10 @@ impl Family {
             let expected = format!("{} does not read it (it reads {}); leave it out", self.name, reads.join(", "));
             // names of parameters are static; one that no solver has is told by its text
             return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
-                Some(parameter) => Err(Error::option(parameter.name, value, expected)),
+                Some(parameter) => {
+                    let given = if parameter.kind == Kind::Flag { "" } else { value };
+                    Err(Error::option(parameter.name, given, expected))
+                }
                 None => Err(Error::option("option", name, expected)),
             };
         }

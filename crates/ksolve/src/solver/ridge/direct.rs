@@ -29,6 +29,7 @@ pub(super) fn check(work: &Work<'_>) -> Result<()> {
 pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
     let (p, t) = (shape.map.p, shape.t);
     let plan = plan.term("system and its factor", System::bytes(p, t, shape.ranks, ridge.intercept), RANK);
+    let plan = plan.term("columns of an inverse", System::inverse_bytes(p, shape.threads), RANK);
     let plan = match ridge.variance {
         true => plan.term("variances", Quadratic::making_bytes(p, p), "leave `std` out"),
         false => plan,

@@ -18,19 +18,20 @@ use super::iterative::rows::Rows;
 use super::iterative::sketch::{self, Making, Preconditioner};
 use super::iterative::tiles::Tiles;
 use super::{Intercept, Method, Ridge};
-use crate::Result;
 use crate::model::Basis;
 use crate::solver::{Features, Fitted, Points};
 use crate::train::plan::{self, Cut, RANK};
 use crate::train::{
     Costs, LandmarkSource, Resources, Shape, Solved, Stage, Work, explained, needs_wide_for, tile_rows,
 };
-use faer::{Mat, MatRef};
-use kapprox::Real;
+use crate::{Result, Targets};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
 use kapprox::landmark::LandmarkSet;
+use kapprox::{Kernel, Real};
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::{Cache, Scratch};
-use kstore::{Pass, Plan, TableShape};
+use kstore::{Pass, Plan, RowBlock, RowSource, TableShape};
 
 /// Time of f64 products for that of f32; of adding a row to eight rows of a sketch for that of a sweep: as measured. Bytes
 /// per second from scratch: between a disk and the system's cache of it.
@@ -246,11 +247,20 @@ pub(super) fn fit<T: Real>(
     let a = std::mem::replace(&mut found.x, Mat::new());
     let mean = |j: usize| sums.mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
     let intercept: Vec<f64> = (0..a.ncols()).map(|j| constant.gamma * mean(j)).collect();
-    let (errors, last) = squared_errors(&mut blocks, a.as_ref(), &intercept, &shift, &*observer)?;
-    drop(observer);
     let deviations: Vec<f64> = (0..a.ncols()).map(|j| variance(&sums, j).sqrt()).collect();
+    let wide = needs_wide_for::<T>(a.as_ref(), &deviations);
+    let (errors, last) = match wide {
+        false => squared_errors(&mut blocks, a.as_ref(), &intercept, &shift, &*observer)?,
+        // the model predicts with kernel values in f64, and so its error is told
+        true => {
+            drop(blocks);
+            let model = Wide { kernel: &*exact, z, a: a.as_ref(), intercept: &intercept, shift: &shift };
+            (model.squared_errors(source, targets, &Pass { observer: &*observer, ..pass })?, 1)
+        }
+    };
+    drop(observer);
     Ok(Fitted {
-        wide: needs_wide_for::<T>(a.as_ref(), &deviations),
+        wide,
         basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
         weights: a,
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
@@ -261,6 +271,56 @@ pub(super) fn fit<T: Real>(
         passes: 1 + sketched + iterated + last,
         ..Fitted::default()
     })
+}
+
+/// A model whose kernel values are computed in f64, whatever the type of the rows.
+struct Wide<'a> {
+    kernel: &'a dyn Kernel<f64>,
+    z: MatRef<'a, f64>,
+    a: MatRef<'a, f64>,
+    intercept: &'a [f64],
+    /// The numbers that are added to the targets.
+    shift: &'a [f64],
+}
+
+/// Rows whose kernel values in f64 one thread holds.
+const WIDE_ROWS: usize = 128;
+
+impl Wide<'_> {
+    /// Computes Σ (y − c − K a)² over the rows, for every target: one pass.
+    fn squared_errors<T: Real>(
+        &self,
+        source: &dyn RowSource<T>,
+        targets: &Targets,
+        pass: &Pass<'_>,
+    ) -> Result<Vec<f64>> {
+        let (t, mut sums) = (self.a.ncols(), vec![0.0; self.a.ncols()]);
+        pass.visit(source, |block| {
+            let mut parts = vec![0.0; block.len().div_ceil(WIDE_ROWS) * t];
+            let work: Vec<(usize, &mut [f64])> = parts.chunks_mut(t).enumerate().collect();
+            pass.workers.each(work, |(strip, part)| self.add_strip(block, targets, strip * WIDE_ROWS, part));
+            parts.chunks(t).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            Ok::<(), crate::Error>(())
+        })?;
+        Ok(sums)
+    }
+
+    /// Adds the squared errors of the rows from `first` on, as many as a strip has.
+    fn add_strip<T: Real>(&self, block: &RowBlock<'_, T>, targets: &Targets, first: usize, sums: &mut [f64]) {
+        let rows = WIDE_ROWS.min(block.len() - first);
+        let x: Vec<f64> = block.x[first * block.d..][..rows * block.d].iter().map(|v| v.to_f64()).collect();
+        let mut k = Mat::<f64>::zeros(rows, self.z.nrows());
+        self.kernel.block(MatRef::from_row_major_slice(&x, rows, block.d), self.z, k.as_mut());
+        let mut f = Mat::<f64>::zeros(rows, self.a.ncols());
+        matmul(f.as_mut(), Accum::Replace, k.as_ref(), self.a, 1.0, Par::Seq);
+        for (j, sum) in sums.iter_mut().enumerate() {
+            for i in 0..rows {
+                // a row whose class is not known was refused by the pass before
+                let y = targets.value(block, first + i, j).unwrap_or(f64::NAN) + self.shift[j];
+                *sum += (y - self.intercept[j] - f[(i, j)]).powi(2);
+            }
+        }
+    }
 }
 
 /// Warns of a residual above the one that was asked for.

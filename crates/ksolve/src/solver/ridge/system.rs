@@ -75,6 +75,11 @@ impl System {
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
     }
 
+    /// Bytes of the rows of an inverse, which are summed a strip of columns at a time, in so many threads.
+    pub(crate) fn inverse_bytes(p: usize, threads: usize) -> usize {
+        8 * p * (2 * INVERTED * threads + p.div_ceil(INVERTED) + 1)
+    }
+
     /// Assembles the system of all folds but `left_out`, as the sum of the other folds, never as a difference.
     ///
     /// # Errors
