@@ -112,3 +112,32 @@ fn predictive_landmarks_look_at_the_target() {
     assert_eq!(fit("predictive", "--candidates all"), predictive);
     ok(at, "fit ridge b.parquet --target y --task classification --landmarks predictive --rank 20 -o c --json");
 }
+
+/// As many landmarks as rows: in f32 the features would exceed the kernel, and are computed in f64. The largest rank that can be
+/// written is one that is clipped.
+#[test]
+fn features_that_f32_cannot_bear_are_computed_in_f64() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 2000 -o t.parquet -q");
+    for rank in ["2000", "18446744073709551615"] {
+        let fit = ok(at, &format!("fit ridge t.parquet --target y --lambda 1e-6 --rank {rank} -o m --json"));
+        let share = |name: &str| fit["certificate"][name].as_f64().unwrap();
+        assert!(share("overshoot") <= share("trace_error").max(1e-6), "{}", fit["certificate"]);
+    }
+}
+
+/// The error that conjugate gradient reports is that of the model that it leaves, in f32 too, where kernel values in f32 would
+/// tell of a better one.
+#[test]
+fn the_error_of_conjugate_gradient_is_that_of_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 1000 --features 5 -o t.parquet -q");
+    for lambda in ["1e-6", "1e-8"] {
+        let line = format!("fit ridge t.parquet --target y --lambda {lambda} --rank 500 --method pcg -o m --json");
+        let told = ok(at, &line)["train"]["mse"].as_f64().unwrap();
+        let found = ok(at, "evaluate m t.parquet --json")["mse"].as_f64().unwrap();
+        assert!((told / found - 1.0).abs() < 1e-5, "{lambda}: {told} is told, {found} is true");
+    }
+}
