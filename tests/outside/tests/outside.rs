@@ -37,7 +37,7 @@ fn pieces_of_another_crate_are_pieces_of_the_command() {
     std::fs::write(here.join("ramp.raw"), raw).unwrap();
 
     let fit =
-        "fit step ramp.raw --target y --scale none --kernel triangle() --landmarks half --rank 40 --precision f64";
+        "fit step ramp.raw --target y --scale none --kernel triangle() --landmarks half --rank 200 --precision f64";
     let mut found = Vec::new();
     for rate in ["0.5", "1"] {
         let report = done(here, &format!("{fit} --rate {rate} -o {rate}.safetensors --json"));
