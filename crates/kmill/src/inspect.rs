@@ -9,7 +9,7 @@ use kstore::budget::bytes;
 use kstore::pass::lanes::{self, Lane};
 use kstore::shown;
 use kstore::statistics::Moments;
-use kstore::{Missing, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
+use kstore::{Missing, Plan, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -140,6 +140,9 @@ fn follows(name: &str, next: &str) -> bool {
 pub fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
     let columns = &table.schema().columns;
+    let lines = columns.len() * 2 * size_of::<ColumnReport>();
+    let plan = Plan::process("inspection", run.memory, run.threads, table.held());
+    plan.term("lines of the report", lines, "").check()?;
     let numeric = columns.iter().filter(|column| column.kind.is_numeric()).count() as u64;
     let cheap = table.stored_rows().saturating_mul(numeric) <= FREE_STATISTICS;
     let statistics = match (stats || cheap) && numeric > 0 && table.stored_rows() > 0 {

@@ -228,7 +228,7 @@ impl Table {
     }
 
     /// Bytes of memory that the open files hold as metadata about their rows and columns.
-    pub(crate) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.parts.iter().map(|part| part.file.held()).sum()
     }
 

@@ -120,7 +120,9 @@ fn properties(columns: &[OutputColumn]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(GROUP_ROWS))
-        .set_statistics_enabled(EnabledStatistics::Chunk);
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        // Parquet has dates of days alone: dates in milliseconds become those
+        .set_coerce_types(columns.iter().any(|column| column.time == Some(::arrow::datatypes::DataType::Date64)));
     for column in columns.iter().filter(|column| matches!(column.kind, OutputKind::F32 | OutputKind::F64)) {
         let path = ColumnPath::from(column.name.as_str());
         properties = properties
