@@ -219,6 +219,17 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         .term("rows waiting by fold", lanes * shape.folds * bin, "lower `folds`")
         .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
+        .term("panels that the allocator keeps", panels(shape), RANK)
+}
+
+/// Bytes of the panels of the pass that fills the Gram matrix.
+fn panels(shape: &Shape) -> usize {
+    let (p, t, threads) = (shape.map.p, shape.t, shape.threads);
+    let tile = tile_rows(shape.d, p, shape.element);
+    match shape.element {
+        4 => GramScratch::<f32>::bytes(p, t, tile, threads),
+        _ => GramScratch::<f64>::bytes(p, t, tile, threads),
+    }
 }
 
 /// The plan of the pass that keeps the features, and of every pass over them: two tiles of features, and the map.
