@@ -219,7 +219,6 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         .term("rows waiting by fold", lanes * shape.folds * bin, "lower `folds`")
         .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
-        .term("panels that the allocator keeps", panels(shape), RANK)
 }
 
 /// Bytes of the panels of the pass that fills the Gram matrix.
@@ -255,4 +254,5 @@ pub(crate) fn solve(shape: &Shape, budget: usize) -> Plan {
         .term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
+        .term("panels that the allocator keeps", panels(shape), RANK)
 }
