@@ -129,6 +129,8 @@ pub(crate) struct Open<'a> {
     /// Row within the file of the chunk's first row.
     pub(crate) first: u64,
     rows: usize,
+    /// Row within the file that the cursor ends before.
+    end: u64,
 }
 
 struct TableCursor<'a, T: Real> {
@@ -197,6 +199,11 @@ impl<T: Real> TableCursor<'_, T> {
             }
             // what was read counts only if it was read from the file that was opened
             open.part.check()?;
+            // a reader that stops early would leave rows out without a word
+            if open.first != open.end {
+                let detail = format!("it ends at row {} of {}", open.first, open.end);
+                return Err(Error::Damaged { path: open.part.path.clone(), detail });
+            }
             self.open = None;
         }
         self.open_next()
@@ -222,7 +229,7 @@ impl<T: Real> TableCursor<'_, T> {
         part.check()?;
         let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read);
         let cursor = cursor.map_err(|error| part.blame(error))?;
-        self.open = Some(Open { cursor, part, first: rows.start, rows: 0 });
+        self.open = Some(Open { cursor, part, first: rows.start, rows: 0, end: rows.end });
         Ok(true)
     }
 

@@ -17,12 +17,16 @@ pub fn file(extension: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Reads all rows and all columns twice, in one go and from a later row on; the rows must be the same. Errors are fine.
+/// Reads all rows twice, in one go and from a later row on, as columns that are kept and as features; the rows must be the same. Errors are fine.
 pub fn read_all(path: &Path, options: &TextOptions) {
     let Ok(table) = Table::open_with(&[path], options) else { return };
-    let Ok(keep) = table.columns_like(&[]) else { return };
-    let selection = Selection { keep, missing: Missing::Mean, without_features: true, ..Selection::default() };
-    let Ok(selected) = table.select(&selection) else { return };
+    let keep = table.schema().columns.iter().map(|column| column.name.clone()).collect();
+    read(&table, &Selection { keep, missing: Missing::Mean, without_features: true, ..Selection::default() });
+    read(&table, &Selection { missing: Missing::Mean, ..Selection::default() });
+}
+
+fn read(table: &Table, selection: &Selection) {
+    let Ok(selected) = table.select(selection) else { return };
     let Ok(rows) = selected.rows::<f64>(Reading::default()) else { return };
     let stored = table.stored_rows();
     let read = |start: u64| {

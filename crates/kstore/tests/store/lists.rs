@@ -49,6 +49,22 @@ fn lists_of_one_length_are_blocks_of_columns() {
 }
 
 #[test]
+fn rows_longer_than_a_chunk_are_all_read() {
+    let (folder, width) = (folder(), 1 << 16);
+    let table = batch(&[("v", fixed(11, width)), ("y", Arc::new(Float64Array::from(vec![1.0; 11])))]);
+    let (parquet, ipc) = (folder.path().join("a.parquet"), folder.path().join("a.arrow"));
+    write(&parquet, &table, groups_of(7));
+    write_ipc(&ipc, &[table.slice(0, 9), table.slice(9, 2)], None);
+    for path in [parquet, ipc] {
+        let last = ["v[65535]", "y"];
+        for selection in [only(&["v*"]), only(&last), Selection { targets: names(&["y"]), ..only(&["v*"]) }] {
+            assert_eq!(all(&path, &selection).unwrap().rows, (0..11).collect::<Vec<u64>>(), "{}", path.display());
+        }
+        assert_eq!(all(&path, &only(&last)).unwrap().x[20..], [(11.0 * 65_536.0) - 1.0, 1.0]);
+    }
+}
+
+#[test]
 fn a_list_of_another_length_is_named() {
     let folder = folder();
     let mut lengths = vec![3; 100];

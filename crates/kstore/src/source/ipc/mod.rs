@@ -171,8 +171,8 @@ impl IpcFile {
     fn chunk_rows(&self, roots: &[usize]) -> usize {
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
         let bytes = (roots.len() * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT);
-        // whole bytes of bitmaps
-        (bytes / row.max(1)).next_multiple_of(8)
+        // whole bytes of bitmaps; a row longer than a chunk is one all the same
+        (bytes / row.max(1)).max(1).next_multiple_of(8)
     }
 
     /// Bytes that some columns take beside the numbers or views of a chunk: dictionaries, texts, and where batches are
