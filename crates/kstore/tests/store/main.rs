@@ -5,6 +5,7 @@
 mod changing;
 mod checkpoints;
 mod csv_files;
+mod early;
 mod engines;
 mod faults;
 mod files;

@@ -1,0 +1,71 @@
+//! A reader that stops before the rows it promised: an error for every format, since the table looks, not the reader.
+
+use crate::make::*;
+use kstore::schema::{Column, Kind, Schema};
+use kstore::source::{Element, FileCursor, Strided, TableFile, Values, View};
+use kstore::{Reading, Result, RowBuf, RowSource, Table};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+const PROMISED: u64 = 11;
+const GIVEN: usize = 4;
+
+#[derive(Debug)]
+struct EarlyFile {
+    schema: Schema,
+}
+
+impl TableFile for EarlyFile {
+    fn format(&self) -> &'static str {
+        "early"
+    }
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+    fn rows(&self) -> u64 {
+        PROMISED
+    }
+    fn bytes(&self) -> u64 {
+        0
+    }
+    fn held(&self) -> usize {
+        0
+    }
+    fn footprint(&self, _: &[usize]) -> usize {
+        0
+    }
+    fn open<'a>(&'a self, _: &[usize], _: Range<u64>, _: &Arc<AtomicU64>) -> Result<Box<dyn FileCursor + 'a>> {
+        Ok(Box::new(EarlyCursor { left: GIVEN }))
+    }
+}
+
+struct EarlyCursor {
+    left: usize,
+}
+
+impl FileCursor for EarlyCursor {
+    fn advance(&mut self) -> Result<usize> {
+        Ok(std::mem::take(&mut self.left))
+    }
+    fn view(&self, _: usize) -> Result<View<'_>> {
+        let strided = Strided { bytes: &[0; 8 * GIVEN], element: Element::F64, offset: 0, stride: 8 };
+        Ok(View { values: Values::Strided(strided), nulls: None })
+    }
+}
+
+#[test]
+fn a_reader_that_stops_early_is_an_error() {
+    let columns = vec![Column { name: "x".to_string(), kind: Kind::Float { bits: 64 } }];
+    let table = Table::of("early", Arc::new(EarlyFile { schema: Schema { columns, ..Schema::default() } }));
+    let rows = table.select(&only(&["x"])).unwrap().rows::<f64>(Reading::default()).unwrap();
+    let (mut cursor, mut buf, mut seen) = (rows.open(0..PROMISED).unwrap(), RowBuf::new(97), 0);
+    let told = loop {
+        match cursor.next(&mut buf) {
+            Ok(true) => seen += buf.rows.len(),
+            Ok(false) => panic!("{seen} rows, and no error"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(told.to_string(), "early is damaged: it ends at row 4 of 11");
+}
