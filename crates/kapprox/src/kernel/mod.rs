@@ -110,6 +110,17 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         None
     }
+    /// `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, the gradient taken with respect to the first argument. Returns false, and adds
+    /// nothing, where the kernel has no gradient or none that is known.
+    ///
+    /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both of any strides. Where a kernel has a
+    /// cusp (x = z, for a function of the distance itself) the pair adds nothing. Costs about 4 b m d flops.
+    ///
+    /// # Panics
+    /// If the four shapes do not agree.
+    fn gradient(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _weights: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
+        false
+    }
     /// `out[i] = k(x_i, x_i)`, in `f64`: the certificate sums it over all rows. Costs at most b d flops.
     ///
     /// # Panics
