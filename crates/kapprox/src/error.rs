@@ -28,6 +28,12 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// Numbers that are no metric.
+    #[error("this is no metric: {why}")]
+    Metric {
+        /// The reason.
+        why: String,
+    },
     /// Random features were asked of a kernel that has none of the kind.
     #[error("the kernel has no such random features: {why}; {remedy}")]
     NoSpectrum {

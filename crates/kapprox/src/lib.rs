@@ -35,6 +35,7 @@ pub mod landmark;
 mod lanes;
 pub mod map;
 pub mod matrix;
+pub mod metric;
 pub mod quality;
 mod real;
 mod rows;

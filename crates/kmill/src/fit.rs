@@ -1,7 +1,7 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
 use crate::args::data::Missing;
-use crate::args::parse::Landmarks;
+use crate::args::parse::{self, Landmarks};
 use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs};
 use crate::report::FitReport;
@@ -31,7 +31,9 @@ pub struct FitOptions {
     pub missing: Missing,
     /// The landmark scheme, or the table with the landmarks.
     pub landmarks: Landmarks,
-    /// The job of the library. Its landmarks are set from `landmarks` once the table is open.
+    /// The metric, where one is asked for.
+    pub metric: Option<parse::Metric>,
+    /// The job of the library. Its landmarks and its metric are set once the table is open.
     pub fit: Fit,
 }
 
@@ -68,6 +70,7 @@ impl FitOptions {
             condition: data.select.condition.clone(),
             missing,
             landmarks: learn.landmarks.clone(),
+            metric: learn.metric.clone(),
             fit,
         })
     }

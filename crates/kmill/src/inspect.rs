@@ -2,9 +2,11 @@
 
 use crate::args::InspectArgs;
 use crate::args::run::Run;
+use crate::report::{described, importance};
 use crate::table::{Align, Table as Listing, count, exact, number};
 use crate::{Result, output, predictor};
 use ksolve::Card;
+use ksolve::job::MetricReport;
 use kstore::budget::bytes;
 use kstore::pass::lanes::{self, Lane};
 use kstore::shown;
@@ -195,6 +197,9 @@ pub struct ModelReport {
     /// The options, names and classes of the model.
     #[serde(flatten)]
     pub card: Card,
+    /// The metric before the kernel, where the model has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<MetricReport>,
     /// [`ksolve::job::LAMBDA`].
     pub lambda_convention: &'static str,
 }
@@ -206,6 +211,9 @@ impl fmt::Display for ModelReport {
         writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), card.solver, card.task)?;
         let mut facts = Listing::facts();
         facts.fact("kernel", card.kernel.as_str());
+        if let Some(metric) = &self.metric {
+            facts.fact("metric", described(metric));
+        }
         facts.fact("map", format!("{}, {} features", card.map, count(card.rank as u64)));
         if let Some(landmarks) = &card.landmarks {
             facts.fact("landmarks", format!("by {landmarks}"));
@@ -225,7 +233,11 @@ impl fmt::Display for ModelReport {
             facts.fact("classes", shortened(card.classes.iter().map(ToString::to_string)));
         }
         facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));
-        writeln!(f, "{facts}\n{}", ksolve::job::LAMBDA)
+        writeln!(f, "{facts}\n{}", ksolve::job::LAMBDA)?;
+        match &self.metric {
+            Some(metric) => write!(f, "\n{}", importance(metric)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -238,7 +250,7 @@ fn shortened(names: impl ExactSizeIterator<Item = String>) -> String {
 }
 
 /// True for a file that starts as safetensors does: the length of a header, and its opening brace.
-fn is_model(path: &Path) -> bool {
+pub(crate) fn is_model(path: &Path) -> bool {
     let mut start = [0; 9];
     // opening a pipe without a writer would wait for ever
     if !path.is_file() {
@@ -255,9 +267,10 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         && is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
-        let card = predictor::load(path, &run)?.card().clone();
+        let predictor = predictor::load(path, &run)?;
+        let (card, metric) = (predictor.card().clone(), predictor.metric());
         let lambda_convention = ksolve::job::LAMBDA;
-        return output::report(&ModelReport { model: path.clone(), bytes, card, lambda_convention }, run.json);
+        return output::report(&ModelReport { model: path.clone(), bytes, card, metric, lambda_convention }, run.json);
     }
     output::report(&table(&args.paths, &args.text.options(), args.stats, &run)?, run.json)
 }

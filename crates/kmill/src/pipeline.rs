@@ -1,14 +1,16 @@
 //! A fit of the command: opens the table, runs the job of the library and makes the report.
 
-use crate::args::parse::Landmarks;
+use crate::args::parse::{Landmarks, Metric};
 use crate::args::run::{DiskArgs, EngineArgs, Run, ScratchArgs};
 use crate::error::flags;
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
 use crate::report::FitReport;
-use crate::{Result, convert, output};
+use crate::{Result, convert, inspect, output};
+use ksolve::AnyModel;
 use ksolve::job::{self, Checkpoint, Fit};
+use ksolve::metric::MetricSource;
 use ksolve::train::{Forecast, LandmarkSource, Stages};
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
@@ -46,7 +48,7 @@ impl Listener for Progress {
 pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine: &EngineArgs) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
-    let (fit, scratch) = (with_landmarks(options, &selected)?, args.scratch.open()?);
+    let (fit, scratch) = (with_files(options, &selected)?, args.scratch.open()?);
     let checkpoint = Checkpoint {
         folder: checkpoint_folder(path),
         every: args.checkpoint_every,
@@ -68,7 +70,7 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine
 /// Files and columns that are not there, bad values among the rows that are tried.
 pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
-    let (fit, scratch) = (with_landmarks(options, &selected)?, scratch.open()?);
+    let (fit, scratch) = (with_files(options, &selected)?, scratch.open()?);
     let job = scratch.iter().fold(job(run), job::Run::scratch);
     Ok(PlanReport::new(fit.plan(&selected, &job)?))
 }
@@ -114,18 +116,27 @@ fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group
     }
 }
 
-/// Opens a table of landmarks and selects the columns of the features in it.
-fn landmark_rows(options: &FitOptions, path: &Path, selected: &Selected) -> Result<Selected> {
+/// Opens a table of landmarks, or of a metric, and selects the columns of the features in it.
+fn feature_columns(options: &FitOptions, path: &Path, selected: &Selected) -> Result<Selected> {
     let (table, _) = convert::open(&[path.to_path_buf()], &options.text, &[])?;
     Ok(table.select(&Selection { features: selected.feature_names(), ..Selection::default() })?)
 }
 
-/// The job with the landmark scheme, or with the rows of the table of landmarks, that was asked for.
-pub(crate) fn with_landmarks(options: &FitOptions, selected: &Selected) -> Result<Fit> {
-    Ok(options.fit.clone().landmarks(match &options.landmarks {
+/// The job with the landmarks and the metric that were asked for, of which both may be files with the columns of the features.
+pub(crate) fn with_files(options: &FitOptions, selected: &Selected) -> Result<Fit> {
+    let landmarks = match &options.landmarks {
         Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),
-        Landmarks::File(path) => LandmarkSource::Rows(Box::new(landmark_rows(options, path, selected)?)),
-    }))
+        Landmarks::File(path) => LandmarkSource::Rows(Box::new(feature_columns(options, path, selected)?)),
+    };
+    let metric = match &options.metric {
+        None => MetricSource::None,
+        Some(Metric::Learned(form)) => MetricSource::Learned(*form),
+        Some(Metric::File(path)) if inspect::is_model(path) => {
+            MetricSource::of_model(&AnyModel::load(path)?, &selected.feature_names())?
+        }
+        Some(Metric::File(path)) => MetricSource::of_table(&feature_columns(options, path, selected)?)?,
+    };
+    Ok(options.fit.clone().landmarks(landmarks).metric(metric))
 }
 
 /// Names of the targets, or of the class column.

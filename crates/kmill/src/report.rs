@@ -3,9 +3,9 @@
 use crate::args::run::Run;
 use crate::error::flags;
 use crate::surface::short;
-use crate::table::{Table, count, duration, number, percent};
+use crate::table::{Align, Table, count, duration, number, percent};
 use ksolve::Certificate;
-use ksolve::job::{self, LAMBDA};
+use ksolve::job::{self, LAMBDA, MetricReport};
 use kstore::budget::bytes;
 use kstore::shown;
 use serde::ser::{SerializeMap, Serializer};
@@ -63,6 +63,37 @@ impl FitReport {
     }
 }
 
+/// Features whose importance is shown.
+const MOST_IMPORTANT: usize = 12;
+
+/// Length of the bar of a feature that counts for everything.
+const BAR: f64 = 40.0;
+
+/// The metric in a sentence.
+pub(crate) fn described(metric: &MetricReport) -> String {
+    let best = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
+    let forms: Vec<&str> = metric.rounds.iter().map(|round| round.form.as_str()).collect();
+    let mut names: Vec<&str> = Vec::new();
+    forms.into_iter().for_each(|form| {
+        if !names.contains(&form) {
+            names.push(form)
+        }
+    });
+    let tried: Vec<String> =
+        names.iter().filter_map(|form| Some(format!("{form} {}", number(best(form)?, 4)))).collect();
+    let features = format!("{}, {} features", metric.source, count(metric.features as u64));
+    if tried.is_empty() { features } else { format!("{features} (held-out mse: {})", tried.join(", ")) }
+}
+
+/// The features that count most in the metric, with bars.
+pub(crate) fn importance(metric: &MetricReport) -> Table {
+    let mut table = Table::new([("feature", Align::Left), ("importance", Align::Right), ("", Align::Left)]);
+    for (name, share) in metric.importance.iter().take(MOST_IMPORTANT) {
+        table.row(vec![shown::line(name).to_string(), percent(*share), "#".repeat((share * BAR).round() as usize)]);
+    }
+    table
+}
+
 /// The certificate in a sentence.
 pub(crate) fn certified(certificate: &Certificate) -> String {
     let (error, floor) = (number(certificate.trace_error, 3), number(certificate.floor, 2));
@@ -95,6 +126,7 @@ impl fmt::Display for FitReport {
         )?;
         let mut facts = Table::facts();
         facts.fact("kernel", fit.kernel.as_str());
+        fit.metric.iter().for_each(|metric| facts.fact("metric", described(metric)));
         if let Some(landmarks) = &fit.landmarks {
             let (m, scheme, among) = (count(landmarks.count as u64), &landmarks.scheme, count(landmarks.candidates));
             facts.fact("landmarks", format!("{m} by {scheme} among {among} rows"));
@@ -129,6 +161,9 @@ impl fmt::Display for FitReport {
             facts.fact(figure.name, format!("{}{more}", values.collect::<Vec<_>>().join(", ")));
         }
         write!(f, "\n{facts}\n")?;
+        if let Some(metric) = &fit.metric {
+            writeln!(f, "{}", importance(metric))?;
+        }
         write!(f, "{}", self.cost())?;
         // on one terminal with stderr they were read a moment ago
         let read = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();

@@ -49,6 +49,9 @@ impl PreImages {
                 "only a Gaussian kernel of all features has them by fixed point; fit with `kernel` gaussian",
             );
         }
+        if model.metric.is_some() {
+            return refuse("the landmarks of this model lie behind a metric; fit without one");
+        }
         let Some((landmarks, _)) = model.basis.landmarks() else {
             return refuse("random features have no landmarks; fit with `map` nystrom");
         };

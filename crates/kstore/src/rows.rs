@@ -197,6 +197,27 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
     }
 }
 
+impl<T: Real, S: RowSource<T> + ?Sized> RowSource<T> for &S {
+    fn shape(&self) -> TableShape {
+        (**self).shape()
+    }
+    fn range(&self) -> Range<u64> {
+        (**self).range()
+    }
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        (**self).open(segment)
+    }
+    fn footprint(&self) -> Footprint {
+        (**self).footprint()
+    }
+    fn held(&self) -> usize {
+        (**self).held()
+    }
+    fn bytes_read(&self) -> u64 {
+        (**self).bytes_read()
+    }
+}
+
 /// A reader of the rows of one segment of a table.
 pub trait RowCursor<T: Real> {
     /// Empties `buf` and fills it with the next rows: exactly `buf.capacity` of them, or fewer at the end of the

@@ -124,6 +124,11 @@ impl Spec {
         self.0.calls().into_iter().any(Call::needs_columns)
     }
 
+    /// Whether any kernel is restricted to columns.
+    pub fn looks_at_columns(&self) -> bool {
+        self.0.calls().into_iter().any(|call| call.columns.is_some())
+    }
+
     /// The expression with its columns found among the features of the rows, named in the order of the rows' numbers.
     ///
     /// The text stays as it is, names, ranges and patterns: on features of the same names and order it means the same

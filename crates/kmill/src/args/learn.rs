@@ -40,6 +40,10 @@ pub struct LearnArgs {
     /// Scaling learned from the training rows and kept in the model: standard, minmax or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE")]
     pub scale: Scaling,
+    /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or that of a MODEL, or the
+    /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none]
+    #[arg(long, value_name = "FORM|FILE", value_parser = parse::metric)]
+    pub metric: Option<parse::Metric>,
     /// The kernel expression.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
     pub kernel: Spec,

@@ -7,6 +7,7 @@ use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
 use ksolve::curve::Method;
 use ksolve::job::Candidates;
+use ksolve::metric::Form;
 use kstore::condition::Condition;
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -55,6 +56,24 @@ pub fn landmarks(text: &str) -> Result<Landmarks, String> {
     }
     let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
     Err(format!("expected one of {}, or a file such as landmarks.parquet", known.join(", ")))
+}
+
+/// The value of `--metric`: how one is learned, or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Learned from the target.
+    Learned(Form),
+    /// A model, or a table with the numbers.
+    File(PathBuf),
+}
+
+/// Parses `--metric`: a form that is learned; a text with a dot or a slash is a file.
+pub fn metric(text: &str) -> Result<Metric, String> {
+    match text.parse() {
+        Ok(form) => Ok(Metric::Learned(form)),
+        Err(_) if text.contains(['.', '/']) => Ok(Metric::File(text.into())),
+        Err(_) => Err("expected learn, diagonal, full, low-rank(5), or a file such as model.safetensors".to_string()),
+    }
 }
 
 /// The landmark schemes and maps to compare, without repetition.

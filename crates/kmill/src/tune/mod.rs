@@ -75,7 +75,7 @@ fn tune<T: kapprox::Real>(
     outputs.spare(selected.table())?;
     let ridge = Ridge::new(&options.fit.settings()?);
     let search = TuneOptions {
-        training: pipeline::with_landmarks(&options, &selected)?.training(&selected)?,
+        training: pipeline::with_files(&options, &selected)?.training(&selected)?,
         lambdas: ridge.lambdas,
         intercept: ridge.intercept,
         kernels: kernels.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,

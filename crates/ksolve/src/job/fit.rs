@@ -1,6 +1,7 @@
 //! The description of a fit: solver, kernel, map and landmarks.
 
 use super::{Fitted, Run, fitted};
+use crate::metric::MetricSource;
 use crate::solver::{self, Family, Options, Settings, ridge};
 use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
 use crate::{AnyModel, Error, Result, Task};
@@ -55,6 +56,7 @@ pub struct Fit {
     pub(super) family: &'static Family,
     pub(super) given: Options,
     pub(super) scaling: Scaling,
+    pub(super) metric: MetricSource,
     pub(super) kernel: Spec,
     pub(super) map: MapSpec,
     pub(super) landmarks: LandmarkSource,
@@ -72,6 +74,7 @@ impl Fit {
             family,
             given: Options::new(),
             scaling: Scaling::default(),
+            metric: MetricSource::None,
             kernel: Spec::default(),
             map: MapSpec::default(),
             landmarks: LandmarkSource::default(),
@@ -114,6 +117,12 @@ impl Fit {
     #[must_use]
     pub fn kernel(self, kernel: Spec) -> Self {
         Self { kernel, ..self }
+    }
+
+    /// Sets the metric before the kernel; none by default.
+    #[must_use]
+    pub fn metric(self, metric: MetricSource) -> Self {
+        Self { metric, ..self }
     }
 
     /// Sets the map from rows to features; the Nyström map by default.

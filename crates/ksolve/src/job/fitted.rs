@@ -1,11 +1,13 @@
 //! The result of a job: a model, and the report of its fit.
 
 use super::{Fit, Run, checkpoint};
+use crate::metric::RoundReport;
 use crate::solver::{Figure, Solver};
 use crate::train::{self, Resources, Solved, TrainOptions, Trained};
 use crate::{AnyModel, Card, Cell, Certificate, Error, Model, Result};
 use kapprox::Real;
 use kapprox::map::MapSpec;
+use kapprox::metric::Metric;
 use kstore::checkpoint::Journal;
 use kstore::{Label, Selected};
 use std::time::Duration;
@@ -96,9 +98,34 @@ pub struct FitReport {
     /// Name, shift and divisor of each feature.
     #[serde(skip)]
     pub scaling: Vec<(String, f64, f64)>,
+    /// The metric before the kernel, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<MetricReport>,
     /// Relative trace error at each rank of the surface.
     #[serde(skip)]
     pub certificates: Vec<(usize, f64)>,
+}
+
+/// The metric of a fit.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct MetricReport {
+    /// How it was come to: `given`, `learn`, `full`, `diagonal`, `low-rank(5)`.
+    pub source: String,
+    /// Number of features that the kernel sees.
+    pub features: usize,
+    /// Each feature with its share in the metric, the largest first; the shares sum to 1.
+    pub importance: Vec<(String, f64)>,
+    /// The rounds in which it was learned.
+    pub rounds: Vec<RoundReport>,
+}
+
+impl MetricReport {
+    /// The report of a metric on features of these names.
+    pub fn new(source: String, metric: &Metric, names: Vec<String>, rounds: Vec<RoundReport>) -> Self {
+        let mut importance: Vec<(String, f64)> = names.into_iter().zip(metric.importance()).collect();
+        importance.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Self { source, features: metric.outputs(), importance, rounds }
+    }
 }
 
 /// How landmarks were chosen.
@@ -192,6 +219,7 @@ fn train_model<T: Real>(
         centre: trained.scaler.centre.clone(),
         scale: trained.scaler.scale.clone(),
         mean: trained.scaler.mean.clone(),
+        metric: trained.metric,
         quadratic: trained.quadratic,
     };
     let model = if trained.wide { AnyModel::F64(model.widen()) } else { any(model) };
@@ -256,6 +284,10 @@ fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trai
         seconds: Vec::new(),
         warnings: Vec::new(),
         scaling: scaling.map(|(name, (centre, scale))| (name, *centre, *scale)).collect(),
+        metric: trained.metric.as_ref().map(|metric| {
+            let (source, names) = (training.metric.to_string(), selected.feature_names());
+            MetricReport::new(source, metric, names, trained.learned.clone())
+        }),
         certificates: trained.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
     }
 }

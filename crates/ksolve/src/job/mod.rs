@@ -25,5 +25,5 @@ mod training;
 pub use crate::predict::{Predictor, RowScratch};
 pub use checkpoint::Checkpoint;
 pub use fit::{Candidates, ElementType, Fit};
-pub use fitted::{FitReport, Fitted, LAMBDA, LandmarkReport, Train};
+pub use fitted::{FitReport, Fitted, LAMBDA, LandmarkReport, MetricReport, Train};
 pub use run::{CancelToken, Run};

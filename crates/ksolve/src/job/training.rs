@@ -2,6 +2,7 @@
 
 use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
+use crate::metric::MetricSource;
 use crate::solver::parameter::FOLDS;
 use crate::solver::{Settings, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
@@ -52,6 +53,7 @@ impl Fit {
         Ok(TrainOptions {
             task,
             scaling: self.scaling,
+            metric: self.metric.clone(),
             kernel: self.kernel.resolve_columns(&selected.feature_names())?,
             map: self.map.clone(),
             landmarks: self.landmarks.clone(),
@@ -140,6 +142,9 @@ impl Fit {
             "task": training.task,
         });
         canonical.extend(own.as_object().cloned().unwrap_or_default());
+        if training.metric != MetricSource::None {
+            canonical.insert("metric".to_string(), training.metric.to_string().into());
+        }
         canonical.into()
     }
 }

@@ -93,7 +93,7 @@ impl<T: Real> Model<T> {
     pub fn functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
         let Card { kernel, map, rank, seed, features, .. } = &self.card;
         let kernel = Spec::parse(kernel)?.resolve_columns(features)?;
-        let d = self.centre.len();
+        let d = self.dims().1;
         let probed = match &self.basis {
             Basis::Landmarks { points, rows } => {
                 let landmarks =

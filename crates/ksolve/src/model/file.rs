@@ -8,6 +8,7 @@
 //! | `coefficients` | F64 | m x t |
 //! | `intercept` | F64 | t |
 //! | `scaler.centre`, `scaler.scale`, `scaler.mean` | F64 | d |
+//! | `metric` | F64 | d for a diagonal, else r x d; where the model has one. Landmarks have r features then |
 //! | `quadratic.factor` | F64 | m x q, where the model has variances or distances ([`Quadratic`]) |
 //! | `quadratic.shift` | F64 | q |
 //! | `quadratic.features` | F64 | m x r, for projections |
@@ -103,7 +104,8 @@ impl<T: Real> Model<T> {
 
     /// The tensors in the order of the file: widest type first, as safetensors wants, then by name.
     fn tensors(&self) -> Vec<(&'static str, Dtype, Vec<usize>, Data<'_, T>)> {
-        let (m, d, t) = self.dims();
+        let (m, features, t) = self.dims();
+        let d = self.centre.len();
         let mut tensors = vec![
             ("coefficients", Dtype::F64, vec![m, t], Data::Matrix(&self.coefficients)),
             ("intercept", Dtype::F64, vec![t], Data::Wide(self.intercept.clone())),
@@ -114,10 +116,14 @@ impl<T: Real> Model<T> {
         match &self.basis {
             Basis::Landmarks { points, rows } => tensors.extend([
                 ("landmark_rows", Dtype::U64, vec![m], Data::Rows(rows)),
-                ("landmarks", dtype::<T>(), vec![m, d], Data::Real(points)),
+                ("landmarks", dtype::<T>(), vec![m, features], Data::Real(points)),
             ]),
             Basis::Features { probe } => tensors.push(("probe", Dtype::F64, vec![m], Data::Wide(probe.clone()))),
         }
+        tensors.extend(self.metric.as_ref().map(|metric| {
+            let shape = if metric.is_diagonal() { vec![d] } else { vec![metric.outputs(), d] };
+            ("metric", Dtype::F64, shape, Data::Wide(metric.numbers()))
+        }));
         if let Some(quadratic) = &self.quadratic {
             let Quadratic { factor, shift, features, constant, residual, units } = quadratic;
             tensors.extend([

@@ -4,6 +4,7 @@ use super::file::{FORMAT_VERSION, KEY, dtype};
 use super::{AnyModel, Basis, Card, Model};
 use crate::{Error, Quadratic, Result, Task};
 use faer::Mat;
+use kapprox::metric::Metric;
 use kapprox::{Real, Spec};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Most bytes of a header; larger ones count as damage, as in safetensors itself.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
@@ -131,9 +133,12 @@ impl<R: Read + Seek> Reader<'_, R> {
             Some(_) => Basis::Features { probe: Vec::new() },
             None => Basis::Landmarks { points: Vec::new(), rows: Vec::new() },
         };
+        let (inside, diagonal) = self.metric_shape(header, d)?;
         let of_basis: &[(&str, Dtype, &[usize])] = match basis {
             Basis::Features { .. } => &[("probe", Dtype::F64, &[m])],
-            Basis::Landmarks { .. } => &[("landmark_rows", Dtype::U64, &[m]), ("landmarks", dtype::<T>(), &[m, d])],
+            Basis::Landmarks { .. } => {
+                &[("landmark_rows", Dtype::U64, &[m]), ("landmarks", dtype::<T>(), &[m, inside])]
+            }
         };
         let others: [(&str, Dtype, &[usize]); 5] = [
             ("coefficients", Dtype::F64, &[m, t]),
@@ -157,6 +162,7 @@ impl<R: Read + Seek> Reader<'_, R> {
             centre: Vec::new(),
             scale: Vec::new(),
             mean: Vec::new(),
+            metric: None,
             quadratic: None,
         };
         for name in header.offset_keys() {
@@ -178,6 +184,11 @@ impl<R: Read + Seek> Reader<'_, R> {
                 ("quadratic.features", _) => {
                     features = Some(self.matrix(&name, info.dtype, info.shape[0], info.shape[1])?);
                 }
+                ("metric", _) => {
+                    let numbers: Vec<f64> = self.reals(&name, info.dtype, count)?;
+                    let metric = if diagonal { Metric::diagonal(numbers) } else { Metric::matrix(&numbers, inside) };
+                    model.metric = Some(Arc::new(metric.map_err(|error| self.damaged(error.to_string()))?));
+                }
                 ("scaler.mean", _) => model.mean = self.reals(&name, info.dtype, count)?,
                 ("scaler.scale", _) => model.scale = self.reals(&name, info.dtype, count)?,
                 _ => {
@@ -197,6 +208,17 @@ impl<R: Read + Seek> Reader<'_, R> {
             _ => None,
         };
         Ok(Model { basis, quadratic, ..model })
+    }
+
+    /// Number of features behind the metric, and whether it is diagonal; d without one.
+    fn metric_shape(&self, header: &Metadata, d: usize) -> Result<(usize, bool)> {
+        let Some(info) = header.info("metric") else { return Ok((d, true)) };
+        let (r, shape) = match info.shape[..] {
+            [r, _] if r > 0 => (r, vec![r, d]),
+            _ => (d, vec![d]),
+        };
+        self.check_tensor(header, "metric", Dtype::F64, &shape)?;
+        Ok((r, shape.len() == 1))
     }
 
     /// True where the file has a quadratic function. An error where its shapes do not fit the rest of the file.

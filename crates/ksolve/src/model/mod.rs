@@ -17,10 +17,12 @@ use crate::quadratic::{self, Quadratic};
 use crate::strips::{Pool, row_strips};
 use crate::{Certificate, Error, Intercept, Link, Result, Task, dots};
 use faer::{Mat, MatMut, MatRef};
+use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
 use kstore::{Label, Workers};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
 const STRIP: usize = quadratic::STRIP;
@@ -89,6 +91,8 @@ pub struct Model<T> {
     pub scale: Vec<f64>,
     /// The training means, in the units of the file: the values that stand for missing ones where `missing` is mean, d numbers.
     pub mean: Vec<f64>,
+    /// The metric between scaling and the basis; `None` where the basis sees the scaled features.
+    pub metric: Option<Arc<Metric>>,
     /// Variances of the predictions, or distances from the components, where the fit was asked for them.
     pub quadratic: Option<Quadratic>,
 }
@@ -124,9 +128,10 @@ impl AnyModel {
 }
 
 impl<T: Real> Model<T> {
-    /// Number of basis functions m, features d and outputs t.
+    /// Number of basis functions m, of features that they see, behind the metric where there is one, and of outputs t.
     pub fn dims(&self) -> (usize, usize, usize) {
-        (self.coefficients.nrows(), self.centre.len(), self.intercept.len())
+        let d = self.metric.as_ref().map_or(self.centre.len(), |metric| metric.outputs());
+        (self.coefficients.nrows(), d, self.intercept.len())
     }
 
     /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
@@ -141,6 +146,7 @@ impl<T: Real> Model<T> {
             centre: self.centre,
             scale: self.scale,
             mean: self.mean,
+            metric: self.metric,
             quadratic: self.quadratic,
         }
     }
@@ -156,7 +162,8 @@ impl<T: Real> Model<T> {
     pub fn bytes(&self) -> usize {
         let (m, d, t) = self.dims();
         let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::held);
-        size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * d) + quadratic
+        let metric = self.metric.as_ref().map_or(0, |metric| 8 * metric.numbers().len());
+        size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * self.centre.len()) + metric + quadratic
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.
@@ -166,7 +173,7 @@ impl<T: Real> Model<T> {
         STRIP * (size_of::<T>() * m + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
     }
 
-    /// `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled); `basis` is that of [`Model::functions`].
+    /// `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and behind the metric); `basis` is that of [`Model::functions`].
     ///
     /// The basis is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
     /// large and cancel. A few rows go as in [`predict_with`](Self::predict_with). Strips of 256 rows go to the workers, so bits do not depend on their number; given a row's

@@ -19,7 +19,7 @@ pub use evaluate::{ClassificationScores, Details, Evaluation, RegressionScores, 
 pub use table::Scores;
 pub use writer::Predicted;
 
-use crate::job::Run;
+use crate::job::{MetricReport, Run};
 use crate::model::PredictScratch;
 use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task};
 use kstore::budget::Term;
@@ -116,6 +116,14 @@ impl Predictor {
         either!(self, typed => &typed.model.card)
     }
 
+    /// The metric before the kernel, and what each feature counts in it; `None` for a model without one.
+    pub fn metric(&self) -> Option<MetricReport> {
+        let metric = either!(self, typed => typed.model.metric.as_ref())?;
+        let card = self.card();
+        let source = card.options["metric"].as_str().unwrap_or("given").to_string();
+        Some(MetricReport::new(source, metric, card.features.clone(), Vec::new()))
+    }
+
     /// Number of features of a row, d.
     pub fn features(&self) -> usize {
         self.card().features.len()
@@ -128,10 +136,9 @@ impl Predictor {
 
     /// Makes buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
-        let d = self.features();
         RowScratch(match &self.0 {
-            Inner::F32(typed) => Buffers::F32(vec![0.0; d], PredictScratch::new(&*typed.functions)),
-            Inner::F64(typed) => Buffers::F64(vec![0.0; d], PredictScratch::new(&*typed.functions)),
+            Inner::F32(typed) => Buffers::F32(vec![0.0; typed.buffer(1)], PredictScratch::new(&*typed.functions)),
+            Inner::F64(typed) => Buffers::F64(vec![0.0; typed.buffer(1)], PredictScratch::new(&*typed.functions)),
         })
     }
 
@@ -203,11 +210,10 @@ impl Predictor {
 
     /// Bytes that [`Predictor::predict`] holds beside its slices.
     pub fn scratch_bytes(&self) -> usize {
-        let (element, scratch) = match &self.0 {
-            Inner::F32(typed) => (4, typed.model.scratch_bytes(1)),
-            Inner::F64(typed) => (8, typed.model.scratch_bytes(1)),
-        };
-        TILE * self.features() * element + scratch
+        match &self.0 {
+            Inner::F32(typed) => 4 * typed.buffer(TILE) + typed.model.scratch_bytes(1),
+            Inner::F64(typed) => 8 * typed.buffer(TILE) + typed.model.scratch_bytes(1),
+        }
     }
 
     /// The mean of every feature over the rows of the fit, in the units of the table.

@@ -38,6 +38,8 @@ pub(super) struct Scratch<T> {
     scores: Vec<f64>,
     /// Rows rounded to f32.
     x: Vec<T>,
+    /// Rows behind the metric.
+    behind: Vec<T>,
 }
 
 /// A model at work on the rows of a table.
@@ -75,7 +77,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         // scores and the quadratic function, the targets, the code of the class, the number of the row
         let row = numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + preimages;
         let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
-        let tile = lanes::TILE * (t * size_of::<f64>() + single);
+        let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
+        let tile = lanes::TILE * (t * size_of::<f64>() + single + behind);
         let range = self.selected.range();
         let segment = lanes::SEGMENT.min(range.end - range.start) as usize;
         let lane = Lane {
@@ -87,6 +90,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(lanes::lanes("prediction", &source, &lane, memory, threads)?)
     }
 
+    /// The rows as they are scaled; the metric follows once they are rounded.
     fn source(&self) -> Result<TableRows<T>> {
         let labels = &self.typed.model.card.classes;
         let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
@@ -148,7 +152,7 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
     ) -> Result<()> {
         let Typed { model, functions, .. } = self.typed;
         let (b, t) = (block.len(), model.dims().2);
-        let Scratch { scores, x } = scratch;
+        let Scratch { scores, x, behind } = scratch;
         scores.resize(b * t, 0.0);
         let narrow = model.is_narrow();
         if narrow {
@@ -156,7 +160,15 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
             x.extend(block.x.iter().map(|value| T::from_f64(narrowed(value.to_f64()))));
         }
         let x = if narrow { &x[..] } else { block.x };
-        let x = MatRef::from_row_major_slice(x, b, block.d);
+        let x = match &model.metric {
+            None => x,
+            Some(metric) => {
+                behind.resize(b * metric.outputs(), T::ZERO);
+                self.typed.put_behind(metric, x, behind);
+                &behind[..]
+            }
+        };
+        let x = MatRef::from_row_major_slice(x, b, model.dims().1);
         let out = MatMut::from_column_major_slice_mut(&mut scores[..b * t], b, t);
         model.predict(&**functions, x, out, workers)?;
         let first = state.scores.len();

@@ -6,6 +6,7 @@ use crate::job::Run;
 use crate::model::PredictScratch;
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
+use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Real};
 use kstore::budget::Term;
 use kstore::{Scaler, Selected, Workers};
@@ -56,6 +57,33 @@ impl<T: Real> Typed<T> {
         Ok(Self { functions, scaler, classes, model })
     }
 
+    /// Numbers of a buffer for so many rows: behind the metric, and before it.
+    pub(super) fn buffer(&self, rows: usize) -> usize {
+        let metric = self.model.metric.as_ref();
+        rows * (self.model.dims().1 + metric.map_or(0, |metric| metric.inputs()))
+    }
+
+    /// The rows of `x`, scaled and rounded as those of the fit were, behind the metric, in `buffer`. The first of them has the number
+    /// `first`.
+    fn seen<'b, V: kstore::Real>(&self, x: &[V], first: usize, buffer: &'b mut [T]) -> Result<&'b [T]> {
+        let Some(metric) = &self.model.metric else {
+            self.scaled(x, first, buffer)?;
+            return Ok(buffer);
+        };
+        let (scaled, behind) = buffer.split_at_mut(x.len());
+        self.scaled(x, first, scaled)?;
+        self.put_behind(metric, scaled, behind);
+        Ok(behind)
+    }
+
+    /// `out` = the scaled rows `x` behind the metric, rounded as those of the fit were.
+    pub(super) fn put_behind(&self, metric: &Metric, x: &[T], out: &mut [T]) {
+        metric.apply(x, out);
+        if self.model.is_narrow() {
+            out.iter_mut().for_each(|value| *value = T::from_f64(narrowed(value.to_f64())));
+        }
+    }
+
     /// Writes rows of `x` from `first` on to `out`, scaled and rounded as those of the fit were.
     fn scaled<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut [T]) -> Result<()> {
         let d = self.scaler.features();
@@ -80,7 +108,7 @@ impl<T: Real> Typed<T> {
 
     /// The number of rows of `x`; an error where `x` or `out` has a wrong length.
     fn rows<V>(&self, x: &[V], out: &[f64]) -> Result<usize> {
-        let (_, d, t) = self.model.dims();
+        let (d, t) = (self.scaler.features(), self.model.dims().2);
         let n = x.len() / d.max(1);
         match (n * d == x.len(), n * t == out.len()) {
             (false, _) => Err(Error::Shape { what: "numbers of whole rows", expected: (n + 1) * d, got: x.len() }),
@@ -90,15 +118,15 @@ impl<T: Real> Typed<T> {
     }
 
     pub(super) fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        let (_, d, t) = self.model.dims();
+        let (d, (_, inside, t)) = (self.scaler.features(), self.model.dims());
         let n = self.rows(x, out)?;
-        let mut tile = vec![T::ZERO; TILE.min(n) * d];
+        let mut buffer = vec![T::ZERO; self.buffer(TILE.min(n))];
         for first in (0..n).step_by(TILE) {
             let rows = TILE.min(n - first);
-            let (tile, out) = (&mut tile[..rows * d], &mut out[first * t..(first + rows) * t]);
-            self.scaled(&x[first * d..(first + rows) * d], first, tile)?;
+            let (buffer, out) = (&mut buffer[..self.buffer(rows)], &mut out[first * t..(first + rows) * t]);
+            let tile = self.seen(&x[first * d..(first + rows) * d], first, buffer)?;
             let view = MatMut::from_row_major_slice_mut(out, rows, t);
-            let tile = MatRef::from_row_major_slice(tile, rows, d);
+            let tile = MatRef::from_row_major_slice(tile, rows, inside);
             self.model.predict(&*self.functions, tile, view, &Workers::sequential())?;
             self.check(first, out)?;
         }
@@ -109,18 +137,18 @@ impl<T: Real> Typed<T> {
         &self,
         x: &[V],
         out: &mut [f64],
-        row: &mut [T],
+        buffer: &mut [T],
         scratch: &mut PredictScratch<T>,
     ) -> Result<()> {
-        let (_, d, t) = self.model.dims();
+        let (d, (_, inside, t)) = (self.scaler.features(), self.model.dims());
         let n = self.rows(x, out)?;
-        if row.len() != d {
-            return Err(Error::Shape { what: "features of the scratch", expected: d, got: row.len() });
+        if buffer.len() != self.buffer(1) {
+            return Err(Error::Shape { what: "numbers of the scratch", expected: self.buffer(1), got: buffer.len() });
         }
         for i in 0..n {
-            self.scaled(&x[i * d..(i + 1) * d], i, row)?;
+            let row = self.seen(&x[i * d..(i + 1) * d], i, buffer)?;
             let view = MatMut::from_row_major_slice_mut(&mut out[i * t..(i + 1) * t], 1, t);
-            self.model.predict_with(&*self.functions, MatRef::from_row_major_slice(row, 1, d), view, scratch)?;
+            self.model.predict_with(&*self.functions, MatRef::from_row_major_slice(row, 1, inside), view, scratch)?;
         }
         self.check(0, out)
     }

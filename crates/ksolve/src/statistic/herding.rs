@@ -90,7 +90,7 @@ pub fn represent<T: Real>(
     let shape = shape(0)?;
     let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let features = prepared.features(keep, &plan, &training, None, resources);
+    let features = prepared.features(keep, &plan, None, resources);
     let herd = herd(&features, count)?;
     let range = prepared.source().range();
     let observer = resources.stages.stage("row numbers", Some(range.end - range.start));

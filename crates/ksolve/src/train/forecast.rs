@@ -116,7 +116,7 @@ pub fn forecast<T: Real>(
     let known = prepare::assumed(selected, &options);
     let work = Work::new::<T>(selected, &options, resources, known, solver.keeps())?;
     let view = solver.view(&work)?;
-    let (cut, stages) = solver.stages(view, &work)?;
+    let (cut, stages) = run::all_stages(solver, view, &work)?;
     let (rows, threads) = (work.shape.n, resources.workers.threads());
     let timed = stages.iter().all(|stage| stage.seconds.is_some());
     let long = timed && solver.costs(&work).flops() / (MODEST * threads as f64) >= worth.as_secs_f64();

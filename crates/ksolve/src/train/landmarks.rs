@@ -9,6 +9,7 @@ use faer::{MatMut, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, NO_ROW, RowSample, Scan, uniform_sample};
 use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
+use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
@@ -256,6 +257,7 @@ impl<T: Real> Run<'_, T> {
     /// Reads the first `wanted` rows of a table of landmarks, scaled as the training rows are.
     fn read(&self, table: &Selected, wanted: usize) -> Result<Chosen<T>> {
         let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
+        let source = MetricRows::new(source, self.options.metric.known().cloned());
         let range = source.range();
         let observer = self.resources.stages.stage("landmarks (table)", Some(range.end - range.start));
         let pass = Pass { journal: None, ..self.scan(&*observer) };

@@ -2,6 +2,7 @@
 
 use super::Forecast;
 use crate::folds::FoldSpec;
+use crate::metric::{Form, MetricSource};
 pub use crate::task::Task;
 use crate::{Error, Result};
 use kapprox::kernel::Spec;
@@ -69,6 +70,8 @@ pub struct TrainOptions {
     pub task: Task,
     /// Scaling of the features.
     pub scaling: Scaling,
+    /// The metric before the kernel.
+    pub metric: MetricSource,
     /// The kernel; a median still to be taken is taken on a sample.
     pub kernel: Spec,
     /// The map from rows to features.
@@ -96,6 +99,7 @@ impl TrainOptions {
         Self {
             task,
             scaling: Scaling::default(),
+            metric: MetricSource::None,
             kernel,
             map: MapSpec::default(),
             landmarks: LandmarkSource::default(),
@@ -113,6 +117,7 @@ impl TrainOptions {
     /// # Errors
     /// [`Error::Option`].
     pub(crate) fn check(&self) -> Result<()> {
+        self.check_metric()?;
         let name = self.map.family().name;
         if self.tolerance.is_some() && self.map.is_without_rows() {
             let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
@@ -123,6 +128,27 @@ impl TrainOptions {
             return Err(Error::option("ranks", format!("{} ranks", self.ranks.len()), remedy));
         }
         Ok(())
+    }
+}
+
+impl TrainOptions {
+    /// Refuses a metric that there is nothing to learn from, and one that the kernel cannot follow.
+    fn check_metric(&self) -> Result<()> {
+        let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
+        let combines = match &self.metric {
+            MetricSource::None => return Ok(()),
+            MetricSource::Given(given) => !given.metric.is_diagonal(),
+            MetricSource::Learned(_) if !self.task.has_target() => {
+                return refuse(
+                    "it is learned from a target, and this solver has none; give the model of a fit that learned one",
+                );
+            }
+            MetricSource::Learned(form) => matches!(form, Form::Full | Form::LowRank(_)),
+        };
+        match combines && self.kernel.looks_at_columns() {
+            true => refuse("the kernel looks at columns by their names, and this metric combines them; take diagonal"),
+            false => Ok(()),
+        }
     }
 }
 

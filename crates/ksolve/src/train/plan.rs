@@ -40,7 +40,9 @@ const LANE_FEATURES: usize = 256;
 pub struct Shape {
     /// Number of rows, or an upper bound.
     pub n: u64,
-    /// Number of features of a row.
+    /// Number of features of a row in the table.
+    pub columns: usize,
+    /// Number of features that the kernel sees: those of a row, behind the metric where there is one.
     pub d: usize,
     /// Number of targets of the regression.
     pub t: usize,
@@ -173,6 +175,7 @@ fn strips(shape: &Shape) -> usize {
 }
 
 pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+    let shape = &Shape { d: shape.columns, ..shape.clone() };
     rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8)
 }
 

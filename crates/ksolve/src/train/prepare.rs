@@ -7,13 +7,15 @@ use super::plan::{Cut, Shape};
 use super::stage::View;
 use super::survey::{Survey, survey};
 use super::whole;
+use crate::metric::{self, Asked, Learned, MetricSource};
 use crate::solver::{Features, Place, Points};
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::landmark;
 use kapprox::map::MapRequest;
+use kapprox::metric::MetricRows;
 use kstore::scratch::Cache;
-use kstore::{Footprint, MemoryRows, Plan, Reading, RowSource, Selected, TableRows};
+use kstore::{Footprint, MemoryRows, Plan, Reading, RowBuf, RowSource, Selected, TableRows};
 
 /// Number of targets that plans assume before the classes are known.
 pub(crate) const CLASSES_ASSUMED: usize = 10;
@@ -27,7 +29,11 @@ pub(crate) struct Prepared<T: Real> {
     pub(crate) cut: Cut,
     /// Bytes of memory that were planned: those of the stage that needs most.
     pub(crate) planned_bytes: usize,
-    rows: TableRows<T>,
+    /// What defines the result, with the metric known.
+    pub(crate) options: TrainOptions,
+    /// How the metric was learned.
+    pub(crate) learned: Learned,
+    rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
     /// All rows, for a solver that combines their kernel functions.
     memory: Option<MemoryRows<T>>,
@@ -55,7 +61,6 @@ impl<T: Real> Prepared<T> {
         &'p self,
         keep: Place,
         plan: &Plan,
-        options: &'p TrainOptions,
         points: Option<&'p Points<'p, T>>,
         resources: &'p Resources<'p>,
     ) -> Features<'p, T> {
@@ -65,7 +70,7 @@ impl<T: Real> Prepared<T> {
             targets: &self.targets,
             rows: self.survey.rows(),
             cut: self.cut,
-            options,
+            options: &self.options,
             resources,
             keep,
             spare: plan.budget.saturating_sub(plan.bytes()),
@@ -76,7 +81,7 @@ impl<T: Real> Prepared<T> {
 
     /// Number of passes over the table so far.
     pub(crate) fn passes(&self) -> u64 {
-        1 + u64::from(self.cache.is_some()) + self.mapped.passes
+        1 + self.learned.passes + u64::from(self.cache.is_some()) + self.mapped.passes
     }
 }
 
@@ -120,7 +125,8 @@ pub(crate) fn shape_of<T: Real>(
     folds: usize,
 ) -> Result<Shape> {
     let range = source.range();
-    let (n, d) = (range.end - range.start, source.shape().features);
+    let (n, columns) = (range.end - range.start, source.shape().features);
+    let d = options.metric.outputs(columns);
     let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
     let map = map_shape::<T>(options, d, n)?;
     let scheme = match (&options.landmarks, map.landmarks) {
@@ -137,6 +143,10 @@ pub(crate) fn shape_of<T: Real>(
     };
     let (mut cursor, mut held) = (source.footprint(), source.held());
     let mut candidates = options.candidates;
+    if options.metric != MetricSource::None {
+        // rows before the metric
+        cursor.per_row += RowBuf::<T>::bytes_per_row(&source.shape());
+    }
     if let LandmarkSource::Rows(table) = &options.landmarks {
         let landmarks = table.rows::<T>(Reading::default())?;
         let Footprint { fixed, per_row } = RowSource::<T>::footprint(&landmarks);
@@ -146,6 +156,7 @@ pub(crate) fn shape_of<T: Real>(
     }
     Ok(Shape {
         n,
+        columns,
         d,
         t,
         map,
@@ -201,8 +212,12 @@ pub(crate) fn prepare<T: Real>(
     let (cut, plans) = plan(survey.targets(), folds.count())?;
     let planned_bytes = check(plans)?;
     let targets = survey.targets_of_regression();
-    let rows: TableRows<T> = selected.rows(survey.reading())?;
     let (n, reading) = (survey.rows(), survey.reading());
+    let table: TableRows<T> = selected.rows(reading.clone())?;
+    let (options, learned) =
+        metric::settle(&Asked { source: &table, survey: &survey, targets: &targets, options, cut, resources })?;
+    let rows = MetricRows::new(table, options.metric.known().cloned());
+    let options = &options;
     let (cache, memory) = match view {
         View::Rows => (None, Some(whole::load(&rows, &targets, n, cut, resources)?)),
         View::Features | View::Landmarks => (cached::rows(&rows, cut, resources)?, None),
@@ -214,7 +229,8 @@ pub(crate) fn prepare<T: Real>(
         _ => landmarks::map(source, n, &reading, options, cut, resources)?,
     };
     warn_of_rank(&mapped, &survey, options, resources);
-    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, rows, cache, memory })
+    let options = options.clone();
+    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, options, learned, rows, cache, memory })
 }
 
 /// Warns of fewer features than were asked for, where the landmarks of the map span no more.

@@ -5,6 +5,7 @@ use super::plan::{self, Cut, Shape};
 use super::prepare::{self, Prepared};
 use super::stage::{Stage, View, Work, plans};
 use super::trained::Trained;
+use crate::metric;
 use crate::model::Basis;
 use crate::solver::{Fitted, Place, Solver};
 use crate::{Certificate, Error, FoldSpec, Result};
@@ -34,7 +35,15 @@ pub fn stages<T: Real>(
     let known = prepare::assumed(selected, &options);
     let work = Work::new::<T>(selected, &options, resources, known, solver.keeps())?;
     let view = solver.view(&work)?;
-    solver.stages(view, &work)
+    all_stages(solver, view, &work)
+}
+
+/// The stages of a run: those of the solver, and behind the statistics the learning of a metric, where one is learned.
+pub(super) fn all_stages<T: Real>(solver: &dyn Solver<T>, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+    let (cut, mut stages) = solver.stages(view, work)?;
+    let metric = metric::stage::<T>(work)?;
+    stages.splice(1..1, metric);
+    Ok((cut, stages))
 }
 
 /// What the solver's last stage holds, and where its features are kept.
@@ -71,7 +80,7 @@ pub fn train<T: Real>(
     solver.check(&assumed)?;
     let view = solver.view(&assumed)?;
     let plan = |t, folds| {
-        let (cut, stages) = solver.stages(view, &work((t, folds))?)?;
+        let (cut, stages) = all_stages(solver, view, &work((t, folds))?)?;
         Ok((cut, plans(stages)))
     };
     let mut prepared = prepare::prepare::<T>(selected, &assumed.options, view, resources, &plan)?;
@@ -83,7 +92,7 @@ pub fn train<T: Real>(
     }
     let fit = |prepared: &Prepared<T>| {
         let points = prepared.points(&work.shape);
-        let fitted = solver.fit(&prepared.features(keep, &plan, &assumed.options, points.as_ref(), resources))?;
+        let fitted = solver.fit(&prepared.features(keep, &plan, points.as_ref(), resources))?;
         let certificates = certified(view, &fitted)?;
         Ok((fitted, certificates))
     };
@@ -142,6 +151,8 @@ fn assemble<T: Real>(
         classes: survey.classes.clone(),
         kernel: mapped.kernel.clone(),
         largest_rank: if view == View::Features { map.dims().1 } else { rank },
+        metric: prepared.options.metric.known().cloned(),
+        learned: prepared.learned.rounds.clone(),
         basis,
         coefficients,
         wide,

@@ -28,6 +28,20 @@ impl Survey {
         self.classes.as_ref().map_or(self.numeric().len(), Classes::targets)
     }
 
+    /// Mean variance of the targets of the regression.
+    pub(crate) fn variance(&self) -> f64 {
+        let variances: Vec<f64> = match &self.classes {
+            None => self.numeric().iter().map(|target| target.deviation().powi(2)).collect(),
+            Some(_) => {
+                let rows = self.statistics.rows.max(1) as f64;
+                let shares = self.statistics.classes.sorted().into_iter().map(|(_, count)| count as f64 / rows);
+                // of codes +1 and -1
+                shares.map(|share| 4.0 * share * (1.0 - share)).take(self.targets()).collect()
+            }
+        };
+        variances.iter().sum::<f64>() / variances.len().max(1) as f64
+    }
+
     /// Statistics of the numeric targets, weights aside.
     fn numeric(&self) -> &[kstore::statistics::Moments] {
         let targets = &self.statistics.targets;

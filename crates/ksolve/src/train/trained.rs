@@ -1,5 +1,6 @@
 //! The result of a training run.
 
+use crate::metric::RoundReport;
 use crate::model::Basis;
 use crate::quadratic::Quadratic;
 use crate::solver::Figure;
@@ -8,6 +9,7 @@ use crate::{Certificate, Classes, Link};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::kernel::Spec;
+use kapprox::metric::Metric;
 use kstore::Scaler;
 use std::sync::Arc;
 
@@ -27,6 +29,10 @@ pub struct Trained<T: Real> {
     pub rows: u64,
     /// How features are scaled.
     pub scaler: Arc<Scaler>,
+    /// The metric before the kernel.
+    pub metric: Option<Arc<Metric>>,
+    /// The rounds in which the metric was learned.
+    pub learned: Vec<RoundReport>,
     /// The classes; `None` for regression.
     pub classes: Option<Classes>,
     /// The kernel, every parameter a number.

@@ -25,6 +25,7 @@ pub struct MemoryRows<T> {
     n: usize,
     y: Vec<f64>,
     t: usize,
+    weighted: bool,
     rows: Option<Vec<u64>>,
     classes: Option<(Vec<u32>, Arc<Vec<Label>>)>,
     groups: Option<(Vec<u32>, Arc<Vec<Label>>)>,
@@ -51,6 +52,12 @@ impl<T: Real> MemoryRows<T> {
         }
         (self.y, self.t) = (y, t);
         Ok(self)
+    }
+
+    /// Says whether the last of the targets is the weight of the row.
+    #[must_use]
+    pub fn weighted(self, weighted: bool) -> Self {
+        Self { weighted, ..self }
     }
 
     /// Adds a class column.
@@ -137,7 +144,7 @@ fn shape(text: String) -> Error {
 
 impl<T: Real> RowSource<T> for MemoryRows<T> {
     fn shape(&self) -> TableShape {
-        TableShape { stored: self.n as u64, features: self.d, targets: self.t, weighted: false }
+        TableShape { stored: self.n as u64, features: self.d, targets: self.t, weighted: self.weighted }
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {

@@ -1,0 +1,211 @@
+//! Metrics: a linear map of the scaled features, before the kernel sees them.
+//!
+//! A kernel of distances k(x, z) = g(‖x − z‖) treats all features alike. With a metric it becomes g(‖A(x − z)‖): A says which
+//! features matter, and which of their combinations. [`MetricRows`] applies it to the rows of any source, so that kernels, maps,
+//! landmark schemes and solvers know nothing of it.
+//!
+//! ```
+//! use kapprox::metric::Metric;
+//!
+//! let metric = Metric::diagonal(vec![2.0, 0.0])?;
+//! let mut out = [0.0; 4];
+//! metric.apply(&[1.0, 5.0, 3.0, 7.0], &mut out);
+//! assert_eq!(out, [2.0, 0.0, 6.0, 0.0]);
+//! # Ok::<(), kapprox::Error>(())
+//! ```
+
+mod rows;
+
+pub use rows::MetricRows;
+
+use crate::{Error, Real, Result, vectorised};
+
+/// Rows that go through a matrix at once: it is read from memory once for all of them.
+const TOGETHER: usize = 8;
+
+/// A linear map A of d features to r: x ↦ A x.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// The diagonal, d numbers, or Aᵀ, d x r row-major.
+    entries: Vec<f64>,
+    /// Number of features it gives; `None` for a diagonal, which gives as many as it takes.
+    outputs: Option<usize>,
+}
+
+impl Metric {
+    /// The map that multiplies every feature by a number of its own.
+    ///
+    /// # Errors
+    /// [`Error::Metric`] for no number, for one that is not finite, and where all are 0.
+    pub fn diagonal(factors: Vec<f64>) -> Result<Self> {
+        check(&factors)?;
+        Ok(Self { entries: factors, outputs: None })
+    }
+
+    /// The map by a matrix of `r` rows, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Metric`] for numbers that are no r whole rows, for one that is not finite, and where all are 0.
+    pub fn matrix(rows: &[f64], r: usize) -> Result<Self> {
+        check(rows)?;
+        if r == 0 || !rows.len().is_multiple_of(r) {
+            return Err(Error::Metric { why: format!("{} numbers are no {r} rows", rows.len()) });
+        }
+        let d = rows.len() / r;
+        let entries = (0..d).flat_map(|j| (0..r).map(move |k| rows[k * d + j])).collect();
+        Ok(Self { entries, outputs: Some(r) })
+    }
+
+    /// Number of features that it takes, d.
+    pub fn inputs(&self) -> usize {
+        self.entries.len() / self.outputs.unwrap_or(1)
+    }
+
+    /// Number of features that it gives, r.
+    pub fn outputs(&self) -> usize {
+        self.outputs.unwrap_or(self.entries.len())
+    }
+
+    /// True where every feature is multiplied by a number of its own, and no two are combined.
+    pub fn is_diagonal(&self) -> bool {
+        self.outputs.is_none()
+    }
+
+    /// The numbers: the diagonal, d of them, or the matrix, r x d row-major.
+    pub fn numbers(&self) -> Vec<f64> {
+        match self.outputs {
+            None => self.entries.clone(),
+            Some(r) => (0..r).flat_map(|k| (0..self.inputs()).map(move |j| self.entries[j * r + k])).collect(),
+        }
+    }
+
+    /// The metric for features that were divided by `scale`, from this one for features that were divided by 1: entry (k, j) is
+    /// multiplied by `scale[j]`.
+    #[must_use]
+    pub fn rescaled(&self, scale: &[f64]) -> Self {
+        let width = self.outputs.unwrap_or(1);
+        let of_feature = self.entries.chunks_exact(width).zip(scale);
+        let entries = of_feature.flat_map(|(column, scale)| column.iter().map(move |a| a * scale)).collect();
+        Self { entries, outputs: self.outputs }
+    }
+
+    /// The share of each feature in ‖A‖²: the squares of its column of A, d numbers that sum to 1.
+    pub fn importance(&self) -> Vec<f64> {
+        let squares = self.entries.chunks_exact(self.outputs.unwrap_or(1)).map(|a| a.iter().map(|a| a * a).sum());
+        let squares: Vec<f64> = squares.collect();
+        let total: f64 = squares.iter().sum();
+        squares.into_iter().map(|square| square / total).collect()
+    }
+
+    /// `out` (n x r, row-major) = A x for each of the rows of `x` (n x d, row-major), summed in f64 in the order of the
+    /// features, so that a row's result does not depend on its neighbours. *Cost*: 2·r·d flops a row; d for a diagonal.
+    ///
+    /// # Panics
+    /// If the lengths do not fit.
+    pub fn apply<T: Real>(&self, x: &[T], out: &mut [T]) {
+        let (d, r) = (self.inputs(), self.outputs());
+        assert_eq!(x.len() * r, out.len() * d, "out must have a row of {r} for each row of {d}");
+        if self.is_diagonal() {
+            for (x, out) in x.chunks_exact(d).zip(out.chunks_exact_mut(d)) {
+                for ((out, x), a) in out.iter_mut().zip(x).zip(&self.entries) {
+                    *out = narrow(a * x.to_f64());
+                }
+            }
+            return;
+        }
+        let mut sums = vec![0.0; TOGETHER * r];
+        for (x, out) in x.chunks(TOGETHER * d).zip(out.chunks_mut(TOGETHER * r)) {
+            let sums = &mut sums[..out.len()];
+            sums.fill(0.0);
+            vectorised(
+                #[inline(always)]
+                || self.add_products(x, sums),
+            );
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = narrow(*sum));
+        }
+    }
+
+    /// `sums` += A x for a few rows.
+    #[inline(always)]
+    fn add_products<T: Real>(&self, x: &[T], sums: &mut [f64]) {
+        let (d, r) = (self.inputs(), self.outputs());
+        for (j, column) in self.entries.chunks_exact(r).enumerate() {
+            for (x, sums) in x.chunks_exact(d).zip(sums.chunks_exact_mut(r)) {
+                let value = x[j].to_f64();
+                sums.iter_mut().zip(column).for_each(|(sum, a)| *sum += a * value);
+            }
+        }
+    }
+}
+
+/// The number in `T`, at most the largest one.
+fn narrow<T: Real>(value: f64) -> T {
+    let largest = T::LARGEST.to_f64();
+    T::from_f64(value.clamp(-largest, largest))
+}
+
+fn check(numbers: &[f64]) -> Result<()> {
+    match numbers.iter().find(|number| !number.is_finite()) {
+        Some(number) => Err(Error::Metric { why: format!("it holds {number}") }),
+        None if numbers.iter().all(|number| *number == 0.0) => {
+            Err(Error::Metric { why: "it leaves no feature: all of its numbers are 0".to_string() })
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(count: usize, seed: u64) -> Vec<f64> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn a_matrix_is_applied_row_by_row() {
+        let (n, d, r) = (21, 13, 5);
+        let (a, x) = (values(r * d, 1), values(n * d, 2));
+        let metric = Metric::matrix(&a, r).unwrap();
+        assert_eq!((metric.inputs(), metric.outputs(), metric.numbers()), (d, r, a.clone()));
+        let mut out = vec![0.0; n * r];
+        metric.apply(&x, &mut out);
+        for i in 0..n {
+            for k in 0..r {
+                let dot: f64 = (0..d).map(|j| a[k * d + j] * x[i * d + j]).sum();
+                assert!((out[i * r + k] - dot).abs() < 1e-14);
+            }
+            let mut alone = vec![0.0; r];
+            metric.apply(&x[i * d..(i + 1) * d], &mut alone);
+            assert_eq!(alone, out[i * r..(i + 1) * r], "row {i}");
+        }
+    }
+
+    #[test]
+    fn importance_sums_to_one_and_scales_are_undone() {
+        let metric = Metric::matrix(&[3.0, 0.0, 4.0, 0.0], 2).unwrap();
+        assert_eq!(metric.importance(), [1.0, 0.0]);
+        let metric = Metric::matrix(&values(12, 3), 3).unwrap();
+        assert!((metric.importance().iter().sum::<f64>() - 1.0).abs() < 1e-14);
+        let (x, scale) = (values(4, 4), [2.0, 0.5, 1.0, 3.0]);
+        let divided: Vec<f64> = x.iter().zip(scale).map(|(x, s)| x / s).collect();
+        let (mut before, mut after) = ([0.0; 3], [0.0; 3]);
+        metric.apply(&x, &mut before);
+        metric.rescaled(&scale).apply(&divided, &mut after);
+        assert!(before.iter().zip(after).all(|(a, b)| (a - b).abs() < 1e-14));
+    }
+
+    #[test]
+    fn what_is_no_metric_is_refused() {
+        assert!(Metric::diagonal(vec![]).is_err());
+        assert!(Metric::diagonal(vec![0.0, 0.0]).is_err());
+        assert!(Metric::diagonal(vec![1.0, f64::NAN]).is_err());
+        assert!(Metric::matrix(&[1.0, 2.0, 3.0], 2).is_err());
+        assert!(Metric::matrix(&[1.0], 0).is_err());
+    }
+}

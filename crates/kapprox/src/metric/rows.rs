@@ -1,0 +1,75 @@
+//! The rows of a source, seen through a metric.
+
+use super::Metric;
+use crate::Real;
+use kstore::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The rows of a source with their features multiplied by a metric; as they are without one.
+#[derive(Debug)]
+pub struct MetricRows<S> {
+    source: S,
+    metric: Option<Arc<Metric>>,
+}
+
+impl<S> MetricRows<S> {
+    /// The rows of `source`, whose features the metric takes.
+    pub fn new(source: S, metric: Option<Arc<Metric>>) -> Self {
+        Self { source, metric }
+    }
+}
+
+impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
+    fn shape(&self) -> TableShape {
+        let shape = self.source.shape();
+        TableShape { features: self.metric.as_ref().map_or(shape.features, |metric| metric.outputs()), ..shape }
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.source.range()
+    }
+
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        let inner = self.source.open(segment)?;
+        Ok(match &self.metric {
+            None => inner,
+            Some(metric) => Box::new(MetricCursor { inner, metric, before: RowBuf::default() }),
+        })
+    }
+
+    /// That of the source, and a tile of rows before the metric.
+    fn footprint(&self) -> Footprint {
+        let Footprint { fixed, per_row } = self.source.footprint();
+        let before = self.metric.is_some().then(|| RowBuf::<T>::bytes_per_row(&self.source.shape()));
+        Footprint { fixed, per_row: per_row + before.unwrap_or(0) }
+    }
+
+    fn held(&self) -> usize {
+        self.source.held()
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.source.bytes_read()
+    }
+}
+
+struct MetricCursor<'a, T> {
+    inner: Box<dyn RowCursor<T> + Send + 'a>,
+    metric: &'a Metric,
+    /// Rows as they come from the source.
+    before: RowBuf<T>,
+}
+
+impl<T: Real> RowCursor<T> for MetricCursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        self.before.capacity = buf.capacity;
+        let more = self.inner.next(&mut self.before)?;
+        // everything but the features is handed over as it is
+        std::mem::swap(buf, &mut self.before);
+        std::mem::swap(&mut buf.x, &mut self.before.x);
+        buf.x.resize(buf.rows.len() * self.metric.outputs(), T::default());
+        self.metric.apply(&self.before.x, &mut buf.x);
+        Ok(more)
+    }
+}

@@ -1,0 +1,151 @@
+//! The pass that averages the outer products of gradients.
+
+use crate::strips::{Pool, par};
+use crate::{Error, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef};
+use kapprox::{Kernel, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::{Fold, Merge, RowBlock, Workers};
+use std::sync::Arc;
+
+/// Rows whose gradients are held at once.
+const CHUNK: usize = 2048;
+
+/// Rows that a thread takes at once.
+const STRIP: usize = 128;
+
+/// The fold of Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ for f_c(x) = Σ_j α_jc k(x, z_j), in f64.
+///
+/// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² for the product.
+#[derive(Debug)]
+pub(super) struct OuterProducts<'a> {
+    kernel: Arc<dyn Kernel<f64>>,
+    /// z, m x r row-major.
+    landmarks: &'a [f64],
+    /// α, m x t.
+    coefficients: MatRef<'a, f64>,
+    r: usize,
+}
+
+/// The sums of a pass.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Products {
+    /// The matrix, r x r; its lower triangle holds the sums.
+    pub(super) sums: Mat<f64>,
+    /// Sum of the weights.
+    pub(super) weight: f64,
+}
+
+impl Products {
+    /// Bytes for r features.
+    pub(super) fn bytes(r: usize) -> usize {
+        8 * r * r
+    }
+}
+
+impl<'a> OuterProducts<'a> {
+    /// A pass for functions of `landmarks` (m x r, row-major).
+    pub(super) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
+        let r = landmarks.len() / coefficients.nrows().max(1);
+        Self { kernel, landmarks, coefficients, r }
+    }
+
+    /// Bytes of a lane's buffers, for m landmarks and r features on so many threads.
+    pub(super) fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
+        8 * (2 * CHUNK * r + threads.max(1) * STRIP * 3 * m)
+    }
+
+    /// Writes the gradients of function `c` at the rows of `x` (b x r) to `out` (b x r), both row-major.
+    fn gradients(&self, x: &[f64], c: usize, out: &mut [f64], weights: &Pool<Vec<f64>>, workers: &Workers) {
+        let (r, m) = (self.r, self.coefficients.nrows());
+        let z = MatRef::from_row_major_slice(self.landmarks, m, r);
+        let strips = out.chunks_mut(STRIP * r).zip(x.chunks(STRIP * r)).collect();
+        workers.each(strips, |(out, x): (&mut [f64], &[f64])| {
+            let rows = out.len() / r;
+            out.fill(0.0);
+            weights.with(Vec::new, |weights| {
+                weights.clear();
+                for alpha in self.coefficients.col(c).iter() {
+                    weights.extend(std::iter::repeat_n(*alpha, rows));
+                }
+                let weights = MatRef::from_column_major_slice(weights, rows, m);
+                let x = MatRef::from_row_major_slice(x, rows, r);
+                self.kernel.gradient(x, z, weights, MatMut::from_row_major_slice_mut(out, rows, r));
+            });
+        });
+    }
+}
+
+/// Buffers of a lane.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    x: Vec<f64>,
+    gradients: Vec<f64>,
+    weights: Pool<Vec<f64>>,
+}
+
+impl<T: Real> Fold<T> for OuterProducts<'_> {
+    type State = Products;
+    type Scratch = Scratch;
+    type Error = Error;
+
+    fn init(&self) -> Products {
+        Products { sums: Mat::zeros(self.r, self.r), weight: 0.0 }
+    }
+
+    fn scratch(&self) -> Scratch {
+        Scratch::default()
+    }
+
+    fn step(
+        &self,
+        state: &mut Products,
+        scratch: &mut Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let r = self.r;
+        for (chunk, x) in block.x.chunks(CHUNK * r).enumerate() {
+            let rows = x.len() / r;
+            let weight = |i: usize| block.weight(chunk * CHUNK + i).unwrap_or(1.0);
+            scratch.x.clear();
+            scratch.x.extend(x.iter().map(|value| value.to_f64()));
+            scratch.gradients.resize(x.len(), 0.0);
+            for c in 0..self.coefficients.ncols() {
+                self.gradients(&scratch.x, c, &mut scratch.gradients, &scratch.weights, workers);
+                for (i, gradient) in scratch.gradients.chunks_exact_mut(r).enumerate() {
+                    let root = weight(i).sqrt();
+                    gradient.iter_mut().for_each(|value| *value *= root);
+                }
+                let g = MatRef::from_row_major_slice(&scratch.gradients, rows, r);
+                workers.install(|| matmul(state.sums.as_mut(), Accum::Add, g.transpose(), g, 1.0, par(workers)));
+            }
+            state.weight += (0..rows).map(weight).sum::<f64>();
+        }
+        Ok(())
+    }
+}
+
+impl Merge for Products {
+    fn merge(&mut self, later: &Self) {
+        self.sums += &later.sums;
+        self.weight += later.weight;
+    }
+}
+
+impl Persist for Products {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("weight", self.weight);
+        out.own("sums", (0..self.sums.ncols()).flat_map(|j| self.sums.col_as_slice(j).iter().copied()).collect());
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.weight = from.one("weight")?;
+        let mut sums = vec![0.0; self.sums.nrows() * self.sums.ncols()];
+        from.fill("sums", &mut sums)?;
+        let r = self.sums.nrows();
+        self.sums = Mat::from_fn(r, r, |i, j| sums[j * r + i]);
+        Ok(())
+    }
+}

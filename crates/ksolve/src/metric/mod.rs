@@ -1,0 +1,33 @@
+//! Metrics learned from a target: which features, and which of their combinations, the kernel should look at.
+//!
+//! The learned function is f(x) = h(A(x − μ)/s), with h in the span of a kernel. Where f does not change along a direction of x, A
+//! need not keep it; where f changes fast, points should lie far apart. So A is learned in **rounds**: fit f by kernel ridge
+//! regression, take the average of the outer products of its gradients over the rows,
+//!
+//! ```text
+//! M = (1/n) Σ_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ      (d x d, over the outputs c)
+//! ```
+//!
+//! set A = M^½, with the trace of AᵀA made d, and fit again. The round with the least held-out error wins. A diagonal metric takes
+//! the diagonal of M, one of low rank its leading eigenvectors.
+//!
+//! *Cost*: the rounds see a uniform sample that is held in memory; where the table has more rows, one round over all rows
+//! follows. *Passes over the table*: two for the sample, and five for that round.
+//!
+//! References: Radhakrishnan, Beaglehole, Pandit, Belkin, "Mechanism for feature learning in neural networks and
+//! backpropagation-free machine learning models", Science 383, 2024 (recursive feature machines); Beaglehole, Holzmüller,
+//! Radhakrishnan, Belkin, "xRFM: accurate, scalable, and interpretable feature learning models for tabular data", 2025.
+
+mod given;
+mod gradient;
+mod learn;
+mod plan;
+mod round;
+mod sample;
+mod source;
+
+pub use given::Given;
+pub(crate) use learn::{Asked, settle};
+pub use learn::{Learned, RoundReport};
+pub(crate) use plan::stage;
+pub use source::{Form, MetricSource};

@@ -1,0 +1,87 @@
+//! What the learning of a metric holds, and how its fits are set.
+
+use super::gradient::{OuterProducts, Products};
+use super::sample;
+use super::source::MetricSource;
+use crate::solver::ridge::{Ridge, RidgeOptions};
+use crate::train::plan::{Cut, Shape, cut, solve, tile_rows};
+use crate::train::{LandmarkSource, Stage, TrainOptions, Work};
+use crate::{FoldSpec, Result};
+use kapprox::Real;
+use kapprox::map::{MapRequest, MapSpec};
+use kstore::Plan;
+
+/// Landmarks of the fits, whatever the rank of the model: gradients need fewer than predictions.
+const RANK: usize = 512;
+
+/// Lambdas of the fits.
+const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
+
+/// Number of folds, where the fit that the metric is for has none.
+const FOLDS: usize = 5;
+
+/// The solver of the fits.
+pub(super) fn ridge() -> Ridge {
+    Ridge { lambdas: LAMBDAS.to_vec(), ..Ridge::default() }
+}
+
+/// The options of the fits. Uniform landmarks predict as well as chosen ones do at such ranks, and are there at once.
+pub(super) fn options(options: &TrainOptions) -> TrainOptions {
+    let folds = match &options.folds {
+        FoldSpec::None => FoldSpec::Hash(FOLDS),
+        folds => folds.clone(),
+    };
+    TrainOptions {
+        map: MapSpec::default(),
+        landmarks: LandmarkSource::Scheme("uniform".to_string()),
+        candidates: None,
+        rank: RANK,
+        tolerance: None,
+        ranks: vec![RANK],
+        folds,
+        metric: MetricSource::None,
+        ..options.clone()
+    }
+}
+
+/// The cut of the fits, which depends on the rows and on no option: one lane, whose threads work inside the products.
+pub(super) fn cut_of<T: Real>(d: usize, cut: Cut) -> Cut {
+    let tile = tile_rows(d, RANK, size_of::<T>());
+    Cut { tile, segment: (16 * tile) as u64, gram_lanes: 1, ..cut }
+}
+
+/// The cut of passes over rows in memory.
+pub(super) fn in_memory(cut: Cut) -> Cut {
+    Cut { scan_lanes: 1, ..cut }
+}
+
+/// The stage that learns the metric; `None` where none is learned.
+///
+/// # Errors
+/// Errors of the map.
+pub(crate) fn stage<T: Real>(work: &Work<'_>) -> Result<Option<Stage>> {
+    let MetricSource::Learned(_) = work.options.metric else { return Ok(None) };
+    let (inner, budget) = (options(&work.options), work.resources.memory);
+    let Shape { n, columns: d, t, element, threads, .. } = work.shape;
+    let rows = usize::try_from(n).unwrap_or(usize::MAX);
+    let map = inner.map.shape(MapRequest { d, rank: RANK, rows, element })?;
+    let folds = work.shape.folds.max(FOLDS);
+    let shape = Shape { d, map, folds, ranks: 1, candidates: None, scheme: 0, keeps: false, ..work.shape.clone() };
+    let ridge = RidgeOptions {
+        ranks: vec![RANK],
+        lambdas: LAMBDAS.to_vec(),
+        intercept: ridge().intercept,
+        target_centre: vec![0.0; t],
+    };
+    let last = |_: Cut| solve(&shape, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
+    let plans = cut::<T>(&shape, &last, budget).1;
+    let most = plans.into_iter().max_by_key(Plan::bytes);
+    let fewer = "read fewer columns (`features`), or leave `metric` out";
+    let held = sample::rows(n, d);
+    let plan = Plan { what: "metric".to_string(), ..most.unwrap_or_else(|| solve(&shape, budget)) };
+    let plan = plan
+        .term("sampled rows", sample::bytes(held, d, t, element), fewer)
+        .term("gradients", OuterProducts::scratch_bytes(shape.map.p, d, threads), fewer)
+        .term("products of gradients", 8 * Products::bytes(d), fewer);
+    Ok(Some(Stage::new(plan, if held as u64 == n { 2 } else { 7 })))
+}

@@ -1,0 +1,112 @@
+//! A round: a fit of kernel ridge regression through a metric, its held-out error, and the gradients of its function.
+
+use super::gradient::{OuterProducts, Products};
+use crate::solver::ridge::Ridge;
+use crate::solver::{Features, Place, Solver};
+use crate::train::plan::Cut;
+use crate::train::{Resources, TrainOptions, landmarks};
+use crate::{Error, Folds, Result, Targets};
+use faer::Mat;
+use kapprox::map::Expansion;
+use kapprox::metric::{Metric, MetricRows};
+use kapprox::{FeatureMap, Real, Spec};
+use kstore::{Reading, RowSource};
+use std::sync::Arc;
+
+/// The rows that rounds learn from, and how.
+pub(super) struct Rows<'a, T: Real> {
+    /// The rows, scaled, before the metric.
+    pub(super) source: &'a dyn RowSource<T>,
+    /// Number of rows.
+    pub(super) n: u64,
+    pub(super) reading: &'a Reading,
+    pub(super) targets: &'a Targets,
+    pub(super) folds: &'a Folds,
+    pub(super) options: &'a TrainOptions,
+    pub(super) ridge: &'a Ridge,
+    pub(super) cut: Cut,
+    pub(super) resources: &'a Resources<'a>,
+}
+
+/// A fit through a metric.
+pub(super) struct Round<T> {
+    /// The metric of the fit; `None` for the features as they are.
+    pub(super) metric: Option<Arc<Metric>>,
+    /// The kernel of the fit, every parameter a number.
+    pub(super) kernel: Spec,
+    /// Squared error of the rows that were held out, the least over lambdas.
+    pub(super) error: f64,
+    /// The function, in the span of landmarks.
+    expansion: Expansion<T>,
+    /// Passes over the rows.
+    pub(super) passes: u64,
+}
+
+impl<T: Real> Rows<'_, T> {
+    fn through(&self, metric: Option<&Arc<Metric>>) -> MetricRows<&dyn RowSource<T>> {
+        MetricRows::new(self.source, metric.cloned())
+    }
+
+    /// Fits with a kernel through a metric.
+    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec) -> Result<Round<T>> {
+        let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
+        let source = self.through(metric.as_ref());
+        let mut mapped = landmarks::map(&source, self.n, self.reading, &options, self.cut, self.resources)?;
+        let fit = |map: &dyn FeatureMap<T>| {
+            self.ridge.fit(&Features {
+                source: &source,
+                map,
+                targets: self.targets,
+                rows: self.n,
+                cut: self.cut,
+                options: &options,
+                resources: self.resources,
+                keep: Place::Recomputed,
+                spare: 0,
+                folds: self.folds,
+                points: None,
+            })
+        };
+        let fitted = match fit(&*mapped.map) {
+            // rounding of `T` makes the features exceed the kernel: once more, in f64
+            Err(Error::Overshoot { .. }) if mapped.map.widen() => fit(&*mapped.map)?,
+            fitted => fitted?,
+        };
+        let error = fitted.surface.best().and_then(|cell| cell.cv_mse);
+        let error = error.filter(|error| error.is_finite());
+        let error = error.ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
+        let expansion = mapped.map.expand(fitted.weights.as_ref(), self.resources.workers);
+        Ok(Round { metric, kernel: mapped.kernel, error, expansion, passes: mapped.passes + fitted.passes })
+    }
+
+    /// The average M of the outer products of the gradients of a round's function, with respect to the rows before its metric; d x d.
+    pub(super) fn products(&self, round: &Round<T>) -> Result<Mat<f64>> {
+        let Expansion::Landmarks { landmarks, coefficients, .. } = &round.expansion else {
+            return Err(Error::option("metric", "", "it is learned through landmarks"));
+        };
+        let source = self.through(round.metric.as_ref());
+        let range = source.range();
+        let observer = self.resources.stages.stage("gradients", Some(range.end - range.start));
+        let wide: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
+        let fold = OuterProducts::new(round.kernel.build()?.typed::<f64>(), &wide, coefficients.as_ref());
+        let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
+        let Products { sums, weight } = pass.resume("gradients", &source, &fold)?.0;
+        drop(observer);
+        let m = sums * faer::Scale(1.0 / weight);
+        Ok(match &round.metric {
+            None => m,
+            Some(metric) => pulled_back(&m, metric),
+        })
+    }
+}
+
+/// Aᵀ M A: the outer products with respect to x, from those with respect to A x.
+fn pulled_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
+    let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
+    if metric.is_diagonal() {
+        return Mat::from_fn(d, d, |i, j| numbers[i] * m[(i, j)] * numbers[j]);
+    }
+    let a = Mat::from_fn(r, d, |k, j| numbers[k * d + j]);
+    let ma = kapprox::decompose::product(m.as_ref(), a.as_ref());
+    kapprox::decompose::product(a.transpose(), ma.as_ref())
+}
