@@ -112,6 +112,7 @@ pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
         centre: vec![0.0; d],
         scale: vec![1.0; d],
         mean: vec![0.0; d],
+        metric: trained.metric.clone(),
         quadratic: trained.quadratic.clone(),
     }
 }

@@ -149,3 +149,50 @@ impl Persist for Products {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kapprox::Spec;
+    use kstore::key::{Purpose, Stream};
+    use kstore::{MemoryRows, Pass};
+
+    /// Numbers between -1 and 1.
+    fn numbers(count: usize, round: u64) -> Vec<f64> {
+        let stream = Stream::new(4, Purpose::Data, round);
+        (0..count as u64).map(|i| 2.0 * stream.uniform(i) - 1.0).collect()
+    }
+
+    #[test]
+    fn sums_are_those_of_the_formula() {
+        let (n, m, d, t, sigma) = (5000, 7, 4, 2, 1.3);
+        let (x, z, alpha) = (numbers(n * d, 0), numbers(m * d, 1), numbers(m * t, 2));
+        let weights: Vec<f64> = numbers(n, 3).into_iter().map(|w| w + 1.0).collect();
+        let mut expected = Mat::<f64>::zeros(d, d);
+        for (x, w) in x.chunks(d).zip(&weights) {
+            for c in 0..t {
+                let mut gradient = vec![0.0; d];
+                for (j, z) in z.chunks(d).enumerate() {
+                    let squared: f64 = x.iter().zip(z).map(|(x, z)| (x - z).powi(2)).sum();
+                    let k = (-squared / (2.0 * sigma * sigma)).exp();
+                    for (g, (x, z)) in gradient.iter_mut().zip(x.iter().zip(z)) {
+                        *g -= alpha[c * m + j] * k * (x - z) / (sigma * sigma);
+                    }
+                }
+                expected += Mat::from_fn(d, d, |a, b| w * gradient[a] * gradient[b]);
+            }
+        }
+        let kernel = Spec::parse("gaussian(sigma=1.3)").unwrap().build().unwrap().typed::<f64>();
+        let fold = OuterProducts::new(kernel, &z, MatRef::from_column_major_slice(&alpha, m, t));
+        let rows = MemoryRows::new(x, d).unwrap().with_targets(weights.clone(), 1).unwrap().weighted(true);
+        let sums = |threads, segment| {
+            let workers = Workers::new(threads);
+            Pass::new(900, segment, &workers).fold(&rows, &fold).unwrap().0
+        };
+        let found = sums(1, 100_000);
+        assert!((&found.sums - &expected).norm_max() < 1e-10 * expected.norm_max());
+        assert!((found.weight - weights.iter().sum::<f64>()).abs() < 1e-9);
+        assert_eq!(found, sums(3, 100_000));
+        assert!((&sums(2, 1800).sums - &expected).norm_max() < 1e-10 * expected.norm_max());
+    }
+}

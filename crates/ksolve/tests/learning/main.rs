@@ -5,6 +5,7 @@
 mod allocations;
 mod gram;
 mod job;
+mod metric;
 mod model;
 mod predict;
 mod resume;

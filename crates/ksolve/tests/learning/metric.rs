@@ -1,0 +1,179 @@
+//! Metrics: those that are given mean what they say, and those that are learned find what matters.
+
+use kapprox::Spec;
+use kapprox::metric::Metric;
+use ksolve::AnyModel;
+use ksolve::job::{ElementType, Fit, Predictor, Run};
+use ksolve::metric::{Form, Given, MetricSource};
+use ksolve::train::Scaling;
+use kstore::Table;
+use kstore::key::{Purpose, Stream};
+use std::sync::Arc;
+
+const D: usize = 6;
+
+/// Features that are whole multiples of 1/64, so that f32 holds them.
+fn rows(n: usize) -> Vec<f64> {
+    let feature = |i: usize| Stream::new(9, Purpose::Data, (i % D) as u64).uniform((i / D) as u64);
+    (0..n * D).map(|i| ((feature(i) * 256.0).round() - 128.0) / 64.0).collect()
+}
+
+/// A function of a direction of the first two features, and of no other.
+fn target(x: &[f64]) -> Vec<f64> {
+    x.chunks(D).map(|x| (2.0 * (x[0] + 2.0 * x[1])).sin()).collect()
+}
+
+fn given(metric: Metric) -> MetricSource {
+    MetricSource::Given(Given { metric: Arc::new(metric), scale: None })
+}
+
+#[test]
+fn a_diagonal_metric_is_features_multiplied_beforehand() {
+    let x = rows(700);
+    let y = target(&x);
+    let factors = [0.7, 1.3, 0.0, 2.0, 0.1, 1.0];
+    let multiplied: Vec<f64> = x.iter().enumerate().map(|(i, x)| x * factors[i % D]).collect();
+    let fit = |precision| Fit::ridge().rank(50).scaling(Scaling::None).precision(precision);
+    for precision in [ElementType::F32, ElementType::F64] {
+        let metric = given(Metric::diagonal(factors.to_vec()).unwrap());
+        let table = Table::from_rows(&x, D, &y).unwrap();
+        let one = fit(precision).metric(metric).on(&table, &["y"], &Run::new()).unwrap();
+        let table = Table::from_rows(&multiplied, D, &y).unwrap();
+        let two = fit(precision).on(&table, &["y"], &Run::new()).unwrap();
+        assert_eq!(one.report.kernel, two.report.kernel);
+        let (one, two) = (Predictor::new(one.model).unwrap(), Predictor::new(two.model).unwrap());
+        let (mut a, mut b) = (vec![0.0; 700], vec![0.0; 700]);
+        one.predict(&x, &mut a).unwrap();
+        two.predict(&multiplied, &mut b).unwrap();
+        assert_eq!(a, b, "{precision}");
+    }
+}
+
+#[test]
+fn a_matrix_is_kept_in_the_model_and_used_for_every_row() {
+    let x = rows(600);
+    let (y, folder) = (target(&x), tempfile::tempdir().unwrap());
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let numbers = [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, -1.0, 0.0, 0.25];
+    for name in ["ridge", "svr", "kpca", "oneclass", "mean"] {
+        let metric = given(Metric::matrix(&numbers, 2).unwrap());
+        let targets: &[&str] = if ["ridge", "svr"].contains(&name) { &["y"] } else { &[] };
+        // without a target the column y would be a feature
+        let table = if targets.is_empty() { Table::from_rows(&x, D, &[]).unwrap() } else { table.clone() };
+        let fitted = Fit::solver(name).unwrap().rank(40).metric(metric).on(&table, targets, &Run::new()).unwrap();
+        let report = fitted.report.metric.clone().unwrap();
+        assert_eq!((report.features, report.importance.len(), report.source.as_str()), (2, D, "given"));
+        let path = folder.path().join(format!("{name}.safetensors"));
+        fitted.save(&path).unwrap();
+        let AnyModel::F32(model) = AnyModel::load(&path).unwrap() else { panic!("f32") };
+        assert_eq!(model.basis.landmarks().unwrap().0.len(), model.dims().0 * 2);
+        assert_eq!(model.metric.as_ref().unwrap().numbers(), numbers);
+        let (one, two) = (Predictor::new(fitted.model).unwrap(), Predictor::load(&path).unwrap());
+        let t = one.outputs();
+        let (mut batch, mut scratch) = (vec![0.0; 600 * t], two.scratch());
+        one.predict(&x, &mut batch).unwrap();
+        for i in (0..600).step_by(37) {
+            let mut out = vec![0.0; t];
+            two.predict_with(&x[i * D..(i + 1) * D], &mut out, &mut scratch).unwrap();
+            assert_eq!(out, batch[i * t..(i + 1) * t], "{name}, row {i}");
+        }
+        let mut scores = Vec::new();
+        let selected = two.select(&table, kstore::Selection::default()).unwrap();
+        let deliver = |part: &ksolve::predict::Scores| {
+            scores.extend_from_slice(&part.scores);
+            Ok(())
+        };
+        two.scores(&selected, Default::default(), Vec::new(), &Run::new(), deliver).unwrap();
+        assert_eq!(scores, batch, "{name}: from a table");
+    }
+}
+
+#[test]
+fn a_learned_metric_finds_the_features_that_matter() {
+    let x = rows(3000);
+    let (y, test) = (target(&x), rows(4000).split_off(3000 * D));
+    let truth = target(&test);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let error = |metric: MetricSource| {
+        let fitted = Fit::ridge().rank(300).metric(metric).on(&table, &["y"], &Run::new()).unwrap();
+        let (report, mut out) = (fitted.report.clone(), vec![0.0; 1000]);
+        Predictor::new(fitted.model).unwrap().predict(&test, &mut out).unwrap();
+        (out.iter().zip(&truth).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / 1000.0, report.metric)
+    };
+    let (plain, none) = error(MetricSource::None);
+    assert!(none.is_none());
+    for form in [Form::Best, Form::Full, Form::LowRank(2)] {
+        let (learned, report) = error(MetricSource::Learned(form));
+        assert!(learned < 0.1 * plain, "{form}: {learned} of {plain}");
+        let report = report.unwrap();
+        let leading: Vec<&str> = report.importance[..2].iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(leading, ["x1", "x0"], "{form}: {:?}", report.importance);
+        assert!(report.rounds.len() > 3 && report.rounds.iter().all(|round| round.cv_mse.is_finite()));
+    }
+    let (diagonal, _) = error(MetricSource::Learned(Form::Diagonal));
+    assert!(diagonal < 0.5 * plain, "{diagonal} of {plain}");
+}
+
+#[test]
+fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
+    let x = rows(2000);
+    let y = target(&x);
+    let run = Run::new();
+    let learned = Fit::ridge()
+        .rank(100)
+        .metric(MetricSource::Learned(Form::Full))
+        .on(&Table::from_rows(&x, D, &y).unwrap(), &["y"], &run)
+        .unwrap();
+    // the second half has other divisors
+    let (x, y) = (&x[1000 * D..], &y[1000..]);
+    let table = Table::from_rows(x, D, y).unwrap();
+    let names: Vec<String> = (0..D).map(|j| format!("x{j}")).collect();
+    let again = Fit::ridge()
+        .rank(100)
+        .metric(MetricSource::of_model(&learned.model, &names).unwrap())
+        .on(&table, &["y"], &run)
+        .unwrap();
+    let AnyModel::F32(before) = &learned.model else { panic!("f32") };
+    let AnyModel::F32(after) = &again.model else { panic!("f32") };
+    assert_ne!(before.scale, after.scale);
+    let units = |model: &ksolve::Model<f32>| {
+        let numbers = model.metric.as_ref().unwrap().numbers();
+        numbers.iter().enumerate().map(|(i, a)| a / model.scale[i % D]).collect::<Vec<_>>()
+    };
+    assert!(units(before).iter().zip(units(after)).all(|(a, b)| (a - b).abs() <= 1e-12 * a.abs()));
+}
+
+#[test]
+fn bits_do_not_depend_on_threads_or_memory() {
+    let x = rows(2500);
+    let y = target(&x);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let bytes = |run: Run<'_>| {
+        let fit = Fit::ridge().rank(60).metric(MetricSource::Learned(Form::Best));
+        Predictor::new(fit.on(&table, &["y"], &run).unwrap().model).unwrap().to_bytes().unwrap()
+    };
+    let one = bytes(Run::new().threads(1).memory(4 << 30));
+    assert!(one == bytes(Run::new().threads(2).memory(512 << 20)));
+    assert!(one == bytes(Run::new().threads(8).memory(1 << 30)));
+}
+
+#[test]
+fn what_cannot_be_learned_is_refused_in_a_sentence() {
+    let x = rows(300);
+    let y = target(&x);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let refused = |fit: Fit, targets: &[&str]| fit.on(&table, targets, &Run::new()).unwrap_err().to_string();
+    let learn = MetricSource::Learned(Form::Best);
+    let text = refused(Fit::solver("kpca").unwrap().metric(learn.clone()), &[]);
+    assert!(text.contains("learned from a target"), "{text}");
+    let on = Spec::parse("gaussian(sigma=1, on=x0..x2)").unwrap();
+    let text = refused(Fit::ridge().kernel(on).metric(MetricSource::Learned(Form::Full)), &["y"]);
+    assert!(text.contains("take diagonal"), "{text}");
+    let text = refused(Fit::ridge().metric(given(Metric::diagonal(vec![1.0; 4]).unwrap())), &["y"]);
+    assert!(text.contains("4 features") && text.contains("the rows have 6"), "{text}");
+    let text = refused(Fit::ridge().kernel(Spec::parse("delta()").unwrap()).metric(learn), &["y"]);
+    assert!(text.contains("no gradient"), "{text}");
+    let plain = Fit::ridge().rank(20).on(&table, &["y"], &Run::new()).unwrap();
+    let text = MetricSource::of_model(&plain.model, &[]).unwrap_err().to_string();
+    assert!(text.contains("has no metric"), "{text}");
+}
