@@ -112,6 +112,7 @@ fn learn<T: Real>(asked: &Asked<'_, T>, form: Form) -> Result<Learned> {
     };
     let lengths = Lengths { kernel: &options.kernel, drawn: &drawn, seed: options.seed };
     let mut search = Search { variance: survey.variance(), lengths, rounds: Vec::new(), best: None };
+    search.check()?;
     let (factor, products) = search.start(&rows)?;
     for form in forms(form, d, options) {
         search.descend(&rows, form, factor, &products)?;
@@ -207,6 +208,19 @@ impl<T: Real> Search<'_, T> {
     fn keep(&mut self, round: Round<T>, form: Option<Form>, factor: f64) {
         if self.best.as_ref().is_none_or(|best| round.error < best.round.error) {
             self.best = Some(Best { round, form, factor });
+        }
+    }
+
+    /// Refuses a kernel without gradients.
+    fn check(&self) -> Result<()> {
+        let kernel = self.lengths.kernel(None, 1.0)?;
+        match kernel.build()?.typed::<f64>().differentiable() {
+            true => Ok(()),
+            false => {
+                let why =
+                    format!("the kernel {kernel} has no gradient to learn it by; take gaussian, exponential or matern");
+                Err(Error::option("metric", "", why))
+            }
         }
     }
 
