@@ -29,8 +29,8 @@ pub struct FitOptions {
     pub condition: Option<Condition>,
     /// What to do with missing values.
     pub missing: Missing,
-    /// The landmark scheme, or the table with the landmarks.
-    pub landmarks: Landmarks,
+    /// The landmark scheme, or the table with the landmarks, where one was named.
+    pub landmarks: Option<Landmarks>,
     /// The job of the library. Its landmarks are set from `landmarks` once the table is open.
     pub fit: Fit,
 }

@@ -122,10 +122,14 @@ fn landmark_rows(options: &FitOptions, path: &Path, selected: &Selected) -> Resu
 
 /// The job with the landmark scheme, or with the rows of the table of landmarks, that was asked for.
 pub(crate) fn with_landmarks(options: &FitOptions, selected: &Selected) -> Result<Fit> {
-    Ok(options.fit.clone().landmarks(match &options.landmarks {
-        Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),
-        Landmarks::File(path) => LandmarkSource::Rows(Box::new(landmark_rows(options, path, selected)?)),
-    }))
+    let fit = options.fit.clone();
+    Ok(match &options.landmarks {
+        None => fit,
+        Some(Landmarks::Scheme(name)) => fit.landmarks(LandmarkSource::Scheme(name.clone())),
+        Some(Landmarks::File(path)) => {
+            fit.landmarks(LandmarkSource::Rows(Box::new(landmark_rows(options, path, selected)?)))
+        }
+    })
 }
 
 /// Names of the targets, or of the class column.

@@ -57,7 +57,8 @@ pub struct Fit {
     pub(super) scaling: Scaling,
     pub(super) kernel: Spec,
     pub(super) map: MapSpec,
-    pub(super) landmarks: LandmarkSource,
+    /// What chooses the landmarks; `None` where nothing was said, which is randomly pivoted Cholesky.
+    pub(super) landmarks: Option<LandmarkSource>,
     pub(super) candidates: Option<Candidates>,
     pub(super) rank: Option<usize>,
     pub(super) seed: u64,
@@ -74,7 +75,7 @@ impl Fit {
             scaling: Scaling::default(),
             kernel: Spec::default(),
             map: MapSpec::default(),
-            landmarks: LandmarkSource::default(),
+            landmarks: None,
             candidates: None,
             rank: None,
             seed: 0,
@@ -122,13 +123,15 @@ impl Fit {
         Self { map, ..self }
     }
 
-    /// Sets the scheme that chooses landmarks, or a table of them; randomly pivoted Cholesky by default.
+    /// Sets the scheme that chooses landmarks, or a table of them; randomly pivoted Cholesky by default. A fit without landmarks
+    /// refuses it.
     #[must_use]
     pub fn landmarks(self, landmarks: LandmarkSource) -> Self {
-        Self { landmarks, ..self }
+        Self { landmarks: Some(landmarks), ..self }
     }
 
-    /// Sets the rows that landmarks are chosen among; a sample of max(20·rank, 50,000) by default.
+    /// Sets the rows that landmarks are chosen among; a sample of max(20·rank, 50,000) by default. A fit that chooses none refuses
+    /// it.
     #[must_use]
     pub fn candidates(self, candidates: Candidates) -> Self {
         Self { candidates: Some(candidates), ..self }
