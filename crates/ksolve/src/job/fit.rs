@@ -202,15 +202,15 @@ impl Fit {
     /// A selection with the columns that the solver reads beside features and targets: class, weights, folds.
     ///
     /// # Errors
-    /// The errors of [`Fit::settings`]; a target too many or too few.
+    /// The errors of [`Fit::settings`]; [`Error::Missing`] without the target of a solver that learns from one, and a target too
+    /// many.
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
         let task = self.family.task(&settings);
         let named = selection.targets.join(",");
         match (task, selection.targets.len()) {
             (Task::Regression | Task::Classification, 0) => {
-                let why = format!("{} learns from a target; name its column", self.family.name);
-                return Err(Error::option("target", "", why));
+                return Err(Error::missing("target", self.family.name, "it learns from a target; name its column"));
             }
             (Task::Classification, 2..) => {
                 return Err(Error::option("target", named, "a classification has one column of labels; name one"));
