@@ -64,6 +64,11 @@ impl Error {
         }
     }
 
+    /// True where the command line lacks an option, which is wrong usage; other errors are failures of the run.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Solve(ksolve::Error::Missing { .. }))
+    }
+
     /// Makes an [`Error::Option`].
     pub fn option(option: &'static str, given: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
         Self::Option { option, given: given.to_string(), why: why.to_string(), remedy: remedy.to_string() }

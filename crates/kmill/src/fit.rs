@@ -29,8 +29,8 @@ pub struct FitOptions {
     pub condition: Option<Condition>,
     /// What to do with missing values.
     pub missing: Missing,
-    /// The landmark scheme, or the table with the landmarks.
-    pub landmarks: Landmarks,
+    /// The landmark scheme, or the table with the landmarks, where one was named.
+    pub landmarks: Option<Landmarks>,
     /// The metric, where one is asked for.
     pub metric: Option<parse::Metric>,
     /// The job of the library. Its landmarks and its metric are set once the table is open.
@@ -41,7 +41,8 @@ impl FitOptions {
     /// The options of a fit, from the parsed command line.
     ///
     /// # Errors
-    /// [`Error::Missing`] for a target that the solver needs; [`ksolve::Error::Option`] for parameters of another solver.
+    /// [`Error::Missing`] and [`ksolve::Error::Missing`] for a target and parameters that the solver needs; [`ksolve::Error::Option`]
+    /// for parameters of another solver.
     pub fn new(solver: &str, data: &DataArgs, learn: &LearnArgs) -> Result<Self> {
         let (rows, missing) = (data.select.range(), data.select.missing);
         let fit = Fit::solver(solver)?
@@ -60,6 +61,8 @@ impl FitOptions {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
         }
+        // a solver that lacks a parameter says so before the table is opened
+        fit.family().solver(&fit.settings()?)?;
         convert::only_convert_keeps(missing)?;
         Ok(Self {
             paths: data.select.paths.clone(),

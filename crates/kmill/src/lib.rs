@@ -78,7 +78,7 @@ pub fn run() -> ExitCode {
         Err(Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
             progress::say(&format!("error: {error}"));
-            if matches!(error, Error::Missing { .. }) { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -124,19 +124,22 @@ fn feature_columns(options: &FitOptions, path: &Path, selected: &Selected) -> Re
 
 /// The job with the landmarks and the metric that were asked for, of which both may be files with the columns of the features.
 pub(crate) fn with_files(options: &FitOptions, selected: &Selected) -> Result<Fit> {
-    let landmarks = match &options.landmarks {
-        Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),
-        Landmarks::File(path) => LandmarkSource::Rows(Box::new(feature_columns(options, path, selected)?)),
-    };
-    let metric = match &options.metric {
-        None => MetricSource::None,
-        Some(Metric::Learned(form)) => MetricSource::Learned(*form),
-        Some(Metric::File(path)) if inspect::is_model(path) => {
-            MetricSource::of_model(&AnyModel::load(path)?, &selected.feature_names())?
+    let fit = options.fit.clone();
+    let fit = match &options.landmarks {
+        None => fit,
+        Some(Landmarks::Scheme(name)) => fit.landmarks(LandmarkSource::Scheme(name.clone())),
+        Some(Landmarks::File(path)) => {
+            fit.landmarks(LandmarkSource::Rows(Box::new(feature_columns(options, path, selected)?)))
         }
-        Some(Metric::File(path)) => MetricSource::of_table(&feature_columns(options, path, selected)?)?,
     };
-    Ok(options.fit.clone().landmarks(landmarks).metric(metric))
+    Ok(match &options.metric {
+        None => fit,
+        Some(Metric::Learned(form)) => fit.metric(MetricSource::Learned(*form)),
+        Some(Metric::File(path)) if inspect::is_model(path) => {
+            fit.metric(MetricSource::of_model(&AnyModel::load(path)?, &selected.feature_names())?)
+        }
+        Some(Metric::File(path)) => fit.metric(MetricSource::of_table(&feature_columns(options, path, selected)?)?),
+    })
 }
 
 /// Names of the targets, or of the class column.

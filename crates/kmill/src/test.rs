@@ -109,6 +109,7 @@ pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let families = statistic::registry();
     let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
     convert::only_convert_keeps(args.data.missing)?;
+    check_landmarks(args)?;
     match args.precision {
         ElementType::F32 => measure::<f32>(family, args, run),
         ElementType::F64 => measure::<f64>(family, args, run),
@@ -171,7 +172,7 @@ fn columns(args: &TestArgs) -> Result<Rows> {
         let why = format!("{} compares columns of one sample", args.statistic);
         return Err(Error::option("--by", by, why, "leave it out, or take --where or mmd"));
     }
-    if let Landmarks::File(path) = &args.landmarks {
+    if let Some(Landmarks::File(path)) = &args.landmarks {
         let why = format!("{} has two maps, whose landmarks are of other columns", args.statistic);
         return Err(Error::option("--landmarks", path.display(), why, "name a scheme"));
     }
@@ -186,6 +187,21 @@ fn columns(args: &TestArgs) -> Result<Rows> {
     let all: Vec<String> = first.iter().chain(&second).cloned().collect();
     let rows = table.select(&convert::selection(&args.data, &all, Vec::new()))?;
     Ok(Rows::Columns { rows: Box::new(rows), first, second })
+}
+
+/// Refuses landmarks, and candidates for them, where the map has none.
+fn check_landmarks(args: &TestArgs) -> Result<()> {
+    if !args.map.is_without_rows() && !args.map.is_exact() {
+        return Ok(());
+    }
+    let why = format!("--map {} has no landmarks", args.map.family().name);
+    let remedy = "leave it out, or take a map that has, such as nystrom";
+    match (&args.landmarks, args.candidates) {
+        (Some(Landmarks::Scheme(name)), _) => Err(Error::option("--landmarks", name, why, remedy)),
+        (Some(Landmarks::File(path)), _) => Err(Error::option("--landmarks", path.display(), why, remedy)),
+        (None, Some(candidates)) => Err(Error::option("--candidates", candidates, why, remedy)),
+        (None, None) => Ok(()),
+    }
 }
 
 fn options(args: &TestArgs, rows: &Rows) -> Result<StatisticOptions> {
@@ -210,8 +226,9 @@ fn options(args: &TestArgs, rows: &Rows) -> Result<StatisticOptions> {
         other: second,
         map: args.map.clone(),
         landmarks: match &args.landmarks {
-            Landmarks::Scheme(name) => LandmarkSource::Scheme(name.clone()),
-            Landmarks::File(path) => {
+            None => LandmarkSource::default(),
+            Some(Landmarks::Scheme(name)) => LandmarkSource::Scheme(name.clone()),
+            Some(Landmarks::File(path)) => {
                 let (table, _) = convert::open(std::slice::from_ref(path), &args.data.text.options(), &[])?;
                 let selection = Selection { features: names, ..Selection::default() };
                 LandmarkSource::Rows(Box::new(table.select(&selection)?))

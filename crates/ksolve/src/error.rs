@@ -36,6 +36,16 @@ pub enum Error {
         /// Why it is wrong and what would be right.
         expected: String,
     },
+    /// A parameter that a solver needs and that was not given.
+    #[error("{solver} needs `{option}`: {why}")]
+    Missing {
+        /// The name of the parameter, such as "clusters".
+        option: &'static str,
+        /// The name of the solver.
+        solver: String,
+        /// What the parameter is for, and how it is given.
+        why: String,
+    },
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and `resume`", checkpoint = checkpoint.display())]
     Stopped {
@@ -320,6 +330,11 @@ impl Error {
             }
             _ => false,
         }
+    }
+
+    /// Makes an [`Error::Missing`]: a parameter that was not given, the solver that needs it, and what it is for.
+    pub fn missing(option: &'static str, solver: &str, why: impl Into<String>) -> Self {
+        Self::Missing { option, solver: solver.to_string(), why: why.into() }
     }
 
     /// Makes an [`Error::Option`]: a parameter, the value given for it, and what would be right.

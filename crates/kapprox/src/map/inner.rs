@@ -5,6 +5,7 @@ use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::prelude::*;
 use faer::{Accum, Mat, MatRef};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// The fold that sums ΦᵀΦ. Costs 2np² flops; p² numbers for each lane, and bp for tiles of b rows.
@@ -19,6 +20,18 @@ pub(crate) struct InnerProducts(pub(crate) Mat<f64>);
 impl Merge for InnerProducts {
     fn merge(&mut self, later: &Self) {
         self.0 += &later.0;
+    }
+}
+
+impl Persist for InnerProducts {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        for j in 0..self.0.ncols() {
+            out.put(&j.to_string(), self.0.col_as_slice(j));
+        }
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        (0..self.0.ncols()).try_for_each(|j| from.fill(&j.to_string(), self.0.col_as_slice_mut(j)))
     }
 }
 

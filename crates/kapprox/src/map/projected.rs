@@ -221,7 +221,7 @@ impl<T: Real> Projected<T> {
     /// The errors of the source, and of the decomposition.
     pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
         let fold = InnerFold { map, tile: data.pass.tile };
-        let inner = data.pass.fold(data.source, &fold)?.0.0;
+        let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
         let (_, directions) = eigen(inner.as_ref(), r)?;
         // phi = L⁻¹ k_S, so W = L⁻ᵀ V
         let weights = map.dual(directions.as_ref());

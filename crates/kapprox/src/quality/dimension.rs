@@ -25,7 +25,7 @@ impl<T: Real> Approximation<'_, T> {
     /// If there are fewer features.
     pub fn gram_spectrum(&self, rank: usize) -> Result<GramSpectrum> {
         let fold = InnerFold { map: self.map, tile: self.data.pass.tile };
-        let (inner, report) = self.data.pass.fold(self.data.source, &fold)?;
+        let (inner, report) = self.data.pass.resume("inner products of features", self.data.source, &fold)?;
         let mut values = symmetric_eigenvalues(inner.0.submatrix(0, 0, rank, rank))?;
         values.reverse();
         // rounding may leave less than nothing

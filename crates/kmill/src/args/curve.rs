@@ -3,7 +3,7 @@
 use super::data::DataArgs;
 use super::learn::kernel_help;
 use super::parse::{self, Methods};
-use super::run::RunArgs;
+use super::run::{EngineArgs, RunArgs};
 use clap::Args;
 use kapprox::Spec;
 use kapprox::landmark::Scheme;
@@ -74,6 +74,9 @@ pub struct CurveArgs {
     /// Go on with the cells that a stopped curve left beside the first output
     #[arg(long, help_heading = "Run")]
     pub resume: bool,
+    /// Processes that share the passes.
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,

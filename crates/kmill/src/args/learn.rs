@@ -23,7 +23,7 @@ pub(super) fn kernel_help() -> String {
 fn landmarks_help() -> String {
     let scheme = |scheme: &kapprox::landmark::Scheme| format!("{} ({})", scheme.name, flags(scheme.about));
     let schemes: Vec<String> = kapprox::landmark::registry().iter().map(scheme).collect();
-    format!("How landmarks are chosen: {}; or the rows of a table, FILE", schemes.join("; "))
+    format!("How landmarks are chosen: {}; or the rows of a table, FILE [default: rpcholesky]", schemes.join("; "))
 }
 
 /// The help text of `--map`: the name and the description of every map.
@@ -54,9 +54,8 @@ pub struct LearnArgs {
     #[arg(long, value_name = "M", value_parser = parse::rank)]
     pub rank: Option<usize>,
     /// The landmark scheme, or the file with the landmarks.
-    #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, default_value = "rpcholesky",
-        value_name = "SCHEME|FILE")]
-    pub landmarks: Landmarks,
+    #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE")]
+    pub landmarks: Option<Landmarks>,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
     pub candidates: Option<Candidates>,

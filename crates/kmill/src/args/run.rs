@@ -34,7 +34,7 @@ pub struct RunArgs {
 #[command(next_help_heading = "Run")]
 pub struct DiskArgs {
     /// Go on from the checkpoint in MODEL.checkpoint, where a stopped fit left one; same bits as never stopped
-    #[arg(long)]
+    #[arg(long, conflicts_with = "engine")]
     pub resume: bool,
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
@@ -44,12 +44,12 @@ pub struct DiskArgs {
     pub scratch: ScratchArgs,
 }
 
-/// Processes that share the passes of a fit.
+/// Processes that share the passes of a run.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Run")]
 pub struct EngineArgs {
     /// An empty folder in which several processes, each with the same command, share the passes over the rows; same bits as one
-    #[arg(long, value_name = "DIR", requires = "worker", conflicts_with = "resume")]
+    #[arg(long, value_name = "DIR", requires = "worker")]
     pub engine: Option<PathBuf>,
     /// Which of them this is, from 0, and how many there are: 0/2 and 1/2
     #[arg(long, value_name = "I/K", value_parser = parse::worker, requires = "engine")]

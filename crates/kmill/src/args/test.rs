@@ -61,10 +61,9 @@ pub struct TestArgs {
     /// Features of each map [default: 300]
     #[arg(long, value_name = "M", value_parser = parse::rank, help_heading = "Test")]
     pub rank: Option<usize>,
-    /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd)
-    #[arg(long, value_parser = parse::LandmarksParser, default_value = "rpcholesky", value_name = "SCHEME|FILE",
-        help_heading = "Test")]
-    pub landmarks: Landmarks,
+    /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd) [default: rpcholesky]
+    #[arg(long, value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE", help_heading = "Test")]
+    pub landmarks: Option<Landmarks>,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates, help_heading = "Test")]
     pub candidates: Option<Candidates>,

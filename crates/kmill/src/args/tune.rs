@@ -3,7 +3,7 @@
 use super::data::DataArgs;
 use super::learn::LearnArgs;
 use super::parse::{self, Kernels};
-use super::run::{DiskArgs, RunArgs};
+use super::run::{DiskArgs, EngineArgs, RunArgs};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ksolve::tune::Score;
@@ -48,6 +48,9 @@ pub struct TuneArgs {
     /// The options for the checkpoint and the scratch folder.
     #[command(flatten)]
     pub disk: DiskArgs,
+    /// Other processes of the same search: they share the passes of the fit.
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,

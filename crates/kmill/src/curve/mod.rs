@@ -27,7 +27,8 @@ use ksolve::curve::{Setting, Tested};
 use ksolve::job::ElementType;
 use ksolve::train::{Resources, Stages};
 use kstore::Workers;
-use kstore::pass::Observer;
+use kstore::checkpoint::Journal;
+use kstore::pass::{Engine, Observer};
 use outputs::Outputs;
 use pace::Pace;
 use report::{Context, Planned};
@@ -37,7 +38,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Measures every method, and writes the outputs.
 ///
 /// # Errors
-/// All errors of a run; the cells that are finished by then are kept beside the first output.
+/// All errors of a run; the cells that are finished by then are kept beside the first output. Processes that share the passes
+/// and have other cells left to do.
 pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let outputs = Outputs::new(&args.output)?;
     if args.resume && outputs.is_empty() {
@@ -65,8 +67,13 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
         Some(path) => CellsFile::open(path, request.manifest::<T>(), args.resume, &run.progress)?,
         None => CellsFile::nowhere(),
     };
+    let engine = args.engine.open()?;
+    if let Some(engine) = &engine {
+        engine.join(&request.mark::<T>(&left(request, &cells)))?;
+    }
+    let journal = engine.as_ref().map(|engine| Journal::through(engine));
     let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads));
-    let resources = Resources { stages: &watch, ..run.resources(&workers, None) };
+    let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources(&workers, None) };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
     watch.silence();
     all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;
@@ -84,22 +91,27 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
     let report = CurveReport::new(request, run, context, cells.cells());
     outputs.write(&report)?;
     cells.finish(&run.progress);
+    engine.iter().for_each(|engine| engine.leave(true));
     Ok(report)
 }
 
-/// Does every run that has no finished cells yet.
+/// The runs that have no finished cells yet.
+fn left(request: &Request, cells: &CellsFile) -> Vec<ksolve::curve::Run> {
+    request.options.runs().into_iter().filter(|run| !cells.hold(run)).collect()
+}
+
+/// Does every run that is left.
 fn all_runs<T: Real>(
     setting: &Setting<'_, T>,
     request: &Request,
     cells: &mut CellsFile,
     progress: &Progress,
 ) -> Result<()> {
-    let runs = request.options.runs();
-    let left: Vec<_> = runs.iter().filter(|run| !cells.hold(run)).collect();
-    let work = progress.work("curve", runs.len() as u64);
-    let mut pace = Pace::new(left.iter().copied());
-    work.skip((runs.len() - left.len()) as u64);
-    for run in left {
+    let (all, left) = (request.options.runs().len(), left(request, cells));
+    let work = progress.work("curve", all as u64);
+    let mut pace = Pace::new(left.iter());
+    work.skip((all - left.len()) as u64);
+    for run in &left {
         interrupt::check()?;
         work.begin(&run.to_string(), pace.left());
         let started = std::time::Instant::now();

@@ -7,7 +7,7 @@ use crate::{Error, Result, convert};
 use kapprox::instruction_set;
 use kapprox::landmark::Scheme;
 use ksolve::Task;
-use ksolve::curve::{CurveOptions, Method};
+use ksolve::curve::{CurveOptions, Method, Run};
 use kstore::checkpoint::Manifest;
 use kstore::condition::Condition;
 use kstore::{Real, Selected, Selection, Table};
@@ -84,6 +84,14 @@ impl Request {
             missing: format!("{:?}", data.select.missing),
             text: format!("{text:?}"),
         })
+    }
+
+    /// A text that is equal in processes that do the same runs on the same rows.
+    pub(super) fn mark<T: Real>(&self, left: &[Run]) -> String {
+        let mut manifest = self.manifest::<T>();
+        let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+        manifest.options.insert("runs that are left".to_string(), left.join("; "));
+        manifest.mark()
     }
 
     /// The manifest that tells which curve a file of cells belongs to. The number of repeats is no part of it: with

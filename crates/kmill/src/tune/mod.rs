@@ -5,7 +5,6 @@ mod report;
 
 pub use report::TuneReport;
 
-use crate::args::EngineArgs;
 use crate::args::TuneArgs;
 use crate::args::run::Run;
 use crate::curve::Watch;
@@ -29,6 +28,10 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     if args.disk.resume && outputs.model().is_none() {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option("--resume", "", why, "leave it out, or name a model with -o"));
+    }
+    if args.engine.engine.is_some() && outputs.model().is_none() {
+        let why = "processes share the passes of the fit, and without a model nothing is fitted";
+        return Err(Error::option("--engine", "", why, "leave it out, or name a model with -o"));
     }
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
     let kernels = kernels(args)?;
@@ -87,7 +90,7 @@ fn tune<T: kapprox::Real>(
     let fit = match outputs.model() {
         Some(path) => {
             let options = FitOptions { fit: options.fit.clone().kernel(tuned.kernel.clone()), ..options };
-            Some(pipeline::fit(&options, run, path, &args.disk, &EngineArgs::default())?)
+            Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)
         }
         None => None,
     };

@@ -34,6 +34,39 @@ fn ok(folder: &Path, line: &str) -> Output {
     output
 }
 
+/// A solver lacks a target or a parameter: that is wrong usage, and the sentence names the option. Whatever else is wrong is not
+/// looked at.
+#[test]
+fn what_a_solver_needs_and_was_not_given_is_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 200 -o t.parquet -q");
+    for family in ksolve::solver::registry() {
+        let (name, settings) = (family.name, family.settings(&ksolve::solver::Options::new()).unwrap());
+        let target = family.task.has_target();
+        let lacks = family.solver(&settings).err();
+        for verb in ["fit", "plan", "prepare"] {
+            let output = if verb == "plan" { "" } else { "-o m" };
+            if target {
+                let said = fails(at, &format!("{verb} {name} no.parquet {output}"), 2);
+                assert!(said.contains(&format!("{name} needs --target: ")), "{said}");
+            }
+            let Some(ksolve::Error::Missing { option, .. }) = &lacks else {
+                assert!(lacks.is_none(), "{name} is refused for what nobody gave: {lacks:?}");
+                continue;
+            };
+            let said = fails(at, &format!("{verb} {name} no.parquet {output}"), 2);
+            assert!(said.contains(&format!("{name} needs --{option}: ")), "{said}");
+        }
+        if lacks.is_none() {
+            let (target, features) = if target { ("--target y", "") } else { ("", "--features x*") };
+            ok(at, &format!("fit {name} t.parquet {target} {features} --rank 10 -q -o m"));
+        }
+    }
+    assert!(fails(at, "fit kmeans t.parquet -o m", 2).contains("kmeans needs --clusters"));
+    assert!(fails(at, "fit spectral t.parquet -o m", 2).contains("spectral needs --clusters"));
+}
+
 /// Runs a line that must fail with `code`, and gives the first line of stderr.
 fn fails(folder: &Path, line: &str, code: i32) -> String {
     let output = kmill(folder, &words(line));

@@ -74,6 +74,43 @@ fn what_a_map_cannot_do_is_refused() {
 }
 
 #[test]
+fn landmarks_that_nothing_reads_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 500 -o t.parquet -q");
+    ok(at, "convert t.parquet --rows ..40 -o few.parquet -q");
+    let fit = "fit ridge t.parquet --target y --lambda 1e-6 --rank 20 -q -o refused";
+    for family in kapprox::map::families() {
+        if !family.name.parse::<kapprox::MapSpec>().unwrap().is_without_rows() {
+            continue;
+        }
+        let why = format!("--map {} has no landmarks; leave it out", family.name);
+        for given in ["--landmarks uniform", "--landmarks rpcholesky", "--landmarks few.parquet", "--candidates all"] {
+            refused(at, &format!("{fit} --map {} {given}", family.name), &why);
+        }
+    }
+    refused(at, &format!("{fit} --map fourier --candidates 200"), "--candidates 200: --map fourier has no landmarks");
+    refused(at, "plan ridge t.parquet --target y --map fourier --landmarks uniform", "--landmarks uniform: --map");
+    refused(at, "test mmd t.parquet --by x0>0.5 --map fourier --landmarks uniform", "--map fourier has no landmarks");
+    refused(at, "test mmd t.parquet --by x0>0.5 --map exact --candidates 50", "--map exact has no landmarks");
+    refused(at, &format!("{fit} --landmarks few.parquet --candidates 50"), "of a table are not chosen");
+    // the exact kernel has landmarks where it iterates, among the rows that are in memory
+    for given in ["--method direct --landmarks uniform", "--method direct --candidates all", "--loo --landmarks greedy"]
+    {
+        refused(at, &format!("{fit} --map exact {given}"), "only where --method pcg iterates; leave it out");
+    }
+    refused(at, &format!("{fit} --map exact --method pcg --candidates 50"), "holds all rows");
+    let fit = "fit ridge t.parquet --target y --lambda 1e-3 --rank 20 -q";
+    ok(at, &format!("{fit} --map exact --method pcg --landmarks uniform --candidates all -o m"));
+    ok(at, &format!("{fit} --map fourier -o m"));
+    // a job in shards says nothing of landmarks that its fit has not
+    ok(at, &format!("{} --map fourier -o job", fit.replacen("fit", "prepare", 1)));
+    ok(at, "stats job t.parquet -q -o all");
+    ok(at, "solve job all -q -o of_shards");
+    assert!(std::fs::read(at.join("of_shards")).unwrap() == std::fs::read(at.join("m")).unwrap());
+}
+
+#[test]
 fn landmarks_of_a_table_are_those_of_the_map() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -12,10 +12,11 @@ fn bytes(folder: &Path, name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// Two processes that share the passes of a fit.
-fn two(folder: &Path, line: &str) {
+/// Two processes that share the passes of a run; each writes `of0` or `of1`, and the extension behind it.
+fn two(folder: &Path, line: &str, extension: &str) {
     let start = |worker: usize| {
-        let line = format!("{line} --engine engine --worker {worker}/2 --threads {} -q -o of{worker}", worker + 1);
+        let run = format!("--engine engine --worker {worker}/2 --threads {} -q", worker + 1);
+        let line = format!("{line} {run} -o of{worker}{extension}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
         command.current_dir(folder).args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().unwrap()
@@ -46,10 +47,79 @@ fn two_processes_find_the_model_of_one() {
         let all = if fit.contains("all") { "--rank 12" } else { few };
         let line = format!("fit {fit} {all}");
         ok(at, &format!("{line} -q -o one"));
-        two(at, &line);
+        two(at, &line, "");
         assert!(bytes(at, "one") == bytes(at, "of0") && bytes(at, "one") == bytes(at, "of1"), "{line}");
         assert_eq!(std::fs::read_dir(at.join("engine")).unwrap().count(), 0, "{line}");
     }
+}
+
+/// The columns of a table of cells, less those that tell of the machine and of the process.
+fn found(folder: &Path, name: &str) -> Vec<String> {
+    let text = String::from_utf8(bytes(folder, name)).unwrap();
+    let head: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let kept = |column: usize| !["seconds", "bytes_read", "planned_bytes"].contains(&head[column]);
+    let line = |line: &str| {
+        let values = line.split(',').enumerate().filter(|(column, _)| kept(*column));
+        values.map(|(_, value)| value).collect::<Vec<_>>().join(",")
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn two_processes_find_the_cells_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
+    let tested = "--target y --test-where x0>0.95";
+    for curve in [
+        format!("{tested} --methods uniform,kmeans,fourier --ranks 5,10 --repeats 1"),
+        format!("{tested} --sample 2000 --methods rpcholesky --ranks 5,10 --repeats 2"),
+        "--features x* --methods rpcholesky,truncated --ranks 10 --repeats 1".to_string(),
+    ] {
+        let line = format!("curve rows.parquet {curve}");
+        ok(at, &format!("{line} -q -o one.csv"));
+        two(at, &line, ".csv");
+        let one = found(at, "one.csv");
+        assert!(one.len() > 1 && one[0].contains("frobenius_error") && one[0].contains("test_error"), "{one:?}");
+        assert_eq!((&one, &one), (&found(at, "of0.csv"), &found(at, "of1.csv")), "{line}");
+        assert_eq!(std::fs::read_dir(at.join("engine")).unwrap().count(), 0, "{line}");
+    }
+}
+
+/// Processes that go on from other cells than each other would do other runs.
+#[test]
+fn a_process_with_other_cells_left_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 -o rows.parquet -q");
+    let line = "curve rows.parquet --features x* --methods uniform --ranks 5 -q";
+    let start = |worker: usize, repeats: usize| {
+        let line = format!("{line} --repeats {repeats} --resume --engine e --worker {worker}/2 -o of{worker}.csv");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
+        command.current_dir(at).args(line.split_whitespace()).stderr(Stdio::piped()).stdout(Stdio::null());
+        command.spawn().unwrap()
+    };
+    for process in [start(0, 2), start(1, 1)] {
+        let output = process.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let refused = stderr.contains("another job") || stderr.contains("has failed");
+        assert!(!output.status.success() && refused, "{stderr}");
+    }
+}
+
+#[test]
+fn two_processes_find_the_kernel_and_the_model_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
+    let line = "tune ridge rows.parquet --target y --factors 0.5,1 --sample 1000 --rank 20 --candidates 2000";
+    ok(at, &format!("{line} -q -o one"));
+    two(at, line, "");
+    assert!(bytes(at, "one") == bytes(at, "of0") && bytes(at, "one") == bytes(at, "of1"));
+    let (code, _, stderr) = kmill(at, &format!("{line} --engine e --worker 0/2 -o search.csv"));
+    assert!(code == 1 && stderr.contains("--engine: processes share the passes of the fit"), "{stderr}");
+    let (code, _, stderr) = kmill(at, &format!("{line} --engine e --worker 0/2 --resume -o m"));
+    assert!(code == 2 && stderr.contains("--resume"), "{stderr}");
 }
 
 #[test]
@@ -57,15 +127,15 @@ fn a_process_with_other_options_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate friedman1 --rows 2000 -o rows.parquet -q");
-    let run = |worker: usize, seed: usize| {
-        let line = format!(
-            "fit ridge rows.parquet --target y --rank 10 --lambda 1e-6 --seed {seed} --engine e --worker {worker}/2 -q -o m{worker}"
-        );
+    let run = |verb: &str, worker: usize, seed: usize| {
+        let learn = "rows.parquet --target y --rank 10 --lambda 1e-6 --folds 3";
+        let line = format!("{verb} {learn} --seed {seed} --engine {} --worker {worker}/2 -q -o m{worker}", &verb[..3]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
         command.current_dir(at).args(line.split_whitespace()).stderr(Stdio::piped()).stdout(Stdio::null());
         command.spawn().unwrap()
     };
-    for process in [run(0, 0), run(1, 1)] {
+    let tune = "tune ridge --factors 1 --sample 500";
+    for process in ["fit ridge", tune].into_iter().flat_map(|verb| [run(verb, 0, 0), run(verb, 1, 1)]) {
         let output = process.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(

@@ -39,13 +39,14 @@ pub struct Cell {
     pub repeat: u64,
     /// Number of features: fewer than the rank where the rows span no more.
     pub features: usize,
-    /// Seconds to choose landmarks, make the map and form the features of every row once.
+    /// Seconds to choose landmarks, make the map and form the features of every row once. Where processes share the passes, the time
+    /// of this one, in which it may wait for others; features that are timed while errors are measured count the time of all.
     pub seconds: f64,
     /// Number of kernel evaluations for that.
     pub kernel_evaluations: u64,
     /// Number of passes over the rows for that.
     pub passes: u64,
-    /// Bytes read from storage for that; 0 where the rows are a sample in memory.
+    /// Bytes that this process read from storage for that; 0 where the rows are a sample in memory.
     pub bytes_read: u64,
     /// Bytes of memory planned for the run, measures included.
     pub planned_bytes: usize,

@@ -7,6 +7,7 @@ use crate::{Classes, Error, Head, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Coded, Fold, Merge, RowBlock, Workers};
 
 /// Rows scored at once by one thread: 256 x 2,000 features in f64 are 4 MB.
@@ -38,6 +39,18 @@ impl Sums {
             Targets::Classes(_) => 1.0,
         };
         (self.rows > 0).then(|| self.losses.iter().map(|loss| loss / (self.rows as f64 * each)).collect())
+    }
+}
+
+impl Persist for Sums {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("rows", self.rows);
+        out.put("losses", &self.losses);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.rows = from.one("rows")?;
+        from.fill("losses", &mut self.losses)
     }
 }
 

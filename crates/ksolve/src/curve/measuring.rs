@@ -5,6 +5,7 @@ use crate::{Error, GramScratch, GramState, Result};
 use faer::{Mat, MatRef};
 use kapprox::quality::{ColumnFold, ColumnScratch, ColumnSums};
 use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ pub(super) struct Measuring<'a, T: Real> {
 pub(super) struct Measured {
     pub(super) columns: ColumnSums,
     pub(super) gram: Option<GramState>,
-    /// Time that the forming of features took.
+    /// Time that the forming of features took, in all processes together.
     pub(super) forming: Duration,
 }
 
@@ -33,6 +34,25 @@ impl Merge for Measured {
             mine.merge(theirs);
         }
         self.forming += later.forming;
+    }
+}
+
+impl Persist for Measured {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.within("columns", |out| self.columns.save(out));
+        if let Some(gram) = &self.gram {
+            out.within("gram", |out| gram.save(out));
+        }
+        out.one("forming", self.forming.as_secs_f64());
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.within("columns", |from| self.columns.load(from))?;
+        if let Some(gram) = &mut self.gram {
+            from.within("gram", |from| gram.load(from))?;
+        }
+        self.forming = Duration::try_from_secs_f64(from.one("forming")?).unwrap_or_default();
+        Ok(())
     }
 }
 

@@ -19,6 +19,9 @@
 //! what they cost is what the run had cost when there first were so many. Every other method runs anew at every rank. A
 //! method that makes no random choice runs with the first seed only.
 //!
+//! With a journal that goes through a [`kstore::pass::Engine`], several processes share the passes over the table: each has the same
+//! cells, but for seconds and bytes. The pass that forms the features of every row once, to time it, is done whole by each.
+//!
 //! ```text
 //! rows ─▶ Setting ─▶ Run: method, repeat, ranks ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram matrix ─▶ ridge ─▶ Cells
 //!         scaling, kernel, floor                  └──── what it costs ────┘   └──── one pass ────┘

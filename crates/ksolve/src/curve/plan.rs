@@ -51,7 +51,8 @@ pub(super) fn plan<T: Real>(
         intercept: options.intercept,
         target_centre: vec![0.0; t.unwrap_or(0)],
     };
-    let last = |_: Cut| plan::solve(&shape, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK);
+    let last =
+        |cut: Cut| plan::solve(&shape, cut, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK);
     let (cut, mut plans) = cut::<T>(&shape, &last, budget);
     // the Gram matrix comes from the pass that measures, and without test rows nothing is learned
     let learned = if t.is_some() { plans.last().cloned() } else { None };

@@ -6,6 +6,7 @@ use super::measuring::{Measured, Measuring};
 use super::method::{Method, Run};
 use super::setting::{Setting, check, pass};
 use super::{Cell, EXACT_ROWS, Estimate};
+use crate::train::Resources;
 use crate::train::plan::Cut;
 use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
 use kapprox::landmark::{LandmarkSet, Scan, Scheme};
@@ -34,6 +35,8 @@ struct Made<T: Real> {
 /// The settings of a run that are fixed before it starts.
 struct Task<'s, 'a, T: Real> {
     setting: &'s Setting<'a, T>,
+    /// The resources of passes over the rows of the setting.
+    resources: Resources<'s>,
     run: &'s Run,
     seed: u64,
     cut: Cut,
@@ -46,7 +49,7 @@ pub(super) fn run<T: Real>(setting: &Setting<'_, T>, run: &Run) -> Result<Vec<Ce
     let planned = check(plans)?;
     let observer = setting.resources.stages.stage(&run.method.to_string(), None);
     let seed = setting.options.seed.wrapping_add(run.repeat);
-    let task = Task { setting, run, seed, cut, observer: &*observer };
+    let task = Task { setting, resources: setting.own(), run, seed, cut, observer: &*observer };
     let made = match &run.method {
         Method::Scheme(scheme) => task.on_landmarks_of(scheme)?,
         Method::Map(spec) => task.by_map(spec, largest)?,
@@ -56,7 +59,7 @@ pub(super) fn run<T: Real>(setting: &Setting<'_, T>, run: &Run) -> Result<Vec<Ce
 
 impl<T: Real> Task<'_, '_, T> {
     fn pass<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
-        pass(self.cut, self.setting.resources, observer)
+        pass(self.cut, &self.resources, observer)
     }
 
     fn data<'o>(&'o self, observer: &'o dyn Observer) -> Scan<'o, T> {
@@ -187,7 +190,7 @@ impl<T: Real> Task<'_, '_, T> {
         let (map, targets) = (&*made.map, test.as_ref().map(|_| targets));
         let meter = Meter::start(selected.table());
         let fold = Measuring { map, columns, targets, tile: self.cut.tile };
-        let (measured, report) = self.pass(self.observer).fold(self.setting.source(), &fold)?;
+        let (measured, report) = self.pass(self.observer).resume("errors of a method", self.setting.source(), &fold)?;
         if map.dims().1 < TIMED_WITHIN {
             return Ok((measured, self.features(map, made.landmarks)?));
         }
@@ -209,7 +212,8 @@ impl<T: Real> Task<'_, '_, T> {
             return Ok(found.into_iter().map(|(spectral, _)| Some(spectral.into())).collect());
         }
         let Some((whole, few)) = &self.setting.beyond else { return Ok(vec![None; ranks.len()]) };
-        let data = Scan { source: few, count: few.len() as u64, ..self.data(self.observer) };
+        let alone = Pass { journal: None, ..self.pass(self.observer) };
+        let data = Scan { source: few, pass: alone, count: few.len() as u64 };
         let among_few = Approximation { data, ..*approximation };
         let of_few = among_few.errors(ranks, few.len(), seed)?;
         let guesses = among_few.spectral_by_products(&of_few, products, seed)?;
@@ -252,7 +256,8 @@ impl<T: Real> Task<'_, '_, T> {
         drop(gram);
         let fold = HeldOut { map, heads: &heads, targets, tile: self.cut.tile };
         let test: &dyn RowSource<T> = test;
-        let sums = self.pass(self.observer).fold(test, &fold)?.0;
+        // a table, where the rows of the setting may be a sample of one
+        let sums = pass(self.cut, resources, self.observer).resume("errors on test rows", test, &fold)?.0;
         for (at, mean) in solved.into_iter().zip(sums.means(targets).into_iter().flatten()) {
             errors[at] = Some(mean).filter(|mean| mean.is_finite());
         }

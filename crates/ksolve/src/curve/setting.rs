@@ -111,6 +111,8 @@ impl<'a, T: Real> Setting<'a, T> {
         let opening = Opening { options, resources, cut };
         opening.check_values(&rows, survey.rows())?;
         let held = opening.hold(rows, &survey, test.is_some())?;
+        let own = held.resources(resources);
+        let opening = Opening { resources: &own, ..opening };
         let source = held.source();
         let n = match &held {
             Held::Table(_) => survey.rows(),
@@ -191,6 +193,11 @@ impl<'a, T: Real> Setting<'a, T> {
     pub(super) fn source(&self) -> &dyn RowSource<T> {
         self.held.source()
     }
+
+    /// The resources of passes over [`Setting::source`].
+    pub(super) fn own(&self) -> Resources<'_> {
+        self.held.resources(self.resources)
+    }
 }
 
 impl<T: Real> Held<T> {
@@ -198,6 +205,14 @@ impl<T: Real> Held<T> {
         match self {
             Self::Table(rows) => &**rows,
             Self::Memory(rows) => &**rows,
+        }
+    }
+
+    /// The resources of passes over the rows: those in memory are there in every process, and no pass over them is shared.
+    fn resources<'r>(&self, resources: &'r Resources<'r>) -> Resources<'r> {
+        match self {
+            Self::Table(_) => *resources,
+            Self::Memory(_) => Resources { journal: None, ..*resources },
         }
     }
 }
@@ -214,9 +229,8 @@ pub(super) fn check(mut plans: Vec<Plan>) -> Result<usize> {
 }
 
 /// A pass with all threads inside its steps: what it times is the work and not the lanes.
-pub(super) fn pass<'o>(cut: Cut, resources: &'o Resources<'_>, observer: &'o dyn Observer) -> Pass<'o> {
-    let Cut { tile, segment, prefetch, .. } = cut;
-    Pass { tile, segment, lanes: 1, prefetch, workers: resources.workers, observer, journal: None }
+pub(super) fn pass<'o>(cut: Cut, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
+    cut.pass(1, resources, observer)
 }
 
 /// The arguments that the steps of [`Setting::open`] share.

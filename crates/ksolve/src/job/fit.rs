@@ -59,7 +59,8 @@ pub struct Fit {
     pub(super) metric: MetricSource,
     pub(super) kernel: Spec,
     pub(super) map: MapSpec,
-    pub(super) landmarks: LandmarkSource,
+    /// What chooses the landmarks; `None` where nothing was said, which is randomly pivoted Cholesky.
+    pub(super) landmarks: Option<LandmarkSource>,
     pub(super) candidates: Option<Candidates>,
     pub(super) rank: Option<usize>,
     pub(super) seed: u64,
@@ -77,7 +78,7 @@ impl Fit {
             metric: MetricSource::None,
             kernel: Spec::default(),
             map: MapSpec::default(),
-            landmarks: LandmarkSource::default(),
+            landmarks: None,
             candidates: None,
             rank: None,
             seed: 0,
@@ -131,13 +132,15 @@ impl Fit {
         Self { map, ..self }
     }
 
-    /// Sets the scheme that chooses landmarks, or a table of them; randomly pivoted Cholesky by default.
+    /// Sets the scheme that chooses landmarks, or a table of them; randomly pivoted Cholesky by default. A fit without landmarks
+    /// refuses it.
     #[must_use]
     pub fn landmarks(self, landmarks: LandmarkSource) -> Self {
-        Self { landmarks, ..self }
+        Self { landmarks: Some(landmarks), ..self }
     }
 
-    /// Sets the rows that landmarks are chosen among; a sample of max(20·rank, 50,000) by default.
+    /// Sets the rows that landmarks are chosen among; a sample of max(20·rank, 50,000) by default. A fit that chooses none refuses
+    /// it.
     #[must_use]
     pub fn candidates(self, candidates: Candidates) -> Self {
         Self { candidates: Some(candidates), ..self }
@@ -208,15 +211,15 @@ impl Fit {
     /// A selection with the columns that the solver reads beside features and targets: class, weights, folds.
     ///
     /// # Errors
-    /// The errors of [`Fit::settings`]; a target too many or too few.
+    /// The errors of [`Fit::settings`]; [`Error::Missing`] without the target of a solver that learns from one, and a target too
+    /// many.
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
         let task = self.family.task(&settings);
         let named = selection.targets.join(",");
         match (task, selection.targets.len()) {
             (Task::Regression | Task::Classification, 0) => {
-                let why = format!("{} learns from a target; name its column", self.family.name);
-                return Err(Error::option("target", "", why));
+                return Err(Error::missing("target", self.family.name, "it learns from a target; name its column"));
             }
             (Task::Classification, 2..) => {
                 return Err(Error::option("target", named, "a classification has one column of labels; name one"));

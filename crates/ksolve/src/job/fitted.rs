@@ -244,7 +244,7 @@ fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, traine
         certificate: trained.certificate,
         rows: trained.rows,
         seed: fit.seed,
-        landmarks: trained.landmarks.map(|_| fit.landmarks.to_string()),
+        landmarks: trained.landmarks.map(|_| training.landmarks.to_string()),
         options: fit.canonical(&fit.settings()?, training),
     })
 }
@@ -262,7 +262,7 @@ fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trai
         classes: trained.classes.as_ref().map(|classes| classes.labels().to_vec()),
         map: fit.map.to_string(),
         landmarks: trained.landmarks.map(|(count, candidates)| LandmarkReport {
-            scheme: fit.landmarks.to_string(),
+            scheme: training.landmarks.to_string(),
             // those that depend on others were left out
             count: count.min(if fit.map == MapSpec::default() { trained.largest_rank } else { count }),
             candidates,

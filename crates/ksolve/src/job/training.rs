@@ -43,6 +43,7 @@ impl Fit {
     pub fn training(&self, selected: &Selected) -> Result<TrainOptions> {
         let settings = self.settings()?;
         check_iteration(&settings, self.map.is_exact())?;
+        self.check_landmarks(&settings)?;
         let (rank, ranks) = self.ranks(&settings)?;
         let folds = self.folds(&settings, ranks.len() * settings.penalties().len())?;
         let task = self.family.task(&settings);
@@ -56,7 +57,7 @@ impl Fit {
             metric: self.metric.clone(),
             kernel: self.kernel.resolve_columns(&selected.feature_names())?,
             map: self.map.clone(),
-            landmarks: self.landmarks.clone(),
+            landmarks: self.landmarks.clone().unwrap_or_default(),
             candidates: self.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
             rank,
             tolerance: settings.number(&ridge::TOLERANCE),
@@ -64,6 +65,38 @@ impl Fit {
             folds,
             seed: self.seed,
         })
+    }
+
+    /// Refuses landmarks, and candidates for them, that no step of the fit would read.
+    fn check_landmarks(&self, settings: &Settings) -> Result<()> {
+        let (exact, method) = (self.map.is_exact(), settings.word(&ridge::METHOD));
+        let factored = method == Some("direct") || method != Some("pcg") && settings.flag(&ridge::LOO);
+        let without = if self.map.is_without_rows() {
+            Some(format!(
+                "`map` {} has no landmarks; leave it out, or take a map that has, such as nystrom",
+                self.map.family().name
+            ))
+        } else if exact && factored {
+            Some("`map` exact has landmarks only where `method` pcg iterates; leave it out".to_string())
+        } else {
+            None
+        };
+        let sampled = self.candidates.filter(|candidates| *candidates != Candidates::All);
+        match (without, &self.landmarks, self.candidates) {
+            (Some(why), Some(landmarks), _) => Err(Error::option("landmarks", landmarks, why)),
+            (Some(why), None, Some(candidates)) => Err(Error::option("candidates", candidates, why)),
+            (None, Some(LandmarkSource::Rows(_)), Some(candidates)) => {
+                let why = "the landmarks of a table are not chosen; leave it out, or name a scheme as `landmarks`";
+                Err(Error::option("candidates", candidates, why))
+            }
+            _ => match sampled.filter(|_| exact) {
+                Some(candidates) => {
+                    let why = "`map` exact holds all rows, and landmarks are chosen among them; leave it out";
+                    Err(Error::option("candidates", candidates, why))
+                }
+                None => Ok(()),
+            },
+        }
     }
 
     /// The folds: those that were asked for, or five where there is something to choose by them.
@@ -96,8 +129,8 @@ impl Fit {
         }
         let Some(mut ranks) = ranks else {
             let rank = self.rank.unwrap_or_else(|| match &self.landmarks {
-                LandmarkSource::Scheme(_) => RANK,
-                LandmarkSource::Rows(table) => {
+                None | Some(LandmarkSource::Scheme(_)) => RANK,
+                Some(LandmarkSource::Rows(table)) => {
                     let range = table.range();
                     usize::try_from(range.end - range.start).unwrap_or(usize::MAX).max(1)
                 }
@@ -131,7 +164,7 @@ impl Fit {
         let own = serde_json::json!({
             "candidates": training.candidates.map_or("all".to_string(), |n| n.to_string()),
             "kernel": self.kernel.to_string(),
-            "landmarks": self.landmarks.to_string(),
+            "landmarks": training.landmarks.to_string(),
             "map": self.map.to_string(),
             "precision": self.precision.to_string(),
             "rank": training.rank,

@@ -224,13 +224,12 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
-/// Bytes of the panels of the pass that fills the Gram matrix.
-fn panels(shape: &Shape) -> usize {
+/// Bytes of the panels of a lane of the pass that fills the Gram matrix.
+fn panels(shape: &Shape, cut: Cut) -> usize {
     let (p, t, threads) = (shape.map.p, shape.t, shape.threads);
-    let tile = tile_rows(shape.d, p, shape.element);
     match shape.element {
-        4 => GramScratch::<f32>::bytes(p, t, tile, threads),
-        _ => GramScratch::<f64>::bytes(p, t, tile, threads),
+        4 => GramScratch::<f32>::bytes(p, t, cut.tile, threads),
+        _ => GramScratch::<f64>::bytes(p, t, cut.tile, threads),
     }
 }
 
@@ -250,12 +249,12 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
     }
 }
 
-/// The plan of a stage that solves from gathered moments: it holds these, and the map.
-pub(crate) fn solve(shape: &Shape, budget: usize) -> Plan {
+/// The plan of a stage that solves from the moments that a pass with this cut has gathered: it holds these, and the map.
+pub(crate) fn solve(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
     base("solve", shape, budget)
         .term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
-        .term("panels that the allocator keeps", panels(shape), RANK)
+        .term("panels that the allocator keeps", panels(shape, cut), RANK)
 }

@@ -55,7 +55,7 @@ pub(super) fn last(
 ) -> (Place, Plan) {
     match shape.keeps {
         true => Place::choose(add(plan::features("solve", shape, cut, resources.memory), cut), shape, resources),
-        false => (Place::Recomputed, add(plan::solve(shape, resources.memory), cut)),
+        false => (Place::Recomputed, add(plan::solve(shape, cut, resources.memory), cut)),
     }
 }
 

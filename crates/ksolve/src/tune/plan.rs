@@ -38,8 +38,9 @@ pub(super) fn plan<T: Real>(
         target_centre: vec![0.0; t],
     };
     shape.n = rows as u64;
-    let last =
-        |_: Cut| solve(&shape, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK);
+    let last = |cut: Cut| {
+        solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
+    };
     let (cut, plans) = cut::<T>(&shape, &last, resources.memory);
     // the sample by keys, in the order of its rows, and that of a rung; twice and once while it is drawn
     let bytes = rows.saturating_mul(3 * (shape.d * shape.element + 40) + 24 * (t + 1));

@@ -20,7 +20,7 @@ pub(super) struct JobCard {
     scaling: String,
     kernel: String,
     map: String,
-    landmarks: String,
+    landmarks: Option<String>,
     candidates: Option<String>,
     rank: Option<usize>,
     seed: u64,
@@ -60,7 +60,7 @@ impl JobCard {
             scaling: fit.scaling.to_string(),
             kernel: fit.kernel.to_string(),
             map: fit.map.to_string(),
-            landmarks: fit.landmarks.to_string(),
+            landmarks: fit.landmarks.as_ref().map(ToString::to_string),
             candidates: fit.candidates.as_ref().map(ToString::to_string),
             rank: fit.rank,
             seed: fit.seed,
@@ -84,6 +84,7 @@ impl JobCard {
         });
         Ok(Fit {
             candidates: candidates.transpose()?,
+            landmarks: self.landmarks.clone().map(LandmarkSource::Scheme),
             rank: self.rank,
             notes: self.notes.clone(),
             ..Fit::solver(&self.solver)?
@@ -91,7 +92,6 @@ impl JobCard {
                 .scaling(self.scaling.parse()?)
                 .kernel(self.kernel.parse()?)
                 .map(self.map.parse()?)
-                .landmarks(LandmarkSource::Scheme(self.landmarks.clone()))
                 .seed(self.seed)
                 .precision(self.precision.parse()?)
         })

@@ -120,9 +120,9 @@ pub const STARTS: Parameter = Parameter {
 /// The value of the parameter `clusters`, the number of groups.
 ///
 /// # Errors
-/// [`Error::Option`] where it was not given.
+/// [`Error::Missing`] where it was not given.
 pub(in crate::solver) fn clusters(settings: &Settings) -> Result<usize> {
-    settings.count(&CLUSTERS).ok_or_else(|| {
-        Error::option(CLUSTERS.name, "", format!("{} needs the number of groups, such as 8", settings.solver))
-    })
+    settings
+        .count(&CLUSTERS)
+        .ok_or_else(|| Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8"))
 }
