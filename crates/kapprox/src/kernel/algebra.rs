@@ -5,6 +5,7 @@
 
 use super::Spectrum;
 use super::fixed::{FEW, Fixed, KernelColumns};
+use super::gradient::Weighted;
 use super::points::{fill_column, row};
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
@@ -81,6 +82,30 @@ impl<T: Real> Kernel<T> for Combined {
         Some(Box::new(CombinedColumns { operation: self.operation, first, others }))
     }
 
+    fn differentiable(&self) -> bool {
+        let differentiable = |kernel: &Arc<dyn AnyKernel>| kernel.typed::<T>().differentiable();
+        differentiable(&self.first) && self.others.iter().all(differentiable)
+    }
+
+    /// The gradient of a factor is weighted with the values of all others.
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
+        let pairs = Weighted::new(x, z, weights, &out);
+        if !Kernel::<T>::differentiable(self) {
+            return false;
+        }
+        let kernels: Vec<_> = [&self.first].into_iter().chain(&self.others).map(|kernel| kernel.typed::<T>()).collect();
+        match self.operation {
+            Operation::Sum => kernels.iter().for_each(|kernel| {
+                kernel.gradient(x, z, weights, out.rb_mut());
+            }),
+            Operation::Product => pairs.row_tiles().for_each(|(i, strip)| {
+                let mut out = out.rb_mut().subrows_mut(i, strip.x.nrows());
+                strip.column_tiles().for_each(|(_, pairs)| product_gradient(&kernels, pairs, out.rb_mut()));
+            }),
+        }
+        true
+    }
+
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         self.first.typed::<T>().diag(x, out);
         let mut more = vec![0.0; out.len()];
@@ -90,6 +115,24 @@ impl<T: Real> Kernel<T> for Combined {
                 *out = self.operation.apply(*out, more);
             }
         }
+    }
+}
+
+/// Adds the gradient of the product of `kernels` for a tile of pairs.
+fn product_gradient<T: Real>(kernels: &[Arc<dyn Kernel<T>>], pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
+    let Weighted { x, z, weights } = pairs;
+    let values = |kernel: &Arc<dyn Kernel<T>>| {
+        let mut values = Mat::zeros(x.nrows(), z.nrows());
+        kernel.block(x, z, values.as_mut());
+        values
+    };
+    let blocks: Vec<_> = kernels.iter().map(values).collect();
+    for (one, kernel) in kernels.iter().enumerate() {
+        let mut weights = weights.to_owned();
+        for (_, block) in blocks.iter().enumerate().filter(|(other, _)| *other != one) {
+            combine(Operation::Product, weights.as_mut(), block.as_ref());
+        }
+        kernel.gradient(x, z, weights.as_ref(), out.rb_mut());
     }
 }
 
@@ -186,6 +229,26 @@ impl<T: Real> Kernel<T> for Scaled {
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let fixed = Fixed::new(self.kernel.typed::<T>(), z);
         Some(Box::new(ScaledColumns { factor: self.factor, fixed }))
+    }
+
+    fn differentiable(&self) -> bool {
+        self.kernel.typed::<T>().differentiable()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
+        let (pairs, kernel) = (Weighted::new(x, z, weights, &out), self.kernel.typed::<T>());
+        if !kernel.differentiable() {
+            return false;
+        }
+        let mut spare = Vec::new();
+        for (i, strip) in pairs.row_tiles() {
+            let mut weights = strip.weights.to_owned();
+            for column in weights.col_iter_mut() {
+                fill_column(column, &mut spare, |column| multiply(column, self.factor));
+            }
+            kernel.gradient(strip.x, z, weights.as_ref(), out.rb_mut().subrows_mut(i, strip.x.nrows()));
+        }
+        true
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {

@@ -44,6 +44,9 @@ struct Anova {
     degree: u32,
 }
 
+/// 2^−`FAR`² is 0 in both types.
+const FAR: f64 = 2000.0;
+
 impl Features for Anova {
     const START: f64 = 0.0;
 
@@ -56,5 +59,20 @@ impl Features for Anova {
         let degree = self.degree;
         #[inline(always)]
         move |value: T| value.power(degree)
+    }
+
+    fn factor<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        let (rate, lower) = (T::from_f64(self.degree.into()), self.degree - 1);
+        #[inline(always)]
+        move |value: T| rate * value.power(lower)
+    }
+
+    fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        let (rate, far) = (T::from_f64(-2.0 * LN_2), T::from_f64(FAR));
+        #[inline(always)]
+        move |difference: T| {
+            let a = difference.smaller(far).larger(T::ZERO - far);
+            rate * a * (a * a).halvings()
+        }
     }
 }

@@ -3,12 +3,13 @@
 //! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and section 5.1.)
 
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::points::fill_column;
+use super::gradient::Weighted;
+use super::points::{fill_column, row};
 use super::{AnyKernel, Kernel};
 use crate::Real;
 use crate::vectorised;
 use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::{Mat, MatMut, MatRef};
 use std::sync::Arc;
 
 /// A function that is applied to k(x, z).
@@ -74,6 +75,57 @@ impl KernelFunction {
     }
 }
 
+impl KernelFunction {
+    /// The derivative by k(x, z) of what [`value`](Self::value) gives.
+    #[inline(always)]
+    fn derivative<T: Real>(self, k: T, x: T, z: T) -> T {
+        match self {
+            Self::Exp => k.exponential().saturate(),
+            Self::Power(degree) => (T::from_f64(degree.into()) * k.power(degree - 1)).saturate(),
+            Self::Normalised | Self::Mean(_) => self.value(T::ONE, x, z),
+        }
+    }
+
+    /// −d ln value / d ln √k(x, x), for points whose prepared numbers are `x` and `z`.
+    #[inline(always)]
+    fn own_share<T: Real>(self, x: T, z: T) -> f64 {
+        match self {
+            Self::Exp | Self::Power(_) => 0.0,
+            Self::Normalised => 1.0,
+            Self::Mean(_) if x > T::ZERO => x.to_f64() / 0.5f64.mul_add(x.to_f64(), 0.5 * z.to_f64()),
+            Self::Mean(_) => 0.0,
+        }
+    }
+
+    /// The weights of the gradients of k(x, z) for a tile of pairs, from those of the function of it. Adds to `own_weights`
+    /// what is to be divided by −k(x, x): the weights of the gradients of k at (x, x).
+    fn inner_weights<T: Real>(
+        self,
+        kernel: &dyn Kernel<T>,
+        pairs: Weighted<'_, T>,
+        (x_prepared, z_prepared): (&[T], &[T]),
+        own_weights: &mut [f64],
+    ) -> Mat<T> {
+        let mut values = Mat::zeros(pairs.x.nrows(), pairs.z.nrows());
+        kernel.block(pairs.x, pairs.z, values.as_mut());
+        let mut spare = Vec::new();
+        for ((column, weights), &z) in values.col_iter_mut().zip(pairs.weights.col_iter()).zip(z_prepared) {
+            let weights = row(weights.as_mat().transpose(), 0, &mut spare);
+            let points = column.iter_mut().zip(weights).zip(x_prepared).zip(own_weights.iter_mut());
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (((k, &weight), &x), own_weight) in points {
+                        *own_weight += (weight * self.value(*k, x, z)).saturate().to_f64() * self.own_share(x, z);
+                        *k = (weight * self.derivative(*k, x, z)).saturate();
+                    }
+                },
+            );
+        }
+        values
+    }
+}
+
 impl<T: Real> Kernel<T> for Applied {
     fn spec(&self) -> String {
         self.text.clone()
@@ -106,6 +158,38 @@ impl<T: Real> Kernel<T> for Applied {
         let fixed = Fixed::new(self.kernel.typed::<T>(), z);
         let z = self.function.prepared(fixed.kernel(), z);
         Some(Box::new(AppliedColumns { function: self.function, z, fixed }))
+    }
+
+    fn differentiable(&self) -> bool {
+        self.kernel.typed::<T>().differentiable()
+    }
+
+    /// The gradient of k(x, x) is twice that by the first argument, k being symmetric: another pair for each row.
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
+        let pairs = Weighted::new(x, z, weights, &out);
+        let (kernel, function) = (self.kernel.typed::<T>(), self.function);
+        if !kernel.differentiable() {
+            return false;
+        }
+        let (mut own, mut x_prepared) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()]);
+        function.prepare(&*kernel, x, &mut own, &mut x_prepared);
+        let z_prepared = function.prepared(&*kernel, z);
+        for (i, strip) in pairs.row_tiles() {
+            let rows = strip.x.nrows();
+            let mut own_weights = vec![0.0; rows];
+            for (j, pairs) in strip.column_tiles() {
+                let prepared = (&x_prepared[i..i + rows], &z_prepared[j..j + pairs.z.nrows()]);
+                let inner = function.inner_weights(&*kernel, pairs, prepared, &mut own_weights);
+                kernel.gradient(pairs.x, pairs.z, inner.as_ref(), out.rb_mut().subrows_mut(i, rows));
+            }
+            for (r, (own_weight, own)) in
+                own_weights.iter().zip(&own[i..]).enumerate().filter(|(_, (_, own))| **own > 0.0)
+            {
+                let (x, weight) = (strip.x.subrows(r, 1), T::from_f64(-own_weight / own).saturate());
+                kernel.gradient(x, x, Mat::full(1, 1, weight).as_ref(), out.rb_mut().subrows_mut(i + r, 1));
+            }
+        }
+        true
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {

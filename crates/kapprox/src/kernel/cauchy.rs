@@ -34,6 +34,16 @@ impl Profile for Cauchy {
         |squared: T| T::ONE / (T::ONE + squared)
     }
 
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        Some(
+            #[inline(always)]
+            |squared: T| {
+                let value = T::ONE / (T::ONE + squared);
+                T::ZERO - value * value
+            },
+        )
+    }
+
     fn law(&self) -> Option<Law> {
         // a mixture of exp(−τ r²) with τ exponential
         Some(Law::radial(|rng| (2.0 * Distribution::<f64>::sample(&rand_distr::Exp1, rng)).sqrt()))

@@ -36,4 +36,12 @@ impl Profile for ChiSquared {
         #[inline(always)]
         move |distance: T| (distance * rate).halvings()
     }
+
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let (rate, value) = (T::from_f64(-1.0 / self.sigma).saturate(), self.function::<T>());
+        Some(
+            #[inline(always)]
+            move |distance: T| rate * value(distance),
+        )
+    }
 }

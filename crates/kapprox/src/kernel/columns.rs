@@ -120,6 +120,13 @@ impl Embedding for Places {
         }
     }
 
+    fn pull_back<T: Real>(&self, _: &[T], _: &[T], by_image: &[T], gradient: &mut [T]) {
+        gradient.fill(T::ZERO);
+        for (&by_image, &place) in by_image.iter().zip(&*self.at) {
+            gradient[place] = by_image;
+        }
+    }
+
     /// The frequencies of the columns, and 0 for the others: those have an infinite length.
     fn spectrum(&self, spectrum: Option<Spectrum>) -> Option<Spectrum> {
         let spectrum = spectrum?;

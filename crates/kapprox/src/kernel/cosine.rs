@@ -29,13 +29,36 @@ impl Embedding for Sphere {
 
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
         // scaled, so that squares neither overflow nor vanish
-        let largest = x.iter().fold(0.0f64, |largest, value| largest.max(value.to_f64().abs()));
+        let largest = largest(x);
         if largest == 0.0 {
             return image.fill(T::ZERO);
         }
-        let norm = x.iter().map(|value| (value.to_f64() / largest).powi(2)).sum::<f64>().sqrt();
+        let norm = norm(x, largest);
         for (image, value) in image.iter_mut().zip(x) {
             *image = T::from_f64(value.to_f64() / largest / norm);
         }
     }
+
+    /// The part that is orthogonal to the image, over ‖x‖.
+    fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
+        let largest = largest(x);
+        if largest == 0.0 {
+            return gradient.fill(T::ZERO);
+        }
+        let norm = norm(x, largest);
+        let along: f64 = image.iter().zip(by_image).map(|(image, by)| image.to_f64() * by.to_f64()).sum();
+        for ((gradient, image), by) in gradient.iter_mut().zip(image).zip(by_image) {
+            *gradient = T::from_f64((by.to_f64() - along * image.to_f64()) / largest / norm);
+        }
+    }
+}
+
+/// ‖x‖∞.
+fn largest<T: Real>(x: &[T]) -> f64 {
+    x.iter().fold(0.0, |largest, value| largest.max(value.to_f64().abs()))
+}
+
+/// ‖x / largest‖.
+fn norm<T: Real>(x: &[T], largest: f64) -> f64 {
+    x.iter().map(|value| (value.to_f64() / largest).powi(2)).sum::<f64>().sqrt()
 }

@@ -2,6 +2,7 @@
 
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
+use super::gradient::{self, Slope, Weighted};
 use super::panel::{self, Finish, Term};
 use super::points::Frame;
 use super::{Kernel, Profile, check_shapes};
@@ -21,7 +22,7 @@ struct Raw<M, P> {
 }
 
 /// The kernel `profile(Σ_k M(x_k, z_k))`, written `text`; `own` is the sum of a point with itself.
-pub(crate) fn raw<M: Term + Debug + Send + Sync + 'static, P: Profile>(
+pub(crate) fn raw<M: Term + Slope + Debug + Send + Sync + 'static, P: Profile>(
     text: String,
     term: M,
     own: fn(&[f64]) -> f64,
@@ -30,7 +31,7 @@ pub(crate) fn raw<M: Term + Debug + Send + Sync + 'static, P: Profile>(
     Arc::new(Raw { text, profile, own, term })
 }
 
-impl<T: Real, M: Term + Debug + Send + Sync + 'static, P: Profile> Kernel<T> for Raw<M, P> {
+impl<T: Real, M: Term + Slope + Debug + Send + Sync + 'static, P: Profile> Kernel<T> for Raw<M, P> {
     fn spec(&self) -> String {
         self.text.clone()
     }
@@ -42,6 +43,21 @@ impl<T: Real, M: Term + Debug + Send + Sync + 'static, P: Profile> Kernel<T> for
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         Some(few::columns(Frame::identity(z.ncols()), Plain(self.profile.function()), self.term, z))
+    }
+
+    fn differentiable(&self) -> bool {
+        self.profile.derivative::<T>().is_some()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
+        let pairs = Weighted::new(x, z, weights, &out);
+        let Some(derivative) = self.profile.derivative() else { return false };
+        let (frame, mut finish) = (Frame::identity(x.ncols()), Plain(derivative));
+        let factors = |x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>| {
+            panel::block::<T, M, _>(&frame, &mut finish, x, z, out);
+        };
+        gradient::add(pairs, out, factors, M::slope, |_, sum| sum);
+        true
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {

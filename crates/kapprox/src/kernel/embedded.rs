@@ -2,6 +2,7 @@
 
 use super::Spectrum;
 use super::fixed::{FEW, Fixed, KernelColumns};
+use super::gradient::Weighted;
 use super::points::row;
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
@@ -19,6 +20,9 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     fn features(&self, d: usize) -> usize;
     /// Writes the image of `x`: finite for finite `x`, and rounded once.
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]);
+    /// Writes the gradient of a function of the image by the point: the transposed Jacobian at `x`, whose image is `image`,
+    /// times the gradient by the image.
+    fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]);
     /// The spectrum of the kernel of images, from that of the kernel; `None` where it is not known.
     fn spectrum(&self, _spectrum: Option<Spectrum>) -> Option<Spectrum> {
         None
@@ -88,6 +92,35 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
         let (p, images) = (self.embedding.features(z.ncols()), self.images(z));
         let fixed = Fixed::new(self.kernel.typed::<T>(), MatRef::from_row_major_slice(&images, z.nrows(), p));
         Some(Box::new(EmbeddedColumns { embedding: self.embedding.clone(), images, p, fixed }))
+    }
+
+    fn differentiable(&self) -> bool {
+        self.kernel.typed::<T>().differentiable()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
+        let pairs = Weighted::new(x, z, weights, &out);
+        let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.features(x.ncols()));
+        if !kernel.differentiable() {
+            return false;
+        }
+        let (z_images, mut gradient, mut spare) = (self.images(z), vec![T::ZERO; x.ncols()], Vec::new());
+        let z_images = MatRef::from_row_major_slice(&z_images, z.nrows(), p);
+        for (i, strip) in pairs.row_tiles() {
+            let (rows, images) = (strip.x.nrows(), self.images(strip.x));
+            let mut by_images = vec![T::ZERO; images.len()];
+            let to = MatMut::from_row_major_slice_mut(&mut by_images, rows, p);
+            kernel.gradient(MatRef::from_row_major_slice(&images, rows, p), z_images, strip.weights, to);
+            for r in 0..rows {
+                let image = r * p..(r + 1) * p;
+                let point = row(strip.x, r, &mut spare);
+                self.embedding.pull_back(point, &images[image.clone()], &by_images[image], &mut gradient);
+                for (out, &more) in out.rb_mut().row_mut(i + r).iter_mut().zip(&gradient) {
+                    *out = (*out + more.saturate()).saturate();
+                }
+            }
+        }
+        true
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {

@@ -44,6 +44,14 @@ impl Profile for Gaussian {
         |squared: T| squared.halvings()
     }
 
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let rate = T::from_f64(-std::f64::consts::LN_2);
+        Some(
+            #[inline(always)]
+            move |squared: T| rate * squared.halvings(),
+        )
+    }
+
     fn law(&self) -> Option<Law> {
         // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2)
         Some(Law::radial(|_| (2.0 * std::f64::consts::LN_2).sqrt()))

@@ -2,6 +2,7 @@
 
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
+use super::gradient::{self, Slope, Weighted};
 use super::panel::{self, Finish, Products};
 use super::points::{Frame, row, squared_norm};
 use super::{Kernel, Profile, check_shapes};
@@ -44,6 +45,21 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         Some(few::columns(Frame::identity(z.ncols()), Saturated(self.profile.function()), Products, z))
+    }
+
+    fn differentiable(&self) -> bool {
+        self.profile.derivative::<T>().is_some()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
+        let pairs = Weighted::new(x, z, weights, &out);
+        let Some(derivative) = self.profile.derivative() else { return false };
+        let (frame, mut finish) = (Frame::identity(x.ncols()), Saturated(derivative));
+        let factors = |x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>| {
+            panel::block::<T, Products, _>(&frame, &mut finish, x, z, out);
+        };
+        gradient::add(pairs, out, factors, Products::slope, |_, sum| sum);
+        true
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {

@@ -34,6 +34,14 @@ impl Profile for Laplacian {
         |distance: T| distance.halvings()
     }
 
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let rate = T::from_f64(-std::f64::consts::LN_2);
+        Some(
+            #[inline(always)]
+            move |distance: T| rate * distance.halvings(),
+        )
+    }
+
     fn law(&self) -> Option<Law> {
         // 2^(−r) has Cauchy distributed frequencies of scale ln 2
         Some(Law::product(|u| std::f64::consts::LN_2 * (std::f64::consts::PI * (u - 0.5)).tan()))

@@ -21,4 +21,11 @@ impl Profile for Linear {
         #[inline(always)]
         |product: T| product
     }
+
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        Some(
+            #[inline(always)]
+            |_: T| T::ONE,
+        )
+    }
 }

@@ -8,6 +8,7 @@ use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
+use super::gradient::{self, Slope, Weighted};
 use super::panel::{self, Magnitudes, Maxima, Packed};
 use super::points::{Frame, Lengths, absolute_distance, panel_sum, panel_sums, row_sums};
 use super::{Kernel, Profile, check_shapes};
@@ -48,32 +49,57 @@ impl<T: Real, P: Profile> Kernel<T> for Manhattan<P> {
     /// Centring costs a rounding of each coordinate and nothing of its own: equal points stay equal.
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        let profile = self.profile.function();
-        if x.ncols() <= FEW_FEATURES {
-            let frame = Frame::new(z, &Lengths::Same(self.length));
-            panel::block::<T, Magnitudes, _>(&frame, &mut Plain(profile), x, z, out);
-        } else {
-            // in units of half a length, so that sums need no factor 2
-            let frame = Frame::new(z, &Lengths::Same(0.5 * self.length));
-            let mut finish = Cancelling::<T, Spans, _>::new(&frame.scale, T::from_f64(NEAR), profile);
-            panel::block::<T, Maxima, _>(&frame, &mut finish, x, z, out);
-        }
+        fill(&frame_of(z, self.length), self.profile.function(), x, z, out);
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let profile = self.profile.function();
+        let frame = frame_of(z, self.length);
         Some(if z.ncols() <= FEW_FEATURES {
-            few::columns(Frame::new(z, &Lengths::Same(self.length)), Plain(profile), Magnitudes, z)
+            few::columns(frame, Plain(profile), Magnitudes, z)
         } else {
-            let frame = Frame::new(z, &Lengths::Same(0.5 * self.length));
             let finish = Cancelling::<T, Spans, _>::new(&frame.scale, T::from_f64(NEAR), profile);
             few::columns(frame, finish, Maxima, z)
         })
     }
 
+    fn differentiable(&self) -> bool {
+        self.profile.derivative::<T>().is_some()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
+        let pairs = Weighted::new(x, z, weights, &out);
+        let Some(derivative) = self.profile.derivative() else { return false };
+        let (frame, scale) = (frame_of(z, self.length), T::from_f64(1.0 / self.length).saturate());
+        let factors = |x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>| fill(&frame, derivative, x, z, out);
+        gradient::add(pairs, out, factors, Magnitudes::slope, |_, sum| sum * scale);
+        true
+    }
+
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
         out.fill(self.profile.function::<f64>()(0.0));
+    }
+}
+
+/// The frame of distances from the points `z`: for many features in units of half a length, so that sums need no factor 2.
+fn frame_of<T: Real>(z: MatRef<'_, T>, length: f64) -> Frame<T> {
+    Frame::new(z, &Lengths::Same(if z.ncols() <= FEW_FEATURES { length } else { 0.5 * length }))
+}
+
+/// `out[i, j] = profile(‖x − z‖₁)`, in the units of [`frame_of`].
+fn fill<T: Real>(
+    frame: &Frame<T>,
+    profile: impl Fn(T) -> T + Copy,
+    x: MatRef<'_, T>,
+    z: MatRef<'_, T>,
+    out: MatMut<'_, T>,
+) {
+    if x.ncols() <= FEW_FEATURES {
+        panel::block::<T, Magnitudes, _>(frame, &mut Plain(profile), x, z, out);
+    } else {
+        let mut finish = Cancelling::<T, Spans, _>::new(&frame.scale, T::from_f64(NEAR), profile);
+        panel::block::<T, Maxima, _>(frame, &mut finish, x, z, out);
     }
 }
 

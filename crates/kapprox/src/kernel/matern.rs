@@ -44,7 +44,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
             let length = |root: f64| Lengths::Same(values[1] * LN_2 / root);
             match values[0] {
                 0.5 => l2(text, length(1.0), AtZero::Cusp, Half),
-                1.5 => l2(text, length(3f64.sqrt()), AtZero::Smooth, ThreeHalves),
+                1.5 => l2(text, length(3f64.sqrt()), AtZero::Bend, ThreeHalves),
                 _ => l2(text, length(5f64.sqrt()), AtZero::Smooth, FiveHalves),
             }
         },
@@ -71,6 +71,19 @@ impl Profile for Half {
         |squared: T| squared.root().halvings()
     }
 
+    /// −exp(−r) / 2r, but for the argument; 0 where its square is no normal number.
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let rate = T::from_f64(-0.5 * LN_2);
+        Some(
+            #[inline(always)]
+            move |squared: T| {
+                let root = squared.root();
+                let derivative = rate * root.halvings() / root;
+                if squared >= T::SMALLEST { derivative } else { T::ZERO }
+            },
+        )
+    }
+
     fn law(&self) -> Option<Law> {
         student(1.0)
     }
@@ -90,6 +103,14 @@ impl Profile for ThreeHalves {
         }
     }
 
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let rate = T::from_f64(-0.5 * LN_2 * LN_2);
+        Some(
+            #[inline(always)]
+            move |squared: T| rate * squared.root().halvings(),
+        )
+    }
+
     fn law(&self) -> Option<Law> {
         student(3.0)
     }
@@ -107,6 +128,17 @@ impl Profile for FiveHalves {
             let b = squared.root().smaller(far);
             third.mul_plus(b, unit).mul_plus(b, T::ONE) * b.halvings()
         }
+    }
+
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let (unit, rate, far) = (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / -6.0), T::from_f64(FAR));
+        Some(
+            #[inline(always)]
+            move |squared: T| {
+                let b = squared.root().smaller(far);
+                rate * b.mul_plus(unit, T::ONE) * b.halvings()
+            },
+        )
     }
 
     fn law(&self) -> Option<Law> {

@@ -10,6 +10,7 @@
 //! ```
 
 use super::family::{KernelFamily, Metric, SIGMA};
+use super::gradient::sign;
 use super::matern::NU;
 use super::sweep::{Features, swept};
 use crate::Real;
@@ -59,5 +60,23 @@ impl Features for Matern {
     fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
         |value: T| value
+    }
+
+    fn factor<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        self.last()
+    }
+
+    /// (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2, over one denominator: what cancels is left out.
+    fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(FAR));
+        let constant = T::from_f64(self.linear - LN_2);
+        let first = T::from_f64(2.0 * self.square - LN_2 * self.linear);
+        let second = T::from_f64(-LN_2 * self.square);
+        #[inline(always)]
+        move |difference: T| {
+            let a = difference.magnitude().smaller(far);
+            let above = second.mul_plus(a, first).mul_plus(a, constant);
+            sign(difference) * above / square.mul_plus(a, linear).mul_plus(a, T::ONE)
+        }
     }
 }

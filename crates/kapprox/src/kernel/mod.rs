@@ -26,6 +26,7 @@ mod embedded;
 mod family;
 mod few;
 mod fixed;
+mod gradient;
 mod inner;
 mod median;
 mod node;
@@ -110,11 +111,17 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         None
     }
-    /// `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, the gradient taken with respect to the first argument. Returns false, and adds
-    /// nothing, where the kernel has no gradient or none that is known.
+    /// Whether [`gradient`](Self::gradient) knows the gradient.
+    fn differentiable(&self) -> bool {
+        false
+    }
+    /// `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, the gradient taken with respect to the first argument. Returns
+    /// [`differentiable`](Self::differentiable), and adds nothing where that is false.
     ///
-    /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both of any strides. Where a kernel has a
-    /// cusp (x = z, for a function of the distance itself) the pair adds nothing. Costs about 4 b m d flops.
+    /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both of any strides; `weights`
+    /// is fastest column-major. Where a kernel has a cusp the derivative is the mean of its two sides: a pair with x = z
+    /// adds nothing, for a function of the distance itself. Every row has the bits that it has alone. Finite points and
+    /// weights give finite sums. Costs about 5 b m d flops; a product costs the block of each factor for each other one.
     ///
     /// # Panics
     /// If the four shapes do not agree.
@@ -160,6 +167,10 @@ pub(crate) trait Profile: Debug + Send + Sync + 'static {
     /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
     /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + Send + Sync + 'static + use<Self, T>;
+    /// The derivative of the function by its argument; `None` where it is not known. At a cusp it is 0.
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<Self, T>> {
+        None::<fn(T) -> T>
+    }
     /// The law of the kernel's frequencies, in units of one over the length scale; see [`Kernel::spectrum`].
     fn law(&self) -> Option<Law> {
         None

@@ -81,6 +81,18 @@ impl Embedding for Circles {
             },
         );
     }
+
+    /// The image turned by a right angle, times by it: d(cos, sin) = (−sin, cos) 2π/period dx.
+    fn pull_back<T: Real>(&self, _: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
+        let (images, _) = image.as_chunks::<2>();
+        let (by_images, _) = by_image.as_chunks::<2>();
+        let rate = std::f64::consts::TAU / self.period;
+        for ((gradient, [cosine, sine]), [by_cosine, by_sine]) in gradient.iter_mut().zip(images).zip(by_images) {
+            let along = cosine.to_f64() * by_sine.to_f64() - sine.to_f64() * by_cosine.to_f64();
+            *gradient = T::from_f64(along * rate);
+        }
+    }
+
     /// The spectrum of the periodic kernel itself: that of the Gaussian on the circles is no law of frequencies of x.
     fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
         let count = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;

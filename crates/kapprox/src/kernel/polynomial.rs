@@ -61,4 +61,13 @@ impl Profile for Polynomial {
         #[inline(always)]
         move |product: T| product.mul_plus(gamma, c0).power(degree)
     }
+
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let rate = T::from_f64(f64::from(self.degree) * self.gamma).saturate();
+        let lower = Self { degree: self.degree - 1, ..*self }.function::<T>();
+        Some(
+            #[inline(always)]
+            move |product: T| rate * lower(product),
+        )
+    }
 }

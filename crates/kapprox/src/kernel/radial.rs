@@ -7,6 +7,7 @@ use super::Spectrum;
 use super::cancelling::{Cancelling, Split};
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
+use super::gradient::{self, Weighted};
 use super::panel::{self, Packed, Products, Squares};
 use super::points::{Frame, Lengths, panel_norm, panel_norms, row_norms, squared_distance};
 use super::{Kernel, Profile, check_shapes, direct::Plain};
@@ -28,8 +29,10 @@ const ROUGH: f64 = 1.0 / 1024.0;
 /// How a profile behaves where the distance vanishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtZero {
-    /// Differentiable in the squared distance.
+    /// Differentiable in the squared distance, more than once.
     Smooth,
+    /// Differentiable in the squared distance, but the derivative has a cusp at 0.
+    Bend,
     /// A function of the distance itself, with a cusp at 0.
     Cusp,
 }
@@ -38,9 +41,17 @@ impl AtZero {
     /// The share of ‖x‖² + ‖z‖² below which a squared distance is computed from differences.
     fn near<T: Real>(self) -> T {
         T::from_f64(match self {
-            Self::Smooth => SMOOTH * T::EPSILON,
+            Self::Smooth | Self::Bend => SMOOTH * T::EPSILON,
             Self::Cusp => ROUGH,
         })
+    }
+
+    /// How the profile's derivative behaves.
+    fn of_derivative(self) -> Self {
+        match self {
+            Self::Smooth => Self::Smooth,
+            Self::Bend | Self::Cusp => Self::Cusp,
+        }
     }
 }
 
@@ -58,6 +69,23 @@ pub(crate) fn l2<P: Profile>(text: String, lengths: Lengths, at_zero: AtZero, pr
     Arc::new(Radial { text, lengths, at_zero, profile })
 }
 
+/// `out[i, j] = profile(r²)`, in the units of `frame`.
+fn fill<T: Real>(
+    frame: &Frame<T>,
+    at_zero: AtZero,
+    profile: impl Fn(T) -> T + Copy,
+    x: MatRef<'_, T>,
+    z: MatRef<'_, T>,
+    out: MatMut<'_, T>,
+) {
+    if x.ncols() <= FEW_FEATURES {
+        panel::block::<T, Squares, _>(frame, &mut Plain(profile), x, z, out);
+    } else {
+        let mut finish = Cancelling::<T, Euclidean, _>::new(&frame.scale, at_zero.near(), profile);
+        panel::block::<T, Products, _>(frame, &mut finish, x, z, out);
+    }
+}
+
 impl<T: Real, P: Profile> Kernel<T> for Radial<P> {
     fn spec(&self) -> String {
         self.text.clone()
@@ -69,13 +97,26 @@ impl<T: Real, P: Profile> Kernel<T> for Radial<P> {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        let (frame, profile) = (Frame::new(z, &self.lengths), self.profile.function());
-        if x.ncols() <= FEW_FEATURES {
-            panel::block::<T, Squares, _>(&frame, &mut Plain(profile), x, z, out);
-        } else {
-            let mut finish = Cancelling::<T, Euclidean, _>::new(&frame.scale, self.at_zero.near(), profile);
-            panel::block::<T, Products, _>(&frame, &mut finish, x, z, out);
-        }
+        fill(&Frame::new(z, &self.lengths), self.at_zero, self.profile.function(), x, z, out);
+    }
+
+    fn differentiable(&self) -> bool {
+        self.profile.derivative::<T>().is_some()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
+        let pairs = Weighted::new(x, z, weights, &out);
+        let Some(derivative) = self.profile.derivative() else { return false };
+        let (frame, at_zero) = (Frame::new(z, &self.lengths), self.at_zero.of_derivative());
+        gradient::add(
+            pairs,
+            out,
+            |x, z, out| fill(&frame, at_zero, derivative, x, z, out),
+            #[inline(always)]
+            |x, z| x - z,
+            |k, sum| (sum + sum) * frame.scale[k] * frame.scale[k],
+        );
+        true
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {

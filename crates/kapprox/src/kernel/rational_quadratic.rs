@@ -55,6 +55,17 @@ impl Profile for RationalQuadratic {
         }
     }
 
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let (rate, exponent) = (T::from_f64(-self.alpha).saturate(), T::from_f64(self.alpha + 1.0).saturate());
+        Some(
+            #[inline(always)]
+            move |squared: T| {
+                let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
+                rate * (base.logarithm() * exponent).halvings()
+            },
+        )
+    }
+
     fn law(&self) -> Option<Law> {
         // a mixture of exp(−τ r²) with τ of a gamma distribution
         let gamma = rand_distr::Gamma::new(self.alpha, 1.0).ok()?;

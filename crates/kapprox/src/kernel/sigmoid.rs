@@ -50,4 +50,17 @@ impl Profile for Sigmoid {
             if u < T::ZERO { T::ZERO - positive } else { positive }
         }
     }
+
+    /// γ / cosh²(u).
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
+        let (twice, rate) = (T::from_f64(2.0 * std::f64::consts::LOG2_E), T::from_f64(4.0 * self.gamma).saturate());
+        Some(
+            #[inline(always)]
+            move |product: T| {
+                let power = (product.mul_plus(gamma, c0).magnitude() * twice).halvings();
+                rate * power / ((T::ONE + power) * (T::ONE + power))
+            },
+        )
+    }
 }

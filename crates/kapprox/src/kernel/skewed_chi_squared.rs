@@ -12,6 +12,7 @@
 
 use super::embedded::{Embedding, embedded};
 use super::family::{Domain, KernelFamily, KernelParameter, Range, Value};
+use super::gradient::sign;
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
@@ -52,6 +53,13 @@ impl Embedding for Logarithms {
             *image = T::from_f64(logarithm(value.to_f64(), self.skew));
         }
     }
+
+    fn pull_back<T: Real>(&self, x: &[T], _: &[T], by_image: &[T], gradient: &mut [T]) {
+        for ((gradient, by_image), value) in gradient.iter_mut().zip(by_image).zip(x) {
+            let rate = 1.0 / (value.to_f64() + self.skew).max(f64::MIN_POSITIVE);
+            *gradient = T::from_f64(by_image.to_f64() * rate);
+        }
+    }
 }
 
 /// ln(value + skew); a value that is not above −skew has none, and counts as if it were just above.
@@ -77,5 +85,20 @@ impl Features for HyperbolicSecants {
     fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         #[inline(always)]
         |value: T| value
+    }
+
+    fn factor<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        self.last()
+    }
+
+    /// The derivative of the logarithm, −ln 2 (1 − h²) / (1 + h²).
+    fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
+        let rate = T::from_f64(-LN_2);
+        #[inline(always)]
+        move |difference: T| {
+            let half = difference.magnitude().halvings();
+            let square = half * half;
+            rate * sign(difference) * (T::ONE - square) / (T::ONE + square)
+        }
     }
 }

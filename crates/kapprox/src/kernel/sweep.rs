@@ -5,6 +5,7 @@
 
 use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
+use super::gradient::{self, Weighted};
 use super::points::{Aligned, Frame, Lengths, fill_column, row};
 use super::{Kernel, check_shapes};
 use crate::Real;
@@ -26,6 +27,10 @@ pub(crate) trait Features: Debug + Send + Sync + 'static {
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
     /// The function that turns the value after the last feature into the kernel value.
     fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy;
+    /// The function that turns the value after the last feature into the factor of the derivatives by all differences.
+    fn factor<T: Real>(&self) -> impl Fn(T) -> T + Copy;
+    /// The function of a difference that times the factor is the derivative by it; 0 at a cusp.
+    fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy;
 }
 
 /// A kernel of the features' differences in units of `length`.
@@ -41,14 +46,17 @@ pub(crate) fn swept<F: Features>(text: String, length: f64, features: F) -> Arc<
     Arc::new(Swept { text, length, features: Arc::new(features) })
 }
 
-impl<T: Real, F: Features> Kernel<T> for Swept<F> {
-    fn spec(&self) -> String {
-        self.text.clone()
-    }
-
-    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
-        let (d, frame) = (x.ncols(), Frame::new(z, &Lengths::Same(self.length)));
+impl<F: Features> Swept<F> {
+    /// `out[i, j]` = what `last` makes of the value after the last feature, in the units of `frame`.
+    fn fill<T: Real>(
+        &self,
+        frame: &Frame<T>,
+        last: impl Fn(T) -> T + Copy,
+        x: MatRef<'_, T>,
+        z: MatRef<'_, T>,
+        mut out: MatMut<'_, T>,
+    ) {
+        let (d, next) = (x.ncols(), self.features.next());
         let (mut x_packed, mut z_packed, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
         frame.pack_rows(z, z.nrows(), &mut z_packed);
         for i in (0..x.nrows()).step_by(TILE_ROWS) {
@@ -58,7 +66,8 @@ impl<T: Real, F: Features> Kernel<T> for Swept<F> {
                 let z = &z_packed[j * d..(j + 1) * d];
                 fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
                     column_of(
-                        &*self.features,
+                        T::from_f64(F::START),
+                        (next, last),
                         column,
                         &x_packed,
                         z,
@@ -69,6 +78,17 @@ impl<T: Real, F: Features> Kernel<T> for Swept<F> {
             }
         }
     }
+}
+
+impl<T: Real, F: Features> Kernel<T> for Swept<F> {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
+        check_shapes(x, z, &out);
+        self.fill(&Frame::new(z, &Lengths::Same(self.length)), self.features.last(), x, z, out);
+    }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let (m, frame) = (z.nrows(), Frame::new(z, &Lengths::Same(self.length)));
@@ -76,6 +96,25 @@ impl<T: Real, F: Features> Kernel<T> for Swept<F> {
         frame.pack_rows(z, m, &mut rows);
         in_panels(&rows, frame.width(), m, &mut columns);
         Some(Box::new(SweptColumns { frame, columns, features: self.features.clone() }))
+    }
+
+    fn differentiable(&self) -> bool {
+        true
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
+        let pairs = Weighted::new(x, z, weights, &out);
+        let (factor, slope) = (self.features.factor(), self.features.slope());
+        let (frame, scale) = (Frame::new(z, &Lengths::Same(self.length)), T::from_f64(1.0 / self.length).saturate());
+        gradient::add(
+            pairs,
+            out,
+            |x, z, out| self.fill(&frame, factor, x, z, out),
+            #[inline(always)]
+            |x, z| slope((x - z) * scale),
+            |_, sum| sum * scale,
+        );
+        true
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -105,11 +144,13 @@ impl<T: Real, F: Features> KernelColumns<T> for SweptColumns<T, F> {
 
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         let (d, mut spare) = (x.ncols(), Vec::new());
+        let (next, last) = (self.features.next(), self.features.last());
         for (i, values) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
             let scaled = &mut scratch[..d];
             self.frame.pack_row(row(x, i, &mut spare), scaled);
             column_of(
-                &*self.features,
+                T::from_f64(F::START),
+                (next, last),
                 values,
                 &self.columns,
                 scaled,
@@ -120,20 +161,21 @@ impl<T: Real, F: Features> KernelColumns<T> for SweptColumns<T, F> {
     }
 }
 
-/// The kernel between points that lie feature by feature in `tall` and one other point; `difference` takes a feature of the
+/// The values of points that lie feature by feature in `tall` with one other point; `difference` takes a feature of the
 /// former first.
-fn column_of<T: Real, F: Features>(
-    features: &F,
+fn column_of<T: Real>(
+    start: T,
+    (next, last): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),
     column: &mut [T],
     tall: &[T],
     narrow: &[T],
     difference: impl Fn(T, T) -> T + Copy,
 ) {
-    let (next, last, rows) = (features.next::<T>(), features.last::<T>(), column.len());
+    let rows = column.len();
     vectorised(
         #[inline(always)]
         || {
-            column.fill(T::from_f64(F::START));
+            column.fill(start);
             for (&narrow, tall) in narrow.iter().zip(tall.chunks_exact(rows)) {
                 for (value, &tall) in column.iter_mut().zip(tall) {
                     *value = next(*value, difference(tall, narrow));

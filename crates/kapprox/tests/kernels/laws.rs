@@ -111,7 +111,7 @@ fn any_strip_of_rows_has_the_same_bits_alone() {
 }
 
 /// Kernels of some columns, and expressions of several parts.
-const NESTED: [&str; 6] = [
+pub(crate) const NESTED: [&str; 6] = [
     "gaussian(sigma=2, on=x0..x3)",
     "linear(on=[x1, x5]) + laplacian(sigma=3)*matern(nu=1.5, sigma=2, on=x2..x9)",
     "normalised(polynomial(degree=2, c0=1, gamma=0.5) + 0.5*linear())",
@@ -121,7 +121,7 @@ const NESTED: [&str; 6] = [
 ];
 
 /// The kernel of an expression on points of `d` features, x0, x1, …
-fn build_on(text: &str, d: usize) -> Arc<dyn AnyKernel> {
+pub(crate) fn build_on(text: &str, d: usize) -> Arc<dyn AnyKernel> {
     let names: Vec<String> = (0..d).map(|i| format!("x{i}")).collect();
     Spec::parse(text).unwrap().resolve_columns(&names).unwrap().build().unwrap()
 }

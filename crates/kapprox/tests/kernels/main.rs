@@ -6,6 +6,7 @@ mod accuracy;
 mod feature_space;
 mod formulas;
 mod golden;
+mod gradients;
 mod inputs;
 mod laws;
 mod limits;
