@@ -33,8 +33,8 @@ const NOISE: f64 = 0.3;
 const NOTHING: f64 = 0.9;
 /// The other scales that such a stage tries.
 const SCALES: [f64; 3] = [0.5, 0.25, 2.0];
-/// A stage begins with no factor smaller than this share of the largest.
-const CHANCE: f64 = 0.05;
+/// A stage begins with no factor smaller than this share of the largest; with 0.05 it found fewer of the features that matter.
+const CHANCE: f64 = 0.3;
 /// A step that lowers F by less, in nats per row and target, is the last.
 const FLAT: f64 = 1e-5;
 /// Largest change of a logarithm in the first trial of a step.
@@ -51,9 +51,9 @@ pub(crate) struct Stage {
     pub(crate) steps: usize,
 }
 
-/// The stages that suit most tables.
+/// The stages that suit most tables. The first ends early: 500 rows followed to the minimum lose features that interact.
 pub(crate) const STAGES: [Stage; 3] = [
-    Stage { rows: 500, landmarks: 250, steps: 60 },
+    Stage { rows: 500, landmarks: 250, steps: 15 },
     Stage { rows: 1500, landmarks: 500, steps: 40 },
     Stage { rows: 4000, landmarks: 500, steps: 20 },
 ];
@@ -142,15 +142,10 @@ fn standard(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     let mut square = 0.0;
     for j in 0..t {
         let mean = y.col(j).iter().sum::<f64>() / n as f64;
-        let largest = y.col(j).iter().fold(0.0, |most: f64, v| most.max(v.abs()));
-        centred.col_mut(j).iter_mut().for_each(|v| *v -= mean);
-        let own = centred.col(j).squared_norm_l2();
+        let constant = y.col(j).iter().all(|v| *v == y[(0, j)]);
         // what is left of a constant is the rounding of its mean
-        if own > n as f64 * (4.0 * f64::EPSILON * largest).powi(2) {
-            square += own;
-        } else {
-            centred.col_mut(j).fill(0.0);
-        }
+        centred.col_mut(j).iter_mut().for_each(|v| *v = if constant { 0.0 } else { *v - mean });
+        square += centred.col(j).squared_norm_l2();
     }
     let unit = square / (n * t) as f64;
     if unit > 0.0 {
