@@ -31,7 +31,7 @@ fn the_four_features_that_matter_of_thirty_two_are_found() {
     let mut draw = noise(6);
     let y = Mat::from_fn(1500, 1, |i, _| {
         let x = |k: usize| x[(i, k)];
-        x(3) * x(11) + (2.0 * x(20)).cos() * (1.5 * x(29)).cos() + 0.05 * 3f64.sqrt() * draw()
+        x(3) * x(11) + (2.0 * x(20)).cos() + (1.5 * x(29)).cos() + 0.05 * 3f64.sqrt() * draw()
     });
     let options = Options { stages: &STAGES, observer: &Unobserved };
     let kernel = kapprox::kernel::Spec::parse("gaussian(sigma=8)").unwrap().build().unwrap();
