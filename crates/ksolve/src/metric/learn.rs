@@ -2,7 +2,7 @@
 
 use super::round::{Round, Rows};
 use super::source::{Form, MetricSource};
-use super::{plan, sample};
+use super::{likelihood, plan, sample};
 use crate::train::plan::Cut;
 use crate::train::survey::Survey;
 use crate::train::{Resources, Stages, TrainOptions, landmarks};
@@ -27,6 +27,9 @@ const FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 
 /// Factors that are tried once the metric is found.
 const LAST_FACTORS: [f64; 2] = [0.5, 2.0];
+
+/// Share of the variance below which rounds have too little to begin from.
+const LITTLE: f64 = 0.2;
 
 /// Features up to which `learn` tries a full metric too.
 const MOST_FULL: usize = 1_000;
@@ -113,7 +116,11 @@ fn learn<T: Real>(asked: &Asked<'_, T>, form: Form) -> Result<Learned> {
     let lengths = Lengths { kernel: &options.kernel, drawn: &drawn, seed: options.seed };
     let mut search = Search { variance: survey.variance(), lengths, rounds: Vec::new(), best: None };
     search.check()?;
-    let (factor, products) = search.start(&rows)?;
+    search.start(&rows)?;
+    if search.explained() < LITTLE {
+        search.lengths(&rows, &*stage)?;
+    }
+    let (factor, products) = search.products(&rows)?;
     for form in forms(form, d, options) {
         search.descend(&rows, form, factor, &products)?;
     }
@@ -224,13 +231,43 @@ impl<T: Real> Search<'_, T> {
         }
     }
 
-    /// Fits the features as they are, at several length scales. Gives the best factor, and the products of its gradients.
-    fn start(&mut self, rows: &Rows<'_, T>) -> Result<(f64, Mat<f64>)> {
+    /// Fits the features as they are, at several length scales.
+    fn start(&mut self, rows: &Rows<'_, T>) -> Result<()> {
         let factors = if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] };
         for factor in factors {
             let round = self.fit(rows, (None, 0), None, *factor)?;
             self.keep(round, None, *factor);
         }
+        Ok(())
+    }
+
+    /// The share of the variance that the best round explains.
+    fn explained(&self) -> f64 {
+        let error = self.best.as_ref().map_or(f64::INFINITY, |best| best.round.error);
+        if self.variance > 0.0 { 1.0 - error / self.variance } else { 1.0 }
+    }
+
+    /// Learns a factor for each feature by marginal likelihood, and fits through them.
+    fn lengths(&mut self, rows: &Rows<'_, T>, observer: &dyn Observer) -> Result<()> {
+        let drawn = self.lengths.drawn;
+        let (n, t) = (drawn.len().min(likelihood::ROWS), rows.targets.count());
+        let x = Mat::from_fn(n, drawn.d, |i, j| drawn.x[i * drawn.d + j].to_f64());
+        let targets = rows.values_of(&drawn.rows[..n])?;
+        let y = Mat::from_fn(n, t, |i, j| targets[i * t + j]);
+        let kernel = self.lengths.kernel(None, 1.0)?.build()?;
+        let options = likelihood::Options { stages: &likelihood::STAGES, observer };
+        let found = likelihood::learn(x.as_ref(), y.as_ref(), &kernel, &options, rows.resources.workers)?;
+        let metric = Arc::new(Metric::diagonal(found.factors)?);
+        let factors = if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] };
+        for factor in factors {
+            let round = self.fit(rows, (Some(Form::Diagonal), 0), Some(metric.clone()), *factor)?;
+            self.keep(round, Some(Form::Diagonal), *factor);
+        }
+        Ok(())
+    }
+
+    /// The factor of the best round, and the products of its gradients.
+    fn products(&self, rows: &Rows<'_, T>) -> Result<(f64, Mat<f64>)> {
         let best = self.best.as_ref().ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
         Ok((best.factor, rows.products(&best.round)?))
     }

@@ -11,6 +11,9 @@
 //! set A = M^½, with the trace of AᵀA made d, and fit again. The round with the least held-out error wins. A diagonal metric takes
 //! the diagonal of M, one of low rank its leading eigenvectors.
 //!
+//! Where the features as they are explain next to nothing, their gradients say nothing either; then the rounds begin from a factor
+//! for each feature, found by [marginal likelihood](likelihood).
+//!
 //! *Cost*: the rounds see a uniform sample that is held in memory; where the table has more rows, one round over all rows
 //! follows. *Passes over the table*: two for the sample, and five for that round.
 //!
@@ -20,7 +23,10 @@
 
 mod given;
 mod gradient;
+mod lbfgs;
 mod learn;
+mod likelihood;
+mod marginal;
 mod plan;
 mod round;
 mod sample;

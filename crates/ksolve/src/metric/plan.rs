@@ -1,8 +1,8 @@
 //! What the learning of a metric holds, and how its fits are set.
 
 use super::gradient::{OuterProducts, Products};
-use super::sample;
 use super::source::MetricSource;
+use super::{likelihood, sample};
 use crate::solver::ridge::{Ridge, RidgeOptions};
 use crate::train::plan::{Cut, Shape, cut, solve, tile_rows};
 use crate::train::{LandmarkSource, Stage, TrainOptions, Work};
@@ -73,15 +73,16 @@ pub(crate) fn stage<T: Real>(work: &Work<'_>) -> Result<Option<Stage>> {
         intercept: ridge().intercept,
         target_centre: vec![0.0; t],
     };
-    let last = |_: Cut| solve(&shape, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
-    let plans = cut::<T>(&shape, &last, budget).1;
+    let last = |cut: Cut| solve(&shape, cut, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
+    let (cut, plans) = cut::<T>(&shape, &last, budget);
     let most = plans.into_iter().max_by_key(Plan::bytes);
     let fewer = "read fewer columns (`features`), or leave `metric` out";
     let held = sample::rows(n, d);
-    let plan = Plan { what: "metric".to_string(), ..most.unwrap_or_else(|| solve(&shape, budget)) };
+    let plan = Plan { what: "metric".to_string(), ..most.unwrap_or_else(|| last(cut)) };
     let plan = plan
         .term("sampled rows", sample::bytes(held, d, t, element), fewer)
         .term("gradients", OuterProducts::scratch_bytes(shape.map.p, d, threads), fewer)
-        .term("products of gradients", 8 * Products::bytes(d), fewer);
+        .term("products of gradients", 8 * Products::bytes(d), fewer)
+        .term("marginal likelihood", likelihood::bytes(held, d, t), fewer);
     Ok(Some(Stage::new(plan, if held as u64 == n { 2 } else { 7 })))
 }

@@ -10,7 +10,8 @@ use faer::Mat;
 use kapprox::map::Expansion;
 use kapprox::metric::{Metric, MetricRows};
 use kapprox::{FeatureMap, Real, Spec};
-use kstore::{Reading, RowSource};
+use kstore::{Pass, Reading, RowSource};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The rows that rounds learn from, and how.
@@ -45,6 +46,25 @@ pub(super) struct Round<T> {
 impl<T: Real> Rows<'_, T> {
     fn through(&self, metric: Option<&Arc<Metric>>) -> MetricRows<&dyn RowSource<T>> {
         MetricRows::new(self.source, metric.cloned())
+    }
+
+    /// The targets of some of the rows, t for each, in the order of `wanted`.
+    pub(super) fn values_of(&self, wanted: &[u64]) -> Result<Vec<f64>> {
+        let t = self.targets.count();
+        let place: HashMap<u64, usize> = wanted.iter().enumerate().map(|(place, row)| (*row, place)).collect();
+        let mut values = vec![0.0; wanted.len() * t];
+        let observer = self.resources.stages.stage("targets", None);
+        let pass = Pass { journal: None, ..self.cut.pass(1, self.resources, &*observer) };
+        pass.visit(self.source, |block| {
+            for (i, row) in block.rows.iter().enumerate() {
+                let Some(place) = place.get(row) else { continue };
+                for (j, value) in values[place * t..(place + 1) * t].iter_mut().enumerate() {
+                    *value = self.targets.value(block, i, j)?;
+                }
+            }
+            Ok::<(), Error>(())
+        })?;
+        Ok(values)
     }
 
     /// Fits with a kernel through a metric.

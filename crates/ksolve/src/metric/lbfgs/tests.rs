@@ -1,0 +1,61 @@
+use super::*;
+
+const LIMITS: Limits = Limits { steps: 500, reach: 2.0, flat: 1e-15 };
+
+/// Rosenbrock's valley in n variables, lowest at (1, …, 1).
+fn rosenbrock(x: &[f64], g: &mut [f64]) -> f64 {
+    g.fill(0.0);
+    let mut value = 0.0;
+    for i in 0..x.len() - 1 {
+        let (bend, rest) = (x[i + 1] - x[i] * x[i], 1.0 - x[i]);
+        value += 100.0 * bend * bend + rest * rest;
+        g[i] += -400.0 * x[i] * bend - 2.0 * rest;
+        g[i + 1] += 200.0 * bend;
+    }
+    value
+}
+
+#[test]
+fn rosenbrock_s_valley_is_followed_to_its_end() {
+    for n in [2, 12] {
+        let bounds = vec![(-10.0, 10.0); n];
+        let start: Vec<f64> = (0..n).map(|i| if i % 2 == 0 { -1.2 } else { 1.0 }).collect();
+        let mut calls = 0;
+        let found = minimise(&start, &bounds, LIMITS, &mut |x, g| {
+            calls += 1;
+            Ok(rosenbrock(x, g))
+        });
+        let found = found.unwrap();
+        // with 12 variables there is a second minimum near (-1, 1, …, 1), of about 3.99
+        assert!(found.value < 1e-12 || (n > 2 && found.value < 4.0), "{n}: {found:?}");
+        assert!(calls < 200, "{n}: {calls}");
+    }
+}
+
+#[test]
+fn variables_stop_at_their_bounds() {
+    // the optimum (1, 1) lies outside: on the edge x = 0.5 the best y is 0.25
+    let found = minimise(&[-1.0, 2.0], &[(-2.0, 0.5), (-2.0, 2.0)], LIMITS, &mut |x, g| Ok(rosenbrock(x, g))).unwrap();
+    assert!((found.at[0] - 0.5).abs() < 1e-9 && (found.at[1] - 0.25).abs() < 1e-6, "{found:?}");
+}
+
+#[test]
+fn infinite_and_nan_trials_are_only_too_long() {
+    for outside in [f64::INFINITY, f64::NAN] {
+        // x − ln x on x > 0, and nothing beyond
+        let found = minimise(&[0.01], &[(-1e3, 1e3)], Limits { reach: 50.0, ..LIMITS }, &mut |x, g| {
+            g[0] = 1.0 - 1.0 / x[0];
+            Ok(if x[0] > 0.0 { x[0] - x[0].ln() } else { outside })
+        });
+        let found = found.unwrap();
+        assert!((found.at[0] - 1.0).abs() < 1e-6, "{found:?}");
+    }
+}
+
+#[test]
+fn an_infinite_start_is_returned_as_such_and_errors_end_the_search() {
+    let found = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Ok(f64::NAN)).unwrap();
+    assert_eq!((found.value, found.steps), (f64::INFINITY, 0));
+    let failed = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Err(kstore::Error::Interrupted.into()));
+    assert!(failed.is_err_and(|error| error.is_interrupted()));
+}

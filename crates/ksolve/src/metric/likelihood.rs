@@ -1,0 +1,274 @@
+//! A factor per feature by maximum marginal likelihood on a sample.
+//!
+//! Minimises F(a, s², τ²) of [`super::marginal`] for the model y = f(x) + noise, f a Gaussian process with the kernel
+//! s² k(a ∘ x, a ∘ x'), by [L-BFGS](super::lbfgs) over log a, log s² and log τ² (automatic relevance determination:
+//! Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, sections 5.1 and 5.4.1). Features that do not matter
+//! end with small factors, never with 0.
+//!
+//! F has several minima. The sample therefore grows in stages, each from the factors of the one before; a stage that explains
+//! next to nothing tries other overall scales; and a factor that a small sample has made very small gets another chance in
+//! the next stage.
+
+use super::lbfgs::{Limits, Minimum, minimise};
+use super::marginal::Sample;
+use crate::{Error, Result};
+use faer::{Mat, MatRef};
+use kapprox::kernel::{AnyKernel, Kernel, require_positive_definite};
+use kstore::Workers;
+use kstore::pass::Observer;
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// Range of every factor, up and down.
+const RANGE: f64 = 1e4;
+/// Range of the amplitude, in units of the targets' variance over the mean of k(x, x).
+const AMPLITUDES: (f64, f64) = (1e-4, 1e4);
+/// Range of the noise, in units of the targets' variance.
+const NOISES: (f64, f64) = (1e-5, 10.0);
+/// The noise at the start, in the same unit.
+const NOISE: f64 = 0.3;
+/// A noise above this, in the same unit, says that the stage has found nothing.
+const NOTHING: f64 = 0.9;
+/// The other scales that such a stage tries.
+const SCALES: [f64; 3] = [0.5, 0.25, 2.0];
+/// A stage begins with no factor smaller than this share of the largest; with 0.05 it found fewer of the features that matter.
+const CHANCE: f64 = 0.3;
+/// A step that lowers F by less, in nats per row and target, is the last.
+const FLAT: f64 = 1e-5;
+/// Largest change of a logarithm in the first trial of a step.
+const REACH: f64 = 2.0;
+
+/// A part of the sample, and how long to learn from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stage {
+    /// The first so many rows, or all where there are fewer.
+    pub(crate) rows: usize,
+    /// The first so many of these are landmarks.
+    pub(crate) landmarks: usize,
+    /// Largest number of L-BFGS steps.
+    pub(crate) steps: usize,
+}
+
+/// The stages that suit most tables. The first ends early: 500 rows followed to the minimum lose features that interact.
+pub(crate) const STAGES: [Stage; 3] = [
+    Stage { rows: 500, landmarks: 250, steps: 15 },
+    Stage { rows: 1500, landmarks: 500, steps: 40 },
+    Stage { rows: ROWS, landmarks: 500, steps: 20 },
+];
+
+/// Most rows of a stage.
+pub(crate) const ROWS: usize = 4000;
+
+/// How to learn.
+#[derive(Clone, Copy)]
+pub(crate) struct Options<'a> {
+    pub(crate) stages: &'a [Stage],
+    /// Its stop signal is heard at every evaluation of F; a stage reports its rows when it ends.
+    pub(crate) observer: &'a dyn Observer,
+}
+
+/// What was learnt.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lengths {
+    /// a, one per feature: the learnt kernel is k(a ∘ x, a ∘ x').
+    pub(crate) factors: Vec<f64>,
+    /// s², in the square of the targets' unit; 0 where the targets are constant.
+    pub(crate) amplitude: f64,
+    /// τ², in the same unit.
+    pub(crate) noise: f64,
+    /// F of the last stage's rows in nats, summed over targets; 0 where nothing can be learnt.
+    pub(crate) objective: f64,
+    /// Steps over all stages.
+    pub(crate) steps: usize,
+}
+
+/// Learns the factors from rows `x` (n x d, scaled, in random order) and targets `y` (n x t, alike in scale: they share s²
+/// and τ²). The means of the targets are taken off.
+///
+/// Where there is nothing to learn from, because targets or kernel values are all 0, the factors are 1.
+///
+/// *Cost* per step: that of [`Sample::likelihood`] once, rarely twice, for each stage. The bits do not depend on the number
+/// of threads.
+///
+/// # Errors
+/// [`Error::Shape`] and [`Error::TooFewRows`] for what is no sample, [`Error::Option`] for a kernel without a gradient,
+/// [`Error::NotFinite`] for numbers that are not or an F that overflows, and [`kstore::Error::Interrupted`].
+pub(crate) fn learn(
+    x: MatRef<'_, f64>,
+    y: MatRef<'_, f64>,
+    kernel: &Arc<dyn AnyKernel>,
+    options: &Options<'_>,
+    workers: &Workers,
+) -> Result<Lengths> {
+    check(x, y)?;
+    let kernel = kernel.typed::<f64>();
+    require_positive_definite(&*kernel, "the marginal likelihood")?;
+    let (unit, targets) = standard(y);
+    let size = mean_diagonal(&*kernel, x);
+    if unit == 0.0 || size == 0.0 {
+        let factors = vec![1.0; x.ncols()];
+        return Ok(Lengths { factors, amplitude: 0.0, noise: 0.0, objective: 0.0, steps: 0 });
+    }
+    let search = Search { x, y: targets.as_ref(), kernel: &*kernel, options, workers, bounds: bounds(x.ncols(), size) };
+    let (best, rows, steps) = search.stages(size)?;
+    let (factors, scales) = best.at.split_at(x.ncols());
+    let numbers = rows as f64 * y.ncols() as f64;
+    Ok(Lengths {
+        factors: factors.iter().map(|v| v.exp()).collect(),
+        amplitude: unit * scales[0].exp(),
+        noise: unit * scales[1].exp(),
+        objective: numbers * (best.value + 0.5 * unit.ln()),
+        steps,
+    })
+}
+
+/// Bytes that the learning holds, of a sample with so many rows, d features and t targets.
+pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
+    let most = STAGES.iter().map(|stage| stage.landmarks).max().unwrap_or(0);
+    let (n, m) = (rows.min(ROWS), most.min(rows));
+    // the rows and targets twice; blocks with the landmarks, and what is made of them
+    8 * (n * (4 * d + 4 * t + 8 * m) + 10 * m * m + 24 * d)
+}
+
+fn check(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
+    let same = |what, expected, got| if expected == got { Ok(()) } else { Err(Error::Shape { what, expected, got }) };
+    same("rows of y", x.nrows(), y.nrows())?;
+    same("columns of x", x.ncols().max(1), x.ncols())?;
+    same("columns of y", y.ncols().max(1), y.ncols())?;
+    if x.nrows() < 2 {
+        return Err(Error::TooFewRows { rows: x.nrows() as u64 });
+    }
+    if x.is_all_finite() && y.is_all_finite() {
+        return Ok(());
+    }
+    Err(Error::NotFinite { what: "a feature or target of the sample", remedy: "clean the rows" })
+}
+
+/// The variance of the targets, over all columns, and the targets without their means in units of its root.
+fn standard(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
+    let (n, t) = (y.nrows(), y.ncols());
+    let mut centred = y.to_owned();
+    let mut square = 0.0;
+    for j in 0..t {
+        let mean = y.col(j).iter().sum::<f64>() / n as f64;
+        let constant = y.col(j).iter().all(|v| *v == y[(0, j)]);
+        // what is left of a constant is the rounding of its mean
+        centred.col_mut(j).iter_mut().for_each(|v| *v = if constant { 0.0 } else { *v - mean });
+        square += centred.col(j).squared_norm_l2();
+    }
+    let unit = square / (n * t) as f64;
+    if unit > 0.0 {
+        let root = unit.sqrt();
+        (0..t).for_each(|j| centred.col_mut(j).iter_mut().for_each(|v| *v /= root));
+    }
+    (unit, centred)
+}
+
+/// The mean of k(x, x).
+fn mean_diagonal(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>) -> f64 {
+    let (n, d) = (x.nrows(), x.ncols());
+    let rows: Vec<f64> = (0..n).flat_map(|i| x.row(i).iter().copied()).collect();
+    let mut diag = vec![0.0; n];
+    kernel.diag(MatRef::from_row_major_slice(&rows, n, d), &mut diag);
+    diag.iter().sum::<f64>() / n as f64
+}
+
+/// The box of (log a, log s², log τ²), in units of the targets' variance.
+fn bounds(d: usize, size: f64) -> Vec<(f64, f64)> {
+    let mut bounds = vec![(-RANGE.ln(), RANGE.ln()); d];
+    bounds.push(((AMPLITUDES.0 / size).ln(), (AMPLITUDES.1 / size).ln()));
+    bounds.push((NOISES.0.ln(), NOISES.1.ln()));
+    bounds
+}
+
+/// The search over stages and scales.
+struct Search<'a> {
+    x: MatRef<'a, f64>,
+    /// Without means, of variance 1.
+    y: MatRef<'a, f64>,
+    kernel: &'a dyn Kernel<f64>,
+    options: &'a Options<'a>,
+    workers: &'a Workers,
+    bounds: Vec<(f64, f64)>,
+}
+
+impl Search<'_> {
+    /// The minimum of the last stage with its number of rows, and the steps of all; F in nats per row and target.
+    fn stages(&self, size: f64) -> Result<(Minimum, usize, usize)> {
+        let d = self.x.ncols();
+        let even = |scale: f64| {
+            let mut start = vec![scale.ln(); d];
+            start.extend([-size.ln(), NOISE.ln()]);
+            start
+        };
+        let mut last: Option<(Minimum, Stage)> = None;
+        let mut steps = 0;
+        for stage in self.options.stages {
+            let stage = self.within(*stage);
+            if last.as_ref().is_some_and(|(_, done)| (done.rows, done.landmarks) == (stage.rows, stage.landmarks)) {
+                continue;
+            }
+            let start = last.as_ref().filter(|(best, _)| found(best)).map(|(best, _)| warm(best, d));
+            let mut best = self.minimum(&start.unwrap_or_else(|| even(1.0)), stage)?;
+            steps += best.steps;
+            if !found(&best) {
+                for scale in SCALES {
+                    let other = self.minimum(&even(scale), stage)?;
+                    steps += other.steps;
+                    if other.value < best.value {
+                        best = other;
+                    }
+                }
+            }
+            self.options.observer.advance(stage.rows as u64);
+            last = Some((best, stage));
+        }
+        let (best, stage) = last.ok_or_else(|| Error::option("stages", "", "expected at least one stage"))?;
+        if best.value.is_finite() {
+            return Ok((best, stage.rows, steps));
+        }
+        let remedy = "check targets and features for extreme values, or choose another kernel";
+        Err(Error::NotFinite { what: "the marginal likelihood", remedy })
+    }
+
+    /// The stage, no larger than the sample.
+    fn within(&self, stage: Stage) -> Stage {
+        let rows = stage.rows.clamp(2, self.x.nrows());
+        Stage { rows, landmarks: stage.landmarks.clamp(1, rows), ..stage }
+    }
+
+    fn minimum(&self, start: &[f64], stage: Stage) -> Result<Minimum> {
+        let sample = Sample {
+            x: self.x.subrows(0, stage.rows),
+            y: self.y.subrows(0, stage.rows),
+            landmarks: stage.landmarks,
+            kernel: self.kernel,
+            workers: self.workers,
+        };
+        let numbers = stage.rows as f64 * self.y.ncols() as f64;
+        let limits = Limits { steps: stage.steps, reach: REACH, flat: FLAT };
+        minimise(start, &self.bounds, limits, &mut |theta, gradient| {
+            if self.options.observer.stop() {
+                return Err(kstore::Error::Interrupted.into());
+            }
+            let value = sample.likelihood(theta, gradient)?;
+            gradient.iter_mut().for_each(|g| *g /= numbers);
+            Ok(value / numbers)
+        })
+    }
+}
+
+/// Whether the model explains more of the targets than their noise.
+fn found(best: &Minimum) -> bool {
+    best.value.is_finite() && best.at.last().is_some_and(|noise| noise.exp() < NOTHING)
+}
+
+/// Where the next stage begins: at the minimum, with another chance for small factors.
+fn warm(best: &Minimum, d: usize) -> Vec<f64> {
+    let mut start = best.at.clone();
+    let most = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    start[..d].iter_mut().for_each(|v| *v = v.max(most + CHANCE.ln()));
+    start
+}

@@ -1,0 +1,125 @@
+use super::super::marginal::tests::{Plain, noise};
+use super::*;
+use kstore::pass::Unobserved;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const QUICK: [Stage; 2] = [Stage { rows: 60, landmarks: 30, steps: 15 }, Stage { rows: 120, landmarks: 40, steps: 10 }];
+
+fn gauss(sigma: f64) -> Arc<dyn AnyKernel> {
+    Arc::new(Plain::Gauss(sigma))
+}
+
+fn draws(n: usize, d: usize, seed: u64) -> Mat<f64> {
+    let mut draw = noise(seed);
+    // uniform with variance 1
+    Mat::from_fn(n, d, |_, _| 3f64.sqrt() * draw())
+}
+
+fn quick(x: &Mat<f64>, y: &Mat<f64>, kernel: &Arc<dyn AnyKernel>, threads: usize) -> Result<Lengths> {
+    let options = Options { stages: &QUICK, observer: &Unobserved };
+    learn(x.as_ref(), y.as_ref(), kernel, &options, &Workers::new(threads))
+}
+
+fn sound(lengths: &Lengths) -> bool {
+    let Lengths { factors, amplitude, noise, objective, .. } = lengths;
+    factors.iter().all(|a| a.is_finite() && *a > 0.0) && [amplitude, noise, objective].iter().all(|v| v.is_finite())
+}
+
+#[test]
+fn the_four_features_that_matter_of_thirty_two_are_found() {
+    let x = draws(1500, 32, 5);
+    let mut draw = noise(6);
+    let y = Mat::from_fn(1500, 1, |i, _| {
+        let x = |k: usize| x[(i, k)];
+        x(3) * x(11) + (2.0 * x(20)).cos() + (1.5 * x(29)).cos() + 0.05 * 3f64.sqrt() * draw()
+    });
+    let options = Options { stages: &STAGES, observer: &Unobserved };
+    let kernel = kapprox::kernel::Spec::parse("gaussian(sigma=8)").unwrap().build().unwrap();
+    let found = learn(x.as_ref(), y.as_ref(), &kernel, &options, &Workers::new(2)).unwrap();
+    let mut order: Vec<usize> = (0..32).collect();
+    order.sort_by(|i, j| found.factors[*j].total_cmp(&found.factors[*i]));
+    let mut first = order[..4].to_vec();
+    first.sort_unstable();
+    assert_eq!(first, [3, 11, 20, 29]);
+    assert!(found.factors[order[4]] < 0.2 * found.factors[order[3]], "{found:?}");
+    assert!(found.noise < 0.01, "{found:?}");
+}
+
+#[test]
+fn the_bits_do_not_depend_on_the_threads() {
+    let x = draws(120, 5, 1);
+    let y = Mat::from_fn(120, 2, |i, t| (x[(i, t)] * x[(i, 2)]).sin());
+    let (one, three) = (quick(&x, &y, &gauss(2.0), 1).unwrap(), quick(&x, &y, &gauss(2.0), 3).unwrap());
+    assert!(one.steps > 3 && sound(&one));
+    assert_eq!(one, three);
+}
+
+#[test]
+fn the_unit_of_the_targets_goes_into_amplitude_and_noise_alone() {
+    let x = draws(120, 3, 1);
+    let y = Mat::from_fn(120, 1, |i, _| (x[(i, 0)] * x[(i, 2)]).sin());
+    let far = Mat::from_fn(120, 1, |i, _| 1024.0 * y[(i, 0)]);
+    let (near, far) = (quick(&x, &y, &gauss(2.0), 1).unwrap(), quick(&x, &far, &gauss(2.0), 1).unwrap());
+    assert_eq!(near.factors, far.factors);
+    assert!((far.noise / near.noise / 1024f64.powi(2) - 1.0).abs() < 1e-9);
+    assert!((far.objective - near.objective - 120.0 * 1024f64.ln()).abs() < 1e-6);
+}
+
+#[test]
+fn what_is_degenerate_gives_numbers() {
+    let x = draws(120, 4, 2);
+    let y = Mat::from_fn(120, 1, |i, _| x[(i, 0)].cos() + x[(i, 1)]);
+    let constant = Mat::from_fn(120, 2, |_, _| 0.1);
+    let none = quick(&x, &constant, &gauss(2.0), 1).unwrap();
+    assert_eq!((none.factors.as_slice(), none.amplitude, none.noise), ([1.0; 4].as_slice(), 0.0, 0.0));
+
+    let doubled = Mat::from_fn(120, 4, |i, k| x[(i / 6, k)]);
+    let same = Mat::from_fn(120, 4, |_, k| x[(0, k)]);
+    let missing = Mat::from_fn(120, 4, |i, k| if k == 2 { 0.0 } else { x[(i, k)] });
+    let empty = Mat::zeros(120, 4);
+    let mut draw = noise(3);
+    let chance = Mat::from_fn(120, 1, |_, _| draw());
+    for kernel in [gauss(2.0), Arc::new(Plain::Square) as Arc<dyn AnyKernel>] {
+        for (name, x) in [("doubled", &doubled), ("same", &same), ("missing", &missing), ("empty", &empty), ("x", &x)] {
+            for (what, y) in [("y", &y), ("chance", &chance)] {
+                let found = quick(x, y, &kernel, 1).unwrap();
+                assert!(sound(&found), "{name} {what}: {found:?}");
+                if name == "missing" {
+                    assert!((found.factors[2].ln()).abs() < 3.0, "{found:?}");
+                }
+            }
+        }
+    }
+    let two = quick(&draws(2, 3, 1), &draws(2, 1, 2), &gauss(1.0), 1).unwrap();
+    assert!(sound(&two), "{two:?}");
+}
+
+#[test]
+fn wrong_samples_are_refused() {
+    let x = draws(20, 3, 1);
+    assert!(matches!(quick(&x, &draws(19, 1, 1), &gauss(1.0), 1), Err(Error::Shape { .. })));
+    assert!(matches!(quick(&x, &Mat::zeros(20, 0), &gauss(1.0), 1), Err(Error::Shape { .. })));
+    assert!(matches!(quick(&draws(1, 3, 1), &draws(1, 1, 1), &gauss(1.0), 1), Err(Error::TooFewRows { rows: 1 })));
+    let nan = Mat::from_fn(20, 1, |i, _| if i == 4 { f64::NAN } else { i as f64 });
+    assert!(matches!(quick(&x, &nan, &gauss(1.0), 1), Err(Error::NotFinite { .. })));
+}
+
+/// Stops after so many questions.
+struct Patience(AtomicUsize);
+
+impl Observer for Patience {
+    fn advance(&self, _rows: u64) {}
+    fn stop(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) >= 3
+    }
+}
+
+#[test]
+fn the_stop_signal_ends_the_search() {
+    let x = draws(120, 3, 1);
+    let observer = Patience(AtomicUsize::new(0));
+    let options = Options { stages: &QUICK, observer: &observer };
+    let stopped = learn(x.as_ref(), x.subcols(0, 1), &gauss(1.0), &options, &Workers::sequential());
+    assert!(stopped.is_err_and(|error| error.is_interrupted()));
+    assert_eq!(observer.0.into_inner(), 4);
+}
