@@ -9,7 +9,7 @@
 //! Slopes are taken of the values as they are, for each pair: a sum of x and a sum of z would cancel where points are close.
 
 use super::panel::{ChiSquares, HarmonicMeans, Magnitudes, Minima, Products};
-use super::points::{Aligned, row};
+use super::points::{Aligned, fill_column, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
@@ -67,6 +67,12 @@ impl Slope for Minima {
     }
 }
 
+/// Half of the slope of (x − z)².
+#[inline(always)]
+pub(super) fn difference<T: Real>(x: T, z: T) -> T {
+    x - z
+}
+
 /// −1, 0 or 1.
 #[inline(always)]
 pub(super) fn sign<T: Real>(value: T) -> T {
@@ -110,15 +116,40 @@ impl<'a, T: Real> Weighted<'a, T> {
     }
 }
 
-/// `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`; `factors` writes blocks of factors.
+/// Replaces the arguments of g in a block by the weighted factors, `weights` · g'.
+pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef<'_, T>, arguments: MatMut<'_, T>) {
+    let (mut spare, mut weights_spare) = (Vec::new(), Vec::new());
+    for (j, column) in arguments.col_iter_mut().enumerate() {
+        let weights = row(weights.transpose(), j, &mut weights_spare);
+        fill_column(column, &mut spare, |column| {
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (value, &weight) in column.iter_mut().zip(weights) {
+                        *value = (weight * derivative(*value).saturate()).saturate();
+                    }
+                },
+            );
+        });
+    }
+}
+
+/// The argument of g itself: blocks of it are compiled once, and shared by all g.
+#[inline(always)]
+pub(super) fn argument<T>(sum: T) -> T {
+    sum
+}
+
+/// `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`; `factors` writes blocks of weights times
+/// factors.
 ///
 /// Rows lie in the lanes of vectors, so that each has the bits that it has alone.
 pub(super) fn add<T: Real>(
     pairs: Weighted<'_, T>,
     mut out: MatMut<'_, T>,
-    mut factors: impl FnMut(MatRef<'_, T>, MatRef<'_, T>, MatMut<'_, T>),
+    factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>),
     slope: impl Fn(T, T) -> T + Copy,
-    finish: impl Fn(usize, T) -> T,
+    finish: &dyn Fn(usize, T) -> T,
 ) {
     let (d, mut tile, mut sums) = (pairs.x.ncols(), Tile::new(), Vec::new());
     for (i, strip) in pairs.row_tiles() {
@@ -129,7 +160,7 @@ pub(super) fn add<T: Real>(
             sums.clear();
             sums.resize(rows * d, T::ZERO);
             for (_, pairs) in strip.column_tiles() {
-                tile.fill(pairs, &mut factors);
+                tile.fill(pairs, factors);
                 if guarded { tile.add_guarded(slope, &mut sums) } else { tile.add(slope, &mut sums) }
             }
             if sums.iter().all(|sum| sum.magnitude() <= T::LARGEST) {
@@ -160,19 +191,11 @@ impl<T: Real> Tile<T> {
     }
 
     /// Takes the points z of the pairs, and their factors times their weights.
-    fn fill(&mut self, pairs: Weighted<'_, T>, factors: &mut impl FnMut(MatRef<'_, T>, MatRef<'_, T>, MatMut<'_, T>)) {
+    fn fill(&mut self, pairs: Weighted<'_, T>, factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>)) {
         (self.rows, self.columns) = (pairs.x.nrows(), pairs.z.nrows());
         by_feature(pairs.z, &mut self.z);
         let values = self.factors.zeros(self.rows * self.columns);
-        factors(pairs.x, pairs.z, MatMut::from_column_major_slice_mut(values, self.rows, self.columns));
-        let mut spare = Vec::new();
-        for (j, values) in values.chunks_exact_mut(self.rows).enumerate() {
-            let weights = row(pairs.weights.transpose(), j, &mut spare);
-            vectorised(
-                #[inline(always)]
-                || values.iter_mut().zip(weights).for_each(|(value, &weight)| *value = (*value * weight).saturate()),
-            );
-        }
+        factors(pairs, MatMut::from_column_major_slice_mut(values, self.rows, self.columns));
     }
 
     fn add(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
