@@ -246,6 +246,15 @@ fn finite_points_and_weights_give_finite_gradients() {
 }
 
 #[test]
+fn points_too_far_for_a_difference_add_nothing() {
+    let (x, z) = ([f64::MAX; 6], [-f64::MAX, 0.0, -f64::MAX, 1.0, 2.0, 0.0]);
+    for text in ["gaussian(sigma=1)", "matern(nu=2.5, sigma=1)", "cauchy(sigma=1)", "laplacian(sigma=1)"] {
+        let got = gradient(&build(text), view(&x, 6), view(&z, 6), weights(1, 1).as_ref());
+        assert!(got == Mat::<f64>::zeros(1, 6), "{text}: {got:?}");
+    }
+}
+
+#[test]
 fn empty_gradients() {
     for text in differentiable() {
         for (b, m, d) in [(0, 3, 2), (3, 0, 2), (0, 0, 9), (2, 3, 0)] {
