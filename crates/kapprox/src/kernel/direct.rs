@@ -2,11 +2,12 @@
 
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
-use super::gradient::{self, Slope, Weighted};
+use super::gradient::{self, Slope, Weighted, argument, weigh};
 use super::panel::{self, Finish, Term};
 use super::points::Frame;
 use super::{Kernel, Profile, check_shapes};
 use crate::{Real, vectorised};
+use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -52,11 +53,12 @@ impl<T: Real, M: Term + Slope + Debug + Send + Sync + 'static, P: Profile> Kerne
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
         let pairs = Weighted::new(x, z, weights, &out);
         let Some(derivative) = self.profile.derivative() else { return false };
-        let (frame, mut finish) = (Frame::identity(x.ncols()), Plain(derivative));
-        let factors = |x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>| {
-            panel::block::<T, M, _>(&frame, &mut finish, x, z, out);
+        let factors = |pairs: Weighted<'_, T>, mut out: MatMut<'_, T>| {
+            let (frame, finish) = (Frame::identity(pairs.x.ncols()), &mut Plain(argument));
+            panel::block::<T, M, _>(&frame, finish, pairs.x, pairs.z, out.rb_mut());
+            weigh(derivative, pairs.weights, out);
         };
-        gradient::add(pairs, out, factors, M::slope, |_, sum| sum);
+        gradient::add(pairs, out, &factors, M::slope, &|_, sum| sum);
         true
     }
 

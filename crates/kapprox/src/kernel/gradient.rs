@@ -9,7 +9,7 @@
 //! Slopes are taken of the values as they are, for each pair: a sum of x and a sum of z would cancel where points are close.
 
 use super::panel::{ChiSquares, HarmonicMeans, Magnitudes, Minima, Products};
-use super::points::{Aligned, row};
+use super::points::{Aligned, fill_column, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
@@ -19,8 +19,6 @@ const TILE_COLUMNS: usize = 256;
 /// Rows of x and of z whose factors stay in the first-level cache while the features pass: 24 kB in `f64`.
 const STRIP_ROWS: usize = 96;
 const STRIP_COLUMNS: usize = 32;
-/// Points of z that are added at once.
-const TOGETHER: usize = 4;
 
 /// The derivative of a term of a sum over features by its first value. At a jump it is the mean of both sides.
 pub(crate) trait Slope {
@@ -67,12 +65,16 @@ impl Slope for Minima {
     }
 }
 
-/// −1, 0 or 1.
+/// Half of the slope of (x − z)².
+#[inline(always)]
+pub(super) fn difference<T: Real>(x: T, z: T) -> T {
+    x - z
+}
+
+/// −1, 0 or 1; between them where the number is not normal.
 #[inline(always)]
 pub(super) fn sign<T: Real>(value: T) -> T {
-    let above = if value > T::ZERO { T::ONE } else { T::ZERO };
-    let below = if value < T::ZERO { T::ONE } else { T::ZERO };
-    above - below
+    (value * T::LARGEST).smaller(T::ONE).larger(T::ZERO - T::ONE)
 }
 
 /// Points x and z, and a weight for each pair.
@@ -110,15 +112,40 @@ impl<'a, T: Real> Weighted<'a, T> {
     }
 }
 
-/// `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`; `factors` writes blocks of factors.
+/// Replaces the arguments of g in a block by the weighted factors, `weights` · g'.
+pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef<'_, T>, arguments: MatMut<'_, T>) {
+    let (mut spare, mut weights_spare) = (Vec::new(), Vec::new());
+    for (j, column) in arguments.col_iter_mut().enumerate() {
+        let weights = row(weights.transpose(), j, &mut weights_spare);
+        fill_column(column, &mut spare, |column| {
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (value, &weight) in column.iter_mut().zip(weights) {
+                        *value = (weight * derivative(*value).saturate()).saturate();
+                    }
+                },
+            );
+        });
+    }
+}
+
+/// The argument of g itself: blocks of it are compiled once, and shared by all g.
+#[inline(always)]
+pub(super) fn argument<T>(sum: T) -> T {
+    sum
+}
+
+/// `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`; `factors` writes blocks of weights times
+/// factors.
 ///
 /// Rows lie in the lanes of vectors, so that each has the bits that it has alone.
 pub(super) fn add<T: Real>(
     pairs: Weighted<'_, T>,
     mut out: MatMut<'_, T>,
-    mut factors: impl FnMut(MatRef<'_, T>, MatRef<'_, T>, MatMut<'_, T>),
+    factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>),
     slope: impl Fn(T, T) -> T + Copy,
-    finish: impl Fn(usize, T) -> T,
+    finish: &dyn Fn(usize, T) -> T,
 ) {
     let (d, mut tile, mut sums) = (pairs.x.ncols(), Tile::new(), Vec::new());
     for (i, strip) in pairs.row_tiles() {
@@ -129,7 +156,7 @@ pub(super) fn add<T: Real>(
             sums.clear();
             sums.resize(rows * d, T::ZERO);
             for (_, pairs) in strip.column_tiles() {
-                tile.fill(pairs, &mut factors);
+                tile.fill(pairs, factors);
                 if guarded { tile.add_guarded(slope, &mut sums) } else { tile.add(slope, &mut sums) }
             }
             if sums.iter().all(|sum| sum.magnitude() <= T::LARGEST) {
@@ -160,19 +187,11 @@ impl<T: Real> Tile<T> {
     }
 
     /// Takes the points z of the pairs, and their factors times their weights.
-    fn fill(&mut self, pairs: Weighted<'_, T>, factors: &mut impl FnMut(MatRef<'_, T>, MatRef<'_, T>, MatMut<'_, T>)) {
+    fn fill(&mut self, pairs: Weighted<'_, T>, factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>)) {
         (self.rows, self.columns) = (pairs.x.nrows(), pairs.z.nrows());
         by_feature(pairs.z, &mut self.z);
         let values = self.factors.zeros(self.rows * self.columns);
-        factors(pairs.x, pairs.z, MatMut::from_column_major_slice_mut(values, self.rows, self.columns));
-        let mut spare = Vec::new();
-        for (j, values) in values.chunks_exact_mut(self.rows).enumerate() {
-            let weights = row(pairs.weights.transpose(), j, &mut spare);
-            vectorised(
-                #[inline(always)]
-                || values.iter_mut().zip(weights).for_each(|(value, &weight)| *value = (*value * weight).saturate()),
-            );
-        }
+        factors(pairs, MatMut::from_column_major_slice_mut(values, self.rows, self.columns));
     }
 
     fn add(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
@@ -195,7 +214,8 @@ impl<T: Real> Tile<T> {
         );
     }
 
-    /// `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)`, one j after the other.
+    /// `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)`, one j after the other. Four of them for each load of
+    /// a sum; iterators, as an index that could fail would keep the loop from being vectorised (seven times slower).
     fn sweep(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (rows, columns) = (self.rows, self.columns);
         vectorised(
@@ -208,21 +228,18 @@ impl<T: Real> Tile<T> {
                         let features = sums.chunks_exact_mut(rows).zip(self.x.chunks_exact(rows));
                         for ((sums, x), z) in features.zip(self.z.chunks_exact(columns)) {
                             let (sums, x, z) = (&mut sums[i..][..height], &x[i..][..height], &z[j..][..width]);
-                            let whole = width / TOGETHER * TOGETHER;
-                            for (c, z) in (j..).step_by(TOGETHER).zip(z.chunks_exact(TOGETHER)) {
-                                let factors: [&[T]; TOGETHER] =
-                                    std::array::from_fn(|t| &self.factors[(c + t) * rows + i..][..height]);
-                                for r in 0..height {
-                                    let mut sum = sums[r];
-                                    for t in 0..TOGETHER {
-                                        sum = term(sum, factors[t][r], x[r], z[t]);
-                                    }
-                                    sums[r] = sum;
+                            let column = |j: usize| &self.factors[j * rows + i..][..height];
+                            let (fours, rest) = z.as_chunks::<4>();
+                            for (j, z) in (j..).step_by(4).zip(fours) {
+                                let others = column(j + 1).iter().zip(column(j + 2)).zip(column(j + 3));
+                                let factors = column(j).iter().zip(others);
+                                for ((sum, &x), (&a, ((&b, &c), &e))) in sums.iter_mut().zip(x).zip(factors) {
+                                    let half = term(term(*sum, a, x, z[0]), b, x, z[1]);
+                                    *sum = term(term(half, c, x, z[2]), e, x, z[3]);
                                 }
                             }
-                            for (c, &z) in (j + whole..).zip(&z[whole..]) {
-                                let factors = &self.factors[c * rows + i..][..height];
-                                for ((sum, &factor), &x) in sums.iter_mut().zip(factors).zip(x) {
+                            for (j, &z) in (j + width - rest.len()..).zip(rest) {
+                                for ((sum, &x), &factor) in sums.iter_mut().zip(x).zip(column(j)) {
                                     *sum = term(*sum, factor, x, z);
                                 }
                             }

@@ -2,12 +2,13 @@
 
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
-use super::gradient::{self, Slope, Weighted};
+use super::gradient::{self, Slope, Weighted, argument, weigh};
 use super::panel::{self, Finish, Products};
 use super::points::{Frame, row, squared_norm};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
 use crate::vectorised;
+use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
@@ -54,11 +55,12 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
         let pairs = Weighted::new(x, z, weights, &out);
         let Some(derivative) = self.profile.derivative() else { return false };
-        let (frame, mut finish) = (Frame::identity(x.ncols()), Saturated(derivative));
-        let factors = |x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>| {
-            panel::block::<T, Products, _>(&frame, &mut finish, x, z, out);
+        let factors = |pairs: Weighted<'_, T>, mut out: MatMut<'_, T>| {
+            let (frame, finish) = (Frame::identity(pairs.x.ncols()), &mut Saturated(argument));
+            panel::block::<T, Products, _>(&frame, finish, pairs.x, pairs.z, out.rb_mut());
+            weigh(derivative, pairs.weights, out);
         };
-        gradient::add(pairs, out, factors, Products::slope, |_, sum| sum);
+        gradient::add(pairs, out, &factors, Products::slope, &|_, sum| sum);
         true
     }
 

@@ -8,11 +8,12 @@ use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
-use super::gradient::{self, Slope, Weighted};
+use super::gradient::{self, Slope, Weighted, argument, weigh};
 use super::panel::{self, Magnitudes, Maxima, Packed};
 use super::points::{Frame, Lengths, absolute_distance, panel_sum, panel_sums, row_sums};
 use super::{Kernel, Profile, check_shapes};
 use crate::Real;
+use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
@@ -71,8 +72,11 @@ impl<T: Real, P: Profile> Kernel<T> for Manhattan<P> {
         let pairs = Weighted::new(x, z, weights, &out);
         let Some(derivative) = self.profile.derivative() else { return false };
         let (frame, scale) = (frame_of(z, self.length), T::from_f64(1.0 / self.length).saturate());
-        let factors = |x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>| fill(&frame, derivative, x, z, out);
-        gradient::add(pairs, out, factors, Magnitudes::slope, |_, sum| sum * scale);
+        let factors = |pairs: Weighted<'_, T>, mut out: MatMut<'_, T>| {
+            fill(&frame, argument, pairs.x, pairs.z, out.rb_mut());
+            weigh(derivative, pairs.weights, out);
+        };
+        gradient::add(pairs, out, &factors, Magnitudes::slope, &|_, sum| sum * scale);
         true
     }
 

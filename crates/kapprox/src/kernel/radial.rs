@@ -7,11 +7,12 @@ use super::Spectrum;
 use super::cancelling::{Cancelling, Split};
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
-use super::gradient::{self, Weighted};
+use super::gradient::{self, Weighted, argument, weigh};
 use super::panel::{self, Packed, Products, Squares};
 use super::points::{Frame, Lengths, panel_norm, panel_norms, row_norms, squared_distance};
 use super::{Kernel, Profile, check_shapes, direct::Plain};
 use crate::Real;
+use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
@@ -108,14 +109,12 @@ impl<T: Real, P: Profile> Kernel<T> for Radial<P> {
         let pairs = Weighted::new(x, z, weights, &out);
         let Some(derivative) = self.profile.derivative() else { return false };
         let (frame, at_zero) = (Frame::new(z, &self.lengths), self.at_zero.of_derivative());
-        gradient::add(
-            pairs,
-            out,
-            |x, z, out| fill(&frame, at_zero, derivative, x, z, out),
-            #[inline(always)]
-            |x, z| x - z,
-            |k, sum| (sum + sum) * frame.scale[k] * frame.scale[k],
-        );
+        let factors = |pairs: Weighted<'_, T>, mut out: MatMut<'_, T>| {
+            fill(&frame, at_zero, argument, pairs.x, pairs.z, out.rb_mut());
+            weigh(derivative, pairs.weights, out);
+        };
+        let in_units = |k: usize, sum: T| (sum + sum) * frame.scale[k] * frame.scale[k];
+        gradient::add(pairs, out, &factors, gradient::difference, &in_units);
         true
     }
 

@@ -5,7 +5,7 @@
 
 use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
-use super::gradient::{self, Weighted};
+use super::gradient::{self, Weighted, argument, weigh};
 use super::points::{Aligned, Frame, Lengths, fill_column, row};
 use super::{Kernel, check_shapes};
 use crate::Real;
@@ -106,13 +106,17 @@ impl<T: Real, F: Features> Kernel<T> for Swept<F> {
         let pairs = Weighted::new(x, z, weights, &out);
         let (factor, slope) = (self.features.factor(), self.features.slope());
         let (frame, scale) = (Frame::new(z, &Lengths::Same(self.length)), T::from_f64(1.0 / self.length).saturate());
+        let factors = |pairs: Weighted<'_, T>, mut out: MatMut<'_, T>| {
+            self.fill(&frame, factor, pairs.x, pairs.z, out.rb_mut());
+            weigh(argument, pairs.weights, out);
+        };
         gradient::add(
             pairs,
             out,
-            |x, z, out| self.fill(&frame, factor, x, z, out),
+            &factors,
             #[inline(always)]
             |x, z| slope((x - z) * scale),
-            |_, sum| sum * scale,
+            &|_, sum| sum * scale,
         );
         true
     }
