@@ -133,8 +133,9 @@ pub(crate) fn with_files(options: &FitOptions, selected: &Selected) -> Result<Fi
         }
     };
     Ok(match &options.metric {
-        None => fit,
+        None | Some(Metric::None) => fit,
         Some(Metric::Learned(form)) => fit.metric(MetricSource::Learned(*form)),
+        Some(Metric::Found(metric)) => fit.metric(MetricSource::of(metric.clone())),
         Some(Metric::File(path)) if inspect::is_model(path) => {
             fit.metric(MetricSource::of_model(&AnyModel::load(path)?, &selected.feature_names())?)
         }

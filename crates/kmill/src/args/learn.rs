@@ -41,7 +41,7 @@ pub struct LearnArgs {
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE")]
     pub scale: Scaling,
     /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or that of a MODEL, or the
-    /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none]
+    /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none; learn in tune]
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::metric)]
     pub metric: Option<parse::Metric>,
     /// The kernel expression.

@@ -13,6 +13,7 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
@@ -59,20 +60,27 @@ pub fn landmarks(text: &str) -> Result<Landmarks, String> {
 }
 
 /// The value of `--metric`: how one is learned, or a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Metric {
+    /// None: the kernel sees the scaled features.
+    None,
     /// Learned from the target.
     Learned(Form),
     /// A model, or a table with the numbers.
     File(PathBuf),
+    /// Found by a search.
+    Found(Arc<kapprox::metric::Metric>),
 }
 
 /// Parses `--metric`: a form that is learned; a text with a dot or a slash is a file.
 pub fn metric(text: &str) -> Result<Metric, String> {
     match text.parse() {
+        _ if text == "none" => Ok(Metric::None),
         Ok(form) => Ok(Metric::Learned(form)),
         Err(_) if text.contains(['.', '/']) => Ok(Metric::File(text.into())),
-        Err(_) => Err("expected learn, diagonal, full, low-rank(5), or a file such as model.safetensors".to_string()),
+        Err(_) => {
+            Err("expected none, learn, diagonal, full, low-rank(5), or a file such as model.safetensors".to_string())
+        }
     }
 }
 

@@ -16,8 +16,9 @@ use std::path::PathBuf;
     kmill tune ridge train.parquet --target y --kernels 'gaussian(),laplacian(),matern(nu=1.5)' \\\n    \
         --factors 0.25..4 --ranks 100..800 -o model.safetensors -o search.csv\n  \
     kmill tune svm train.parquet --target label --score alignment -o model.safetensors\n\n\
-    Every kernel is measured on a small sample of the rows, the better half of them on twice as many, and so on; the\n\
-    winner is fitted on all rows as `kmill fit` does, over all --ranks and --lambda.")]
+    Of every kernel a metric and a length scale are learned on a sample of the rows, and the kernels compared there; with\n\
+    --metric none every kernel is measured at every factor on a small sample, the better half of them on twice as many,\n\
+    and so on. The winner is fitted on all rows as `kmill fit` does, over all --ranks and --lambda.")]
 pub struct TuneArgs {
     /// What to minimise with the kernel that is found: ridge, or with --score alignment any solver that has a target
     #[arg(value_name = "SOLVER", hide_possible_values = true, value_parser = solvers())]
@@ -25,12 +26,16 @@ pub struct TuneArgs {
     /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: DataArgs,
-    /// Kernels to try, comma-separated [default: --kernel alone]
+    /// Kernels to try, comma-separated [default: gaussian, exponential and matern, or --kernel alone]
     #[arg(long, value_name = "LIST", value_parser = parse::kernels, help_heading = "Search")]
     pub kernels: Option<Kernels>,
-    /// What the length scales of each kernel are multiplied by: 0.5,1,2 or 0.25..4 (doubling)
-    #[arg(long, value_name = "LIST", value_parser = parse::factors, default_value = "0.25..4", help_heading = "Search")]
-    pub factors: String,
+    /// What the length scales of each kernel are multiplied by: 0.5,1,2 or 0.25..4 (doubling); with a metric that is learned
+    /// they are found with it [default: 0.25..4]
+    #[arg(long, value_name = "LIST", value_parser = parse::factors, help_heading = "Search")]
+    pub factors: Option<String>,
+    /// Time for the search and the fit: the rank of the fit is the largest of 500, 1000, 2000, … that is likely to end in time
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with_all = ["rank", "ranks"], help_heading = "Search")]
+    pub time: Option<std::time::Duration>,
     /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
     /// lengths, not families of kernels)
     #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]

@@ -82,6 +82,7 @@ fn table(path: &Path, rows: &[Row]) -> Result<()> {
     };
     let number = |of: &dyn Fn(&Row) -> Option<f64>| KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>());
     let kernels: Strings = rows.iter().map(|row| &row.kernel).collect();
+    let metrics: Strings = rows.iter().map(|row| &row.metric).collect();
     let (rung, of, rank) = (whole(&|row| row.rung as u64), whole(&|row| row.rows), whole(&|row| row.rank as u64));
     let (lambda, cv_mse) = (number(&|row| row.lambda), number(&|row| row.cv_mse));
     let (gcv, alignment) = (number(&|row| row.gcv), number(&|row| row.alignment));
@@ -90,6 +91,7 @@ fn table(path: &Path, rows: &[Row]) -> Result<()> {
         ("rung", Output::I64(&rung)),
         ("rows", Output::I64(&of)),
         ("kernel", Output::Text(&kernels)),
+        ("metric", Output::Text(&metrics)),
         ("rank", Output::I64(&rank)),
         ("lambda", Output::Kept(&lambda)),
         ("cv_mse", Output::Kept(&cv_mse)),

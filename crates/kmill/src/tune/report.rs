@@ -3,6 +3,7 @@
 use crate::args::run::Run;
 use crate::report::{FitReport, as_map};
 use crate::table::{Grid, Table, count, duration, number};
+use ksolve::metric::RoundReport;
 use ksolve::tune::{Score, Tuned};
 use kstore::Selected;
 use kstore::budget::bytes;
@@ -18,6 +19,8 @@ pub struct Row {
     pub rows: u64,
     /// The kernel expression.
     pub kernel: String,
+    /// The metric before it: none, given, full, diagonal, low-rank(5).
+    pub metric: String,
     /// The rank: number of leading features.
     pub rank: usize,
     /// Penalty; `None` for an alignment.
@@ -46,6 +49,9 @@ pub struct TuneReport {
     pub score: Score,
     /// The kernel that won, every parameter a number.
     pub kernel: String,
+    /// The rounds in which the metric of each kernel was learned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<RoundReport>,
     /// Every cell of every comparison.
     pub rows: Vec<Row>,
     /// The fit on all rows; `None` where no model was asked for.
@@ -86,6 +92,7 @@ impl TuneReport {
                     rung: at,
                     rows: rung.rows,
                     kernel: entry.kernel.clone(),
+                    metric: entry.metric.clone(),
                     rank: cell.rank,
                     lambda: cell.lambda,
                     cv_mse: cell.cv_mse,
@@ -96,12 +103,13 @@ impl TuneReport {
                 }));
             }
         }
-        let entry = |entry: &ksolve::tune::Entry| (entry.kernel.clone(), entry.score);
+        let entry = |entry: &ksolve::tune::Entry| (candidate(&entry.kernel, &entry.metric), entry.score);
         let rung = |rung: &ksolve::tune::Rung| (rung.rows, rung.entries.iter().map(entry).collect());
         Self {
             solver,
             score,
             kernel: tuned.kernel.to_string(),
+            learned: tuned.learned,
             rows,
             passes: tuned.passes,
             seconds: run.progress.seconds(),
@@ -125,7 +133,8 @@ impl TuneReport {
         let row = |(kernel, _): &(String, Option<f64>)| {
             (kernel.clone(), self.scores.iter().map(|rung| shown(kernel, rung)).collect())
         };
-        let winner = first.iter().position(|(kernel, _)| *kernel == self.kernel);
+        let winner = self.rows.iter().rfind(|row| row.kept).map(|row| candidate(&row.kernel, &row.metric));
+        let winner = first.iter().position(|(name, _)| Some(name) == winner.as_ref());
         Some(Grid {
             corner: "kernel \\ rows".to_string(),
             columns: self.scores.iter().map(|(rows, _)| count(*rows)).collect(),
@@ -133,6 +142,11 @@ impl TuneReport {
             marked: winner.map(|row| (row, self.scores.len() - 1)),
         })
     }
+}
+
+/// The name of a candidate.
+fn candidate(kernel: &str, metric: &str) -> String {
+    if metric == "none" { kernel.to_string() } else { format!("{kernel}, {metric} metric") }
 }
 
 impl fmt::Display for TuneReport {

@@ -39,6 +39,7 @@ fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
         intercept: intercept.to_vec(),
         centre: vec![1.0, 2.0],
         scale: vec![2.0, 1.0],
+        metric: None,
         mean: vec![1.0, 2.0],
         quadratic: None,
     };

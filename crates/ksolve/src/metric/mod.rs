@@ -28,12 +28,15 @@ mod learn;
 mod likelihood;
 mod marginal;
 mod plan;
+mod root;
 mod round;
 mod sample;
+mod search;
 mod source;
 
 pub use given::Given;
-pub(crate) use learn::{Asked, settle};
-pub use learn::{Learned, RoundReport};
-pub(crate) use plan::stage;
+pub(crate) use learn::{Asked, Learned, settle};
+pub(crate) use plan::{folds, plan as planned, stage};
+pub use search::RoundReport;
+pub(crate) use search::behind;
 pub use source::{Form, MetricSource};

@@ -6,7 +6,7 @@ use super::{likelihood, sample};
 use crate::solver::ridge::{Ridge, RidgeOptions};
 use crate::train::plan::{Cut, Shape, cut, solve, tile_rows};
 use crate::train::{LandmarkSource, Stage, TrainOptions, Work};
-use crate::{FoldSpec, Result};
+use crate::{FoldSpec, Folds, Result};
 use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
 use kstore::Plan;
@@ -44,6 +44,14 @@ pub(super) fn options(options: &TrainOptions) -> TrainOptions {
     }
 }
 
+/// The folds of the fits on n rows, where the fit that the metric is for has none.
+///
+/// # Errors
+/// Fewer rows than folds.
+pub(crate) fn folds(seed: u64, n: u64) -> Result<Folds> {
+    Folds::new(&FoldSpec::Hash(FOLDS), seed, 0..n, &[])
+}
+
 /// The cut of the fits, which depends on the rows and on no option: one lane, whose threads work inside the products.
 pub(super) fn cut_of<T: Real>(d: usize, cut: Cut) -> Cut {
     let tile = tile_rows(d, RANK, size_of::<T>());
@@ -61,12 +69,22 @@ pub(super) fn in_memory(cut: Cut) -> Cut {
 /// Errors of the map.
 pub(crate) fn stage<T: Real>(work: &Work<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(_) = work.options.metric else { return Ok(None) };
-    let (inner, budget) = (options(&work.options), work.resources.memory);
-    let Shape { n, columns: d, t, element, threads, .. } = work.shape;
+    let plan = plan::<T>(&work.options, &work.shape, work.resources.memory)?;
+    let held = sample::rows(work.shape.n, work.shape.columns);
+    Ok(Some(Stage::new(plan, if held as u64 == work.shape.n { 2 } else { 7 })))
+}
+
+/// What the learning of a metric holds.
+///
+/// # Errors
+/// Errors of the map.
+pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usize) -> Result<Plan> {
+    let inner = options(training);
+    let Shape { n, columns: d, t, element, threads, .. } = *outer;
     let rows = usize::try_from(n).unwrap_or(usize::MAX);
     let map = inner.map.shape(MapRequest { d, rank: RANK, rows, element })?;
-    let folds = work.shape.folds.max(FOLDS);
-    let shape = Shape { d, map, folds, ranks: 1, candidates: None, scheme: 0, keeps: false, ..work.shape.clone() };
+    let folds = outer.folds.max(FOLDS);
+    let shape = Shape { d, map, folds, ranks: 1, candidates: None, scheme: 0, keeps: false, ..outer.clone() };
     let ridge = RidgeOptions {
         ranks: vec![RANK],
         lambdas: LAMBDAS.to_vec(),
@@ -79,10 +97,9 @@ pub(crate) fn stage<T: Real>(work: &Work<'_>) -> Result<Option<Stage>> {
     let fewer = "read fewer columns (`features`), or leave `metric` out";
     let held = sample::rows(n, d);
     let plan = Plan { what: "metric".to_string(), ..most.unwrap_or_else(|| last(cut)) };
-    let plan = plan
+    Ok(plan
         .term("sampled rows", sample::bytes(held, d, t, element), fewer)
         .term("gradients", OuterProducts::scratch_bytes(shape.map.p, d, threads), fewer)
         .term("products of gradients", 8 * Products::bytes(d), fewer)
-        .term("marginal likelihood", likelihood::bytes(held, d, t), fewer);
-    Ok(Some(Stage::new(plan, if held as u64 == n { 2 } else { 7 })))
+        .term("marginal likelihood", likelihood::bytes(held, d, t), fewer))
 }

@@ -65,7 +65,7 @@ pub enum MetricSource {
 
 impl MetricSource {
     /// A metric that is known, for the features of the fit as they are scaled.
-    pub(crate) fn of(metric: Arc<Metric>) -> Self {
+    pub fn of(metric: Arc<Metric>) -> Self {
         Self::Given(Given { metric, scale: None })
     }
 
@@ -74,6 +74,17 @@ impl MetricSource {
         match self {
             Self::Given(given) => Some(&given.metric),
             Self::None | Self::Learned(_) => None,
+        }
+    }
+
+    /// The metric of a source whose metric is known, for features with these divisors.
+    ///
+    /// # Errors
+    /// A metric of another number of features.
+    pub(crate) fn known_for(&self, scale: &[f64]) -> Result<Option<Arc<Metric>>> {
+        match self {
+            Self::Given(given) => given.scaled(scale).map(Some),
+            Self::None | Self::Learned(_) => Ok(None),
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Prepared<T: Real> {
     /// What defines the result, with the metric known.
     pub(crate) options: TrainOptions,
     /// How the metric was learned.
-    pub(crate) learned: Learned,
+    pub(crate) learned: Option<Learned>,
     rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
     /// All rows, for a solver that combines their kernel functions.
@@ -81,7 +81,9 @@ impl<T: Real> Prepared<T> {
 
     /// Number of passes over the table so far.
     pub(crate) fn passes(&self) -> u64 {
-        1 + self.learned.passes + u64::from(self.cache.is_some()) + self.mapped.passes
+        1 + self.learned.as_ref().map_or(0, |learned| learned.passes)
+            + u64::from(self.cache.is_some())
+            + self.mapped.passes
     }
 }
 

@@ -14,6 +14,9 @@
 //! An alignment asks how much of a kernel lies along the target, and so favours kernels of few directions: it places a
 //! length scale, and says little between families of kernels.
 //!
+//! With a metric that is learned ([`crate::metric`]), every kernel comes with the metric and the length scale that its rounds found on
+//! the whole sample; these compete there at the ranks of the search.
+//!
 //! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as long as the last, in
 //! which two kernels are measured on the whole sample. *Bytes*: the sample three times, and what ridge regression
 //! holds.
@@ -26,6 +29,7 @@ mod rung;
 
 pub use rung::{Cell, Entry, Rung};
 
+use crate::metric::{self, Asked, Form, Learned, MetricSource, RoundReport, behind};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, TrainOptions, candidates, landmarks};
@@ -33,8 +37,11 @@ use crate::{Error, Folds, Intercept, Result, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
+use kapprox::metric::Metric;
 use kstore::key::Purpose;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
+use rung::Candidate;
+use std::sync::Arc;
 
 /// One of so many kernels stays after a comparison: the better half.
 const HALVING: usize = 2;
@@ -89,6 +96,11 @@ pub struct Tuned {
     /// The best kernel, every parameter a number.
     #[serde(serialize_with = "as_text")]
     pub kernel: Spec,
+    /// The metric before it; `None` where there is none.
+    #[serde(skip)]
+    pub metric: Option<Arc<Metric>>,
+    /// The rounds in which the metric of each kernel was learned.
+    pub learned: Vec<RoundReport>,
     /// The rungs of the search, each with the scores of its kernels.
     pub rungs: Vec<Rung>,
     /// Number of passes over the table.
@@ -115,11 +127,14 @@ pub struct Search<'a, T: Real> {
     /// The whole sample in the order of its row numbers, with targets.
     held: MemoryRows<T>,
     passes: u64,
-    kernels: Vec<Spec>,
+    /// Kernels whose metric is still to be learned, the next one last.
+    unlearned: Vec<Spec>,
+    learned: Vec<RoundReport>,
+    candidates: Vec<Candidate>,
     /// Number of rows of every rung.
     sizes: Vec<usize>,
     done: Vec<Rung>,
-    /// Kernels of the rung at hand; below, the scores of those that were measured.
+    /// Candidates of the rung at hand; below, the scores of those that were measured.
     alive: Vec<usize>,
     entries: Vec<Entry>,
     rows: MemoryRows<T>,
@@ -127,7 +142,10 @@ pub struct Search<'a, T: Real> {
 
 impl<T: Real> std::fmt::Debug for Search<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Search").field("kernels", &self.kernels).field("sizes", &self.sizes).finish_non_exhaustive()
+        f.debug_struct("Search")
+            .field("candidates", &self.candidates)
+            .field("sizes", &self.sizes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -155,9 +173,13 @@ impl<'a, T: Real> Search<'a, T> {
         let held =
             candidates::with_targets(candidates::in_row_order(copy(&sample, sample.len()))?, &source, data.pass)?;
         drop(observer);
-        let kernels = kernels(options, &sample)?;
-        let sizes = sizes(kernels.len(), sample.len());
-        let alive = (0..kernels.len()).collect();
+        let (unlearned, candidates) = match &training.metric {
+            MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
+            known => (Vec::new(), candidates_of(options, &sample, known, &survey)?),
+        };
+        // those whose metric is learned have been compared with their likes on the whole sample
+        let sizes = if unlearned.is_empty() { sizes(candidates.len(), sample.len()) } else { vec![sample.len()] };
+        let alive = (0..candidates.len().max(unlearned.len())).collect();
         let mut search = Self {
             options,
             resources,
@@ -169,7 +191,9 @@ impl<'a, T: Real> Search<'a, T> {
             sample,
             held,
             passes: 3,
-            kernels,
+            unlearned,
+            learned: Vec::new(),
+            candidates,
             sizes,
             done: Vec::new(),
             alive,
@@ -180,29 +204,56 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(search)
     }
 
-    /// Number of kernels to measure, over all rungs.
+    /// Number of metrics to learn, and of kernels to measure over all rungs.
     pub fn runs(&self) -> usize {
-        let mut alive = self.kernels.len();
+        let mut alive = self.alive.len();
         let mut rung = || {
             let measured = alive;
             alive = alive.div_ceil(HALVING);
             measured
         };
-        self.sizes.iter().map(|_| rung()).sum()
+        self.unlearned.len() + self.sizes.iter().map(|_| rung()).sum::<usize>()
     }
 
-    /// The kernel that is measured next, and on how many rows; `None` at the end.
+    /// The kernel that is measured next, or whose metric is learned next, and on how many rows; `None` at the end.
     pub fn upcoming(&self) -> Option<(&Spec, usize)> {
         let size = self.sizes.get(self.done.len())?;
-        Some((&self.kernels[self.alive[self.entries.len()]], *size))
+        let next = self.unlearned.last().or_else(|| Some(&self.candidates[self.alive[self.entries.len()]].kernel));
+        next.map(|kernel| (kernel, *size))
     }
 
-    /// Measures the next kernel.
+    /// Learns the metric of a kernel on the whole sample.
+    fn learn(&mut self, kernel: Spec, form: Form) -> Result<()> {
+        let training = TrainOptions { kernel, ..self.options.training.clone() };
+        let asked = Asked {
+            source: &self.held,
+            survey: &self.survey,
+            targets: &self.targets,
+            options: &training,
+            cut: self.cut,
+            resources: &self.resources,
+        };
+        // a score that needs no folds has none; errors of rounds are held-out ones
+        let own = metric::folds(training.seed, self.held.len() as u64)?;
+        let folds = if self.folds.count() > 1 { &self.folds } else { &own };
+        let Learned { metric, kernel, form, rounds, .. } = asked.learn_on((&self.held, &self.sample), folds, form)?;
+        self.learned.extend(rounds);
+        self.candidates.push(Candidate { kernel, metric, form });
+        Ok(())
+    }
+
+    /// Measures the next kernel, or learns its metric.
     ///
     /// # Errors
     /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
     pub fn step(&mut self) -> Result<()> {
-        let Some((kernel, _)) = self.upcoming() else { return Ok(()) };
+        if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
+            return self.learn(kernel, *form);
+        }
+        if self.upcoming().is_none() {
+            return Ok(());
+        }
+        let candidate = &self.candidates[self.alive[self.entries.len()]];
         let measure = rung::Measure {
             options: self.options,
             resources: &self.resources,
@@ -212,7 +263,7 @@ impl<'a, T: Real> Search<'a, T> {
             reading: &self.survey.reading(),
             rows: &self.rows,
         };
-        let entry = measure.entry(kernel)?;
+        let entry = measure.entry(candidate)?;
         self.entries.push(entry);
         if self.entries.len() == self.alive.len() { self.promote() } else { Ok(()) }
     }
@@ -257,8 +308,9 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// Ends the search and returns its result: the first kernel where there was nothing to choose from.
     pub fn finish(self) -> Tuned {
-        let Self { mut kernels, alive, done, passes, planned_bytes, .. } = self;
-        Tuned { kernel: kernels.swap_remove(alive[0]), rungs: done, passes, planned_bytes }
+        let Self { mut candidates, alive, done, learned, passes, planned_bytes, .. } = self;
+        let Candidate { kernel, metric, .. } = candidates.swap_remove(alive[0]);
+        Tuned { kernel, metric, learned, rungs: done, passes, planned_bytes }
     }
 }
 
@@ -289,7 +341,7 @@ fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("kernels", "", "name a kernel to try, and a factor of its length scale"));
     }
     for kernel in &options.kernels {
-        kernel.check_features(features)?;
+        kernel.check_features(options.training.metric.outputs(features))?;
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
         return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
@@ -297,19 +349,30 @@ fn check(options: &TuneOptions, features: usize) -> Result<()> {
     Ok(())
 }
 
-/// Every kernel at every length scale, each once.
-fn kernels<T: Real>(options: &TuneOptions, sample: &RowSample<T>) -> Result<Vec<Spec>> {
-    let mut kernels: Vec<Spec> = Vec::new();
+/// Every kernel at every length scale, each once, behind a metric that is known.
+fn candidates_of<T: Real>(
+    options: &TuneOptions,
+    sample: &RowSample<T>,
+    source: &MetricSource,
+    survey: &Survey,
+) -> Result<Vec<Candidate>> {
+    let metric = source.known_for(&survey.scaler.scale)?;
+    let mut candidates: Vec<Candidate> = Vec::new();
     for kernel in &options.kernels {
-        let settled = landmarks::settle(kernel, sample, options.training.seed)?;
+        let seed = options.training.seed;
+        let settled = match &metric {
+            None => landmarks::settle(kernel, sample, seed)?,
+            Some(metric) => landmarks::settle(kernel, &behind(sample, metric), seed)?,
+        };
         for factor in &options.factors {
-            let kernel = settled.stretched(*factor)?;
-            if !kernels.contains(&kernel) {
-                kernels.push(kernel);
+            let candidate =
+                Candidate { kernel: settled.stretched(*factor)?, metric: metric.clone(), form: source.to_string() };
+            if !candidates.contains(&candidate) {
+                candidates.push(candidate);
             }
         }
     }
-    Ok(kernels)
+    Ok(candidates)
 }
 
 /// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to

@@ -1,6 +1,7 @@
 //! The memory plan of a search.
 
 use super::{Score, TuneOptions};
+use crate::metric::{self, MetricSource};
 use crate::train::plan::{Cut, RANK, cut, solve};
 use crate::train::{Resources, TrainOptions, prepare};
 use crate::{Result, RidgeOptions};
@@ -41,7 +42,10 @@ pub(super) fn plan<T: Real>(
     let last = |cut: Cut| {
         solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
-    let (cut, plans) = cut::<T>(&shape, &last, resources.memory);
+    let (cut, mut plans) = cut::<T>(&shape, &last, resources.memory);
+    if let MetricSource::Learned(_) = training.metric {
+        plans.push(metric::planned::<T>(&training, &shape, resources.memory)?);
+    }
     // the sample by keys, in the order of its rows, and that of a rung; twice and once while it is drawn
     let bytes = rows.saturating_mul(3 * (shape.d * shape.element + 40) + 24 * (t + 1));
     let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();

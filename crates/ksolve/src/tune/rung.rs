@@ -1,13 +1,26 @@
-//! The measurement of one kernel on the rows of a rung.
+//! The measurement of one candidate on the rows of a rung.
 
 use super::{Score, TuneOptions};
+use crate::metric::MetricSource;
 use crate::statistic::alignment::centred_alignments;
 use crate::train::plan::Cut;
 use crate::train::{Resources, TrainOptions, landmarks};
 use crate::{Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
+use kapprox::metric::{Metric, MetricRows};
 use kstore::{MemoryRows, Pass, Reading};
+use std::sync::Arc;
+
+/// What is tried: a kernel behind a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Candidate {
+    /// The kernel, every parameter a number.
+    pub(super) kernel: Spec,
+    pub(super) metric: Option<Arc<Metric>>,
+    /// The form of the metric, for the report.
+    pub(super) form: String,
+}
 
 /// A rung: the kernels that were measured on one sample of rows.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -23,6 +36,8 @@ pub struct Rung {
 pub struct Entry {
     /// The kernel, every parameter a number.
     pub kernel: String,
+    /// The metric before it: none, given, full, diagonal, low-rank(5).
+    pub metric: String,
     /// The score of its best cell; `None` where no cell has one.
     pub score: Option<f64>,
     /// Rank of that cell.
@@ -72,17 +87,20 @@ pub(super) struct Measure<'a, T: Real> {
 }
 
 impl<T: Real> Measure<'_, T> {
-    pub(super) fn entry(&self, kernel: &Spec) -> Result<Entry> {
+    pub(super) fn entry(&self, Candidate { kernel, metric, form }: &Candidate) -> Result<Entry> {
         // candidates would be copies of rows that are in memory anyway
-        let training = TrainOptions { kernel: kernel.clone(), candidates: None, ..self.options.training.clone() };
+        let known = metric.clone().map_or(MetricSource::None, MetricSource::of);
+        let options = &self.options.training;
+        let training = TrainOptions { kernel: kernel.clone(), metric: known, candidates: None, ..options.clone() };
         let n = self.rows.len() as u64;
-        let mapped = landmarks::map(self.rows, n, self.reading, &training, self.cut, self.resources)?;
+        let rows = MetricRows::new(self.rows, metric.clone());
+        let mapped = landmarks::map(&rows, n, self.reading, &training, self.cut, self.resources)?;
         let observer = self.resources.stages.stage("Gram matrix", Some(n));
         // held-out rows are of no use to the scores that need none
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
         let fold = RidgeFold::new(&*mapped.map, folds, self.targets).with_bin(self.cut.tile).without_certificate();
         let pass = Pass { journal: None, ..self.cut.pass(self.cut.gram_lanes, self.resources, &*observer) };
-        let gram = pass.fold(self.rows, &fold)?.0.gram;
+        let gram = pass.fold(&rows, &fold)?.0.gram;
         drop(observer);
         let p = mapped.map.dims().1;
         let mut ranks: Vec<usize> = match training.map.family().nested {
@@ -94,7 +112,7 @@ impl<T: Real> Measure<'_, T> {
             Score::Alignment => self.alignments(&gram, &ranks)?,
             Score::Cv | Score::Gcv => self.surface(&gram, ranks)?,
         };
-        Ok(self.best(kernel, cells))
+        Ok(self.best(kernel, form, cells))
     }
 
     fn alignments(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<Cell>> {
@@ -127,7 +145,7 @@ impl<T: Real> Measure<'_, T> {
     }
 
     /// Makes the entry of a kernel with its best cell: of equal ones the smaller rank, then the larger lambda.
-    fn best(&self, kernel: &Spec, cells: Vec<Cell>) -> Entry {
+    fn best(&self, kernel: &Spec, form: &str, cells: Vec<Cell>) -> Entry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
         let larger = score.is_larger_better();
@@ -138,6 +156,7 @@ impl<T: Real> Measure<'_, T> {
         });
         Entry {
             kernel: kernel.to_string(),
+            metric: form.to_string(),
             score: best.map(|(score, _)| score),
             rank: best.map(|(_, cell)| cell.rank),
             lambda: best.and_then(|(_, cell)| cell.lambda),

@@ -1,0 +1,246 @@
+//! The rounds of a search for a metric.
+
+use super::likelihood;
+use super::root::root;
+use super::round::{Round, Rows};
+use super::source::Form;
+use crate::train::landmarks;
+use crate::{Error, Result};
+use faer::Mat;
+use kapprox::landmark::RowSample;
+use kapprox::metric::Metric;
+use kapprox::{Real, Spec};
+use kstore::pass::Observer;
+use std::sync::Arc;
+
+/// Most rounds of a form.
+const ROUNDS: usize = 6;
+
+/// Rounds without a smaller error after which a form is given up.
+const PATIENCE: usize = 2;
+
+/// Factors of the kernel's length scales that are tried on the features as they are.
+const FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
+
+/// Factors that are tried once the metric is found.
+const LAST_FACTORS: [f64; 2] = [0.5, 2.0];
+
+/// A round of the search, for the report.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct RoundReport {
+    /// What was tried: `none`, `full`, `diagonal`, `low-rank(5)`.
+    pub form: String,
+    /// Number of the round, from 1; 0 for the features as they are.
+    pub round: usize,
+    /// The kernel, every parameter a number.
+    pub kernel: String,
+    /// Number of rows.
+    pub rows: u64,
+    /// Squared error of rows that were held out.
+    pub cv_mse: f64,
+    /// Share of the variance that was explained on rows that were held out; `None` where the target does not vary.
+    pub cv_r2: Option<f64>,
+}
+
+/// The length scales of the kernel: the median of the distances on the sample, times a factor, unless they were given.
+pub(super) struct Lengths<'a, T> {
+    pub(super) kernel: &'a Spec,
+    pub(super) drawn: &'a RowSample<T>,
+    pub(super) seed: u64,
+}
+
+impl<T: Real> Lengths<'_, T> {
+    fn are_free(&self) -> bool {
+        self.kernel.needs_median()
+    }
+
+    /// The kernel for rows behind a metric.
+    fn kernel(&self, metric: Option<&Metric>, factor: f64) -> Result<Spec> {
+        if !self.are_free() {
+            return Ok(self.kernel.clone());
+        }
+        let settled = match metric {
+            None => landmarks::settle(self.kernel, self.drawn, self.seed)?,
+            Some(metric) => landmarks::settle(self.kernel, &behind(self.drawn, metric), self.seed)?,
+        };
+        Ok(settled.stretched(factor)?)
+    }
+}
+
+/// A sample behind a metric.
+pub(crate) fn behind<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
+    let mut x = vec![T::default(); sample.len() * metric.outputs()];
+    metric.apply(&sample.x, &mut x);
+    RowSample { rows: sample.rows.clone(), x, d: metric.outputs() }
+}
+
+/// The best round so far, and how it was come to.
+pub(super) struct Best<T> {
+    pub(super) round: Round<T>,
+    pub(super) form: Option<Form>,
+    factor: f64,
+}
+
+pub(super) struct Search<'a, T: Real> {
+    /// Mean variance of a target, to which errors are compared.
+    variance: f64,
+    lengths: Lengths<'a, T>,
+    rounds: Vec<RoundReport>,
+    best: Option<Best<T>>,
+}
+
+impl<'a, T: Real> Search<'a, T> {
+    /// A search for rows whose targets have this variance.
+    ///
+    /// # Errors
+    /// A kernel without gradients.
+    pub(super) fn new(variance: f64, lengths: Lengths<'a, T>) -> Result<Self> {
+        let search = Self { variance, lengths, rounds: Vec::new(), best: None };
+        search.check()?;
+        Ok(search)
+    }
+
+    /// The best round, and the reports of all.
+    pub(super) fn found(self) -> (Option<Best<T>>, Vec<RoundReport>) {
+        (self.best, self.rounds)
+    }
+
+    /// Fits through a metric, and reports the round.
+    fn fit(
+        &mut self,
+        rows: &Rows<'_, T>,
+        (form, number): (Option<Form>, usize),
+        metric: Option<Arc<Metric>>,
+        factor: f64,
+    ) -> Result<Round<T>> {
+        let kernel = self.lengths.kernel(metric.as_deref(), factor)?;
+        let round = rows.fit(metric, &kernel)?;
+        self.rounds.push(RoundReport {
+            form: form.map_or("none".to_string(), |form| form.to_string()),
+            round: number,
+            kernel: round.kernel.to_string(),
+            rows: rows.n,
+            cv_mse: round.error,
+            cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
+        });
+        Ok(round)
+    }
+
+    /// Keeps a round that is better than the best so far.
+    fn keep(&mut self, round: Round<T>, form: Option<Form>, factor: f64) {
+        if self.best.as_ref().is_none_or(|best| round.error < best.round.error) {
+            self.best = Some(Best { round, form, factor });
+        }
+    }
+
+    /// Refuses a kernel without gradients.
+    fn check(&self) -> Result<()> {
+        let kernel = self.lengths.kernel(None, 1.0)?;
+        match kernel.build()?.typed::<f64>().differentiable() {
+            true => Ok(()),
+            false => {
+                let why =
+                    format!("the kernel {kernel} has no gradient to learn it by; take gaussian, exponential or matern");
+                Err(Error::option("metric", "", why))
+            }
+        }
+    }
+
+    /// Fits the features as they are, at several length scales.
+    pub(super) fn start(&mut self, rows: &Rows<'_, T>) -> Result<()> {
+        let factors = if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] };
+        for factor in factors {
+            let round = self.fit(rows, (None, 0), None, *factor)?;
+            self.keep(round, None, *factor);
+        }
+        Ok(())
+    }
+
+    /// The share of the variance that the best round explains.
+    pub(super) fn explained(&self) -> f64 {
+        let error = self.best.as_ref().map_or(f64::INFINITY, |best| best.round.error);
+        if self.variance > 0.0 { 1.0 - error / self.variance } else { 1.0 }
+    }
+
+    /// Learns a factor for each feature by marginal likelihood, and fits through them.
+    pub(super) fn lengths(&mut self, rows: &Rows<'_, T>, observer: &dyn Observer) -> Result<()> {
+        let drawn = self.lengths.drawn;
+        let (n, t) = (drawn.len().min(likelihood::ROWS), rows.targets.count());
+        let x = Mat::from_fn(n, drawn.d, |i, j| drawn.x[i * drawn.d + j].to_f64());
+        let targets = rows.values_of(&drawn.rows[..n])?;
+        let y = Mat::from_fn(n, t, |i, j| targets[i * t + j]);
+        let kernel = self.lengths.kernel(None, 1.0)?.build()?;
+        let options = likelihood::Options { stages: &likelihood::STAGES, observer };
+        let found = likelihood::learn(x.as_ref(), y.as_ref(), &kernel, &options, rows.resources.workers)?;
+        let metric = Arc::new(Metric::diagonal(found.factors)?);
+        let factors = if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] };
+        for factor in factors {
+            let round = self.fit(rows, (Some(Form::Diagonal), 0), Some(metric.clone()), *factor)?;
+            self.keep(round, Some(Form::Diagonal), *factor);
+        }
+        Ok(())
+    }
+
+    /// The factor of the best round, and the products of its gradients.
+    pub(super) fn products(&self, rows: &Rows<'_, T>) -> Result<(f64, Mat<f64>)> {
+        let best = self.best.as_ref().ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
+        Ok((best.factor, rows.products(&best.round)?))
+    }
+
+    /// Rounds of a form, from the products of the gradients of the features as they are.
+    pub(super) fn descend(&mut self, rows: &Rows<'_, T>, form: Form, factor: f64, products: &Mat<f64>) -> Result<()> {
+        let (mut products, mut least, mut idle) = (products.clone(), f64::INFINITY, 0);
+        for number in 1..=ROUNDS {
+            let Some(metric) = root(&products, form)? else { return Ok(()) };
+            let round = self.fit(rows, (Some(form), number), Some(Arc::new(metric)), factor)?;
+            idle = if round.error < least { 0 } else { idle + 1 };
+            least = least.min(round.error);
+            let last = idle >= PATIENCE || number == ROUNDS;
+            if !last {
+                products = rows.products(&round)?;
+            }
+            self.keep(round, Some(form), factor);
+            if last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries other length scales for the best metric, as long as they help.
+    pub(super) fn stretch(&mut self, rows: &Rows<'_, T>) -> Result<()> {
+        if !self.lengths.are_free() {
+            return Ok(());
+        }
+        for step in LAST_FACTORS {
+            while let Some(Best { round, form: Some(form), factor }) = &self.best {
+                let (before, form, factor, metric) = (round.error, *form, factor * step, round.metric.clone());
+                let round = self.fit(rows, (Some(form), 0), metric, factor)?;
+                let better = round.error < before;
+                self.keep(round, Some(form), factor);
+                if !better {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One round on all rows: the best metric, and the one that its gradients give. Returns the passes over the table.
+    pub(super) fn finish(&mut self, rows: &Rows<'_, T>) -> Result<u64> {
+        // errors on the sample and on all rows do not compare
+        let Some(Best { round, form: Some(form), factor }) = self.best.take_if(|best| best.form.is_some()) else {
+            return Ok(0);
+        };
+        let first = self.fit(rows, (Some(form), ROUNDS + 1), round.metric, factor)?;
+        let products = rows.products(&first)?;
+        let mut passes = first.passes + 1;
+        self.keep(first, Some(form), factor);
+        if let Some(metric) = root(&products, form)? {
+            let second = self.fit(rows, (Some(form), ROUNDS + 2), Some(Arc::new(metric)), factor)?;
+            passes += second.passes;
+            self.keep(second, Some(form), factor);
+        }
+        Ok(passes)
+    }
+}
