@@ -30,19 +30,29 @@ impl<T: Real> Independent<T> {
     /// The landmarks in their order where that is sound, otherwise by [`LEVELS`]; dependent ones are left out.
     ///
     /// Cost m²d + 2m³/3 flops in their order, m²d + m²r for each level otherwise.
-    pub(super) fn of(kernel: &Arc<dyn AnyKernel>, mut landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
+    pub(super) fn of(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
         let given = Self::in_order(kernel, &landmarks, par)?;
-        if given.sound() == given.amplified.len() {
+        if given.sound(MOST_AMPLIFIED) == given.amplified.len() {
             return Ok(given);
         }
         drop(given);
+        Self::by_levels(kernel, landmarks, MOST_AMPLIFIED, par)
+    }
+
+    /// The landmarks by [`LEVELS`], without those from the first on whose feature amplifies rounding by more than `most`.
+    pub(super) fn by_levels(
+        kernel: &Arc<dyn AnyKernel>,
+        mut landmarks: LandmarkSet<T>,
+        most: f64,
+        par: Par,
+    ) -> Result<Self> {
         for share in LEVELS {
             let mut order = factor(kernel_matrix(kernel, &landmarks)?, share, par).kept;
             let ahead: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
             order.extend((0..landmarks.len()).filter(|i| !ahead[*i]));
             landmarks = landmarks.keep(&order);
         }
-        Ok(Self::in_order(kernel, &landmarks, par)?.leading())
+        Ok(Self::in_order(kernel, &landmarks, par)?.leading(most))
     }
 
     fn in_order(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, par: Par) -> Result<Self> {
@@ -51,14 +61,14 @@ impl<T: Real> Independent<T> {
         Ok(Self { landmarks: landmarks.keep(&kept), lower, amplified })
     }
 
-    /// The number of leading features that are sound.
-    fn sound(&self) -> usize {
-        self.amplified.iter().take_while(|amplified| **amplified <= MOST_AMPLIFIED).count()
+    /// The number of leading features that amplify rounding by at most `most`.
+    fn sound(&self, most: f64) -> usize {
+        self.amplified.iter().take_while(|amplified| **amplified <= most).count()
     }
 
     /// The leading landmarks that are sound.
-    fn leading(mut self) -> Self {
-        let r = self.sound();
+    fn leading(mut self, most: f64) -> Self {
+        let r = self.sound(most);
         if r < self.amplified.len() {
             self.landmarks = self.landmarks.keep(&(0..r).collect::<Vec<_>>());
             self.lower = self.lower.submatrix(0, 0, r, r).to_owned();
@@ -91,7 +101,7 @@ mod tests {
     fn landmarks_that_hide_each_other_come_by_levels() {
         let (kernel, set) = line("gaussian(sigma=0.3)");
         let given = Independent::in_order(&kernel, &set, Par::Seq).unwrap();
-        assert!(given.sound() < given.landmarks.len(), "{:?}", given.amplified);
+        assert!(given.sound(MOST_AMPLIFIED) < given.landmarks.len(), "{:?}", given.amplified);
         let found = Independent::of(&kernel, set.clone(), Par::Seq).unwrap();
         assert!(found.amplified.iter().all(|amplified| *amplified <= MOST_AMPLIFIED));
         // the pivots fall by levels, and the landmarks of a level are in their order
@@ -101,15 +111,20 @@ mod tests {
         let k = kernel_matrix(&kernel, &found.landmarks).unwrap();
         assert!((&found.lower * found.lower.transpose() - k).norm_max() < 1e-14);
         // and they span what there is: every point but for rounding
-        assert!(found.landmarks.len() > given.sound(), "{} {}", found.landmarks.len(), given.sound());
+        assert!(
+            found.landmarks.len() > given.sound(MOST_AMPLIFIED),
+            "{} {}",
+            found.landmarks.len(),
+            given.sound(MOST_AMPLIFIED)
+        );
     }
 
     #[test]
     fn what_is_not_sound_is_cut_off() {
         let (kernel, set) = line("gaussian(sigma=0.3)");
         let given = Independent::in_order(&kernel, &set, Par::Seq).unwrap();
-        let (sound, lower) = (given.sound(), given.lower.clone());
-        let cut = given.leading();
+        let (sound, lower) = (given.sound(MOST_AMPLIFIED), given.lower.clone());
+        let cut = given.leading(MOST_AMPLIFIED);
         assert_eq!((cut.landmarks.len(), cut.lower.nrows(), cut.amplified.len()), (sound, sound, sound));
         assert_eq!(cut.lower, lower.submatrix(0, 0, sound, sound).to_owned());
     }

@@ -63,8 +63,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {
         Expansion::Features { coefficients: weights.to_owned() }
     }
-    /// Computes the features in f64 from here on, and narrows them at the end; false where they are computed so already, or cannot
-    /// be.
+    /// Makes the features more accurate after they were found to exceed the kernel: computes them in f64 from here on, and narrows
+    /// them at the end; where that is done already, leaves out those that are mostly rounding. False where there is nothing to do.
     fn widen(&mut self) -> bool {
         false
     }

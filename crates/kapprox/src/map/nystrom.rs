@@ -8,7 +8,7 @@
 //!
 //! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
 
-use super::factor::amplification;
+use super::factor::{MOST_AMPLIFIED, amplification};
 use super::family::{Built, MapFamily, MapShape, OnLandmarks};
 use super::independent::Independent;
 use super::{Expansion, FeatureMap};
@@ -69,6 +69,10 @@ const DRIFT: f64 = 5e-7;
 /// that lie elsewhere are large in it. Of many landmarks some tell of such rows.
 const FEW: usize = 32;
 
+/// Largest amplification of landmarks whose features have been seen to exceed the kernel: kernel values with errors of a hundred
+/// roundings then move features by 1e-8.
+const LESS_AMPLIFIED: f64 = 1e-4 * MOST_AMPLIFIED;
+
 /// The Nyström map of a kernel and m landmarks.
 ///
 /// Holds m·d numbers and the m x m factor in f64, and once more in `T` where that is accurate enough. Mapping n rows
@@ -76,6 +80,7 @@ const FEW: usize = 32;
 /// amplify the rounding of `T`; then blocks and solve run in f64, which takes about 1.5 times as long in a whole fit.
 #[derive(Debug)]
 pub struct Nystrom<T: Real> {
+    any: Arc<dyn AnyKernel>,
     kernel: Arc<dyn Kernel<T>>,
     exact: Arc<dyn Kernel<f64>>,
     landmarks: LandmarkSet<T>,
@@ -135,8 +140,22 @@ impl<T: Real> Nystrom<T> {
         } else {
             Arithmetic::Wide(widened(&landmarks))
         };
-        let (exact, kernel) = (kernel.typed::<f64>(), kernel.typed::<T>());
-        Self { kernel, exact, landmarks, lower, arithmetic }
+        let (any, exact, kernel) = (kernel.clone(), kernel.typed::<f64>(), kernel.typed::<T>());
+        Self { any, kernel, exact, landmarks, lower, arithmetic }
+    }
+
+    /// Leaves out the landmarks whose features are mostly rounding; false where there are none.
+    ///
+    /// Kernel values of distances that cancel, of points far from the origin for their length scale, have errors of many roundings
+    /// even in f64.
+    fn leave_out(&mut self) -> bool {
+        let found = Independent::by_levels(&self.any, self.landmarks.clone(), LESS_AMPLIFIED, Par::Seq);
+        let Ok(Independent { landmarks, lower, .. }) = found else { return false };
+        let fewer = !landmarks.is_empty() && landmarks.len() < self.landmarks.len();
+        if fewer {
+            *self = Self::in_arithmetic(size_of::<T>() == size_of::<f64>(), &self.any.clone(), landmarks, lower);
+        }
+        fewer
     }
 
     /// True where blocks and solve are computed in f64 because `T` is not accurate enough for these landmarks.
@@ -255,7 +274,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
         if narrow {
             self.arithmetic = Arithmetic::Wide(widened(&self.landmarks));
         }
-        narrow
+        narrow || self.leave_out()
     }
 
     fn footprint(&self) -> Footprint {

@@ -87,10 +87,12 @@ impl<T: Real> Rows<'_, T> {
                 points: None,
             })
         };
-        let fitted = match fit(&*mapped.map) {
-            // rounding of `T` makes the features exceed the kernel: once more, in f64
-            Err(Error::Overshoot { .. }) if mapped.map.widen() => fit(&*mapped.map)?,
-            fitted => fitted?,
+        let fitted = loop {
+            match fit(&*mapped.map) {
+                // rounding makes the features exceed the kernel: once more, more accurately
+                Err(Error::Overshoot { .. }) if mapped.map.widen() => {}
+                fitted => break fitted?,
+            }
         };
         let error = fitted.surface.best().and_then(|cell| cell.cv_mse);
         let error = error.filter(|error| error.is_finite());

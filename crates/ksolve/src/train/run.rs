@@ -96,17 +96,19 @@ pub fn train<T: Real>(
         let certificates = certified(view, &fitted)?;
         Ok((fitted, certificates))
     };
-    let (mut fitted, certificates, again) = match fit(&prepared) {
-        // rounding of `T` makes the features exceed the kernel: once more, in f64
-        Err(Error::Overshoot { .. }) if prepared.mapped.map.widen() => {
-            let (fitted, certificates) = fit(&prepared)?;
-            (fitted, certificates, 1)
-        }
-        found => {
-            let (fitted, certificates) = found?;
-            (fitted, certificates, 0)
+    let (asked, mut again) = (prepared.mapped.map.dims().1, 0);
+    let (mut fitted, certificates) = loop {
+        match fit(&prepared) {
+            // rounding makes the features exceed the kernel: once more, more accurately
+            Err(Error::Overshoot { .. }) if prepared.mapped.map.widen() => again += 1,
+            found => break found?,
         }
     };
+    let kept = prepared.mapped.map.dims().1;
+    if kept < asked {
+        let why = "the features beyond are mostly rounding";
+        resources.stages.warn(format!("rank reduced from {asked} to {kept}: {why}"));
+    }
     fitted.passes += prepared.passes() + again;
     assemble(prepared, view, fitted, certificates, resources)
 }

@@ -65,9 +65,11 @@ fn a_matrix_is_kept_in_the_model_and_used_for_every_row() {
         assert_eq!((report.features, report.importance.len(), report.source.as_str()), (2, D, "given"));
         let path = folder.path().join(format!("{name}.safetensors"));
         fitted.save(&path).unwrap();
-        let AnyModel::F32(model) = AnyModel::load(&path).unwrap() else { panic!("f32") };
-        assert_eq!(model.basis.landmarks().unwrap().0.len(), model.dims().0 * 2);
-        assert_eq!(model.metric.as_ref().unwrap().numbers(), numbers);
+        let (landmarks, m, kept) = match AnyModel::load(&path).unwrap() {
+            AnyModel::F32(model) => (model.basis.landmarks().unwrap().0.len(), model.dims().0, model.metric),
+            AnyModel::F64(model) => (model.basis.landmarks().unwrap().0.len(), model.dims().0, model.metric),
+        };
+        assert_eq!((landmarks, kept.unwrap().numbers()), (2 * m, numbers.to_vec()));
         let (one, two) = (Predictor::new(fitted.model).unwrap(), Predictor::load(&path).unwrap());
         let t = one.outputs();
         let (mut batch, mut scratch) = (vec![0.0; 600 * t], two.scratch());
@@ -133,14 +135,17 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
         .metric(MetricSource::of_model(&learned.model, &names).unwrap())
         .on(&table, &["y"], &run)
         .unwrap();
-    let AnyModel::F32(before) = &learned.model else { panic!("f32") };
-    let AnyModel::F32(after) = &again.model else { panic!("f32") };
-    assert_ne!(before.scale, after.scale);
-    let units = |model: &ksolve::Model<f32>| {
-        let numbers = model.metric.as_ref().unwrap().numbers();
-        numbers.iter().enumerate().map(|(i, a)| a / model.scale[i % D]).collect::<Vec<_>>()
+    let of = |model: &AnyModel| match model {
+        AnyModel::F32(model) => (model.metric.clone().unwrap(), model.scale.clone()),
+        AnyModel::F64(model) => (model.metric.clone().unwrap(), model.scale.clone()),
     };
-    assert!(units(before).iter().zip(units(after)).all(|(a, b)| (a - b).abs() <= 1e-12 * a.abs()));
+    let ((before, one), (after, two)) = (of(&learned.model), of(&again.model));
+    assert_ne!(one, two);
+    let units = |metric: &Metric, scale: &[f64]| {
+        metric.numbers().iter().enumerate().map(|(i, a)| a / scale[i % D]).collect::<Vec<_>>()
+    };
+    let pairs = units(&before, &one).into_iter().zip(units(&after, &two));
+    assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() <= 1e-12 * a.abs()));
 }
 
 #[test]
