@@ -4,6 +4,8 @@ use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series, S
 use crate::report::{self, FitReport, SHOWN};
 use crate::table::{count, number};
 use crate::{machine, table};
+use ksolve::job::MetricReport;
+use ksolve::metric::RoundReport;
 use kstore::budget::bytes;
 
 /// Most features that are shown with their scaling.
@@ -22,6 +24,9 @@ pub(crate) fn page(report: &FitReport) -> Page {
     }
     if let Some(chart) = certificate(report) {
         sections.push(Section::new("Certificate", format!("<div class=\"charts\">{chart}</div>")));
+    }
+    if let Some(metric) = &report.fit.metric {
+        sections.push(Section::new("Metric", importance(metric)));
     }
     sections.push(Section::new("Data", data(report)));
     sections.push(Section::new("Run", run(report)));
@@ -100,6 +105,23 @@ fn certificate(report: &FitReport) -> Option<Chart> {
         cloud: Vec::new(),
         floor: None,
     })
+}
+
+/// What every feature counts in the metric, and the rounds in which it was learned.
+fn importance(metric: &MetricReport) -> String {
+    let row = |(name, share): &(String, f64)| vec![name.clone(), table::percent(*share)];
+    let features: Vec<Vec<String>> = metric.importance.iter().take(FEATURES).map(row).collect();
+    let row = |round: &RoundReport| {
+        let r2 = round.cv_r2.map_or("–".to_string(), |r2| number(r2, 4));
+        vec![round.form.clone(), round.kernel.clone(), count(round.rows), number(round.cv_mse, 4), r2]
+    };
+    let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
+    let features = page::table(&["feature", "importance"], &features);
+    if rounds.is_empty() {
+        return features;
+    }
+    let rounds = page::table(&["metric", "kernel", "rows", "held-out mse", "held-out r2"], &rounds);
+    format!("<div class=\"pair\"><div>{features}</div><div>{rounds}</div></div>")
 }
 
 fn data(report: &FitReport) -> String {

@@ -16,6 +16,7 @@ mod replay;
 pub use merge::{Merged, merge};
 
 use super::{Fit, Fitted, Run};
+use crate::metric::MetricSource;
 use crate::solver::{self, AnySolver, Family, Options, Settings, Solver};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{AnyModel, Error, Result};
@@ -82,6 +83,10 @@ impl Fit {
             let able: Vec<&str> = solver::registry().into_iter().filter(can).map(|family| family.name).collect();
             self.passes(&format!("{why} ({} can do with one)", able.join(", ")))
         })?;
+        if training.metric != MetricSource::None {
+            let why = "it is no part of a job, whose shards see the scaled features; leave it out";
+            return Err(Error::option("metric", &training.metric, why));
+        }
         if training.map.passes() > 0 {
             return Err(self.passes("making this `map` takes another; choose another map"));
         }
