@@ -1,5 +1,6 @@
 //! The result of a job: a model, and the report of its fit.
 
+use super::verdict::verdict;
 use super::{Fit, Run, checkpoint};
 use crate::metric::RoundReport;
 use crate::solver::{Figure, Solver};
@@ -211,6 +212,7 @@ fn train_model<T: Real>(
         other => other,
     })?;
     let report = report(fit, selected, training, &trained);
+    verdict(&report).into_iter().for_each(|text| resources.stages.warn(text));
     let model = Model {
         card: card(fit, selected, training, &trained)?,
         basis: trained.basis,

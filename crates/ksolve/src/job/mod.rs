@@ -21,6 +21,7 @@ mod fitted;
 mod run;
 pub mod shards;
 mod training;
+mod verdict;
 
 pub use crate::predict::{Predictor, RowScratch};
 pub use checkpoint::Checkpoint;

@@ -1,0 +1,135 @@
+//! What a report says of a fit that is no good yet, and what to do next.
+
+use super::FitReport;
+use crate::Cell;
+use kstore::shown;
+
+/// Share of the variance below which a model is hardly better than the mean.
+const HARDLY: f64 = 0.05;
+
+/// Relative change of the held-out error that is worth another grid.
+const WORTH: f64 = 0.01;
+
+/// Relative trace error above which the landmarks do not cover the rows.
+const UNCOVERED: f64 = 0.5;
+
+/// The warnings of a fit: a sentence each, with what to do.
+pub(super) fn verdict(report: &FitReport) -> Vec<String> {
+    let found = [uncovered(report), wide(report), hardly(report), edge_of_lambdas(report), edge_of_ranks(report)];
+    found.into_iter().flatten().collect()
+}
+
+fn chosen(report: &FitReport) -> Option<(&Cell, f64)> {
+    let lambda = report.lambda?;
+    let cell = report.surface.iter().find(|cell| cell.rank == report.rank && cell.lambda == lambda)?;
+    Some((cell, cell.cv_mse?))
+}
+
+/// The landmarks tell little of most rows.
+fn uncovered(report: &FitReport) -> Option<String> {
+    let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > UNCOVERED)?;
+    Some(format!(
+        "the landmarks cover few rows: the relative trace error is {error:.2}; raise `rank`, or take a longer length scale"
+    ))
+}
+
+/// There are more features than rows.
+fn wide(report: &FitReport) -> Option<String> {
+    let (rows, features) = (report.rows, report.features);
+    (rows < features as u64).then(|| format!("{rows} rows have {features} features: folds tell whether that is enough"))
+}
+
+/// Held-out rows are hardly explained.
+fn hardly(report: &FitReport) -> Option<String> {
+    let (_, error) = chosen(report)?;
+    let (train, r2) = report.train.as_ref().and_then(|train| Some((train.mse, train.r2?)))?;
+    let variance = train / (1.0 - r2);
+    let explained = 1.0 - error / variance;
+    (explained < HARDLY).then(|| {
+        let share = 100.0 * explained.max(0.0);
+        format!(
+            "the model explains {share:.1} % of the variance of held-out rows, hardly more than the mean does; learn a `metric`, \
+             or let tune look for another kernel"
+        )
+    })
+}
+
+/// The error still falls at the end of the lambdas.
+fn edge_of_lambdas(report: &FitReport) -> Option<String> {
+    let (cell, error) = chosen(report)?;
+    let mut row: Vec<&Cell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
+    row.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
+    let at = row.iter().position(|other| other.lambda == cell.lambda)?;
+    let (next, word, beyond) = match at {
+        _ if row.len() < 2 => return None,
+        0 => (row[1], "smallest", cell.lambda / 1e3),
+        _ if at + 1 == row.len() => (row[at - 1], "largest", cell.lambda * 1e3),
+        _ => return None,
+    };
+    (next.cv_mse? > (1.0 + WORTH) * error).then(|| {
+        let (lambda, beyond) = (shown::number(cell.lambda), shown::number(beyond));
+        format!(
+            "lambda {lambda} is the {word} that was tried, and the error still falls there; try up to `lambda` {beyond}"
+        )
+    })
+}
+
+/// The error still falls at the largest rank.
+fn edge_of_ranks(report: &FitReport) -> Option<String> {
+    let (cell, error) = chosen(report)?;
+    let best = |rank: usize| {
+        let row = report.surface.iter().filter(|other| other.rank == rank);
+        row.filter_map(|other| other.cv_mse).min_by(f64::total_cmp)
+    };
+    let largest = report.surface.iter().map(|other| other.rank).max()?;
+    let before = report.surface.iter().map(|other| other.rank).filter(|rank| *rank < largest).max()?;
+    let fall = 1.0 - error / best(before)?;
+    (cell.rank == largest && fall > WORTH && (largest as u64) < report.rows).then(|| {
+        let percent = 100.0 * fall;
+        format!("the error falls by {percent:.0} % from rank {before} to {largest}, the largest that was tried; give larger `ranks`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Certificate;
+    use crate::job::Train;
+
+    fn cell(rank: usize, lambda: f64, error: f64) -> Cell {
+        Cell { rank, lambda, cv_mse: Some(error), gcv: None, cv_error: None, fold_mse: Vec::new() }
+    }
+
+    /// A fit at rank 20 and lambda 1e-3, in the middle of its surface, that explains 90 %.
+    fn good() -> FitReport {
+        let mut report = FitReport { rows: 1000, features: 5, rank: 20, lambda: Some(1e-3), ..FitReport::default() };
+        let errors = [0.13, 0.101, 0.12, 0.12, 0.1, 0.11];
+        let cells = [10, 20].into_iter().flat_map(|rank| [1e-4, 1e-3, 1e-2].map(|lambda| (rank, lambda)));
+        report.surface = cells.zip(errors).map(|((rank, lambda), error)| cell(rank, lambda, error)).collect();
+        report.train = Some(Train { mse: 0.05, rmse: 0.05f64.sqrt(), r2: Some(0.95), loo_mse: None });
+        report.certificate = Some(Certificate { trace_error: 0.1, overshoot: 0.0, floor: 0.0 });
+        report
+    }
+
+    #[test]
+    fn each_fault_is_told_and_nothing_else() {
+        assert_eq!(verdict(&good()), Vec::<String>::new());
+        let told = |change: &dyn Fn(&mut FitReport), part: &str| {
+            let mut report = good();
+            change(&mut report);
+            let found = verdict(&report);
+            assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
+        };
+        told(&|r| r.rows = 3, "3 rows have 5 features");
+        told(&|r| r.certificate.as_mut().unwrap().trace_error = 0.97, "0.97");
+        told(
+            &|r| r.surface.iter_mut().for_each(|cell| cell.cv_mse = cell.cv_mse.map(|e| 9.8 * e)),
+            "2.0 % of the variance",
+        );
+        told(
+            &|r| (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-4), Some(0.09), Some(0.0901)),
+            "the smallest that was tried",
+        );
+        told(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
+    }
+}
