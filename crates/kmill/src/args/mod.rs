@@ -278,10 +278,10 @@ pub struct GenerateArgs {
     /// Seed of the random numbers
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
     pub seed: u64,
-    /// Number of features, for friedman1 (at least 5) and blobs [default: the generator's own]
+    /// Number of features, for friedman1 (at least 5), hidden (at least 4) and blobs [default: the generator's own]
     #[arg(long, value_name = "D", value_parser = parse::features)]
     pub features: Option<usize>,
-    /// Standard deviation of the noise, for friedman1 (1), moons (0.1) and blobs (1)
+    /// Standard deviation of the noise, for friedman1 (1), hidden (0.2), moons (0.1) and blobs (1)
     #[arg(long, value_name = "SD", value_parser = parse::number, allow_negative_numbers = true)]
     pub noise: Option<f64>,
     /// Type of the features: f32 or f64

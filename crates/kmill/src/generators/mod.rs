@@ -5,6 +5,7 @@
 
 mod blobs;
 mod friedman1;
+mod hidden;
 mod moons;
 mod robspiral;
 mod smile;
@@ -18,8 +19,14 @@ use std::fmt::Debug;
 pub(crate) use friedman1::Friedman1;
 
 /// The generators of this crate, in the order of the help text.
-static GENERATORS: Registry<&dyn Generator> =
-    Registry::new(&[&friedman1::Friedman1, &moons::Moons, &blobs::Blobs, &smile::Smile, &robspiral::Robspiral]);
+static GENERATORS: Registry<&dyn Generator> = Registry::new(&[
+    &friedman1::Friedman1,
+    &hidden::Hidden,
+    &moons::Moons,
+    &blobs::Blobs,
+    &smile::Smile,
+    &robspiral::Robspiral,
+]);
 
 impl Named for &'static dyn Generator {
     const WHAT: &'static str = "generator";

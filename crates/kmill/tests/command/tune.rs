@@ -45,6 +45,35 @@ fn the_best_kernel_is_fitted_and_every_cell_is_in_the_table() {
 }
 
 #[test]
+fn a_search_learns_what_matters() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate hidden --rows 6000 --features 12 -o t.parquet -q");
+    let line = "tune ridge t.parquet --target y --rows ..5000 --kernels gaussian() --rank 300";
+    let report = ok(at, &format!("{line} -o m.safetensors -o s.csv --json"));
+    let importance = report["fit"]["metric"]["importance"].as_array().unwrap();
+    let mut leading: Vec<&str> = importance[..4].iter().map(|pair| pair[0].as_str().unwrap()).collect();
+    leading.sort_unstable();
+    assert_eq!(leading, ["x0", "x1", "x2", "x3"], "{importance:?}");
+    assert!(importance[4][1].as_f64().unwrap() < 0.01, "{importance:?}");
+    let score = ok(at, "evaluate m.safetensors t.parquet --rows 5000.. --json");
+    assert!(score["r2"].as_f64().unwrap() > 0.9, "{score}");
+    // the features as they are tell little
+    let plain = ok(at, "fit ridge t.parquet --target y --rows ..5000 --rank 300 -o p.safetensors --json");
+    assert!(plain["train"]["r2"].as_f64().unwrap() < 0.8, "{plain}");
+    let shown = ok(at, "inspect m.safetensors --json");
+    assert_eq!(shown["metric"]["importance"], report["fit"]["metric"]["importance"]);
+    // the fit alone, with the metric of the model, gives that model
+    let kernel = report["kernel"].as_str().unwrap();
+    let fit =
+        format!("fit ridge t.parquet --target y --rows ..5000 --rank 300 --kernel {kernel} --metric m.safetensors");
+    ok(at, &format!("{fit} -o f.safetensors --json"));
+    assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("f.safetensors")).unwrap());
+    refused(at, &format!("{line} --factors 0.5,1 --metric learn -o refused"), 1, "found with the metric");
+    refused(at, "tune ridge t.parquet --target y --metric none --time 1s --rank 20 -o refused", 2, "--rank");
+}
+
+#[test]
 fn scores_that_need_no_folds() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
