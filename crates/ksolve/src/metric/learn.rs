@@ -4,7 +4,6 @@ use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
 use super::source::{Form, MetricSource};
 use super::{plan, sample};
-use crate::train::plan::Cut;
 use crate::train::survey::Survey;
 use crate::train::{Resources, Stages, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
@@ -43,7 +42,6 @@ pub(crate) struct Asked<'a, T: Real> {
     pub(crate) survey: &'a Survey,
     pub(crate) targets: &'a Targets,
     pub(crate) options: &'a TrainOptions,
-    pub(crate) cut: Cut,
     pub(crate) resources: &'a Resources<'a>,
 }
 
@@ -67,7 +65,7 @@ pub(crate) fn settle<T: Real>(asked: &Asked<'_, T>) -> Result<(TrainOptions, Opt
 impl<T: Real> Asked<'_, T> {
     /// Learns a metric of the form on a sample that is in memory, where the table has more rows on all of them too.
     fn learn(&self, form: Form) -> Result<Learned> {
-        let cut = plan::cut_of::<T>(self.source.shape().features, self.cut);
+        let cut = plan::cut_of::<T>(self.source.shape().features);
         let (held, drawn) = sample::draw(self.source, self.survey.rows(), self.options.seed, cut, self.resources)?;
         let folds = &plan::options(self.options).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
@@ -94,7 +92,7 @@ impl<T: Real> Asked<'_, T> {
     ) -> Result<Learned> {
         let Self { source, survey, options, resources, .. } = *self;
         let d = source.shape().features;
-        let cut = plan::cut_of::<T>(d, self.cut);
+        let cut = plan::cut_of::<T>(d);
         let stage = resources.stages.stage("learning the metric", None);
         let silent = Silent(&*stage);
         let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
@@ -108,7 +106,7 @@ impl<T: Real> Asked<'_, T> {
             folds,
             options: &inner,
             ridge: &ridge,
-            cut: plan::in_memory(cut),
+            cut: cut,
             resources: &here,
         };
         let lengths = Lengths { kernel: &options.kernel, drawn, seed: options.seed };

@@ -4,7 +4,7 @@ use super::gradient::{OuterProducts, Products};
 use super::source::MetricSource;
 use super::{likelihood, sample};
 use crate::solver::ridge::{Ridge, RidgeOptions};
-use crate::train::plan::{Cut, Shape, cut, solve, tile_rows};
+use crate::train::plan::{Cut, Shape, plans, solve, tile_rows};
 use crate::train::{LandmarkSource, Stage, TrainOptions, Work};
 use crate::{FoldSpec, Folds, Result};
 use kapprox::Real;
@@ -53,14 +53,9 @@ pub(crate) fn folds(seed: u64, n: u64) -> Result<Folds> {
 }
 
 /// The cut of the fits, which depends on the rows and on no option: one lane, whose threads work inside the products.
-pub(super) fn cut_of<T: Real>(d: usize, cut: Cut) -> Cut {
+pub(super) fn cut_of<T: Real>(d: usize) -> Cut {
     let tile = tile_rows(d, RANK, size_of::<T>());
-    Cut { tile, segment: (16 * tile) as u64, gram_lanes: 1, ..cut }
-}
-
-/// The cut of passes over rows in memory.
-pub(super) fn in_memory(cut: Cut) -> Cut {
-    Cut { scan_lanes: 1, ..cut }
+    Cut { tile, segment: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 }
 }
 
 /// The stage that learns the metric; `None` where none is learned.
@@ -92,8 +87,8 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usiz
         target_centre: vec![0.0; t],
     };
     let last = |cut: Cut| solve(&shape, cut, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
-    let (cut, plans) = cut::<T>(&shape, &last, budget);
-    let most = plans.into_iter().max_by_key(Plan::bytes);
+    let cut = cut_of::<T>(d);
+    let most = plans::<T>(&shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);
     let fewer = "read fewer columns (`features`), or leave `metric` out";
     let held = sample::rows(n, d);
     let plan = Plan { what: "metric".to_string(), ..most.unwrap_or_else(|| last(cut)) };

@@ -131,7 +131,7 @@ pub(crate) fn on_features<T: Real>(
 }
 
 /// What is resident in each stage; `last` is what the solver does after its pass.
-fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: usize) -> Vec<Plan> {
+pub(crate) fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: usize) -> Vec<Plan> {
     vec![
         scan(shape, cut, budget),
         landmarks(shape, cut, budget),

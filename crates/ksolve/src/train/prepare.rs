@@ -217,7 +217,7 @@ pub(crate) fn prepare<T: Real>(
     let (n, reading) = (survey.rows(), survey.reading());
     let table: TableRows<T> = selected.rows(reading.clone())?;
     let (options, learned) =
-        metric::settle(&Asked { source: &table, survey: &survey, targets: &targets, options, cut, resources })?;
+        metric::settle(&Asked { source: &table, survey: &survey, targets: &targets, options, resources })?;
     let rows = MetricRows::new(table, options.metric.known().cloned());
     let options = &options;
     let (cache, memory) = match view {

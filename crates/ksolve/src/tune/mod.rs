@@ -230,7 +230,6 @@ impl<'a, T: Real> Search<'a, T> {
             survey: &self.survey,
             targets: &self.targets,
             options: &training,
-            cut: self.cut,
             resources: &self.resources,
         };
         // a score that needs no folds has none; errors of rounds are held-out ones
