@@ -93,37 +93,37 @@ impl<T: Real> Asked<'_, T> {
         let Self { source, survey, options, resources, .. } = *self;
         let d = source.shape().features;
         let cut = plan::cut_of::<T>(d);
-        let stage = resources.stages.stage("learning the metric", None);
-        let silent = Silent(&*stage);
-        let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
         let inner = plan::options(options);
         let (reading, ridge) = (survey.reading(), plan::ridge());
-        let rows = Rows {
-            source: held,
-            n: held.len() as u64,
+        let all = Rows {
+            source,
+            n: survey.rows(),
             reading: &reading,
             targets: self.targets,
             folds,
             options: &inner,
             ridge: &ridge,
-            cut: cut,
-            resources: &here,
+            cut,
+            resources,
         };
         let lengths = Lengths { kernel: &options.kernel, drawn, seed: options.seed };
         let mut search = Search::new(survey.variance(), lengths)?;
-        search.start(&rows)?;
-        if search.explained() < LITTLE {
-            search.lengths(&rows, &*stage)?;
+        {
+            let stage = resources.stages.stage("learning the metric", None);
+            let silent = Silent(&*stage);
+            let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
+            let rows = Rows { source: held, n: held.len() as u64, resources: &here, ..all };
+            search.start(&rows)?;
+            if search.explained() < LITTLE {
+                search.lengths(&rows, &*stage)?;
+            }
+            let (factor, products) = search.products(&rows)?;
+            for form in forms(form, d, options) {
+                search.descend(&rows, form, factor, &products)?;
+            }
+            search.stretch(&rows)?;
         }
-        let (factor, products) = search.products(&rows)?;
-        for form in forms(form, d, options) {
-            search.descend(&rows, form, factor, &products)?;
-        }
-        search.stretch(&rows)?;
-        let passes = match all_rows {
-            true => search.finish(&Rows { source, n: survey.rows(), cut, resources, ..rows })?,
-            false => 0,
-        };
+        let passes = if all_rows { search.finish(&all)? } else { 0 };
         let (best, rounds) = search.found();
         let best = best.ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
