@@ -3,7 +3,7 @@
 
     scripts/compare.py --data FOLDER [--kmill PATH] [--jobs ridge,svc] [--repeats 3] [--quick] [--table FILE.md]
 
-FOLDER holds beijing-pm25.parquet, dsa.parquet and kin40k.parquet (datasets/README.md). Every row of the table is a
+FOLDER holds the tables of datasets/README.md that the jobs name. Every row of the table is a
 process or two of its own, one after the other; a job is run --repeats times, all rows in turn, with another seed each
 time, and the medians are shown: seconds of the whole process (start, reading and prediction included), seconds of
 learning alone, the highest resident memory, the error. Rivals are in scripts/peers.py; what is not installed says so,
@@ -36,7 +36,11 @@ MARKS = ("<!-- comparison: begin -->", "<!-- comparison: end -->")
 EQUAL = 0.01
 
 # rows before the test rows, in the sets without folds
-SPLITS = {"beijing-pm25": 284_217, "dsa": 427_500}
+SPLITS = {"beijing-pm25": 284_217, "dsa": 427_500, "kddcup99": 494_021, "fashion-mnist": 60_000}
+
+# training and test rows of the sets with published folds, of which fold 0 is the test
+FOLDS = {"pol": (13_500, 1_500), "protein": (41_157, 4_573), "elevators": (14_940, 1_659), "kin40k": (36_000, 4_000),
+         "bike": (15_642, 1_737), "keggundirected": (57_248, 6_360)}
 
 # share of the machine's time that others may take
 DISTURBED = 0.05
@@ -133,7 +137,22 @@ def jobs():
                   Row("uniform landmarks in NumPy", "uniform-numpy --rank {m} --sigma 6 --dtype float64", against=1),
                   Row("scikit-learn Nystroem", "nystroem-trace --rank {m} --sigma 6 --dtype float64", against=1),
               ]) for m in (1000, 2000)],
+        *[trees(name, "mse", *rows, sample=True) for name, rows in FOLDS.items()],
+        trees("beijing-pm25", "mse", air_rows, 97_951),
+        trees("dsa", "wrong", sport_rows, 142_500),
+        trees("kddcup99", "wrong", SPLITS["kddcup99"], 311_029),
+        trees("fashion-mnist", "wrong", SPLITS["fashion-mnist"], 10_000),
     ]
+
+
+def trees(name, unit, train, test, sample=False):
+    """A good model of a table, with no option but the time: kmill tune beside gradient boosting."""
+    task = " --task classification" if unit == "wrong" else ""
+    return Job(f"trees-{name}", f"A model without options: {name}", name, unit, train, test, sample=sample, rows=[
+        Row("kmill tune", f"tune ridge DATA --target y --features x* --time 4min{task}"),
+        Row("scikit-learn HistGradientBoosting", "hgb"), Row("LightGBM", "lightgbm"), Row("XGBoost", "xgboost"),
+        Row("CatBoost", "catboost"),
+    ])
 
 
 def draw(job, source, target, n, t):
@@ -283,7 +302,7 @@ def warm(path):
 
 
 def is_kmill(row):
-    return row.arguments.split()[0] in ("fit", "curve")
+    return row.arguments.split()[0] in ("fit", "tune", "curve")
 
 
 def selected(a):

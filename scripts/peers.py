@@ -8,7 +8,7 @@ Features are standardised with the mean and the population deviation of the trai
 / (2 sigma^2)), --penalty is lambda of (1/n) sum loss + lambda |w|^2, -C the constant of C sum loss + |w|^2 / 2.
 
 Prints one JSON line: seconds by stage, the error, versions; or which library is missing. Needs numpy, scipy,
-scikit-learn and pyarrow; libsvm-official, falkon and the authors' RPCholesky (--rpcholesky FOLDER) for the peers of
+scikit-learn and pyarrow; libsvm-official, falkon, lightgbm, xgboost, catboost and the authors' RPCholesky (--rpcholesky FOLDER) for the peers of
 those names.
 """
 
@@ -326,7 +326,42 @@ def low_rank(a, clock):
     return float(1 - np.sum(np.square(f, dtype=np.float64)) / len(x))
 
 
+def trees(a, clock):
+    """Gradient boosting with the defaults of its library, on features as they are."""
+    x, y, z, truth = load(a)
+    clock.lap("read")
+    classes = not np.issubdtype(y.dtype, np.floating)
+    if a.peer == "hgb":
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+        model = (HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor)(random_state=a.seed)
+    elif a.peer == "lightgbm":
+        import lightgbm
+
+        kind = lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor
+        model = kind(n_jobs=a.threads, random_state=a.seed, verbose=-1)
+    elif a.peer == "xgboost":
+        import xgboost
+
+        model = (xgboost.XGBClassifier if classes else xgboost.XGBRegressor)(n_jobs=a.threads, random_state=a.seed)
+    else:
+        import catboost
+
+        kind = catboost.CatBoostClassifier if classes else catboost.CatBoostRegressor
+        model = kind(thread_count=a.threads, random_seed=a.seed, verbose=0, allow_writing_files=False)
+    model.fit(x, y)
+    clock.lap("train")
+    prediction = np.asarray(model.predict(z)).ravel()
+    error = float(np.mean(prediction != truth)) if classes else mean_squared(prediction, truth)
+    clock.lap("predict")
+    return error
+
+
 PEERS = {
+    "hgb": (trees, "scikit-learn"),
+    "lightgbm": (trees, "lightgbm"),
+    "xgboost": (trees, "xgboost"),
+    "catboost": (trees, "catboost"),
     "nystroem-ridge": (regression, "scikit-learn"),
     "rbfsampler-ridge": (regression, "scikit-learn"),
     "nystroem-ridgeclassifier": (classification, "scikit-learn"),
