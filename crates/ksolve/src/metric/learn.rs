@@ -3,7 +3,7 @@
 use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
 use super::source::{Form, MetricSource};
-use super::{plan, sample};
+use super::{neighbours, plan, sample};
 use crate::train::survey::Survey;
 use crate::train::{Resources, Stages, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
@@ -67,6 +67,8 @@ impl<T: Real> Asked<'_, T> {
     fn learn(&self, form: Form) -> Result<Learned> {
         let cut = plan::cut_of::<T>(self.source.shape().features);
         let (held, drawn) = sample::draw(self.source, self.survey.rows(), self.options.seed, cut, self.resources)?;
+        let warning = neighbours::warning(self.source, self.targets, &self.options.folds)?;
+        warning.into_iter().for_each(|text| self.resources.stages.warn(text));
         let folds = &plan::options(self.options).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
         let learned = self.search((&held, &drawn), &folds, form, self.survey.rows() > held.len() as u64)?;

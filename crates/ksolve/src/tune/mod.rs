@@ -165,6 +165,8 @@ impl<'a, T: Real> Search<'a, T> {
         let targets = survey.targets_of_regression();
         let (cut, planned_bytes) = plan::plan::<T>(selected, options, &resources, targets.count(), folds.count())?;
         let source = selected.rows::<T>(survey.reading())?;
+        let warning = metric::warning_of_neighbours(&source, &targets, &training.folds)?;
+        warning.into_iter().for_each(|text| resources.stages.warn(text));
         let range = source.range();
         let observer = resources.stages.stage("sampling rows", Some(range.end - range.start));
         let pass = cut.pass(cut.scan_lanes, &resources, &*observer);
