@@ -29,10 +29,10 @@ mod rung;
 
 pub use rung::{Cell, Entry, Rung};
 
-use crate::metric::{self, Asked, Form, Learned, MetricSource, RoundReport, behind};
+use crate::metric::{self, Asked, Form, Learned, MetricSource, RoundReport};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
-use crate::train::{Resources, TrainOptions, candidates, landmarks};
+use crate::train::{Resources, TrainOptions, candidates};
 use crate::{Error, Folds, Intercept, Result, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -40,7 +40,7 @@ use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kapprox::metric::Metric;
 use kstore::key::Purpose;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
-use rung::Candidate;
+use rung::{Candidate, candidates_of};
 use std::sync::Arc;
 
 /// One of so many kernels stays after a comparison: the better half.
@@ -348,32 +348,6 @@ fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
     }
     Ok(())
-}
-
-/// Every kernel at every length scale, each once, behind a metric that is known.
-fn candidates_of<T: Real>(
-    options: &TuneOptions,
-    sample: &RowSample<T>,
-    source: &MetricSource,
-    survey: &Survey,
-) -> Result<Vec<Candidate>> {
-    let metric = source.known_for(&survey.scaler.scale)?;
-    let mut candidates: Vec<Candidate> = Vec::new();
-    for kernel in &options.kernels {
-        let seed = options.training.seed;
-        let settled = match &metric {
-            None => landmarks::settle(kernel, sample, seed)?,
-            Some(metric) => landmarks::settle(kernel, &behind(sample, metric), seed)?,
-        };
-        for factor in &options.factors {
-            let candidate =
-                Candidate { kernel: settled.stretched(*factor)?, metric: metric.clone(), form: source.to_string() };
-            if !candidates.contains(&candidate) {
-                candidates.push(candidate);
-            }
-        }
-    }
-    Ok(candidates)
 }
 
 /// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to

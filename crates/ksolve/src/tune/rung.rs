@@ -1,13 +1,15 @@
 //! The measurement of one candidate on the rows of a rung.
 
 use super::{Score, TuneOptions};
-use crate::metric::MetricSource;
+use crate::metric::{MetricSource, behind};
 use crate::statistic::alignment::centred_alignments;
 use crate::train::plan::Cut;
+use crate::train::survey::Survey;
 use crate::train::{Resources, TrainOptions, landmarks};
 use crate::{Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
+use kapprox::landmark::RowSample;
 use kapprox::metric::{Metric, MetricRows};
 use kstore::{MemoryRows, Pass, Reading};
 use std::sync::Arc;
@@ -20,6 +22,32 @@ pub(super) struct Candidate {
     pub(super) metric: Option<Arc<Metric>>,
     /// The form of the metric, for the report.
     pub(super) form: String,
+}
+
+/// Every kernel at every length scale, each once, behind a metric that is known.
+pub(super) fn candidates_of<T: Real>(
+    options: &TuneOptions,
+    sample: &RowSample<T>,
+    source: &MetricSource,
+    survey: &Survey,
+) -> Result<Vec<Candidate>> {
+    let metric = source.known_for(&survey.scaler.scale)?;
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for kernel in &options.kernels {
+        let seed = options.training.seed;
+        let settled = match &metric {
+            None => landmarks::settle(kernel, sample, seed)?,
+            Some(metric) => landmarks::settle(kernel, &behind(sample, metric), seed)?,
+        };
+        for factor in &options.factors {
+            let candidate =
+                Candidate { kernel: settled.stretched(*factor)?, metric: metric.clone(), form: source.to_string() };
+            if !candidates.contains(&candidate) {
+                candidates.push(candidate);
+            }
+        }
+    }
+    Ok(candidates)
 }
 
 /// A rung: the kernels that were measured on one sample of rows.
