@@ -6,7 +6,7 @@ mod report;
 pub use report::TuneReport;
 
 use crate::args::TuneArgs;
-use crate::args::parse::Metric;
+use crate::args::parse::{Landmarks, Metric};
 use crate::args::run::Run;
 use crate::curve::Watch;
 use crate::fit::FitOptions;
@@ -38,6 +38,10 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let mut options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
     if learns(args) && options.metric.is_none() {
         options.metric = Some(Metric::Learned(Form::Best));
+    }
+    // behind a metric few directions matter: schemes that look for what is left of the kernel search long for it, and predict no better
+    if learns(args) && options.landmarks.is_none() && !args.learn.map.is_without_rows() {
+        options.landmarks = Some(Landmarks::Scheme("uniform".to_string()));
     }
     let kernels = kernels(args)?;
     let report = match options.fit.element_type() {

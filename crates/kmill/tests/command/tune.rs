@@ -65,8 +65,9 @@ fn a_search_learns_what_matters() {
     assert_eq!(shown["metric"]["importance"], report["fit"]["metric"]["importance"]);
     // the fit alone, with the metric of the model, gives that model
     let kernel = report["kernel"].as_str().unwrap();
-    let fit =
-        format!("fit ridge t.parquet --target y --rows ..5000 --rank 300 --kernel {kernel} --metric m.safetensors");
+    let fit = format!(
+        "fit ridge t.parquet --target y --rows ..5000 --rank 300 --kernel {kernel} --landmarks uniform --metric m.safetensors"
+    );
     ok(at, &format!("{fit} -o f.safetensors --json"));
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("f.safetensors")).unwrap());
     refused(at, &format!("{line} --factors 0.5,1 --metric learn -o refused"), 1, "found with the metric");
