@@ -13,6 +13,9 @@ const FEWEST: usize = 200;
 /// Correlation of a row's target with the next one's from which on it is told.
 const ALIKE: f64 = 0.5;
 
+/// Share of the squares below which differences from the mean are rounding.
+const ROUNDING: f64 = 1e-20;
+
 /// A warning where the folds are random and rows that follow each other have like targets.
 ///
 /// # Errors
@@ -52,13 +55,15 @@ fn correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<
         return Ok(None);
     }
     let (mut shared, mut own) = (0.0, 0.0);
+    let squares: f64 = y.iter().map(|y| y * y).sum();
     for j in 0..t {
         let mean = (0..n).map(|i| y[i * t + j]).sum::<f64>() / n as f64;
         let off = |i: usize| y[i * t + j] - mean;
         own += (0..n).map(|i| off(i) * off(i)).sum::<f64>();
         shared += (1..n).map(|i| off(i) * off(i - 1)).sum::<f64>();
     }
-    Ok((own > 0.0).then(|| shared / own))
+    // what is left of a constant is rounding
+    Ok((own > ROUNDING * squares).then(|| shared / own))
 }
 
 #[cfg(test)]
