@@ -7,14 +7,14 @@ use crate::key::mix;
 
 /// A digest being computed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Digest {
+pub struct Digest {
     state: u64,
     length: u64,
 }
 
 impl Digest {
     /// The digest of some bytes, as 16 hexadecimal digits.
-    pub(crate) fn of(bytes: &[u8]) -> String {
+    pub fn of(bytes: &[u8]) -> String {
         let mut digest = Self::default();
         digest.update(bytes);
         digest.finish()

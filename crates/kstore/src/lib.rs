@@ -81,6 +81,7 @@ mod table_rows;
 pub use atomic::{AtomicFile, remove_temporaries};
 pub use budget::{Footprint, Plan};
 pub use condition::Condition;
+pub use digest::Digest;
 pub use error::{BadLine, Error, Result};
 pub use keep::{KeptColumn, KeptValues, TILE_TEXT, TextLimit};
 pub use pass::{Fold, Merge, Pass, Workers};

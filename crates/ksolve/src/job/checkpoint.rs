@@ -1,6 +1,7 @@
 //! The checkpoint of a job: its folder, and the manifest that tells which job it belongs to.
 
 use super::{Fit, Run};
+use crate::metric::MetricSource;
 use crate::train::TrainOptions;
 use crate::{Error, Result};
 use kstore::Selected;
@@ -53,6 +54,9 @@ fn manifest(fit: &Fit, selected: &Selected, training: &TrainOptions, notes: &[(S
     }
     options.push(("features".to_string(), text(selected.feature_names().into())));
     options.push(("target".to_string(), text(super::fitted::target_names(selected).into())));
+    if let MetricSource::Given(given) = &training.metric {
+        options.push(("numbers of the metric".to_string(), given.digest()));
+    }
     let mut files = selected.table().identities();
     files.extend(training.landmarks.table().into_iter().flat_map(|table| table.table().identities()));
     Ok(Manifest {
@@ -95,5 +99,29 @@ pub(super) fn kept(journal: &Journal<'_>, error: Error, run: &Run<'_>) -> Error 
             error
         }
         (false, _) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Given;
+    use kapprox::metric::Metric;
+    use kstore::{Selection, Table};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_job_with_another_metric_is_another_job() {
+        let table = Table::from_rows(&[0.0, 1.0, 2.0, 3.0, 4.0, 7.0], 2, &[1.0, 2.0, 4.0]).unwrap();
+        let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
+        let selected = table.select(&selection).unwrap();
+        let mark = |factors: &[f64], scale: Option<Vec<f64>>| {
+            let metric = Arc::new(Metric::diagonal(factors.to_vec()).unwrap());
+            let fit = Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Given(Given { metric, scale }));
+            manifest(&fit, &selected, &fit.training(&selected).unwrap(), &[]).unwrap().mark()
+        };
+        assert_eq!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.0], None));
+        assert_ne!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.5], None));
+        assert_ne!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.0], Some(vec![1.0, 3.0])));
     }
 }

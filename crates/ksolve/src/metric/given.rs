@@ -3,7 +3,7 @@
 use super::MetricSource;
 use crate::{AnyModel, Error, Result};
 use kapprox::metric::Metric;
-use kstore::{Reading, RowBuf, RowSource, Selected};
+use kstore::{Digest, Reading, RowBuf, RowSource, Selected};
 use std::sync::Arc;
 
 /// Most rows of a table that is read as a metric: more features than this are no reduction of anything.
@@ -22,6 +22,13 @@ pub struct Given {
 }
 
 impl Given {
+    /// A digest of the numbers, by which a job knows its metric.
+    pub(crate) fn digest(&self) -> String {
+        let numbers = self.metric.numbers().into_iter().chain(self.scale.iter().flatten().copied());
+        let bytes: Vec<u8> = numbers.flat_map(f64::to_le_bytes).collect();
+        format!("{} of {} features, {}", self.metric.outputs(), self.metric.inputs(), Digest::of(&bytes))
+    }
+
     /// The metric for features with these divisors.
     ///
     /// # Errors

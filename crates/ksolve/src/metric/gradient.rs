@@ -31,7 +31,7 @@ pub(super) struct OuterProducts<'a> {
 /// The sums of a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Products {
-    /// The matrix, r x r; its lower triangle holds the sums.
+    /// The matrix, r x r.
     pub(super) sums: Mat<f64>,
     /// Sum of the weights.
     pub(super) weight: f64,
@@ -114,9 +114,11 @@ impl<T: Real> Fold<T> for OuterProducts<'_> {
             scratch.gradients.resize(x.len(), 0.0);
             for c in 0..self.coefficients.ncols() {
                 self.gradients(&scratch.x, c, &mut scratch.gradients, &scratch.weights, workers);
-                for (i, gradient) in scratch.gradients.chunks_exact_mut(r).enumerate() {
-                    let root = weight(i).sqrt();
-                    gradient.iter_mut().for_each(|value| *value *= root);
+                if block.weighted {
+                    for (i, gradient) in scratch.gradients.chunks_exact_mut(r).enumerate() {
+                        let root = weight(i).sqrt();
+                        gradient.iter_mut().for_each(|value| *value *= root);
+                    }
                 }
                 let g = MatRef::from_row_major_slice(&scratch.gradients, rows, r);
                 workers.install(|| matmul(state.sums.as_mut(), Accum::Add, g.transpose(), g, 1.0, par(workers)));

@@ -4,13 +4,14 @@ use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
 use super::source::{Form, MetricSource};
 use super::{neighbours, plan, sample};
+use crate::train::landmarks::Stop;
 use crate::train::survey::Survey;
 use crate::train::{Resources, Stages, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::landmark::RowSample;
 use kapprox::metric::Metric;
 use kapprox::{Real, Spec};
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::Observer;
 use kstore::{MemoryRows, RowSource};
 use std::sync::Arc;
 
@@ -52,6 +53,10 @@ pub(crate) fn settle<T: Real>(asked: &Asked<'_, T>) -> Result<(TrainOptions, Opt
     Ok(match &options.metric {
         MetricSource::Learned(form) => {
             let learned = asked.learn(*form)?;
+            if learned.metric.is_none() {
+                let why = "no metric was better on held-out rows than the features as they are: the model has none";
+                asked.resources.stages.warn(why.to_string());
+            }
             let (metric, kernel) = (of(learned.metric.clone()), learned.kernel.clone());
             (TrainOptions { metric, kernel, ..options.clone() }, Some(learned))
         }
@@ -96,7 +101,7 @@ impl<T: Real> Asked<'_, T> {
         let d = source.shape().features;
         let cut = plan::cut_of::<T>(d);
         let inner = plan::options(options);
-        let (reading, ridge) = (survey.reading(), plan::ridge());
+        let reading = survey.reading();
         let all = Rows {
             source,
             n: survey.rows(),
@@ -104,7 +109,6 @@ impl<T: Real> Asked<'_, T> {
             targets: self.targets,
             folds,
             options: &inner,
-            ridge: &ridge,
             cut,
             resources,
         };
@@ -150,15 +154,4 @@ impl Stages for Silent<'_> {
         Box::new(Stop(self.0))
     }
     fn warn(&self, _: String) {}
-}
-
-struct Stop<'a>(&'a dyn Observer);
-
-impl Observer for Stop<'_> {
-    fn advance(&self, rows: u64) {
-        Unobserved.advance(rows);
-    }
-    fn stop(&self) -> bool {
-        self.0.stop()
-    }
 }

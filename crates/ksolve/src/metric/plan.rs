@@ -3,10 +3,9 @@
 use super::gradient::{OuterProducts, Products};
 use super::source::MetricSource;
 use super::{likelihood, sample};
-use crate::solver::ridge::{Ridge, RidgeOptions};
 use crate::train::plan::{Cut, Shape, plans, solve, tile_rows};
 use crate::train::{LandmarkSource, Stage, TrainOptions, Work};
-use crate::{FoldSpec, Folds, Result};
+use crate::{FoldSpec, Folds, Intercept, Result, RidgeOptions};
 use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
 use kstore::Plan;
@@ -20,9 +19,9 @@ const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
 /// Number of folds, where the fit that the metric is for has none.
 const FOLDS: usize = 5;
 
-/// The solver of the fits.
-pub(super) fn ridge() -> Ridge {
-    Ridge { lambdas: LAMBDAS.to_vec(), ..Ridge::default() }
+/// The systems of the fits, at one rank, for targets less their centre.
+pub(super) fn ridge(rank: usize, target_centre: Vec<f64>) -> RidgeOptions {
+    RidgeOptions { ranks: vec![rank], lambdas: LAMBDAS.to_vec(), intercept: Intercept::default(), target_centre }
 }
 
 /// The options of the fits. Uniform landmarks predict as well as chosen ones do at such ranks, and are there at once.
@@ -80,12 +79,7 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usiz
     let map = inner.map.shape(MapRequest { d, rank: RANK, rows, element })?;
     let folds = outer.folds.max(FOLDS);
     let shape = Shape { d, map, folds, ranks: 1, candidates: None, scheme: 0, keeps: false, ..outer.clone() };
-    let ridge = RidgeOptions {
-        ranks: vec![RANK],
-        lambdas: LAMBDAS.to_vec(),
-        intercept: ridge().intercept,
-        target_centre: vec![0.0; t],
-    };
+    let ridge = ridge(RANK, vec![0.0; t]);
     let last = |cut: Cut| solve(&shape, cut, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
     let cut = cut_of::<T>(d);
     let most = plans::<T>(&shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);

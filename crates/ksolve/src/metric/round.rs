@@ -1,15 +1,14 @@
 //! A round: a fit of kernel ridge regression through a metric, its held-out error, and the gradients of its function.
 
 use super::gradient::{OuterProducts, Products};
-use crate::solver::ridge::Ridge;
-use crate::solver::{Features, Place, Solver};
-use crate::train::plan::Cut;
+use super::plan;
+use crate::train::plan::{Cut, GRAM};
 use crate::train::{Resources, TrainOptions, landmarks};
-use crate::{Error, Folds, Result, Targets};
+use crate::{Error, Folds, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
 use kapprox::map::Expansion;
 use kapprox::metric::{Metric, MetricRows};
-use kapprox::{FeatureMap, Real, Spec};
+use kapprox::{Real, Spec};
 use kstore::{Pass, Reading, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +23,6 @@ pub(super) struct Rows<'a, T: Real> {
     pub(super) targets: &'a Targets,
     pub(super) folds: &'a Folds,
     pub(super) options: &'a TrainOptions,
-    pub(super) ridge: &'a Ridge,
     pub(super) cut: Cut,
     pub(super) resources: &'a Resources<'a>,
 }
@@ -70,35 +68,22 @@ impl<T: Real> Rows<'_, T> {
     /// Fits with a kernel through a metric.
     pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec) -> Result<Round<T>> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
-        let source = self.through(metric.as_ref());
-        let mut mapped = landmarks::map(&source, self.n, self.reading, &options, self.cut, self.resources)?;
-        let fit = |map: &dyn FeatureMap<T>| {
-            self.ridge.fit(&Features {
-                source: &source,
-                map,
-                targets: self.targets,
-                rows: self.n,
-                cut: self.cut,
-                options: &options,
-                resources: self.resources,
-                keep: Place::Recomputed,
-                spare: 0,
-                folds: self.folds,
-                points: None,
-            })
-        };
-        let fitted = loop {
-            match fit(&*mapped.map) {
-                // rounding makes the features exceed the kernel: once more, more accurately
-                Err(Error::Overshoot { .. }) if mapped.map.widen() => {}
-                fitted => break fitted?,
-            }
-        };
-        let error = fitted.surface.best().and_then(|cell| cell.cv_mse);
-        let error = error.filter(|error| error.is_finite());
-        let error = error.ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
-        let expansion = mapped.map.expand(fitted.weights.as_ref(), self.resources.workers);
-        Ok(Round { metric, kernel: mapped.kernel, error, expansion, passes: mapped.passes + fitted.passes })
+        let (source, workers) = (self.through(metric.as_ref()), self.resources.workers);
+        let mapped = landmarks::map(&source, self.n, self.reading, &options, self.cut, self.resources)?;
+        let observer = self.resources.stages.stage(GRAM, Some(self.n));
+        // neither the certificate nor the decisions for classes: each would cost a part of every round
+        let fold = RidgeFold::new(&*mapped.map, self.folds, self.targets).with_bin(self.cut.tile).without_certificate();
+        let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
+        let gram = pass.resume(GRAM, &source, &fold)?.0.gram;
+        let ridge = plan::ridge(mapped.map.dims().1, self.targets.centre());
+        let surface = Surface::watched(&gram, &ridge, workers, &*observer)?;
+        drop(observer);
+        let none = || Error::NoCell { precision: <T as kstore::Real>::NAME };
+        let best = surface.best().ok_or_else(none)?;
+        let error = best.cv_mse.filter(|error| error.is_finite()).ok_or_else(none)?;
+        let weights = crate::fit(&gram, best.rank, best.lambda, &ridge, workers)?.head.weights;
+        let expansion = mapped.map.expand(weights.as_ref(), workers);
+        Ok(Round { metric, kernel: mapped.kernel, error, expansion, passes: mapped.passes + 1 })
     }
 
     /// The average M of the outer products of the gradients of a round's function, with respect to the rows before its metric; d x d.

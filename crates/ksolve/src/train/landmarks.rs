@@ -370,8 +370,8 @@ pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &RowSample<T>, seed: u64) -
     Ok(kernel.resolve_median(MatRef::from_row_major_slice(&wide, order.len(), d))?)
 }
 
-/// An observer that lets a selection in memory be interrupted. It counts no rows: they were counted when sampled.
-struct Stop<'a>(&'a dyn Observer);
+/// An observer that lets work on rows in memory be interrupted. It counts no rows: they were counted when sampled.
+pub(crate) struct Stop<'a>(pub(crate) &'a dyn Observer);
 
 impl Observer for Stop<'_> {
     fn advance(&self, rows: u64) {

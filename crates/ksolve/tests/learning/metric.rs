@@ -163,6 +163,16 @@ fn bits_do_not_depend_on_threads_or_memory() {
 }
 
 #[test]
+fn where_no_metric_helps_the_report_says_so() {
+    let x = rows(400);
+    let table = Table::from_rows(&x, D, &vec![3.0; 400]).unwrap();
+    let fit = Fit::ridge().rank(20).metric(MetricSource::Learned(Form::Full));
+    let report = fit.on(&table, &["y"], &Run::new()).unwrap().report;
+    assert!(report.metric.is_none());
+    assert!(report.warnings.iter().any(|text| text.contains("no metric was better")), "{:?}", report.warnings);
+}
+
+#[test]
 fn what_cannot_be_learned_is_refused_in_a_sentence() {
     let x = rows(300);
     let y = target(&x);
