@@ -20,7 +20,7 @@ use std::path::PathBuf;
     --metric none every kernel is measured at every factor on a small sample, the better half of them on twice as many,\n\
     and so on. The winner is fitted on all rows as `kmill fit` does, over all --ranks and --lambda.")]
 pub struct TuneArgs {
-    /// What to minimise with the kernel that is found: ridge, or with --score alignment any solver that has a target
+    /// What learns with the kernel that is found: a solver that has a target, or any, which tries ridge, svm and logistic on rows held out
     #[arg(value_name = "SOLVER", hide_possible_values = true, value_parser = solvers())]
     pub solver: String,
     /// The files, rows and columns of the table.
@@ -64,5 +64,5 @@ pub struct TuneArgs {
 /// The names of the solvers that learn from a target, as the values that clap accepts.
 fn solvers() -> PossibleValuesParser {
     let families = ksolve::solver::registry().into_iter().filter(|family| family.task.has_target());
-    PossibleValuesParser::new(families.map(|family| family.name))
+    PossibleValuesParser::new(families.map(|family| family.name).chain([ksolve::tune::ANY]))
 }

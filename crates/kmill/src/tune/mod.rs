@@ -1,25 +1,25 @@
-//! `kmill tune`: the kernel of a fit by successive halving on growing samples, and then the fit.
+//! `kmill tune`: the kernel of a fit by successive halving on growing samples, its solver by trials, and then the fit.
 
 mod outputs;
+mod pace;
 mod report;
+mod search;
 
 pub use report::TuneReport;
 
 use crate::args::TuneArgs;
 use crate::args::parse::{Landmarks, Metric};
 use crate::args::run::Run;
-use crate::curve::Watch;
 use crate::fit::FitOptions;
-use crate::{Error, Result, interrupt, output, pipeline};
+use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
-use ksolve::job::ElementType;
+use ksolve::job::{ElementType, Fit};
 use ksolve::metric::Form;
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::Resources;
-use ksolve::tune::{Score, Search, TuneOptions, Tuned};
-use kstore::{Selected, Workers};
+use ksolve::tune::{ANY, Score, TuneOptions};
+use kstore::Selected;
 use outputs::Outputs;
-use std::time::{Duration, Instant};
+use pace::Pace;
 
 /// Searches, fits, and writes the outputs.
 ///
@@ -35,7 +35,11 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
         return Err(Error::option("--engine", "", why, "leave it out, or name a model with -o"));
     }
-    let mut options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
+    let any = args.solver == ANY;
+    let mut options = FitOptions::new(if any { "ridge" } else { &args.solver }, &args.data, &args.learn)?;
+    if any && !options.fit.gives("task") && holds_labels(&options)? {
+        options.fit = options.fit.set("task", "classification");
+    }
     if learns(args) && options.metric.is_none() {
         options.metric = Some(Metric::Learned(Form::Best));
     }
@@ -59,8 +63,16 @@ pub(crate) fn main(args: &TuneArgs) -> Result<()> {
     output::report(&report, context.json)
 }
 
-/// Ranks that `--time` chooses among.
-const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
+/// True where the target is a column of text or truth values: its values are classes.
+fn holds_labels(options: &FitOptions) -> Result<bool> {
+    let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
+    let schema = table.schema();
+    let label = |name: &String| {
+        let kind = schema.position(name).map(|place| &schema.columns[place].kind);
+        matches!(kind, Some(kstore::schema::Kind::Text | kstore::schema::Kind::Bool))
+    };
+    Ok(targets.len() == 1 && targets.iter().all(label))
+}
 
 /// The kernels that are tried where none is named: smooth, and rough in two degrees.
 const KERNELS: [&str; 3] = ["gaussian()", "exponential()", "matern(nu=1.5)"];
@@ -105,6 +117,18 @@ fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
     }
 }
 
+/// The fit of ridge regression by which kernels are compared: the solver itself, or one in its place.
+fn stand_in(options: &FitOptions, score: Score) -> Result<Fit> {
+    let fit = &options.fit;
+    if fit.family().name == "ridge" || score == Score::Alignment {
+        return Ok(fit.clone());
+    }
+    let folds = fit.settings()?.folds(&ksolve::solver::parameter::FOLDS);
+    let task = if fit.task()? == ksolve::Task::Classification { "classification" } else { "regression" };
+    let ridge = fit.for_solver("ridge")?.set("task", task);
+    Ok(folds.into_iter().fold(ridge, |ridge, folds| ridge.set("folds", folds)))
+}
+
 fn tune<T: kapprox::Real>(
     args: &TuneArgs,
     options: FitOptions,
@@ -112,16 +136,14 @@ fn tune<T: kapprox::Real>(
     run: &Run,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
-    let (score, started) = (args.score, Instant::now());
-    if args.solver != "ridge" && score != Score::Alignment {
-        let why = format!("the search would solve for ridge regression, not for {}", args.solver);
-        return Err(Error::option("--score", score, why, "take --score alignment, which solves nothing"));
-    }
+    let (score, pace) = (args.score, Pace::new(args.time));
     let selected = pipeline::select(&options, &run.progress)?;
     outputs.spare(selected.table())?;
-    let ridge = Ridge::new(&options.fit.settings()?);
+    let stand_in = FitOptions { fit: stand_in(&options, score)?, ..options.clone() };
+    let ridge = Ridge::new(&stand_in.fit.settings()?);
     let search = TuneOptions {
-        training: pipeline::with_files(&options, &selected)?.training(&selected)?,
+        training: pipeline::with_files(&stand_in, &selected)?.training(&selected)?,
+        blocks: !stand_in.fit.gives("folds"),
         lambdas: ridge.lambdas,
         intercept: ridge.intercept,
         kernels: kernels.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
@@ -129,65 +151,24 @@ fn tune<T: kapprox::Real>(
         score,
         sample: args.sample,
     };
-    let tuned = searched::<T>(&search, &selected, run)?;
+    let base = options.fit.clone();
+    let base = match &options.landmarks {
+        Some(Landmarks::Scheme(name)) => base.landmarks(ksolve::train::LandmarkSource::Scheme(name.clone())),
+        _ => base,
+    };
+    let found = search::found::<T>(args, &base, &search, &selected, run, &pace)?;
     let fit = match outputs.model() {
         Some(path) => {
-            let fit = options.fit.clone().kernel(tuned.kernel.clone());
-            let metric = tuned.metric.clone().map(Metric::Found).or(Some(Metric::None));
-            let options = FitOptions { fit, metric, ..options };
-            let options = match args.time {
-                Some(time) => in_time(options, &selected, time.saturating_sub(started.elapsed()), run)?,
-                None => options,
-            };
+            let metric = found.metric.clone().map(Metric::Found).or(Some(Metric::None));
+            let options = FitOptions { fit: found.fit.clone(), metric, ..options };
+            let options = pace.in_time(options, &found, &selected, run)?;
             Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)
         }
         None => None,
     };
-    Ok(TuneReport::new(args.solver.clone(), score, tuned, fit, run, &selected))
-}
-
-/// The fit at the largest rank that is likely to end in time and fits the memory, with all smaller ones in its surface. Which that is
-/// depends on the machine; `--ranks` with the ranks of the report gives the same bits on any.
-fn in_time(options: FitOptions, selected: &Selected, time: Duration, run: &Run) -> Result<FitOptions> {
-    let rows = usize::try_from(selected.known_rows().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-    let mut found: Option<(FitOptions, Vec<usize>)> = None;
-    for rank in RANKS.into_iter().filter(|rank| *rank <= rows.max(RANKS[0])) {
-        let mut ranks = found.as_ref().map_or(Vec::new(), |(_, ranks)| ranks.clone());
-        ranks.push(rank);
-        let list = ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let fit = match options.fit.family().name {
-            "ridge" => options.fit.clone().set("ranks", list),
-            _ => options.fit.clone().rank(rank),
-        };
-        let tried = FitOptions { fit, ..options.clone() };
-        let forecast = pipeline::with_files(&tried, selected)?.plan(selected, &pipeline::job(run))?;
-        let late = forecast.seconds().is_some_and(|seconds| seconds > time.as_secs_f64());
-        if found.is_some() && (late || !forecast.fits()) {
-            break;
-        }
-        found = Some((tried, ranks));
-    }
-    Ok(found.map_or(options, |(found, _)| found))
+    Ok(TuneReport::new(score, found, fit, run, &selected))
 }
 
 fn resolved(kernel: &Spec, selected: &Selected) -> Result<Spec> {
     Ok(kernel.resolve_columns(&selected.feature_names())?)
-}
-
-/// The search, kernel by kernel.
-fn searched<T: kapprox::Real>(options: &TuneOptions, selected: &Selected, run: &Run) -> Result<Tuned> {
-    let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads));
-    let resources = Resources { stages: &watch, ..run.resources(&workers, None) };
-    let mut search = Search::<T>::open(selected, options, &resources)?;
-    watch.silence();
-    let work = run.progress.work("search", search.runs() as u64);
-    while let Some(what) = search.upcoming().map(|(kernel, rows)| format!("{kernel} on {rows} rows")) {
-        interrupt::check()?;
-        work.begin(&what, None);
-        let started = Instant::now();
-        search.step()?;
-        work.end(&what, started.elapsed(), None);
-    }
-    work.finish();
-    Ok(search.finish())
 }

@@ -1,10 +1,11 @@
 //! The report of a search: its JSON, the rows of its table, and its text for people.
 
+use super::search::{Found, Moment};
 use crate::args::run::Run;
 use crate::report::{FitReport, as_map};
-use crate::table::{Grid, Table, count, duration, number};
+use crate::table::{Align, Grid, Table, count, duration, number, percent};
 use ksolve::metric::RoundReport;
-use ksolve::tune::{Score, Tuned};
+use ksolve::tune::{Apart, ContenderReport, Score};
 use kstore::Selected;
 use kstore::budget::bytes;
 use std::fmt;
@@ -43,17 +44,27 @@ type Scores = Vec<(String, Option<f64>)>;
 /// The report of `kmill tune`: the kernel that won, all scores, and the fit.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TuneReport {
-    /// Name of the solver.
+    /// Name of the solver: the one that won, for `any`.
     pub solver: String,
     /// The score that kernels were compared by.
     pub score: Score,
     /// The kernel that won, every parameter a number.
     pub kernel: String,
+    /// The form of the metric before it: none, given, full, diagonal, low-rank(5).
+    pub metric: String,
     /// The rounds in which the metric of each kernel was learned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<RoundReport>,
+    /// The folds by which kernels were compared.
+    pub folds: String,
     /// Every cell of every comparison.
     pub rows: Vec<Row>,
+    /// The solvers and penalties that were tried, each with its errors on the folds; one alone was not tried.
+    pub contenders: Vec<ContenderReport>,
+    /// The error of the winner, fitted on the sample, on rows of the sample that no choice saw; `None` with fewer than three folds.
+    pub test: Option<Apart>,
+    /// What was done when, and the least error so far.
+    pub history: Vec<Moment>,
     /// The fit on all rows; `None` where no model was asked for.
     pub fit: Option<FitReport>,
     /// Passes over the table of the search; the fit counts its own.
@@ -78,13 +89,13 @@ pub struct TuneReport {
 
 impl TuneReport {
     pub(super) fn new(
-        solver: String,
         score: Score,
-        tuned: Tuned,
+        found: Found,
         fit: Option<FitReport>,
         run: &Run,
         selected: &Selected,
     ) -> Self {
+        let Found { tuned, fit: winner, metric, form, contenders, test, history, .. } = found;
         let mut rows = Vec::new();
         for (at, rung) in tuned.rungs.iter().enumerate() {
             for entry in &rung.entries {
@@ -106,11 +117,16 @@ impl TuneReport {
         let entry = |entry: &ksolve::tune::Entry| (candidate(&entry.kernel, &entry.metric), entry.score);
         let rung = |rung: &ksolve::tune::Rung| (rung.rows, rung.entries.iter().map(entry).collect());
         Self {
-            solver,
+            solver: winner.family().name.to_string(),
             score,
-            kernel: tuned.kernel.to_string(),
+            kernel: winner.kernel_spec().to_string(),
+            metric: metric.map_or("none".to_string(), |_| form),
             learned: tuned.learned,
+            folds: tuned.folds.to_string(),
             rows,
+            contenders,
+            test: test.map(|(apart, _)| apart),
+            history,
             passes: tuned.passes,
             seconds: run.progress.seconds(),
             bytes_read: selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.bytes_read),
@@ -144,6 +160,40 @@ impl TuneReport {
     }
 }
 
+impl TuneReport {
+    /// The solvers that were tried, with their mean error and its spread over folds.
+    fn leaderboard(&self) -> Option<Table> {
+        if self.contenders.len() < 2 {
+            return None;
+        }
+        let headings = [("solver", Align::Left), ("kernel", Align::Left), ("error", Align::Right), ("+-", Align::Right)];
+        let mut table = Table::new(headings.into_iter().chain([("folds", Align::Right), ("", Align::Left)]));
+        let mut order: Vec<&ContenderReport> = self.contenders.iter().collect();
+        let mean = |contender: &ContenderReport| contender.mean.unwrap_or(f64::INFINITY);
+        order.sort_by(|a, b| b.errors.len().cmp(&a.errors.len()).then(mean(a).total_cmp(&mean(b))));
+        for found in order {
+            let shown = |error: Option<f64>| error.map_or("–".to_string(), |error| number(error, 3));
+            let mark = if found.chosen { "*" } else { found.problem.as_deref().unwrap_or("") };
+            let kernel = candidate(&found.kernel, &found.metric);
+            let folds = found.errors.len().to_string();
+            table.row([found.solver.clone(), kernel, shown(found.mean), shown(found.spread), folds, mark.to_string()]);
+        }
+        Some(table)
+    }
+
+    /// The error on rows that no choice saw, in words.
+    fn apart(&self) -> Option<String> {
+        let Apart { learned_from, rows, error, r2 } = self.test.as_ref()?;
+        let classes = self.fit.as_ref().is_some_and(|fit| fit.fit.classes.is_some());
+        let error = match (classes, r2) {
+            (true, _) => format!("{} wrong", percent(*error)),
+            (false, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(*error, 4)),
+            (false, None) => format!("error {}", number(*error, 4)),
+        };
+        Some(format!("{error} on {} rows that no choice saw, learned from {}", count(*rows), count(*learned_from)))
+    }
+}
+
 /// The name of a candidate.
 fn candidate(kernel: &str, metric: &str) -> String {
     if metric == "none" { kernel.to_string() } else { format!("{kernel}, {metric} metric") }
@@ -158,6 +208,12 @@ impl fmt::Display for TuneReport {
         };
         if let Some(grid) = self.grid() {
             writeln!(f, "{what} of each kernel over ranks and lambdas, on growing samples (* chosen)\n\n{grid}")?;
+        }
+        if let Some(table) = self.leaderboard() {
+            writeln!(f, "mean error of each solver on folds of the sample (* chosen)\n\n{table}")?;
+        }
+        if let Some(apart) = self.apart() {
+            writeln!(f, "fitted on the sample: {apart}\n")?;
         }
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");

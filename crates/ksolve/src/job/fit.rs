@@ -56,7 +56,7 @@ pub struct Fit {
     pub(super) family: &'static Family,
     pub(super) given: Options,
     pub(super) scaling: Scaling,
-    pub(super) metric: MetricSource,
+    pub(crate) metric: MetricSource,
     pub(super) kernel: Spec,
     pub(super) map: MapSpec,
     /// What chooses the landmarks; `None` where nothing was said, which is randomly pivoted Cholesky.
@@ -175,6 +175,25 @@ impl Fit {
     pub fn note(mut self, name: &str, value: serde_json::Value) -> Self {
         self.notes.insert(name.to_string(), value);
         self
+    }
+
+    /// The same kernel, metric, map, landmarks and seed for another solver, with its own defaults.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a name that no solver has.
+    pub fn for_solver(&self, name: &str) -> Result<Self> {
+        Ok(Self { family: Self::solver(name)?.family, given: Options::new(), ..self.clone() })
+    }
+
+    /// The fit at one rank, where it may have compared several.
+    pub(crate) fn at_rank(self, rank: usize) -> Self {
+        let given = self.given.without(ridge::RANKS.name).without(ridge::TOLERANCE.name);
+        Self { given, rank: Some(rank), ..self }
+    }
+
+    /// True where a parameter of the solver was set.
+    pub fn gives(&self, name: &str) -> bool {
+        self.given.get(name).is_some()
     }
 
     /// The solver of the fit.

@@ -37,7 +37,7 @@ mod source;
 
 pub use given::Given;
 pub(crate) use learn::{Asked, Learned, settle};
-pub(crate) use neighbours::warning as warning_of_neighbours;
+pub(crate) use neighbours::{alike, warning as warning_of_neighbours};
 pub(crate) use plan::{folds, plan as planned, stage};
 pub use search::RoundReport;
 pub(crate) use search::behind;

@@ -28,13 +28,20 @@ pub(crate) fn warning<T: Real>(
     if !matches!(folds, FoldSpec::Hash(_) | FoldSpec::None) {
         return Ok(None);
     }
-    let alike = correlation(source, targets)?.filter(|correlation| *correlation > ALIKE);
-    Ok(alike.map(|correlation| {
+    Ok(alike(source, targets)?.map(|correlation| {
         format!(
             "rows that follow each other have like targets (correlation {correlation:.2}): where they are a series or come from few \
              subjects, random folds flatter, and what is learned by them may be worse on new ones; give `folds` blocks:6, or a column"
         )
     }))
+}
+
+/// The correlation of the targets of rows that follow each other, where it is so large that random folds flatter.
+///
+/// # Errors
+/// Errors of reading the rows.
+pub(crate) fn alike<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option<f64>> {
+    Ok(correlation(source, targets)?.filter(|correlation| *correlation > ALIKE))
 }
 
 /// The correlation of the targets of rows that follow each other, over all targets; `None` where they do not vary.

@@ -24,16 +24,24 @@
 //! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS
 //! 2016.
 
+mod contest;
+mod options;
 mod plan;
 mod rung;
+mod series;
+mod trial;
 
+pub use contest::{ANY, Contender, ContenderReport, Contest, contenders};
+pub use options::{Score, TuneOptions};
 pub use rung::{Cell, Entry, Rung};
+pub use trial::{Apart, Trials};
 
+use crate::folds::FoldSpec;
 use crate::metric::{self, Asked, Form, Learned, MetricSource, RoundReport};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, TrainOptions, candidates};
-use crate::{Error, Folds, Intercept, Result, Targets};
+use crate::{Error, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
@@ -41,6 +49,7 @@ use kapprox::metric::Metric;
 use kstore::key::Purpose;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
 use rung::{Candidate, candidates_of};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// One of so many kernels stays after a comparison: the better half.
@@ -48,47 +57,6 @@ const HALVING: usize = 2;
 
 /// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
 const FEWEST_ROWS: usize = 500;
-
-/// The score that kernels are compared by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Score {
-    /// Cross-validated squared error.
-    #[default]
-    Cv,
-    /// Generalised cross-validation.
-    Gcv,
-    /// Centred kernel-target alignment.
-    Alignment,
-}
-
-impl Score {
-    /// True where the larger number is the better.
-    pub fn is_larger_better(self) -> bool {
-        self == Self::Alignment
-    }
-}
-
-crate::words::words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
-
-/// The options of a search, which define the result for given rows.
-#[derive(Clone, Debug)]
-pub struct TuneOptions {
-    /// Ranks, folds, map and landmarks; its kernel is not read.
-    pub training: TrainOptions,
-    /// Lambdas, ascending.
-    pub lambdas: Vec<f64>,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
-    /// Kernels to try; medians still to be taken are taken on the sample.
-    pub kernels: Vec<Spec>,
-    /// Factors that the length scales of each kernel are multiplied by.
-    pub factors: Vec<f64>,
-    /// The score they are compared by.
-    pub score: Score,
-    /// Number of rows of the last rung; fewer where the table has fewer.
-    pub sample: usize,
-}
 
 /// The result of a search: the best kernel, and all scores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -99,6 +67,13 @@ pub struct Tuned {
     /// The metric before it; `None` where there is none.
     #[serde(skip)]
     pub metric: Option<Arc<Metric>>,
+    /// The form of that metric: none, given, full, diagonal, low-rank(5).
+    pub form: String,
+    /// The folds by which kernels were compared.
+    #[serde(serialize_with = "as_text")]
+    pub folds: FoldSpec,
+    /// Number of classes; 0 for a regression.
+    pub classes: usize,
     /// The rounds in which the metric of each kernel was learned.
     pub learned: Vec<RoundReport>,
     /// The rungs of the search, each with the scores of its kernels.
@@ -109,8 +84,21 @@ pub struct Tuned {
     pub planned_bytes: usize,
 }
 
-fn as_text<S: serde::Serializer>(kernel: &Spec, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(kernel)
+impl Tuned {
+    /// The best metric for a fit whose features are scaled as those of the search.
+    pub fn source(&self) -> MetricSource {
+        self.metric.clone().map_or(MetricSource::None, MetricSource::of)
+    }
+
+    /// The kernel of the round with the least error among those without a metric.
+    fn best_without_metric(&self) -> Option<&str> {
+        let plain = self.learned.iter().filter(|round| round.form == "none");
+        plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| round.kernel.as_str())
+    }
+}
+
+fn as_text<V: std::fmt::Display, S: serde::Serializer>(value: &V, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// A search that goes on kernel by kernel, so that whoever runs it can tell how far it is.
@@ -120,11 +108,14 @@ pub struct Search<'a, T: Real> {
     cut: Cut,
     planned_bytes: usize,
     survey: Survey,
+    spec: FoldSpec,
     folds: Folds,
     targets: Targets,
-    /// The whole sample, best keys first: every rung takes the first of them.
+    /// The sample with the rows that are kept apart.
+    trials: Trials<T>,
+    /// The rows that choices see, best keys first: every rung takes the first of them.
     sample: RowSample<T>,
-    /// The whole sample in the order of its row numbers, with targets.
+    /// The same rows in the order of their numbers, with targets.
     held: MemoryRows<T>,
     passes: u64,
     /// Kernels whose metric is still to be learned, the next one last.
@@ -156,25 +147,31 @@ impl<'a, T: Real> Search<'a, T> {
     /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
     /// options that a search cannot follow.
     pub fn open(selected: &Selected, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
-        check(options, selected.shape().features)?;
+        options::check(options, selected.shape().features)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
         let training = &options.training;
         let (cut, _) = plan::assumed::<T>(selected, options, &resources)?;
         let survey = survey(selected, training, cut, &resources)?;
-        let folds = Folds::new(&training.folds, training.seed, selected.range(), &survey.groups)?;
         let targets = survey.targets_of_regression();
-        let (cut, planned_bytes) = plan::plan::<T>(selected, options, &resources, targets.count(), folds.count())?;
+        let folds = |spec: &FoldSpec| Folds::new(spec, training.seed, selected.range(), &survey.groups);
+        let count = folds(&training.folds)?.count().max(if options.blocks { series::BLOCKS } else { 1 });
+        let (cut, planned_bytes) = plan::plan::<T>(selected, options, &resources, targets.count(), count)?;
         let source = selected.rows::<T>(survey.reading())?;
-        let warning = metric::warning_of_neighbours(&source, &targets, &training.folds)?;
-        warning.into_iter().for_each(|text| resources.stages.warn(text));
         let range = source.range();
         let observer = resources.stages.stage("sampling rows", Some(range.end - range.start));
         let pass = cut.pass(cut.scan_lanes, &resources, &*observer);
         let data = Scan { source: &source, pass, count: survey.rows() };
         let sample = uniform_sample(&data, options.sample, Purpose::Candidates, training.seed)?;
-        let held =
-            candidates::with_targets(candidates::in_row_order(copy(&sample, sample.len()))?, &source, data.pass)?;
+        let all = candidates::with_targets(candidates::in_row_order(copy(&sample, sample.len()))?, &source, data.pass)?;
+        let all = all.weighted(source.shape().weighted);
         drop(observer);
+        let (spec, warning) = series::folds(&source, (&all, &range), &targets, options)?;
+        warning.into_iter().for_each(|text| resources.stages.warn(text));
+        let folds = folds(&spec)?;
+        let trials = Trials::new(all, &folds)?;
+        let sample = seen(&trials, &sample);
+        let rows = candidates::in_row_order(copy(&sample, sample.len()))?;
+        let held = candidates::with_targets(rows, trials.rows(), Pass::new(cut.tile, cut.segment, resources.workers))?;
         let (unlearned, candidates) = match &training.metric {
             MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
             known => (Vec::new(), candidates_of(options, &sample, known, &survey)?),
@@ -188,8 +185,10 @@ impl<'a, T: Real> Search<'a, T> {
             cut,
             planned_bytes,
             survey,
+            spec,
             folds,
             targets,
+            trials,
             sample,
             held,
             passes: 3,
@@ -222,6 +221,28 @@ impl<'a, T: Real> Search<'a, T> {
         let size = self.sizes.get(self.done.len())?;
         let next = self.unlearned.last().or_else(|| Some(&self.candidates[self.alive[self.entries.len()]].kernel));
         next.map(|kernel| (kernel, *size))
+    }
+
+    /// The best score so far: a held-out error of a metric, or the score of a kernel on the rows at hand.
+    pub fn least(&self) -> Option<f64> {
+        let learned = self.learned.iter().map(|round| round.cv_mse);
+        let scores = self.done.last().into_iter().flat_map(|rung| &rung.entries).chain(&self.entries);
+        let mut scores: Vec<f64> = scores.filter_map(|entry| entry.score).collect();
+        if scores.is_empty() {
+            scores = learned.collect();
+        }
+        let best = if self.options.score.is_larger_better() { f64::max } else { f64::min };
+        scores.into_iter().reduce(best)
+    }
+
+    /// Leaves out the kernels whose metric is still to be learned, if one has been; returns whether there were any.
+    pub fn hurry(&mut self) -> bool {
+        let some = !self.unlearned.is_empty() && !self.candidates.is_empty();
+        if some {
+            self.unlearned.clear();
+            self.alive = (0..self.candidates.len()).collect();
+        }
+        some
     }
 
     /// Learns the metric of a kernel on the whole sample.
@@ -307,47 +328,28 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// Ends the search and returns its result: the first kernel where there was nothing to choose from.
-    pub fn finish(self) -> Tuned {
-        let Self { mut candidates, alive, done, learned, passes, planned_bytes, .. } = self;
-        let Candidate { kernel, metric, .. } = candidates.swap_remove(alive[0]);
-        Tuned { kernel, metric, learned, rungs: done, passes, planned_bytes }
+    /// Ends the search and returns its result, the first kernel where there was nothing to choose from, and the rows for trials.
+    pub fn finish(self) -> (Tuned, Trials<T>) {
+        let Self { mut candidates, alive, done, learned, passes, planned_bytes, spec, trials, targets, .. } = self;
+        let Candidate { kernel, metric, form } = candidates.swap_remove(alive[0]);
+        let classes = if let Targets::Classes(classes) = &targets { classes.labels().len() } else { 0 };
+        let tuned =
+            Tuned { kernel, metric, form, folds: spec, classes, learned, rungs: done, passes, planned_bytes };
+        (tuned, trials)
     }
+}
+
+/// The sample without the rows that are kept apart.
+fn seen<T: Real>(trials: &Trials<T>, sample: &RowSample<T>) -> RowSample<T> {
+    let rows = trials.rows();
+    let seen: HashSet<u64> = (0..rows.len()).filter(|i| trials.is_seen(*i)).map(|i| rows.row(i)).collect();
+    let kept: Vec<usize> = (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])).collect();
+    let x = kept.iter().flat_map(|i| &sample.x[i * sample.d..(i + 1) * sample.d]).copied().collect();
+    RowSample { rows: kept.iter().map(|i| sample.rows[*i]).collect(), x, d: sample.d }
 }
 
 fn copy<T: Real>(sample: &RowSample<T>, rows: usize) -> RowSample<T> {
     RowSample { rows: sample.rows[..rows].to_vec(), x: sample.x[..rows * sample.d].to_vec(), d: sample.d }
-}
-
-/// Refuses options that a search cannot follow.
-fn check(options: &TuneOptions, features: usize) -> Result<()> {
-    let training = &options.training;
-    training.check()?;
-    if training.map.is_exact() {
-        let remedy =
-            "the search compares ranks of a map; leave it out, and fit with `map` exact and the kernel that is found";
-        return Err(Error::option("map", "exact", remedy));
-    }
-    if training.tolerance.is_some() {
-        return Err(Error::option("tolerance", "a tolerance", "the search chooses among `ranks`; leave it out"));
-    }
-    if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
-        return Err(Error::option(
-            "factors",
-            kstore::shown::number(*factor),
-            "a length scale is multiplied by positive numbers only",
-        ));
-    }
-    if options.kernels.is_empty() || options.factors.is_empty() {
-        return Err(Error::option("kernels", "", "name a kernel to try, and a factor of its length scale"));
-    }
-    for kernel in &options.kernels {
-        kernel.check_features(options.training.metric.outputs(features))?;
-    }
-    if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
-        return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
-    }
-    Ok(())
 }
 
 /// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to

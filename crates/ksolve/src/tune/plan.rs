@@ -1,5 +1,6 @@
 //! The memory plan of a search.
 
+use super::series::BLOCKS;
 use super::{Score, TuneOptions};
 use crate::metric::{self, MetricSource};
 use crate::train::plan::{Cut, RANK, cut, solve};
@@ -15,6 +16,7 @@ pub(super) fn assumed<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<(Cut, usize)> {
     let (t, folds) = prepare::assumed(selected, &options.training);
+    let folds = if options.blocks { folds.max(BLOCKS) } else { folds };
     plan::<T>(selected, options, resources, t, folds)
 }
 
@@ -46,8 +48,8 @@ pub(super) fn plan<T: Real>(
     if let MetricSource::Learned(_) = training.metric {
         plans.push(metric::planned::<T>(&training, &shape, resources.memory)?);
     }
-    // the sample by keys, in the order of its rows, and that of a rung; twice and once while it is drawn
-    let bytes = rows.saturating_mul(3 * (shape.d * shape.element + 40) + 24 * (t + 1));
+    // the sample with the rows kept apart; without them by keys, in the order of its rows, and that of a rung; as a table of a trial
+    let bytes = rows.saturating_mul(5 * (shape.d * shape.element + 40) + 40 * (t + 1));
     let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
     Ok((cut, prepare::check(plans)?))
 }

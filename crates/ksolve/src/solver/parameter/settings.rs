@@ -22,6 +22,13 @@ impl Options {
         self
     }
 
+    /// Leaves a parameter at its default.
+    #[must_use]
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.0.remove(name);
+        self
+    }
+
     /// The text that was given for a parameter; `None` where nothing was.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)

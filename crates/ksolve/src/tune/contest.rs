@@ -1,0 +1,248 @@
+//! Solvers, each with a penalty, compared by whole fits on the rows of a search.
+//!
+//! Every contender is fitted on all folds but one and scored on that one; the better ones, at least [`STAY`], on a second fold; and
+//! so on up to [`FOLDS`] folds. The least mean error over the folds wins. Contenders for classes are compared by the share of wrong
+//! classes, not by the squared error that a kernel was chosen by; so the best kernel without a metric competes again, too.
+//!
+//! *Cost*: the contenders of the first fold once, half of them again; each a fit at rank [`RANK`] on the rows of the sample.
+
+use super::trial::Trials;
+use super::{Spec, Tuned};
+use crate::folds::FoldSpec;
+use crate::job::{Fit, Run};
+use crate::metric::MetricSource;
+use crate::solver::{parameter, ridge};
+use crate::{Error, Result};
+use kapprox::Real;
+use kapprox::metric::Metric;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// The name that stands for every solver of the target's task.
+pub const ANY: &str = "any";
+
+/// Largest rank of a trial: penalties and solvers are told apart by it, and it is quick.
+const RANK: usize = 500;
+
+/// Most folds that a contender is scored on.
+const FOLDS: usize = 3;
+
+/// Contenders that stay at least for the next fold.
+const STAY: usize = 3;
+
+/// Penalties that are compared for solvers with a single one.
+const LAMBDAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-7];
+
+/// Numbers of classes for which a machine for every pair of classes is tried.
+const PAIRED: RangeInclusive<usize> = 3..=10;
+
+/// A fit that takes part in a contest.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// The fit, at the ranks that were asked for.
+    pub fit: Fit,
+    /// The penalty that competes, of a solver with a single one.
+    lambda: Option<f64>,
+    /// What is told of it.
+    pub report: ContenderReport,
+}
+
+/// What is told of a contender.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct ContenderReport {
+    /// The solver with the parameters that were tried: `svm, lambda 1e-5`.
+    pub solver: String,
+    /// The kernel, every parameter a number.
+    pub kernel: String,
+    /// The metric before it: none, given, full, diagonal, low-rank(5).
+    pub metric: String,
+    /// Its errors on the folds: squared errors, or shares of wrong classes.
+    pub errors: Vec<f64>,
+    /// Their mean; `None` where a fit failed.
+    pub mean: Option<f64>,
+    /// Their standard deviation over folds; `None` for a single fold.
+    pub spread: Option<f64>,
+    /// Why it could not be fitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// True for the winner.
+    pub chosen: bool,
+}
+
+impl Contender {
+    /// The metric of the fit; `None` where it has none.
+    pub fn metric(&self) -> Option<&Arc<Metric>> {
+        self.fit.metric.known()
+    }
+
+    /// The fit for `to` rows where trials had `from`: its penalty falls with the root of the number of rows, the rate that is best for a
+    /// function of the kernel's space (Caponnetto, De Vito, "Optimal rates for the regularized least-squares algorithm", 2007).
+    pub fn for_rows(&self, from: u64, to: u64) -> Fit {
+        let factor = (from.max(1) as f64 / to.max(1) as f64).sqrt().min(1.0);
+        let lambda = self.lambda.map(|lambda| shown(lambda * factor));
+        lambda.into_iter().fold(self.fit.clone(), |fit, lambda| fit.set(parameter::LAMBDA.name, lambda))
+    }
+}
+
+impl ContenderReport {
+    fn add(&mut self, error: f64) {
+        self.errors.push(error);
+        let n = self.errors.len() as f64;
+        let mean = self.errors.iter().sum::<f64>() / n;
+        let squares: f64 = self.errors.iter().map(|error| (error - mean).powi(2)).sum();
+        self.mean = Some(mean);
+        self.spread = (self.errors.len() > 1).then(|| (squares / (n - 1.0)).sqrt());
+    }
+}
+
+/// A contest that goes on trial by trial.
+#[derive(Debug)]
+pub struct Contest<'a, T> {
+    trials: &'a Trials<T>,
+    contenders: Vec<Contender>,
+    rank: usize,
+    /// The folds that are scored on, in turn.
+    folds: Vec<usize>,
+    /// Number of the fold at hand.
+    round: usize,
+    alive: Vec<usize>,
+    /// Number of those that were tried on the fold at hand.
+    tried: usize,
+}
+
+impl<'a, T: Real> Contest<'a, T> {
+    /// A contest between these fits, tried at `rank` at most; one alone wins without a trial.
+    pub fn new(trials: &'a Trials<T>, contenders: Vec<Contender>, rank: usize) -> Self {
+        let folds = if contenders.len() > 1 { trials.folds().take(FOLDS).collect() } else { Vec::new() };
+        let alive = (0..contenders.len()).collect();
+        Self { trials, contenders, rank: rank.min(RANK), folds, round: 0, alive, tried: 0 }
+    }
+
+    /// Most trials that are still to come.
+    pub fn trials(&self) -> usize {
+        let rounds = std::iter::successors(Some(self.alive.len()), |alive| Some(stay(*alive)));
+        rounds.take(self.folds.len() - self.round).sum::<usize>() - self.tried
+    }
+
+    /// The contender that is tried next; `None` at the end.
+    pub fn upcoming(&self) -> Option<&Contender> {
+        (self.round < self.folds.len()).then(|| &self.contenders[self.alive[self.tried]])
+    }
+
+    /// Tries the next contender. A fit that fails puts its contender last.
+    ///
+    /// # Errors
+    /// [`kstore::Error::Interrupted`], and [`kstore::Error::OverBudget`].
+    pub fn step(&mut self, run: &Run<'_>) -> Result<()> {
+        let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
+        let contender = &mut self.contenders[self.alive[self.tried]];
+        match self.trials.trial(&contender.fit.clone().at_rank(self.rank), *fold, run) {
+            Ok(error) => contender.report.add(error),
+            Err(error) if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) => {
+                return Err(error);
+            }
+            Err(error) => {
+                contender.report.mean = None;
+                contender.report.problem = Some(error.to_string());
+            }
+        }
+        self.tried += 1;
+        if self.tried == self.alive.len() {
+            (self.tried, self.round) = (0, self.round + 1);
+            let mut alive = std::mem::take(&mut self.alive);
+            // stable: of equal ones the one that was named first
+            alive.sort_by(|a, b| self.mean(*a).total_cmp(&self.mean(*b)));
+            alive.truncate(stay(alive.len()));
+            self.alive = alive;
+        }
+        Ok(())
+    }
+
+    /// Ends the contest with the trials that were made; returns whether any were left.
+    pub fn hurry(&mut self) -> bool {
+        let left = self.round < self.folds.len();
+        if left && self.round == 0 {
+            self.alive.truncate(self.tried);
+        }
+        if left {
+            let mut alive = std::mem::take(&mut self.alive);
+            alive.sort_by(|a, b| self.mean(*a).total_cmp(&self.mean(*b)));
+            self.alive = alive;
+            (self.tried, self.round) = (0, self.folds.len());
+        }
+        left
+    }
+
+    /// The mean error of a contender; infinite where it has none.
+    fn mean(&self, contender: usize) -> f64 {
+        self.contenders[contender].report.mean.unwrap_or(f64::INFINITY)
+    }
+
+    /// Ends the contest and returns the winner, with the reports of all.
+    pub fn finish(mut self) -> (Contender, Vec<ContenderReport>) {
+        let winner = self.alive[0];
+        self.contenders[winner].report.chosen = true;
+        let reports = self.contenders.iter().map(|contender| contender.report.clone()).collect();
+        (self.contenders.swap_remove(winner), reports)
+    }
+}
+
+/// Number of contenders that stay for the next fold.
+fn stay(alive: usize) -> usize {
+    alive.div_ceil(2).max(STAY).min(alive)
+}
+
+/// The fits that compete after a search: `solver`, or for [`ANY`] every solver of the task, at several penalties unless one was
+/// given, behind the metric that was found and, for [`ANY`], without one.
+///
+/// # Errors
+/// Kernel expressions that do not parse.
+pub fn contenders(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<Contender>> {
+    let best = (tuned.kernel.clone(), tuned.source(), tuned.form.as_str());
+    let plain = tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY).map(Spec::parse);
+    let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
+    let mut found = Vec::new();
+    for (kernel, metric, form) in std::iter::once(best).chain(plain) {
+        for (fit, lambda, name) in fits(solver, base, tuned)? {
+            let report = ContenderReport {
+                solver: lambda.map_or(name.clone(), |lambda| format!("{name}, lambda {}", shown(lambda))),
+                kernel: kernel.to_string(),
+                metric: form.to_string(),
+                ..ContenderReport::default()
+            };
+            found.push(Contender { fit: fit.kernel(kernel.clone()).metric(metric.clone()), lambda, report });
+        }
+    }
+    Ok(found)
+}
+
+/// The solvers, each with the penalty that it competes with and a name.
+fn fits(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<(Fit, Option<f64>, String)>> {
+    let names = match (solver, tuned.classes) {
+        (ANY, 0) => vec!["ridge"],
+        (ANY, _) => vec!["ridge", "svm", "logistic"],
+        (name, _) => vec![name],
+    };
+    let mut found = Vec::new();
+    for name in names {
+        let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
+        let is_ridge = name == ridge::FAMILY.name;
+        let fit = if is_ridge && tuned.folds != FoldSpec::None { fit.set(parameter::FOLDS.name, &tuned.folds) } else { fit };
+        let penalised = fit.family().parameters.iter().any(|parameter| parameter.name == parameter::LAMBDA.name);
+        let free = penalised && !fit.gives(parameter::LAMBDA.name) && !fit.gives(parameter::C.name);
+        let lambdas: &[f64] = if free && !is_ridge { &LAMBDAS } else { &[] };
+        let both = [false, true].into_iter();
+        for pairs in both.filter(|pairs| !pairs || solver == ANY && name == "svm" && PAIRED.contains(&tuned.classes)) {
+            let fit = if pairs { fit.clone().set("pairs", true) } else { fit.clone() };
+            let told = if pairs { format!("{name}, pairs") } else { name.to_string() };
+            let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), told.clone());
+            found.extend(lambdas.iter().map(at));
+            found.extend(lambdas.is_empty().then(|| (fit.clone(), None, told.clone())));
+        }
+    }
+    Ok(found)
+}
+
+fn shown(lambda: f64) -> String {
+    kstore::shown::number(lambda)
+}

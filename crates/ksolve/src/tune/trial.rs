@@ -1,0 +1,168 @@
+//! Fits that are tried on a part of the rows of a search, and scored on another part.
+
+use crate::folds::FoldSpec;
+use crate::job::{Fit, Fitted, Predictor, Run};
+use crate::predict::Evaluation;
+use crate::solver::{parameter, ridge};
+use crate::train::Scaling;
+use crate::{Error, Folds, Result, Task};
+use kapprox::Real;
+use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
+use std::fmt;
+
+/// Share of the rows that a fold kept apart should have, where folds have different sizes.
+const APART: f64 = 0.2;
+
+/// Folds of a trial's own choices, where those of the search are a column.
+const WITHIN: FoldSpec = FoldSpec::Hash(5);
+
+/// The rows of a search, scaled, each with its fold. One fold is kept apart: no choice sees its rows.
+pub struct Trials<T> {
+    rows: MemoryRows<T>,
+    /// The fold of each row.
+    folds: Vec<usize>,
+    count: usize,
+    apart: Option<usize>,
+    /// Targets as the table of a trial has them, `t` for each row: numbers or the code of the class, and behind them the weight.
+    values: Vec<f64>,
+    t: usize,
+    weighted: bool,
+}
+
+impl<T> fmt::Debug for Trials<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.folds.len();
+        f.debug_struct("Trials").field("rows", &rows).field("apart", &self.apart).finish_non_exhaustive()
+    }
+}
+
+/// The error of a model on rows that no choice of the search saw.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Apart {
+    /// Number of rows that were learned from.
+    pub learned_from: u64,
+    /// Number of rows that were scored.
+    pub rows: u64,
+    /// Mean squared error, or the share of wrong classes.
+    pub error: f64,
+    /// Share of the variance explained; `None` for classes and where the target does not vary.
+    pub r2: Option<f64>,
+}
+
+impl<T: Real> Trials<T> {
+    /// Takes the rows of a search; with three folds or more it keeps one apart: the last block, or of the values of a column the one
+    /// whose share of the rows is nearest to a fifth.
+    pub(super) fn new(rows: MemoryRows<T>, folds: &Folds) -> Result<Self> {
+        let shape = rows.shape();
+        let classes = usize::from(shape.targets == usize::from(shape.weighted));
+        let t = shape.targets + classes;
+        let (mut of_rows, mut values) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * t));
+        let (mut cursor, mut tile) = (rows.open(rows.range())?, RowBuf::new(256));
+        while cursor.next(&mut tile)? {
+            let block = tile.block(&shape);
+            let code = |coded: &Option<Coded<'_>>, i: usize| coded.as_ref().map_or(Coded::UNKNOWN, |c| c.codes[i]);
+            for (i, row) in block.rows.iter().enumerate() {
+                of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
+                values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
+                values.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
+            }
+        }
+        drop(cursor);
+        let count = folds.count();
+        let sizes = (0..count).map(|fold| of_rows.iter().filter(|of| **of == fold).count());
+        let off = |size: usize| (size as f64 / of_rows.len().max(1) as f64 - APART).abs();
+        let apart = match folds {
+            Folds::Column { .. } => sizes.enumerate().min_by(|a, b| off(a.1).total_cmp(&off(b.1))).map(|(fold, _)| fold),
+            _ => count.checked_sub(1),
+        };
+        let apart = apart.filter(|_| count > 2);
+        Ok(Self { weighted: shape.weighted, rows, folds: of_rows, count, apart, values, t })
+    }
+
+    /// True for the row at a position that choices may see.
+    pub(super) fn is_seen(&self, position: usize) -> bool {
+        Some(self.folds[position]) != self.apart
+    }
+
+    /// The rows.
+    pub(super) fn rows(&self) -> &MemoryRows<T> {
+        &self.rows
+    }
+
+    /// The folds that a contest scores on in turn: those that are not kept apart and have rows.
+    pub fn folds(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.count).filter(|fold| Some(*fold) != self.apart && self.folds.contains(fold))
+    }
+
+    /// Number of rows that choices see.
+    pub fn seen(&self) -> usize {
+        (0..self.folds.len()).filter(|position| self.is_seen(*position)).count()
+    }
+
+    /// Bytes that are held.
+    pub fn bytes(&self) -> usize {
+        self.rows.bytes() + 8 * (self.folds.capacity() + self.values.capacity())
+    }
+
+    /// Learns from the rows of the other folds, and returns the error on the rows of `fold`: squared, or the share of wrong classes.
+    ///
+    /// # Errors
+    /// The errors of [`Fit::run`].
+    pub fn trial(&self, fit: &Fit, fold: usize, run: &Run<'_>) -> Result<f64> {
+        let learned = |position: usize| self.is_seen(position) && self.folds[position] != fold;
+        Ok(self.scored(fit, &learned, &|position| self.folds[position] == fold, run)?.error)
+    }
+
+    /// Learns from all rows that choices see, and scores those that were kept apart; `None` where there are none.
+    ///
+    /// # Errors
+    /// The errors of [`Fit::run`].
+    pub fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
+        let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
+        let seen = |position: usize| self.is_seen(position);
+        any.then(|| self.scored(fit, &seen, &|position| !self.is_seen(position), run)).transpose()
+    }
+
+    fn scored(
+        &self,
+        fit: &Fit,
+        learned: &dyn Fn(usize) -> bool,
+        scored: &dyn Fn(usize) -> bool,
+        run: &Run<'_>,
+    ) -> Result<Apart> {
+        let name = |j: usize| if self.t == 1 { "y".to_string() } else { format!("y{j}") };
+        let fit = fit.clone().scaling(Scaling::None);
+        let fit = if self.weighted { fit.set(ridge::WEIGHTS.name, name(self.t - 1)) } else { fit };
+        // the rows are in the order of the table, but have no other columns
+        let fit = match fit.settings()?.folds(&parameter::FOLDS) {
+            Some(FoldSpec::Column(_)) => fit.set(parameter::FOLDS.name, WITHIN),
+            _ => fit,
+        };
+        let targets: Vec<String> = (0..self.t - usize::from(self.weighted)).map(name).collect();
+        let selection = fit.selection(Selection { targets: targets.clone(), ..Selection::default() })?;
+        let Fitted { model, report } = fit.run(&self.table(learned)?.select(&selection)?, run)?;
+        let predictor = Predictor::new(model)?;
+        let class_target = fit.task()? == Task::Classification;
+        let selection = Selection { targets, class_target, ..Selection::default() };
+        let selected = predictor.select(&self.table(scored)?, selection)?;
+        let unscored = || Error::NoCell { precision: <T as kstore::Real>::NAME };
+        let (rows, error, r2) = match predictor.evaluate(&selected, run)?.0 {
+            Evaluation::Regression(found) => (found.rows, found.scores.mse, found.scores.r2),
+            Evaluation::Classification(found) => (found.rows, found.error, None),
+        };
+        Ok(Apart { learned_from: report.rows, rows, error: error.ok_or_else(unscored)?, r2 })
+    }
+
+    /// A table of some of the rows.
+    fn table(&self, take: &dyn Fn(usize) -> bool) -> Result<Table> {
+        let (d, t) = (self.rows.shape().features, self.t);
+        let places: Vec<usize> = (0..self.folds.len()).filter(|position| take(*position)).collect();
+        if places.is_empty() {
+            let why = "no row of the sample is left to learn from or to score; take other folds, or a larger `sample`";
+            return Err(Error::Folds { folds: self.count.to_string(), why: why.to_string() });
+        }
+        let x: Vec<T> = places.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
+        let y: Vec<f64> = places.iter().flat_map(|i| &self.values[i * t..(i + 1) * t]).copied().collect();
+        Ok(Table::from_rows(&x, d, &y)?)
+    }
+}
