@@ -151,11 +151,7 @@ fn tune<T: kapprox::Real>(
         score,
         sample: args.sample,
     };
-    let base = options.fit.clone();
-    let base = match &options.landmarks {
-        Some(Landmarks::Scheme(name)) => base.landmarks(ksolve::train::LandmarkSource::Scheme(name.clone())),
-        _ => base,
-    };
+    let base = pipeline::with_files(&options, &selected)?;
     let found = search::found::<T>(args, &base, &search, &selected, run, &pace)?;
     let fit = match outputs.model() {
         Some(path) => {

@@ -38,7 +38,13 @@ impl Pace {
 
     /// The fit at the largest rank that is likely to end in time and fits the memory, with all smaller ones in its surface. Which that
     /// is depends on the machine; `--ranks` with the ranks of the report gives the same bits on any.
-    pub(super) fn in_time(&self, options: FitOptions, search: &Found, selected: &Selected, run: &Run) -> Result<FitOptions> {
+    pub(super) fn in_time(
+        &self,
+        options: FitOptions,
+        search: &Found,
+        selected: &Selected,
+        run: &Run,
+    ) -> Result<FitOptions> {
         let Some(time) = self.time else { return Ok(options) };
         let left = time.saturating_sub(self.started.elapsed()).as_secs_f64();
         let rows = usize::try_from(selected.known_rows().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);

@@ -88,13 +88,7 @@ pub struct TuneReport {
 }
 
 impl TuneReport {
-    pub(super) fn new(
-        score: Score,
-        found: Found,
-        fit: Option<FitReport>,
-        run: &Run,
-        selected: &Selected,
-    ) -> Self {
+    pub(super) fn new(score: Score, found: Found, fit: Option<FitReport>, run: &Run, selected: &Selected) -> Self {
         let Found { tuned, fit: winner, metric, form, contenders, test, history, .. } = found;
         let mut rows = Vec::new();
         for (at, rung) in tuned.rungs.iter().enumerate() {
@@ -166,7 +160,8 @@ impl TuneReport {
         if self.contenders.len() < 2 {
             return None;
         }
-        let headings = [("solver", Align::Left), ("kernel", Align::Left), ("error", Align::Right), ("+-", Align::Right)];
+        let headings =
+            [("solver", Align::Left), ("kernel", Align::Left), ("error", Align::Right), ("+-", Align::Right)];
         let mut table = Table::new(headings.into_iter().chain([("folds", Align::Right), ("", Align::Left)]));
         let mut order: Vec<&ContenderReport> = self.contenders.iter().collect();
         let mean = |contender: &ContenderReport| contender.mean.unwrap_or(f64::INFINITY);

@@ -87,7 +87,9 @@ pub(super) fn found<T: kapprox::Real>(
         step(&work, &what, || Ok(search.step()?))?;
         history.push(Moment { seconds: pace.seconds(), what, best: search.least() });
         if pace.is_late() && search.hurry() {
-            run.progress.warn("half of the time is over: not every kernel was tried; give more --time, or name fewer --kernels");
+            run.progress.warn(
+                "half of the time is over: not every kernel was tried; give more --time, or name fewer --kernels",
+            );
         }
     }
     work.finish();
@@ -95,7 +97,16 @@ pub(super) fn found<T: kapprox::Real>(
     if options.score == Score::Alignment {
         let fit = base.clone().kernel(tuned.kernel.clone());
         let (metric, form) = (tuned.metric.clone(), tuned.form.clone());
-        return Ok(Found { tuned, fit, rank: options.training.rank, metric, form, contenders: Vec::new(), test: None, history });
+        return Ok(Found {
+            tuned,
+            fit,
+            rank: options.training.rank,
+            metric,
+            form,
+            contenders: Vec::new(),
+            test: None,
+            history,
+        });
     }
     let job = pipeline::job(run).memory(run.memory.saturating_sub(trials.bytes())).watch(&runs);
     let mut contest = Contest::new(&trials, contenders(&args.solver, base, &tuned)?, options.training.rank);
@@ -126,7 +137,12 @@ fn step(work: &Work<'_>, what: &str, run: impl FnOnce() -> Result<()>) -> Result
 }
 
 /// The error of the winner on the rows that were kept apart, and the seconds that its fit took.
-fn tested<T: kapprox::Real>(trials: &Trials<T>, fit: &Fit, job: &job::Run<'_>, run: &Run) -> Result<Option<(Apart, f64)>> {
+fn tested<T: kapprox::Real>(
+    trials: &Trials<T>,
+    fit: &Fit,
+    job: &job::Run<'_>,
+    run: &Run,
+) -> Result<Option<(Apart, f64)>> {
     let (stage, started) = (run.progress.watch("rows kept apart", None), Instant::now());
     let apart = trials.test(fit, job)?;
     drop(stage);

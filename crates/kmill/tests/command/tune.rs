@@ -91,6 +91,100 @@ fn scores_that_need_no_folds() {
     ok(at, "tune ridge t.parquet --target x0 --features x1 --folds column:y --rank 20 --sample 1000 -o c.csv --json");
 }
 
+/// A table of a class that is a disc, its fold, and a number of which the class is the sign, in two random features.
+fn disc(path: &Path, rows: usize) {
+    let mut text = "x0,x1,f,c,y\n".to_string();
+    for i in 0..rows {
+        let place = |step: usize| ((i * step) % 1009) as f64 / 504.5 - 1.0;
+        let (a, b) = (place(389), place(661));
+        let y = 0.5 - a * a - b * b;
+        let class = if y > 0.0 { "in" } else { "out" };
+        text += &format!("{a},{b},{},{class},{y}\n", (i * 7) % 5);
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn the_error_of_rows_kept_apart_is_that_of_a_fit_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    disc(&at.join("t.csv"), 300);
+    // every row is a landmark, so that it does not matter which are chosen
+    let fit =
+        "ridge t.csv --target y --features x* --scale none --metric none --rank 300 --lambda 1e-5,1e-4 --precision f64";
+    let line = format!(
+        "tune {fit} --kernels gaussian(sigma=0.7),gaussian(sigma=0.5) --factors 1 --folds column:f -o s.json --json"
+    );
+    let report = ok(at, &line);
+    let test = &report["test"];
+    assert_eq!((&test["rows"], &test["learned_from"]), (&60.into(), &240.into()), "{test}");
+    let kernel = report["kernel"].as_str().unwrap();
+    let mut errors = Vec::new();
+    for fold in 0..5 {
+        let apart = format!("fit {fit} --kernel {kernel} -o m --folds 5 --where");
+        let (code, _, stderr) = kmill_where(at, &apart, &format!("f != {fold}"));
+        assert_eq!(code, 0, "{stderr}");
+        let (_, score, _) = kmill_where(at, "evaluate m t.csv --target y --json --where", &format!("f == {fold}"));
+        errors.push(score["mse"].as_f64().unwrap());
+    }
+    let error = test["error"].as_f64().unwrap();
+    assert!(errors.iter().any(|other| (error / other - 1.0).abs() < 1e-6), "{error} is none of {errors:?}");
+    assert!(test["r2"].as_f64().unwrap() > 0.99, "{test}");
+}
+
+/// A run with a condition, which has spaces.
+fn kmill_where(folder: &Path, line: &str, condition: &str) -> (i32, serde_json::Value, String) {
+    let words = line.split_whitespace().chain([condition]);
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(words).output().unwrap();
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code().unwrap(), json, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn any_solver_is_tried_and_the_best_is_fitted() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    disc(&at.join("t.csv"), 1000);
+    let line = "tune any t.csv --target c --features x* --kernels gaussian() --rank 50 -o m.safetensors --json";
+    let report = ok(at, line);
+    let contenders = report["contenders"].as_array().unwrap();
+    let metrics = if report["learned"].as_array().unwrap().iter().any(|round| round["form"] != "none") { 2 } else { 1 };
+    assert!(contenders.len() == 9 || contenders.len() == 9 * metrics, "{contenders:?}");
+    let folds = |contender: &serde_json::Value| contender["errors"].as_array().unwrap().len();
+    let finalists = contenders.iter().filter(|contender| folds(contender) == 3);
+    let least = finalists.min_by(|a, b| a["mean"].as_f64().unwrap().total_cmp(&b["mean"].as_f64().unwrap())).unwrap();
+    assert!(least["chosen"] == true && contenders.iter().all(|contender| folds(contender) > 0), "{contenders:?}");
+    let solver = report["solver"].as_str().unwrap();
+    assert!(least["solver"].as_str().unwrap().starts_with(solver), "{least}");
+    assert_eq!(ok(at, "inspect m.safetensors --json")["solver"], report["solver"]);
+    assert!(report["test"]["error"].as_f64().unwrap() < 0.1, "{}", report["test"]);
+    assert!(ok(at, "evaluate m.safetensors t.csv --target c --json")["error"].as_f64().unwrap() < 0.08);
+    // a solver of one's own choice competes with itself, at several penalties or the one that is given
+    let svm = ok(at, "tune svm t.csv --target c --features x* --kernels gaussian() --rank 50 -o s.json --json");
+    assert_eq!((svm["contenders"].as_array().unwrap().len(), &svm["solver"]), (4, &"svm".into()));
+    let one =
+        "tune svm t.csv --target c --features x* --kernels gaussian() --rank 50 --C 10 -o s.json --json --threads 1";
+    assert_eq!(ok(at, one)["contenders"].as_array().unwrap().len(), 1);
+    // threads change no model
+    ok(at, &line.replace("-o m.", "--threads 1 -o one."));
+    assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("one.safetensors")).unwrap());
+}
+
+#[test]
+fn a_series_is_cut_into_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let rows: String = (0..1200).map(|i| format!("{},{}\n", (i * 389) % 1009, (i as f64 / 40.0).sin())).collect();
+    std::fs::write(at.join("t.csv"), format!("x,y\n{rows}")).unwrap();
+    let line = "tune ridge t.csv --target y --metric none --kernels gaussian() --factors 1,2 --rank 20 -o m.safetensors --json";
+    let (_, report, stderr) = kmill(at, line);
+    assert_eq!((&report["folds"], &report["fit"]["folds"]), (&"blocks:6".into(), &"blocks:6".into()), "{stderr}");
+    assert!(stderr.contains("folds are 6 blocks of rows; --folds 5 takes rows at random"), "{stderr}");
+    let random = ok(at, &format!("{line} --folds 5"));
+    assert_eq!((&random["folds"], &random["fit"]["folds"]), (&"5".into(), &"5".into()));
+}
+
 #[test]
 fn what_a_search_cannot_follow_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +198,6 @@ fn what_a_search_cannot_follow_is_refused() {
     refused(at, &format!("{tune} --map exact --lambda 1e-6"), 1, "compares ranks of a map");
     refused(at, &format!("{tune} --tolerance 1e-2"), 1, "leave it out");
     refused(at, &format!("{tune} --lambda 1e-6 --rank 10"), 1, "it needs folds");
-    refused(at, "tune svm t.parquet --target y -o refused", 1, "--score alignment");
     refused(at, "tune kpca t.parquet -o refused", 2, "kpca");
     refused(at, "tune ridge t.parquet --target y", 2, "--output");
     refused(at, &format!("{tune} -o other"), 1, "one model was named already");

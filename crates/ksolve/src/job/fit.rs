@@ -191,6 +191,18 @@ impl Fit {
         Self { given, rank: Some(rank), ..self }
     }
 
+    /// The fit with as many landmarks by a scheme, where they come from a table: that is in the units of another one.
+    pub(crate) fn with_scheme(self) -> Self {
+        match &self.landmarks {
+            Some(LandmarkSource::Rows(table)) => {
+                let range = table.range();
+                let rank = self.rank.or(usize::try_from(range.end - range.start).ok());
+                Self { rank, landmarks: Some(LandmarkSource::Scheme("uniform".to_string())), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// True where a parameter of the solver was set.
     pub fn gives(&self, name: &str) -> bool {
         self.given.get(name).is_some()

@@ -227,7 +227,8 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<(Fit, Option<f64>
     for name in names {
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
         let is_ridge = name == ridge::FAMILY.name;
-        let fit = if is_ridge && tuned.folds != FoldSpec::None { fit.set(parameter::FOLDS.name, &tuned.folds) } else { fit };
+        let fit =
+            if is_ridge && tuned.folds != FoldSpec::None { fit.set(parameter::FOLDS.name, &tuned.folds) } else { fit };
         let penalised = fit.family().parameters.iter().any(|parameter| parameter.name == parameter::LAMBDA.name);
         let free = penalised && !fit.gives(parameter::LAMBDA.name) && !fit.gives(parameter::C.name);
         let lambdas: &[f64] = if free && !is_ridge { &LAMBDAS } else { &[] };
@@ -243,6 +244,7 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<(Fit, Option<f64>
     Ok(found)
 }
 
+/// A penalty as it would be typed: `1e-5`.
 fn shown(lambda: f64) -> String {
-    kstore::shown::number(lambda)
+    format!("{lambda:e}")
 }

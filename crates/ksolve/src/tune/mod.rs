@@ -168,7 +168,7 @@ impl<'a, T: Real> Search<'a, T> {
         let (spec, warning) = series::folds(&source, (&all, &range), &targets, options)?;
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
-        let trials = Trials::new(all, &folds)?;
+        let trials = Trials::new(all, &folds, options.score != Score::Alignment)?;
         let sample = seen(&trials, &sample);
         let rows = candidates::in_row_order(copy(&sample, sample.len()))?;
         let held = candidates::with_targets(rows, trials.rows(), Pass::new(cut.tile, cut.segment, resources.workers))?;
@@ -333,8 +333,7 @@ impl<'a, T: Real> Search<'a, T> {
         let Self { mut candidates, alive, done, learned, passes, planned_bytes, spec, trials, targets, .. } = self;
         let Candidate { kernel, metric, form } = candidates.swap_remove(alive[0]);
         let classes = if let Targets::Classes(classes) = &targets { classes.labels().len() } else { 0 };
-        let tuned =
-            Tuned { kernel, metric, form, folds: spec, classes, learned, rungs: done, passes, planned_bytes };
+        let tuned = Tuned { kernel, metric, form, folds: spec, classes, learned, rungs: done, passes, planned_bytes };
         (tuned, trials)
     }
 }

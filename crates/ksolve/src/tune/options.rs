@@ -77,4 +77,3 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     }
     Ok(())
 }
-

@@ -50,9 +50,9 @@ pub struct Apart {
 }
 
 impl<T: Real> Trials<T> {
-    /// Takes the rows of a search; with three folds or more it keeps one apart: the last block, or of the values of a column the one
+    /// Takes the rows of a search. Of three folds or more it keeps one apart where it `may`: the last block, or of the values of a column the one
     /// whose share of the rows is nearest to a fifth.
-    pub(super) fn new(rows: MemoryRows<T>, folds: &Folds) -> Result<Self> {
+    pub(super) fn new(rows: MemoryRows<T>, folds: &Folds, may: bool) -> Result<Self> {
         let shape = rows.shape();
         let classes = usize::from(shape.targets == usize::from(shape.weighted));
         let t = shape.targets + classes;
@@ -72,10 +72,12 @@ impl<T: Real> Trials<T> {
         let sizes = (0..count).map(|fold| of_rows.iter().filter(|of| **of == fold).count());
         let off = |size: usize| (size as f64 / of_rows.len().max(1) as f64 - APART).abs();
         let apart = match folds {
-            Folds::Column { .. } => sizes.enumerate().min_by(|a, b| off(a.1).total_cmp(&off(b.1))).map(|(fold, _)| fold),
+            Folds::Column { .. } => {
+                sizes.enumerate().min_by(|a, b| off(a.1).total_cmp(&off(b.1))).map(|(fold, _)| fold)
+            }
             _ => count.checked_sub(1),
         };
-        let apart = apart.filter(|_| count > 2);
+        let apart = apart.filter(|_| may && count > 2);
         Ok(Self { weighted: shape.weighted, rows, folds: of_rows, count, apart, values, t })
     }
 
@@ -131,7 +133,7 @@ impl<T: Real> Trials<T> {
         run: &Run<'_>,
     ) -> Result<Apart> {
         let name = |j: usize| if self.t == 1 { "y".to_string() } else { format!("y{j}") };
-        let fit = fit.clone().scaling(Scaling::None);
+        let fit = fit.clone().scaling(Scaling::None).with_scheme();
         let fit = if self.weighted { fit.set(ridge::WEIGHTS.name, name(self.t - 1)) } else { fit };
         // the rows are in the order of the table, but have no other columns
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
