@@ -50,7 +50,7 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine
     output::spare(path, selected.table(), None)?;
     let (fit, scratch) = (with_files(options, &selected)?, args.scratch.open()?);
     let checkpoint = Checkpoint {
-        folder: checkpoint_folder(path),
+        folder: beside(path, ".checkpoint"),
         every: args.checkpoint_every,
         resume: args.resume,
         listener: &run.progress,
@@ -80,10 +80,10 @@ pub(crate) fn job(run: &Run) -> job::Run<'_> {
     job::Run::new().memory(run.memory).threads(run.threads).watch(&run.progress)
 }
 
-/// The path of the checkpoint beside the model: `model.safetensors.checkpoint`.
-fn checkpoint_folder(output: &Path) -> PathBuf {
+/// The path beside an output that ends in `ending`, such as the checkpoint `model.safetensors.checkpoint`.
+pub(crate) fn beside(output: &Path, ending: &str) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
-    name.push(".checkpoint");
+    name.push(ending);
     name.into()
 }
 

@@ -6,7 +6,7 @@ use kapprox::kernel::feature_space::{centred_alignment, ideal};
 use kmill_tests::table::{exact, select, write};
 use ksolve::solver::ridge::Ridge;
 use ksolve::train::{Resources, Task, TrainOptions, Unwatched, train};
-use ksolve::tune::{Score, Search, TuneOptions, Tuned};
+use ksolve::tune::{Memory, Score, Search, TuneOptions, Tuned};
 use ksolve::{FoldSpec, Intercept, grid};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selected, Workers};
@@ -56,9 +56,9 @@ fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
     let mut search = Search::<f64>::open(selected, options, &resources).unwrap();
     let runs = search.runs();
-    let mut steps = 0;
+    let (mut steps, mut memory) = (0, Memory::open(None).unwrap());
     while search.upcoming().is_some() {
-        search.step().unwrap();
+        search.step(&mut memory).unwrap();
         steps += 1;
     }
     assert_eq!(steps, runs);

@@ -13,11 +13,12 @@ use crate::args::run::Run;
 use crate::fit::FitOptions;
 use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
-use ksolve::job::{ElementType, Fit};
+use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::metric::Form;
 use ksolve::solver::ridge::Ridge;
-use ksolve::tune::{ANY, Score, TuneOptions};
+use ksolve::tune::{ANY, Memory, Score, TuneOptions};
 use kstore::Selected;
+use kstore::checkpoint::Journal;
 use outputs::Outputs;
 use pace::Pace;
 
@@ -152,7 +153,24 @@ fn tune<T: kapprox::Real>(
         sample: args.sample,
     };
     let base = pipeline::with_files(&options, &selected)?;
-    let found = search::found::<T>(args, &base, &search, &selected, run, &pace)?;
+    let checkpoint = outputs.model().map(|model| Checkpoint {
+        folder: pipeline::beside(model, ".search"),
+        every: args.disk.checkpoint_every,
+        resume: args.disk.resume,
+        listener: &run.progress,
+        notes: vec![("search".to_string(), described(args, &search, &options))],
+    });
+    let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in.fit, &selected, &search.training)).transpose()?;
+    let mut memory = Memory::open(journal.as_ref())?;
+    let found = search::found::<T>(args, &base, &search, &selected, run, &pace, &mut memory);
+    let found = found.map_err(|error| {
+        memory.keep();
+        match (error, &checkpoint, &journal) {
+            (Error::Solve(error), Some(checkpoint), Some(journal)) => checkpoint.kept(journal, error).into(),
+            (Error::Store(error), Some(checkpoint), Some(journal)) => checkpoint.kept(journal, error.into()).into(),
+            (error, ..) => error,
+        }
+    })?;
     let fit = match outputs.model() {
         Some(path) => {
             let metric = found.metric.clone().map(Metric::Found).or(Some(Metric::None));
@@ -162,7 +180,17 @@ fn tune<T: kapprox::Real>(
         }
         None => None,
     };
+    drop(memory);
+    journal.into_iter().for_each(Journal::finish);
     Ok(TuneReport::new(score, found, fit, run, &selected))
+}
+
+/// Everything that tells this search from another one of the same fit.
+fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
+    let TuneOptions { kernels, factors, score, sample, blocks, lambdas, intercept, .. } = search;
+    let kernels: Vec<String> = kernels.iter().map(ToString::to_string).collect();
+    let solver = (&args.solver, &args.learn.solver.0, format!("{:?}", options.text));
+    format!("{:?}", (solver, kernels, factors, score, sample, blocks, lambdas, intercept))
 }
 
 fn resolved(kernel: &Spec, selected: &Selected) -> Result<Spec> {

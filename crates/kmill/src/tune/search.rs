@@ -8,7 +8,7 @@ use crate::{Result, interrupt, pipeline};
 use kapprox::metric::Metric;
 use ksolve::job::{self, Fit};
 use ksolve::train::{Resources, Stages};
-use ksolve::tune::{Apart, ContenderReport, Contest, Score, Search, Trials, TuneOptions, Tuned, contenders};
+use ksolve::tune::{Apart, ContenderReport, Contest, Memory, Score, Search, Trials, TuneOptions, Tuned, contenders};
 use kstore::pass::Observer;
 use kstore::{Selected, Workers};
 use std::sync::Arc;
@@ -76,6 +76,7 @@ pub(super) fn found<T: kapprox::Real>(
     selected: &Selected,
     run: &Run,
     pace: &Pace,
+    memory: &mut Memory<'_>,
 ) -> Result<Found> {
     let (runs, workers) = (Runs { run, began: AtomicBool::new(false) }, Workers::new(run.threads));
     let resources = Resources { stages: &runs, ..run.resources(&workers, None) };
@@ -84,7 +85,7 @@ pub(super) fn found<T: kapprox::Real>(
     let mut history = Vec::new();
     let work = run.progress.work("search", search.runs() as u64);
     while let Some(what) = search.upcoming().map(|(kernel, rows)| format!("{kernel} on {rows} rows")) {
-        step(&work, &what, || Ok(search.step()?))?;
+        step(&work, &what, || Ok(search.step(memory)?))?;
         history.push(Moment { seconds: pace.seconds(), what, best: search.least() });
         if pace.is_late() && search.hurry() {
             run.progress.warn(
@@ -112,7 +113,7 @@ pub(super) fn found<T: kapprox::Real>(
     let mut contest = Contest::new(&trials, contenders(&args.solver, base, &tuned)?, options.training.rank);
     let work = run.progress.work("solvers", contest.trials() as u64);
     while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
-        step(&work, &what, || Ok(contest.step(&job)?))?;
+        step(&work, &what, || Ok(contest.step(&job, memory)?))?;
         history.push(Moment { seconds: pace.seconds(), what, best: history.last().and_then(|last| last.best) });
         if pace.is_late() && contest.hurry() {
             run.progress.warn("half of the time is over: not every solver was tried on every fold; give more --time");
@@ -120,7 +121,8 @@ pub(super) fn found<T: kapprox::Real>(
     }
     work.finish();
     let (winner, reports) = contest.finish();
-    let test = tested(&trials, &winner.fit, &job, run)?;
+    let test = tested(&trials, &winner.fit, &job, run, memory)?;
+    memory.keep();
     let rows = selected.known_rows().unwrap_or(trials.seen() as u64);
     let fit = winner.for_rows(trials.seen() as u64, rows);
     let (metric, form) = (winner.metric().cloned(), winner.report.metric);
@@ -142,9 +144,13 @@ fn tested<T: kapprox::Real>(
     fit: &Fit,
     job: &job::Run<'_>,
     run: &Run,
+    memory: &mut Memory<'_>,
 ) -> Result<Option<(Apart, f64)>> {
-    let (stage, started) = (run.progress.watch("rows kept apart", None), Instant::now());
-    let apart = trials.test(fit, job)?;
-    drop(stage);
-    Ok(apart.map(|apart| (apart, started.elapsed().as_secs_f64())))
+    let _stage = run.progress.watch("rows kept apart", None);
+    let timed = memory.recall_or(|| {
+        let started = Instant::now();
+        let apart = trials.test(fit, job)?;
+        Ok(apart.map(|apart| (apart, started.elapsed().as_secs_f64())))
+    })?;
+    Ok(timed)
 }

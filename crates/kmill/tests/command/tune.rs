@@ -204,3 +204,37 @@ fn what_a_search_cannot_follow_is_refused() {
     refused(at, "tune ridge t.parquet --target y -o a.csv --resume", 1, "only the fit keeps a checkpoint");
     refused(at, &format!("{tune} --memory 33MiB"), 1, "raise --memory");
 }
+
+#[test]
+fn a_search_that_is_killed_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    disc(&at.join("t.csv"), 1000);
+    let line = "tune any t.csv --target c --features x* --rank 100 --checkpoint-every 0s --json --quiet -o";
+    let (code, mut whole, stderr) = kmill(at, &format!("{line} whole.safetensors"));
+    assert_eq!(code, 0, "{stderr}");
+    let words = format!("{line} m.safetensors");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_kmill"));
+    let child = child.current_dir(at).args(words.split_whitespace()).stdout(std::process::Stdio::null());
+    let mut child = child.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let saved = at.join("m.safetensors.search");
+    while child.try_wait().unwrap().is_none() && !saved.join("0001.safetensors").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(running && saved.exists(), "the search ended before it could be killed");
+    refused(at, &format!("{line} m.safetensors --resume --sample 500"), 1, "search was");
+    let (code, mut resumed, stderr) = kmill(at, &format!("{line} m.safetensors --resume --threads 1"));
+    assert_eq!(code, 0, "{stderr}");
+    let model = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(model("m.safetensors") == model("whole.safetensors"), "another model");
+    assert!(!saved.exists() && !at.join("m.safetensors.checkpoint").exists());
+    for report in [&mut whole, &mut resumed] {
+        let report = report.as_object_mut().unwrap();
+        report.retain(|name, _| ["kernel", "learned", "rows", "contenders", "test", "solver"].contains(&name.as_str()));
+        assert_eq!(report.len(), 6);
+    }
+    assert_eq!(whole, resumed);
+}

@@ -36,7 +36,7 @@ impl<'a> Checkpoint<'a> {
     ///
     /// # Errors
     /// A checkpoint of another run where this one is to go on, and anything else that has its name.
-    pub(super) fn open(&self, fit: &Fit, selected: &Selected, training: &TrainOptions) -> Result<Journal<'a>> {
+    pub fn open(&self, fit: &Fit, selected: &Selected, training: &TrainOptions) -> Result<Journal<'a>> {
         let manifest = manifest(fit, selected, training, &self.notes)?;
         Ok(Journal::open(&self.folder, &manifest, self.every, self.resume, self.listener)?)
     }
@@ -88,17 +88,19 @@ pub(super) fn journal<'a>(
     Ok(Some(Journal::through(engine)))
 }
 
-/// The error to report for a fit that failed: an interruption with a saved checkpoint becomes [`Error::Stopped`].
-pub(super) fn kept(journal: &Journal<'_>, error: Error, run: &Run<'_>) -> Error {
-    match (journal.holds_work(), error.is_interrupted()) {
-        (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },
-        (true, false) => {
-            let folder = journal.folder().display();
-            let text = format!("what was done is kept in {folder}; `resume` goes on from there");
-            run.checkpoint.iter().for_each(|checkpoint| checkpoint.listener.note(text.clone()));
-            error
+impl Checkpoint<'_> {
+    /// The error to report for a run that failed: an interruption with a saved checkpoint becomes [`Error::Stopped`], and of other
+    /// errors the listener is told that work was saved.
+    pub fn kept(&self, journal: &Journal<'_>, error: Error) -> Error {
+        match (journal.holds_work(), error.is_interrupted()) {
+            (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },
+            (true, false) => {
+                let folder = journal.folder().display();
+                self.listener.note(format!("what was done is kept in {folder}; `resume` goes on from there"));
+                error
+            }
+            (false, _) => error,
         }
-        (false, _) => error,
     }
 }
 

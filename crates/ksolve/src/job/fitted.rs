@@ -182,7 +182,10 @@ pub(super) fn fit<T: Real>(
     });
     run.engine.iter().for_each(|engine| engine.leave(fitted.is_ok()));
     match (&journal, fitted) {
-        (Some(journal), Err(error)) => Err(checkpoint::kept(journal, error, run)),
+        (Some(journal), Err(error)) => Err(match &run.checkpoint {
+            Some(checkpoint) => checkpoint.kept(journal, error),
+            None => error,
+        }),
         (_, fitted) => {
             journal.into_iter().for_each(Journal::finish);
             fitted

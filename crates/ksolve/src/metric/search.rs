@@ -26,7 +26,7 @@ const FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 const LAST_FACTORS: [f64; 2] = [0.5, 2.0];
 
 /// A round of the search, for the report.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundReport {
     /// What was tried: `none`, `full`, `diagonal`, `low-rank(5)`.
     pub form: String,

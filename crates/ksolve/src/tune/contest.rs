@@ -6,6 +6,7 @@
 //!
 //! *Cost*: the contenders of the first fold once, half of them again; each a fit at rank [`RANK`] on the rows of the sample.
 
+use super::memory::Memory;
 use super::trial::Trials;
 use super::{Spec, Tuned};
 use crate::folds::FoldSpec;
@@ -129,22 +130,24 @@ impl<'a, T: Real> Contest<'a, T> {
         (self.round < self.folds.len()).then(|| &self.contenders[self.alive[self.tried]])
     }
 
-    /// Tries the next contender. A fit that fails puts its contender last.
+    /// Tries the next contender, unless `memory` recalls its error. A fit that fails puts its contender last.
     ///
     /// # Errors
     /// [`kstore::Error::Interrupted`], and [`kstore::Error::OverBudget`].
-    pub fn step(&mut self, run: &Run<'_>) -> Result<()> {
+    pub fn step(&mut self, run: &Run<'_>, memory: &mut Memory<'_>) -> Result<()> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried]];
-        match self.trials.trial(&contender.fit.clone().at_rank(self.rank), *fold, run) {
-            Ok(error) => contender.report.add(error),
+        let fit = contender.fit.clone().at_rank(self.rank);
+        let tried = memory.recall_or(|| match self.trials.trial(&fit, *fold, run) {
+            Ok(error) => Ok((Some(error), None)),
             Err(error) if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) => {
-                return Err(error);
+                Err(error)
             }
-            Err(error) => {
-                contender.report.mean = None;
-                contender.report.problem = Some(error.to_string());
-            }
+            Err(error) => Ok((None, Some(error.to_string()))),
+        })?;
+        match tried {
+            (Some(error), _) => contender.report.add(error),
+            (None, problem) => (contender.report.mean, contender.report.problem) = (None, problem),
         }
         self.tried += 1;
         if self.tried == self.alive.len() {

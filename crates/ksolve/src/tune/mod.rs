@@ -25,6 +25,7 @@
 //! 2016.
 
 mod contest;
+mod memory;
 mod options;
 mod plan;
 mod rung;
@@ -32,6 +33,7 @@ mod series;
 mod trial;
 
 pub use contest::{ANY, Contender, ContenderReport, Contest, contenders};
+pub use memory::Memory;
 pub use options::{Score, TuneOptions};
 pub use rung::{Cell, Entry, Rung};
 pub use trial::{Apart, Trials};
@@ -48,7 +50,7 @@ use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kapprox::metric::Metric;
 use kstore::key::Purpose;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
-use rung::{Candidate, candidates_of};
+use rung::{Candidate, Kept, candidates_of};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -246,7 +248,7 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// Learns the metric of a kernel on the whole sample.
-    fn learn(&mut self, kernel: Spec, form: Form) -> Result<()> {
+    fn learn(&self, kernel: Spec, form: Form) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
         let asked = Asked {
             source: &self.held,
@@ -258,19 +260,19 @@ impl<'a, T: Real> Search<'a, T> {
         // a score that needs no folds has none; errors of rounds are held-out ones
         let own = metric::folds(training.seed, self.held.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &own };
-        let Learned { metric, kernel, form, rounds, .. } = asked.learn_on((&self.held, &self.sample), folds, form)?;
-        self.learned.extend(rounds);
-        self.candidates.push(Candidate { kernel, metric, form });
-        Ok(())
+        asked.learn_on((&self.held, &self.sample), folds, form)
     }
 
-    /// Measures the next kernel, or learns its metric.
+    /// Measures the next kernel, or learns its metric, unless `memory` recalls the result.
     ///
     /// # Errors
     /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
-    pub fn step(&mut self) -> Result<()> {
+    pub fn step(&mut self, memory: &mut Memory<'_>) -> Result<()> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            return self.learn(kernel, *form);
+            let kept = memory.recall_or(|| Ok(Kept::new(self.learn(kernel, *form)?)))?;
+            self.candidates.push(kept.candidate()?);
+            self.learned.extend(kept.rounds);
+            return Ok(());
         }
         if self.upcoming().is_none() {
             return Ok(());
@@ -285,7 +287,7 @@ impl<'a, T: Real> Search<'a, T> {
             reading: &self.survey.reading(),
             rows: &self.rows,
         };
-        let entry = measure.entry(candidate)?;
+        let entry = memory.recall_or(|| measure.entry(candidate))?;
         self.entries.push(entry);
         if self.entries.len() == self.alive.len() { self.promote() } else { Ok(()) }
     }

@@ -1,7 +1,7 @@
 //! The measurement of one candidate on the rows of a rung.
 
 use super::{Score, TuneOptions};
-use crate::metric::{MetricSource, behind};
+use crate::metric::{Learned, MetricSource, RoundReport, behind};
 use crate::statistic::alignment::centred_alignments;
 use crate::train::plan::Cut;
 use crate::train::survey::Survey;
@@ -22,6 +22,33 @@ pub(super) struct Candidate {
     pub(super) metric: Option<Arc<Metric>>,
     /// The form of the metric, for the report.
     pub(super) form: String,
+}
+
+/// What the rounds of a kernel found, as it is kept: the kernel, the metric's numbers with the number of its rows, 0 for a diagonal.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(super) struct Kept {
+    kernel: String,
+    metric: Option<(usize, Vec<f64>)>,
+    form: String,
+    pub(super) rounds: Vec<RoundReport>,
+}
+
+impl Kept {
+    pub(super) fn new(learned: Learned) -> Self {
+        let Learned { metric, kernel, form, rounds, .. } = learned;
+        let rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.outputs() };
+        let metric = metric.map(|metric| (rows(&metric), metric.numbers()));
+        Self { kernel: kernel.to_string(), metric, form, rounds }
+    }
+
+    pub(super) fn candidate(&self) -> Result<Candidate> {
+        let metric = self.metric.as_ref().map(|(rows, numbers)| match rows {
+            0 => Metric::diagonal(numbers.clone()),
+            r => Metric::matrix(numbers, *r),
+        });
+        let metric = metric.transpose()?.map(Arc::new);
+        Ok(Candidate { kernel: Spec::parse(&self.kernel)?, metric, form: self.form.clone() })
+    }
 }
 
 /// Every kernel at every length scale, each once, behind a metric that is known.
@@ -60,7 +87,7 @@ pub struct Rung {
 }
 
 /// The scores of a kernel on a rung.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
     /// The kernel, every parameter a number.
     pub kernel: String,
@@ -79,7 +106,7 @@ pub struct Entry {
 }
 
 /// The scores of a rank and lambda.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Cell {
     /// The rank: number of leading features.
     pub rank: usize,

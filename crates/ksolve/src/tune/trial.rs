@@ -37,7 +37,7 @@ impl<T> fmt::Debug for Trials<T> {
 }
 
 /// The error of a model on rows that no choice of the search saw.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Apart {
     /// Number of rows that were learned from.
     pub learned_from: u64,

@@ -1,0 +1,77 @@
+//! What the steps of a search found, kept in a journal: a search that is resumed recalls it and goes on.
+
+use crate::{Error, Result};
+use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The results of the steps so far, in their order; without a journal they are kept nowhere.
+///
+/// ```
+/// use ksolve::tune::Memory;
+/// let mut memory = Memory::open(None)?;
+/// assert_eq!(memory.recall_or(|| Ok(0.1 + 0.2))?, 0.1 + 0.2);
+/// # Ok::<(), ksolve::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Memory<'j> {
+    steps: Steps<'j>,
+    results: Results,
+    /// Number of results that were recalled or added.
+    next: usize,
+}
+
+/// Results as lines of JSON, whose numbers read back to the bit.
+#[derive(Debug, Default)]
+struct Results(Vec<String>);
+
+impl Persist for Results {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.own("results", self.0.join("\n").into_bytes());
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        let text = String::from_utf8(from.read("results")?).map_err(|error| from.damaged(error.to_string()))?;
+        self.0 = text.lines().map(str::to_string).collect();
+        Ok(())
+    }
+}
+
+impl<'j> Memory<'j> {
+    /// The results that the journal holds.
+    ///
+    /// # Errors
+    /// [`kstore::Error::Damaged`] for a file that is whole and holds something else.
+    pub fn open(journal: Option<&'j Journal<'j>>) -> Result<Self> {
+        let mut results = Results::default();
+        let steps = Steps::resume(journal, "search", &mut results)?;
+        Ok(Self { steps, results, next: 0 })
+    }
+
+    /// The result of the next step: recalled, or computed and kept.
+    ///
+    /// # Errors
+    /// The errors of the step.
+    pub fn recall_or<R: Serialize + DeserializeOwned>(&mut self, compute: impl FnOnce() -> Result<R>) -> Result<R> {
+        let unreadable = |error: serde_json::Error| {
+            let why = format!("a result in the checkpoint cannot be read ({error}); leave it out to start afresh");
+            Error::option("resume", "", why)
+        };
+        if let Some(line) = self.results.0.get(self.next) {
+            self.next += 1;
+            return serde_json::from_str(line).map_err(unreadable);
+        }
+        let found = compute()?;
+        self.results.0.push(serde_json::to_string(&found).map_err(unreadable)?);
+        self.next += 1;
+        self.steps.after(&self.results);
+        Ok(found)
+    }
+
+    /// Saves what was found, if anything was: when the run stops, and before work that may be stopped.
+    pub fn keep(&mut self) {
+        if self.next > 0 {
+            self.steps.keep(&self.results);
+        }
+    }
+}
