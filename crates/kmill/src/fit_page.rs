@@ -109,14 +109,13 @@ fn certificate(report: &FitReport) -> Option<Chart> {
 
 /// What every feature counts in the metric, and the rounds in which it was learned.
 fn importance(metric: &MetricReport) -> String {
-    let row = |(name, share): &(String, f64)| vec![name.clone(), table::percent(*share)];
-    let features: Vec<Vec<String>> = metric.importance.iter().take(FEATURES).map(row).collect();
+    let most = &metric.importance[..metric.importance.len().min(FEATURES)];
     let row = |round: &RoundReport| {
         let r2 = round.cv_r2.map_or("–".to_string(), |r2| number(r2, 4));
         vec![round.form.clone(), round.kernel.clone(), count(round.rows), number(round.cv_mse, 4), r2]
     };
     let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
-    let features = page::table(&["feature", "importance"], &features);
+    let features = page::bars(["feature", "importance"], most);
     if rounds.is_empty() {
         return features;
     }

@@ -9,7 +9,7 @@ mod parts;
 
 pub use axis::{Axis, Scale, label as tick};
 pub use chart::{Chart, Mark, Series, swatch};
-pub use parts::{Heat, Stage, command, facts, stages, table};
+pub use parts::{Heat, Stage, bars, command, facts, stages, table};
 
 use crate::Result;
 use kstore::AtomicFile;

@@ -1,7 +1,7 @@
 //! Parts of a page: tables, lists of facts, the command, grids and the bar of stages.
 
 use super::{COLOURS, text};
-use crate::table::{Grid, duration};
+use crate::table::{Grid, duration, percent};
 use std::fmt::{self, Write};
 use std::time::Duration;
 
@@ -25,6 +25,25 @@ pub fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     let body: String =
         rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str)))).collect();
     format!("<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>")
+}
+
+/// Names with their shares of 1, each with a bar as long as its share of the largest, as HTML.
+pub fn bars(head: [&str; 2], shares: &[(String, f64)]) -> String {
+    let largest = shares.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+    let row = |(name, share): &(String, f64)| {
+        let width = if largest > 0.0 { 100.0 * share.max(0.0) / largest } else { 0.0 };
+        format!(
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"share\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 100 10\" \
+             preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"c0\" width=\"{width:.1}\" height=\"10\"/></svg></td></tr>\n",
+            text(name),
+            percent(*share)
+        )
+    };
+    let rows: String = shares.iter().map(row).collect();
+    let [name, value] = head.map(text);
+    format!(
+        "<div class=\"scroll\"><table>\n<thead><tr><th>{name}</th><th>{value}</th><th></th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
+    )
 }
 
 /// A command line for copying, as HTML.
@@ -121,6 +140,13 @@ mod tests {
         let html = table(&["method", "50"], &[vec!["a<b".to_string(), "0.1".to_string()]]);
         assert!(html.contains("<tr><th>method</th><th>50</th></tr>"), "{html}");
         assert!(html.contains("<tr><th scope=\"row\">a&lt;b</th><td>0.1</td></tr>"), "{html}");
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_shares() {
+        let html = bars(["feature", "importance"], &[("<x>".to_string(), 0.6), ("y".to_string(), 0.15)]);
+        assert!(html.contains("&lt;x&gt;</th><td>60.0 %</td>") && html.contains("width=\"25.0\""), "{html}");
+        assert!(!bars(["a", "b"], &[("x".to_string(), 0.0)]).contains("NaN"));
     }
 
     #[test]
