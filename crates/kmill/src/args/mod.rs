@@ -5,6 +5,7 @@
 
 pub mod curve;
 pub mod data;
+pub mod features;
 pub mod herd;
 pub mod learn;
 pub mod parse;
@@ -16,6 +17,7 @@ pub mod tune;
 
 pub use curve::CurveArgs;
 pub use data::DataArgs;
+pub use features::FeaturesArgs;
 pub use herd::HerdArgs;
 pub use learn::LearnArgs;
 pub use run::{DiskArgs, EngineArgs, RunArgs, ScratchArgs};
@@ -73,6 +75,9 @@ pub enum Command {
     Tune(TuneArgs),
     /// Pick a few rows whose mean in feature space is that of all rows
     Herd(HerdArgs),
+    /// Write the features of a map for every row: what any linear method can learn from
+    #[command(mut_args = features::without_solver)]
+    Features(FeaturesArgs),
     /// Ask whether two samples have one law, or two sets of columns depend on each other
     Test(TestArgs),
     /// Begin a fit whose rows are folded in shards: write what every shard needs
@@ -173,6 +178,9 @@ pub struct PredictArgs {
     /// models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
     pub preimage: bool,
+    /// The coordinate outside the span of the features, sqrt(k(x, x) - |phi|^2), as `residual` (models of features or of fit features)
+    #[arg(long, help_heading = "Run")]
+    pub residual: bool,
     /// Columns to carry along, before the predictions, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub keep: Vec<String>,

@@ -9,6 +9,7 @@ mod budget;
 mod cli;
 mod curve;
 mod faults;
+mod features;
 mod fit;
 mod iterative;
 mod literature;

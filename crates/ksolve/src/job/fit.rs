@@ -187,6 +187,11 @@ impl Fit {
         &self.kernel
     }
 
+    /// The map that was asked for.
+    pub fn map_spec(&self) -> &MapSpec {
+        &self.map
+    }
+
     /// Type of rows and features that was asked for.
     pub fn element_type(&self) -> ElementType {
         self.precision

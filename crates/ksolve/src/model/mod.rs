@@ -74,6 +74,13 @@ pub struct Card {
     pub options: serde_json::Value,
 }
 
+impl Card {
+    /// True where the outputs are the features of the map themselves.
+    pub fn is_features(&self) -> bool {
+        self.solver == crate::solver::FEATURES
+    }
+}
+
 /// A model in the precision of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model<T> {

@@ -9,6 +9,7 @@
 //! | a table with the truth | [`Predictor::evaluate`] |
 
 mod carried;
+mod decision;
 mod evaluate;
 mod table;
 mod typed;
@@ -190,6 +191,8 @@ pub struct Extras {
     pub novelty: bool,
     /// Pre-images, of kpca fitted with `novelty`.
     pub preimages: bool,
+    /// The coordinate outside the span of the features, of `features` by a projection.
+    pub residual: bool,
 }
 
 impl Predictor {
@@ -254,6 +257,10 @@ impl Predictor {
                 card.solver
             );
             return Err(Error::option("probabilities", "", why));
+        }
+        if extras.residual && !(card.is_features() && card.certificate.is_some()) {
+            let why = "it is what a projection leaves of a row; fit features by a map on landmarks, or leave it out";
+            return Err(Error::option("residual", "", why));
         }
         let asked = [
             ("std", extras.std, "ridge with `std`", Task::Regression),

@@ -20,6 +20,8 @@ pub struct Scores {
     pub scores: Vec<f64>,
     /// The model's quadratic function, a number per row; empty where it was not asked for.
     pub quadratic: Vec<f64>,
+    /// √(k(x, x) − ‖φ(x)‖²), a number per row: the coordinate outside the span of the features; empty where it was not asked for.
+    pub residual: Vec<f64>,
     /// Pre-images, row-major, d per row; empty where they were not asked for.
     pub preimages: Vec<f64>,
     /// Number of pre-images whose iteration did not settle.
@@ -48,6 +50,8 @@ pub(super) struct TableScorer<'a, T: Real> {
     selected: &'a Selected,
     /// The kernel, where the model's quadratic function is computed too.
     quadratic: Option<Arc<dyn Kernel<T>>>,
+    /// The kernel, where what the features leave of it is computed too.
+    residual: Option<Arc<dyn Kernel<T>>>,
     preimages: Option<PreImages>,
 }
 
@@ -57,8 +61,9 @@ impl<'a, T: Real> TableScorer<'a, T> {
     pub(super) fn new(typed: &'a Typed<T>, selected: &'a Selected, extras: Extras) -> Result<Self> {
         let model = &typed.model;
         let quadratic = if extras.std || extras.novelty { Some(model.kernel()?) } else { None };
+        let residual = if extras.residual { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
-        Ok(Self { typed, selected, quadratic, preimages })
+        Ok(Self { typed, selected, quadratic, residual, preimages })
     }
 
     /// The number of lanes that fit the memory beside the terms `held` of the caller.
@@ -69,12 +74,13 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let Typed { model, functions, .. } = self.typed;
         let source = self.source()?;
         let (shape, (m, d, t)) = (source.shape(), model.dims());
-        let numbers = t + usize::from(self.quadratic.is_some()) + shape.targets;
+        let extras = usize::from(self.quadratic.is_some()) + usize::from(self.residual.is_some());
+        let numbers = t + extras + shape.targets;
         let (copies, preimages) = match self.preimages {
             Some(_) => (PreImages::bytes(m, d), d * size_of::<f64>()),
             None => (0, 0),
         };
-        // scores and the quadratic function, the targets, the code of the class, the number of the row
+        // scores, the quadratic function and the residual, the targets, the code of the class, the number of the row
         let row = numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + preimages;
         let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
         let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
@@ -180,6 +186,18 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
             let out = &mut state.quadratic[first..];
             model.predict_quadratic(&**functions, &**kernel, x, out, workers)?;
             self.check("the variance or distance", out, block.rows)?;
+        }
+        if let Some(kernel) = &self.residual {
+            let of_rows = state.scores[first..].chunks_exact(t.max(1));
+            let first = state.residual.len();
+            state.residual.resize(first + b, 0.0);
+            let out = &mut state.residual[first..];
+            kernel.diag(x, out);
+            for (out, phi) in out.iter_mut().zip(of_rows) {
+                // rounding may have the projection longer than what is projected
+                *out = (*out - phi.iter().map(|v| v * v).sum::<f64>()).max(0.0).sqrt();
+            }
+            self.check("the residual", out, block.rows)?;
         }
         if let Some(preimages) = &self.preimages {
             let first = state.preimages.len();

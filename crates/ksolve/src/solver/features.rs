@@ -12,9 +12,12 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
+/// The name of the solver.
+pub const FEATURES: &str = "features";
+
 /// The description of the solver `features`.
 pub(super) const FAMILY: Family = Family {
-    name: "features",
+    name: FEATURES,
     about: "the features of the map themselves, for other learners",
     task: Task::Components,
     parameters: &[],

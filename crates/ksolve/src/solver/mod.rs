@@ -24,7 +24,7 @@ pub mod ridge;
 mod spectral;
 mod svm;
 
-pub use features::MapFeatures;
+pub use features::{FEATURES, MapFeatures};
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
