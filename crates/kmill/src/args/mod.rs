@@ -165,6 +165,10 @@ pub struct PredictArgs {
     /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: data::SelectArgs,
+    /// The scores that classes are decided by too: `score_<label>` for each, the largest wins; `score` for two classes, positive for
+    /// the second in the order of `inspect`; `score_<a>_<b>` for each pair (fit svm --pairs), positive for b
+    #[arg(long, help_heading = "Run")]
+    pub scores: bool,
     /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
     #[arg(long, help_heading = "Run")]
     pub probabilities: bool,

@@ -23,6 +23,7 @@ mod restricted;
 #[cfg(unix)]
 mod resume;
 mod run;
+mod scores;
 mod shards;
 mod solvers;
 mod statistics;

@@ -110,6 +110,7 @@ impl Predictor {
             }
             (Task::Regression | Task::Classification, None) => vec![Part::Scores(of_targets("prediction"))],
         };
+        parts.extend(self.classes().filter(|_| extras.scores).map(|classes| Part::Scores(score_names(classes))));
         if let (Some(classes), Some(link)) = (self.classes(), card.link.as_ref().filter(|_| extras.probabilities)) {
             parts.push(Part::Probabilities(classes.clone(), link.clone()));
         }
@@ -121,6 +122,16 @@ impl Predictor {
         parts.extend(extras.residual.then_some(Part::Residual));
         parts.extend(extras.preimages.then(|| Part::Preimages(card.features.clone())));
         parts
+    }
+}
+
+/// The names of the scores of classes: one for the second of two, one for each class, or one for each pair.
+fn score_names(classes: &Classes) -> Vec<String> {
+    let (labels, k) = (classes.labels(), classes.labels().len());
+    match (k, classes.is_in_pairs()) {
+        (2, _) => vec!["score".to_string()],
+        (_, false) => labels.iter().map(|label| format!("score_{label}")).collect(),
+        (_, true) => Classes::pairs(k).map(|(a, b)| format!("score_{}_{}", labels[a], labels[b])).collect(),
     }
 }
 

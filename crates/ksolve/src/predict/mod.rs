@@ -183,6 +183,8 @@ impl Predictor {
 /// What is computed for every row beside its scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
+    /// The scores that classes are decided by, of models that have classes.
+    pub scores: bool,
     /// Probabilities of the classes, of models that have them.
     pub probabilities: bool,
     /// Standard deviations, of ridge regression fitted with `std`.
@@ -257,6 +259,10 @@ impl Predictor {
                 card.solver
             );
             return Err(Error::option("probabilities", "", why));
+        }
+        if extras.scores && self.classes().is_none() {
+            let why = "only classes are decided by scores, and this model has none; its predictions are its scores; leave it out";
+            return Err(Error::option("scores", "", why));
         }
         if extras.residual && !(card.is_features() && card.certificate.is_some()) {
             let why = "it is what a projection leaves of a row; fit features by a map on landmarks, or leave it out";

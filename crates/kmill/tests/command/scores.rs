@@ -1,0 +1,66 @@
+//! `kmill predict --scores`: the numbers by which classes are decided.
+
+use crate::features::csv;
+use crate::run::{kmill, ok};
+
+/// The class that scores decide for, from the rule: the sign of one, the largest of several.
+fn decided(scores: &[f64]) -> f64 {
+    match scores {
+        [score] => f64::from(*score > 0.0),
+        _ => (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best }) as f64,
+    }
+}
+
+#[test]
+fn every_classifier_tells_the_scores_that_its_labels_come_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let names: [(&str, &[&str]); 2] =
+        [("moons", &["prediction", "score"]), ("blobs", &["prediction", "score_0", "score_1", "score_2"])];
+    for (generator, expected) in names {
+        ok(at, &format!("generate {generator} --rows 600 -o t.csv -q"));
+        let fits =
+            ["fisher", "logistic", "svm --lambda 1e-4", "perceptron", "ridge --task classification --lambda 1e-6"];
+        for fit in fits {
+            let (solver, rest) = fit.split_once(' ').unwrap_or((fit, ""));
+            ok(at, &format!("fit {solver} t.csv --target y --rank 40 {rest} -o m --json"));
+            ok(at, "predict m t.csv --scores -o s.csv --json");
+            let (names, rows) = csv(&at.join("s.csv"));
+            assert_eq!(names, expected, "{fit}");
+            assert!(rows.iter().all(|row| row[0] == decided(&row[1..])), "{generator} {fit}");
+            assert!((0..expected.len()).all(|j| rows.iter().any(|row| row[j] != rows[0][j])), "{fit}: constant");
+        }
+    }
+}
+
+#[test]
+fn scores_of_ridge_are_those_of_the_codes_and_pairs_vote() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 500 -o t.csv -q");
+    let fit = "fit ridge t.csv --target y --rank 50 --lambda 1e-5 --precision f64";
+    ok(at, &format!("{fit} --task classification -o c --json"));
+    ok(at, &format!("{fit} -o r --json"));
+    ok(at, "predict c t.csv --scores -o c.csv --json");
+    ok(at, "predict r t.csv -o r.csv --json");
+    let ((_, scores), (_, values)) = (csv(&at.join("c.csv")), csv(&at.join("r.csv")));
+    for (score, value) in scores.iter().zip(&values) {
+        // labels 0 and 1 as numbers, -1 and 1 as codes
+        assert!((score[1] - (2.0 * value[0] - 1.0)).abs() < 1e-9, "{score:?} {value:?}");
+    }
+    let (code, _, stderr) = kmill(at, "predict r t.csv --scores -o refused.csv");
+    assert!(code != 0 && stderr.contains("--scores") && stderr.contains("has none"), "{stderr}");
+
+    ok(at, "generate blobs --rows 600 -o b.csv -q");
+    ok(at, "fit svm b.csv --target y --pairs --rank 40 --lambda 1e-4 -o p --json");
+    ok(at, "predict p b.csv --scores -o p.csv --json");
+    let (names, rows) = csv(&at.join("p.csv"));
+    assert_eq!(names, ["prediction", "score_0_1", "score_0_2", "score_1_2"]);
+    for row in rows {
+        let mut won = [0; 3];
+        for ((a, b), score) in [(0, 1), (0, 2), (1, 2)].into_iter().zip(&row[1..]) {
+            won[if *score > 0.0 { b } else { a }] += 1;
+        }
+        assert_eq!(won[row[0] as usize], *won.iter().max().unwrap(), "{row:?}");
+    }
+}
