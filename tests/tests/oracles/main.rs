@@ -3,6 +3,7 @@
 mod certificate;
 mod components;
 mod curve;
+mod discriminants;
 mod exact;
 mod kept;
 mod kernel_ridge;

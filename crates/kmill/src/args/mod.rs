@@ -172,6 +172,9 @@ pub struct PredictArgs {
     /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
     #[arg(long, help_heading = "Run")]
     pub probabilities: bool,
+    /// Coordinates along the components too, as `component_0`, … (models of fit fisher --components)
+    #[arg(long, help_heading = "Run")]
+    pub components: bool,
     /// Standard deviations too: `std` of a new observation and `std_mean` of the prediction itself (models of fit --std)
     #[arg(long, help_heading = "Run")]
     pub std: bool,

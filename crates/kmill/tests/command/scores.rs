@@ -64,3 +64,40 @@ fn scores_of_ridge_are_those_of_the_codes_and_pairs_vote() {
         assert_eq!(won[row[0] as usize], *won.iter().max().unwrap(), "{row:?}");
     }
 }
+
+#[test]
+fn discriminant_coordinates_are_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate blobs --rows 600 -o b.csv -q");
+    ok(at, "fit fisher b.csv --target y --components 2 --rank 40 --lambda 1e-4 -o m --json");
+    ok(at, "fit fisher b.csv --target y --rank 40 --lambda 1e-4 -o plain --json");
+    ok(at, "predict m b.csv --components --scores --keep y -o c.csv --json");
+    let (names, rows) = csv(&at.join("c.csv"));
+    let expected =
+        ["y", "prediction", "score_0", "score_1", "score_2", "component_0", "component_1"].map(ToString::to_string);
+    assert_eq!(names, expected);
+    // scores and labels are those of the model without
+    ok(at, "predict plain b.csv --scores -o p.csv --json");
+    let (_, plain) = csv(&at.join("p.csv"));
+    assert!(rows.iter().zip(&plain).all(|(row, plain)| row[1..5] == plain[..]));
+    // the nearest class mean in these coordinates is the class, where classes have one size: blobs lie apart
+    let mean = |class: f64, j: usize| {
+        let own: Vec<f64> = rows.iter().filter(|row| row[0] == class).map(|row| row[5 + j]).collect();
+        own.iter().sum::<f64>() / own.len() as f64
+    };
+    let means: Vec<[f64; 2]> = [0.0, 1.0, 2.0].iter().map(|class| [mean(*class, 0), mean(*class, 1)]).collect();
+    let nearest = |row: &[f64]| {
+        let distance = |k: &usize| (row[5] - means[*k][0]).powi(2) + (row[6] - means[*k][1]).powi(2);
+        (0..3).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap() as f64
+    };
+    let same = rows.iter().filter(|row| nearest(row) == row[1]).count();
+    assert!(same >= 590, "{same} of 600 rows");
+    let report = ok(at, "inspect m --json");
+    assert_eq!(report["components"], 2);
+    assert!(ok(at, "inspect plain --json").get("components").is_none());
+    let (code, _, stderr) = kmill(at, "predict plain b.csv --components -o refused.csv");
+    assert!(code != 0 && stderr.contains("--components"), "{stderr}");
+    let (code, _, stderr) = kmill(at, "fit fisher b.csv --target y --components 3 --rank 40 -o refused");
+    assert!(code != 0 && stderr.contains("3 classes have 2 discriminants"), "{stderr}");
+}

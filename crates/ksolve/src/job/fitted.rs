@@ -223,6 +223,7 @@ fn train_model<T: Real>(
         mean: trained.scaler.mean.clone(),
         metric: trained.metric,
         quadratic: trained.quadratic,
+        components: trained.components,
     };
     let model = if trained.wide { AnyModel::F64(model.widen()) } else { any(model) };
     Ok(Fitted { model, report })

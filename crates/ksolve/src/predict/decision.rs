@@ -20,6 +20,8 @@ pub(super) enum Part {
     /// Standard deviations of a new observation, then of the predictions, under these names, by the variance of the noise of each
     /// target.
     Deviations(Vec<String>, Vec<f64>),
+    /// Coordinates along so many components beside the predictions.
+    Components(usize),
     /// The squared distance from the mean: the threshold less the score.
     Distance(f64),
     /// The squared distance of the row from the span of the components.
@@ -41,6 +43,7 @@ impl Part {
             Self::Probabilities(classes, _) => {
                 classes.labels().iter().map(|label| number(&format!("probability_{label}"))).collect()
             }
+            Self::Components(q) => (0..*q).map(|j| number(&format!("component_{j}"))).collect(),
             Self::Distance(_) => vec![number("squared_distance")],
             Self::Novelty => vec![number("novelty")],
             Self::Residual => vec![number("residual")],
@@ -68,6 +71,7 @@ impl Part {
                 let both = [1.0, 0.0].into_iter();
                 both.flat_map(|more| noise.iter().map(move |noise| KeptValues::F64(of(*noise, more)))).collect()
             }
+            Self::Components(q) => columns(&scores.components[rows.start * q..rows.end * q], *q),
             // rounding may have a row nearer than the mean itself
             Self::Distance(threshold) => {
                 vec![KeptValues::F64(wide.iter().map(|score| (threshold - score).max(0.0)).collect())]
@@ -118,6 +122,7 @@ impl Predictor {
             let names = [of_targets("std"), of_targets("std_mean")].concat();
             parts.push(Part::Deviations(names, variance.units.clone()));
         }
+        parts.extend(extras.components.then(|| Part::Components(self.components())));
         parts.extend(extras.novelty.then_some(Part::Novelty));
         parts.extend(extras.residual.then_some(Part::Residual));
         parts.extend(extras.preimages.then(|| Part::Preimages(card.features.clone())));

@@ -135,6 +135,11 @@ impl Predictor {
         either!(self, typed => typed.model.dims().2)
     }
 
+    /// Number of components that the model holds beside its predictions, for [`Extras::components`]; 0 for most.
+    pub fn components(&self) -> usize {
+        either!(self, typed => typed.model.component_count())
+    }
+
     /// Makes buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
         RowScratch(match &self.0 {
@@ -187,6 +192,8 @@ pub struct Extras {
     pub scores: bool,
     /// Probabilities of the classes, of models that have them.
     pub probabilities: bool,
+    /// Coordinates along the components that the model holds beside its predictions, of fisher fitted with `components`.
+    pub components: bool,
     /// Standard deviations, of ridge regression fitted with `std`.
     pub std: bool,
     /// Squared distances from the components, of kpca fitted with `novelty`.
@@ -263,6 +270,12 @@ impl Predictor {
         if extras.scores && self.classes().is_none() {
             let why = "only classes are decided by scores, and this model has none; its predictions are its scores; leave it out";
             return Err(Error::option("scores", "", why));
+        }
+        if extras.components && self.components() == 0 {
+            return Err(match card.task {
+                Task::Components => Error::option("components", "", "they are its predictions; leave it out"),
+                _ => Error::NoComponents,
+            });
         }
         if extras.residual && !(card.is_features() && card.certificate.is_some()) {
             let why = "it is what a projection leaves of a row; fit features by a map on landmarks, or leave it out";

@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub struct Scores {
     /// Scores, row-major, t per row.
     pub scores: Vec<f64>,
+    /// Components beside the scores, row-major, q per row; empty where they were not asked for.
+    pub components: Vec<f64>,
     /// The model's quadratic function, a number per row; empty where it was not asked for.
     pub quadratic: Vec<f64>,
     /// √(k(x, x) − ‖φ(x)‖²), a number per row: the coordinate outside the span of the features; empty where it was not asked for.
@@ -48,6 +50,8 @@ pub(super) struct Scratch<T> {
 pub(super) struct TableScorer<'a, T: Real> {
     typed: &'a Typed<T>,
     selected: &'a Selected,
+    /// Number of components that are computed beside the scores.
+    components: usize,
     /// The kernel, where the model's quadratic function is computed too.
     quadratic: Option<Arc<dyn Kernel<T>>>,
     /// The kernel, where what the features leave of it is computed too.
@@ -63,7 +67,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let quadratic = if extras.std || extras.novelty { Some(model.kernel()?) } else { None };
         let residual = if extras.residual { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
-        Ok(Self { typed, selected, quadratic, residual, preimages })
+        let components = if extras.components { model.component_count() } else { 0 };
+        Ok(Self { typed, selected, components, quadratic, residual, preimages })
     }
 
     /// The number of lanes that fit the memory beside the terms `held` of the caller.
@@ -75,7 +80,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let source = self.source()?;
         let (shape, (m, d, t)) = (source.shape(), model.dims());
         let extras = usize::from(self.quadratic.is_some()) + usize::from(self.residual.is_some());
-        let numbers = t + extras + shape.targets;
+        let numbers = t + self.components + extras + shape.targets;
         let (copies, preimages) = match self.preimages {
             Some(_) => (PreImages::bytes(m, d), d * size_of::<f64>()),
             None => (0, 0),
@@ -84,7 +89,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let row = numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + preimages;
         let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
         let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
-        let tile = lanes::TILE * (t * size_of::<f64>() + single + behind);
+        let tile = lanes::TILE * (t.max(self.components) * size_of::<f64>() + single + behind);
         let range = self.selected.range();
         let segment = lanes::SEGMENT.min(range.end - range.start) as usize;
         let lane = Lane {
@@ -180,6 +185,15 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
         let first = state.scores.len();
         state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
         self.check("the prediction", &state.scores[first..], block.rows)?;
+        if self.components > 0 {
+            let q = self.components;
+            scores.resize(b * q.max(t), 0.0);
+            let out = MatMut::from_column_major_slice_mut(&mut scores[..b * q], b, q);
+            model.predict_components(&**functions, x, out, workers)?;
+            let first = state.components.len();
+            state.components.extend((0..b).flat_map(|i| (0..q).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
+            self.check("the component", &state.components[first..], block.rows)?;
+        }
         if let Some(kernel) = &self.quadratic {
             let first = state.quadratic.len();
             state.quadratic.resize(first + b, 0.0);

@@ -44,7 +44,7 @@ use crate::quadratic::OnFeatures;
 use crate::train::plan::GRAM;
 use crate::train::{self, Costs, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
 use crate::{
-    CertificateState, Classes, Error, FoldSpec, Folds, Link, Result, RidgeFold, RidgeState, Surface, Targets, Task,
+    CertificateState, Classes, Error, FoldSpec, Folds, Head, Link, Result, RidgeFold, RidgeState, Surface, Targets, Task,
 };
 use faer::Mat;
 use kapprox::landmark::LandmarkSet;
@@ -158,6 +158,8 @@ pub struct Fitted<T> {
     pub pairs: bool,
     /// A quadratic function of the features to be kept with the linear ones.
     pub quadratic: Option<OnFeatures>,
+    /// Coordinates of the rows, linear in the features, to be kept beside the predictions.
+    pub components: Option<Head>,
     /// Residuals of the map at every rank, where the solver's passes saw them.
     pub certificate: Option<CertificateState>,
     /// Ranks whose certificates are of interest; empty for the rank of the weights alone.
@@ -189,6 +191,7 @@ impl<T> Default for Fitted<T> {
             link: None,
             pairs: false,
             quadratic: None,
+            components: None,
             certificate: None,
             ranks: Vec::new(),
             lambda: None,
