@@ -83,12 +83,10 @@ fn discriminants_solve_their_equation() {
     let d = x[0].len();
     let column = |c: usize| -> Vec<f64> { x.iter().map(|row| row[c]).collect() };
     let inner = |m: &Rows, a: usize, b: usize| dot(&column(a), &times(m, &column(b)));
-    let within: Rows = (0..d)
-        .map(|a| (0..d).map(|b| inner(&n_matrix, a, b) + if a == b { LAMBDA } else { 0.0 }).collect())
-        .collect();
-    let trace: f64 = (0..d)
-        .map(|b| dense_solve(&within, &(0..d).map(|a| inner(&b_matrix, a, b)).collect::<Vec<_>>())[b])
-        .sum();
+    let within: Rows =
+        (0..d).map(|a| (0..d).map(|b| inner(&n_matrix, a, b) + if a == b { LAMBDA } else { 0.0 }).collect()).collect();
+    let trace: f64 =
+        (0..d).map(|b| dense_solve(&within, &(0..d).map(|a| inner(&b_matrix, a, b)).collect::<Vec<_>>())[b]).sum();
     let ratios = &trained.figures.iter().find(|figure| figure.name == "discriminant ratio").unwrap().values;
     close(ratios.iter().sum::<f64>(), trace, 1e-9, "sum of the ratios");
 }

@@ -21,6 +21,7 @@ mod solvers;
 mod statistics;
 mod surface;
 mod threads;
+mod tolerance;
 mod tune;
 mod weights;
 mod wide;

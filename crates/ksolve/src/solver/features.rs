@@ -5,6 +5,7 @@
 //!
 //! *Passes*: one, for the certificate. *Flops*: the map and np². *Bytes*: about 3p² numbers in f64.
 
+use super::parameter::TOLERANCE;
 use super::{Family, Features, Fitted, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -20,7 +21,7 @@ pub(super) const FAMILY: Family = Family {
     name: FEATURES,
     about: "the features of the map themselves, for other learners",
     task: Task::Components,
-    parameters: &[],
+    parameters: &[TOLERANCE],
     make: |settings| Ok(Box::new(MapFeatures::new(settings))),
 };
 

@@ -23,7 +23,7 @@
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, LAMBDA, Parameter};
+use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
 use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions};
@@ -39,7 +39,7 @@ pub(super) const FAMILY: Family = Family {
     name: "fisher",
     about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
     task: Task::Classification,
-    parameters: &[LAMBDA, Parameter { default: None, ..COMPONENTS }],
+    parameters: &[LAMBDA, Parameter { default: None, ..COMPONENTS }, TOLERANCE],
     make: |settings| Ok(Box::new(Fisher::new(settings))),
 };
 
@@ -148,7 +148,9 @@ impl<T: Real> Solver<T> for Fisher {
             && head.intercept.len() < asked
         {
             let there = head.intercept.len();
-            data.resources.stages.warn(format!("the class means span {there} directions, no more: {there} of {asked} components"));
+            data.resources
+                .stages
+                .warn(format!("the class means span {there} directions, no more: {there} of {asked} components"));
         }
         let ratios = Figure { name: "discriminant ratio", values: found.ratios };
         let (certificate, lambda, figures) = (state.certificate, Some(lambda), vec![ratios]);

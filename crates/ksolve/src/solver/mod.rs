@@ -44,7 +44,8 @@ use crate::quadratic::OnFeatures;
 use crate::train::plan::GRAM;
 use crate::train::{self, Costs, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
 use crate::{
-    CertificateState, Classes, Error, FoldSpec, Folds, Head, Link, Result, RidgeFold, RidgeState, Surface, Targets, Task,
+    CertificateState, Classes, Error, FoldSpec, Folds, Head, Link, Result, RidgeFold, RidgeState, Surface, Targets,
+    Task,
 };
 use faer::Mat;
 use kapprox::landmark::LandmarkSet;

@@ -20,7 +20,7 @@ pub use settings::{Options, Settings};
 pub(super) use shared::clusters;
 pub use shared::{
     C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, FOLDS, GAP, INTERCEPT, LAMBDA, LAMBDAS, NOVELTY, NU, STARTS, STEPS,
-    UNCENTRED,
+    TOLERANCE, UNCENTRED,
 };
 
 use crate::{Error, FoldSpec, Result, grid};
