@@ -5,17 +5,24 @@ use super::solver::SolverArgs;
 use crate::error::flags;
 use clap::Args;
 use kapprox::Spec;
-use kapprox::kernel::registry;
+use kapprox::kernel::{Facts, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::train::Scaling;
 
 /// The help text of `--kernel`: the names of all kernels.
 pub(super) fn kernel_help() -> String {
-    let names: Vec<&str> = registry().iter().map(|family| family.name).collect();
+    let names = |known: fn(&Facts) -> bool| {
+        let names = registry().iter().filter(|family| known(&family.facts)).map(|family| family.name);
+        names.collect::<Vec<_>>().join(", ")
+    };
     format!(
-        "Kernel: {}; sums and products of them. sigma=median takes the median distance of a sample",
-        names.join(", ")
+        "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=median takes the median distance of a sample, gamma=1/d \
+         the number of features. Bounded: {}. Functions of x - z: {}. Universal and characteristic (tests see every difference): {}",
+        names(|_| true),
+        names(|facts| facts.bounded),
+        names(|facts| facts.translation_invariant),
+        names(|facts| facts.characteristic),
     )
 }
 

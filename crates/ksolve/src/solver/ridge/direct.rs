@@ -6,7 +6,6 @@ use super::loo::Loo;
 use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
 use super::{Choice, Ridge, RidgeOptions, head, variance};
-use crate::certificate::CertificateState;
 use crate::quadratic::Quadratic;
 use crate::solver::{FeatureFold, Features, Fitted};
 use crate::train::plan::GRAM;
