@@ -1,12 +1,13 @@
 //! `kmill features`: the features of a map, for every row of a table, in a file.
 
-use crate::args::FeaturesArgs;
 use crate::args::run::Run;
+use crate::args::{DataArgs, FeaturesArgs};
 use crate::fit::FitOptions;
 use crate::report::FitReport;
 use crate::table::count;
 use crate::{Error, Result, output, pipeline, predictor};
 use ksolve::predict::{Extras, Predictor};
+use ksolve::solver::{FEATURES, Options};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -28,7 +29,9 @@ pub struct FeaturesReport {
 /// # Errors
 /// All errors of a fit and of a prediction; nothing is written where the map cannot be made.
 pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
-    let options = FitOptions::new(ksolve::solver::FEATURES, &args.data, &args.learn)?;
+    let data = DataArgs { select: args.data.clone(), target: Vec::new(), features: args.features.clone() };
+    let given = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
+    let options = FitOptions::with(FEATURES, &data, &args.learn, given)?;
     output::check(&args.output)?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
@@ -46,10 +49,10 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     }
     let kept = match args.keep.is_empty() {
         true => None,
-        false => Some(predictor::kept(&selected, &args.data.select, &args.keep)?),
+        false => Some(predictor::kept(&selected, &args.data, &args.keep)?),
     };
     let beside = args.model.as_ref().unwrap_or(&args.output);
-    let fitted = pipeline::fitted(&options, &selected, run, beside, &args.disk)?;
+    let fitted = pipeline::fitted(&options, &selected, run, beside, &args.disk, &args.engine)?;
     if let Some(model) = &args.model {
         fitted.save(model)?;
     }

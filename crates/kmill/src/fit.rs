@@ -1,12 +1,14 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
 use crate::args::data::Missing;
+use crate::args::learn::MapArgs;
 use crate::args::parse::{self, Landmarks};
 use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs};
 use crate::report::FitReport;
 use crate::{Error, Result, convert, fit_page, output, pipeline};
 use ksolve::job::Fit;
+use ksolve::solver::Options;
 use kstore::condition::Condition;
 use kstore::{Selection, TextOptions};
 use std::ops::Range;
@@ -44,9 +46,17 @@ impl FitOptions {
     /// [`Error::Missing`] and [`ksolve::Error::Missing`] for a target and parameters that the solver needs; [`ksolve::Error::Option`]
     /// for parameters of another solver.
     pub fn new(solver: &str, data: &DataArgs, learn: &LearnArgs) -> Result<Self> {
+        Self::with(solver, data, &learn.features, learn.solver.0.clone())
+    }
+
+    /// The options of a fit whose solver is given these parameters.
+    ///
+    /// # Errors
+    /// The errors of [`FitOptions::new`].
+    pub fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
         let (rows, missing) = (data.select.range(), data.select.missing);
         let fit = Fit::solver(solver)?
-            .options(learn.solver.0.clone())
+            .options(given)
             .scaling(learn.scale)
             .kernel(learn.kernel.clone())
             .map(learn.map.clone())

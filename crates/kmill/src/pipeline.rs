@@ -62,8 +62,9 @@ pub(crate) fn fitted(
     run: &Run,
     path: &Path,
     args: &DiskArgs,
+    engine: &EngineArgs,
 ) -> Result<Fitted> {
-    learn(options, selected, run, path, args, &EngineArgs::default(), |fit, job| fit.run(selected, job))
+    learn(options, selected, run, path, args, engine, |fit, job| fit.run(selected, job))
 }
 
 /// Calls `work` with the job of a fit, and with the resources and the checkpoint that it may use.

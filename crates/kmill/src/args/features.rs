@@ -1,7 +1,9 @@
 //! The options of `kmill features`: those of a fit without a solver, and where the features go.
 
-use super::{DataArgs, DiskArgs, LearnArgs, RunArgs, parse};
-use clap::{Arg, Args};
+use super::data::SelectArgs;
+use super::learn::MapArgs;
+use super::{DiskArgs, EngineArgs, RunArgs, parse};
+use clap::Args;
 use std::path::PathBuf;
 
 /// Options of `kmill features`.
@@ -12,12 +14,18 @@ use std::path::PathBuf;
     Columns phi_0, phi_1, …: their inner products are kernel values, so that any linear method on them is a kernel method.\n\
     With --residual the column residual too: the length of what lies outside their span, squared k(x, x) - |phi|^2.")]
 pub struct FeaturesArgs {
-    /// The files, rows and columns of the table.
+    /// The files and rows of the table.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SelectArgs,
+    /// Feature columns as names or globs, comma-separated [default: every numeric column]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub features: Vec<String>,
     /// The kernel, the map and the landmarks.
     #[command(flatten)]
-    pub learn: LearnArgs,
+    pub learn: MapArgs,
+    /// Take the smallest rank, up to --rank (then 4000 by default), with a relative trace error below this
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = "Learning")]
+    pub tolerance: Option<String>,
     /// The coordinate outside the span of the features too, as `residual` (maps on landmarks)
     #[arg(long, help_heading = "Run")]
     pub residual: bool,
@@ -33,13 +41,10 @@ pub struct FeaturesArgs {
     /// The options for the checkpoint and the scratch folder.
     #[command(flatten)]
     pub disk: DiskArgs,
+    /// Other processes of the same run, which share its passes but the last.
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
-}
-
-/// Hides an option of solvers, which have nothing to do here.
-pub(super) fn without_solver(arg: Arg) -> Arg {
-    let solver = arg.get_help_heading() == Some("Solver") || arg.get_id() == "target";
-    arg.hide(solver)
 }

@@ -73,5 +73,7 @@ fn the_residual_is_what_the_landmarks_leave() {
     assert!(code != 0 && stderr.contains("no projection") && !at.join("refused.csv").exists(), "{stderr}");
     ok(at, &format!("{LINE} --rank 20 --map fourier -o random.npy --json"));
     let (code, _, stderr) = kmill(at, &format!("{LINE} --rank 20 --components 3 -o refused.csv"));
-    assert!(code != 0 && stderr.contains("does not read it"), "{stderr}");
+    assert!(code != 0 && stderr.contains("--components"), "{stderr}");
+    let report = ok(at, &format!("{LINE} --tolerance 0.3 -o few.csv --json"));
+    assert!(report["rank"].as_u64().unwrap() < 100 && report["certificate"]["trace_error"].as_f64().unwrap() <= 0.3);
 }
