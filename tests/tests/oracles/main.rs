@@ -14,6 +14,7 @@ mod many_rows;
 mod maps;
 mod outside;
 mod pivot_law;
+mod pls;
 mod quadratic;
 mod quality;
 mod rpcholesky;

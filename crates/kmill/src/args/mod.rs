@@ -76,7 +76,6 @@ pub enum Command {
     /// Pick a few rows whose mean in feature space is that of all rows
     Herd(HerdArgs),
     /// Write the features of a map for every row: what any linear method can learn from
-    #[command(mut_args = features::without_solver)]
     Features(FeaturesArgs),
     /// Ask whether two samples have one law, or two sets of columns depend on each other
     Test(TestArgs),
@@ -172,7 +171,7 @@ pub struct PredictArgs {
     /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
     #[arg(long, help_heading = "Run")]
     pub probabilities: bool,
-    /// Coordinates along the components too, as `component_0`, … (models of fit fisher --components)
+    /// Coordinates along the components too, as `component_0`, … (models of fit pls, fit fisher --components)
     #[arg(long, help_heading = "Run")]
     pub components: bool,
     /// Standard deviations too: `std` of a new observation and `std_mean` of the prediction itself (models of fit --std)

@@ -20,6 +20,7 @@ mod mean;
 pub mod parameter;
 mod penalty;
 mod perceptron;
+mod pls;
 pub mod ridge;
 mod spectral;
 mod svm;
@@ -36,6 +37,7 @@ pub use mean::MeanEmbedding;
 pub use parameter::{Options, Parameter, Settings, Value};
 pub use penalty::Penalty;
 pub use perceptron::Perceptron;
+pub use pls::PartialLeastSquares;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
 
@@ -346,6 +348,7 @@ static SOLVERS: Registry<Family> = Registry::new(&[
     kmeans::FAMILY,
     spectral::FAMILY,
     perceptron::FAMILY,
+    pls::FAMILY,
     features::FAMILY,
 ]);
 
