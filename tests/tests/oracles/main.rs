@@ -19,6 +19,7 @@ mod quadratic;
 mod quality;
 mod rpcholesky;
 mod solvers;
+mod spca;
 mod statistics;
 mod surface;
 mod threads;

@@ -84,7 +84,9 @@ fn primal(x: &Rows, y: &Rows, q: usize) -> Rows {
             x[i].iter_mut().zip(&p).for_each(|(v, p)| *v -= s * p);
             y[i].iter_mut().zip(&c).for_each(|(v, c)| *v -= s * c);
         }
-        (ws.push(w), ps.push(p), cs.push(c));
+        ws.push(w);
+        ps.push(p);
+        cs.push(c);
     }
     // (PᵀW)⁻¹Cᵀ by the normal equations of a small square system
     let a: Rows = ps.iter().map(|p| ws.iter().map(|w| dot(p, w)).collect()).collect();

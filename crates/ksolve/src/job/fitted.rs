@@ -231,7 +231,7 @@ fn train_model<T: Real>(
 
 fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trained: &Trained<T>) -> Result<Card> {
     Ok(Card {
-        task: training.task,
+        task: trained.task.unwrap_or(training.task),
         solver: fit.family.name.to_string(),
         kernel: trained.kernel.to_string(),
         map: fit.map.to_string(),

@@ -22,6 +22,7 @@ mod penalty;
 mod perceptron;
 mod pls;
 pub mod ridge;
+mod spca;
 mod spectral;
 mod svm;
 
@@ -38,6 +39,7 @@ pub use parameter::{Options, Parameter, Settings, Value};
 pub use penalty::Penalty;
 pub use perceptron::Perceptron;
 pub use pls::PartialLeastSquares;
+pub use spca::SupervisedPca;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
 
@@ -155,6 +157,8 @@ pub struct Fitted<T> {
     pub basis: Option<Basis<T>>,
     /// True where those functions are needed in f64 though the rows are f32.
     pub wide: bool,
+    /// What the functions mean, where that is not the task of the fit: components that were learned from a target.
+    pub task: Option<Task>,
     /// How scores become probabilities.
     pub link: Option<Link>,
     /// True where the scores are those of pairs of classes.
@@ -191,6 +195,7 @@ impl<T> Default for Fitted<T> {
             intercept: Vec::new(),
             basis: None,
             wide: false,
+            task: None,
             link: None,
             pairs: false,
             quadratic: None,
@@ -349,6 +354,7 @@ static SOLVERS: Registry<Family> = Registry::new(&[
     spectral::FAMILY,
     perceptron::FAMILY,
     pls::FAMILY,
+    spca::FAMILY,
     features::FAMILY,
 ]);
 

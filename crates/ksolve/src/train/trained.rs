@@ -5,7 +5,7 @@ use crate::model::Basis;
 use crate::quadratic::Quadratic;
 use crate::solver::Figure;
 use crate::solver::ridge::surface::Surface;
-use crate::{Certificate, Classes, Head, Link};
+use crate::{Certificate, Classes, Head, Link, Task};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -45,6 +45,8 @@ pub struct Trained<T: Real> {
     pub wide: bool,
     /// The constant of each target.
     pub intercept: Vec<f64>,
+    /// What the functions mean, where that is not the task of the fit.
+    pub task: Option<Task>,
     /// How scores become probabilities; `None` where they do not.
     pub link: Option<Link>,
     /// True where the scores are those of pairs of classes.
