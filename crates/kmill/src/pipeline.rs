@@ -78,6 +78,14 @@ fn learn(
     work: impl FnOnce(&Fit, &job::Run<'_>) -> ksolve::Result<Fitted>,
 ) -> Result<Fitted> {
     let (fit, scratch) = (with_files(options, selected)?, args.scratch.open()?);
+    let fit = match &options.combine {
+        None => fit,
+        Some(kernels) => {
+            let found = fit.combined(kernels, selected, &scratch.iter().fold(job(run), job::Run::scratch))?;
+            found.told().into_iter().for_each(|line| run.progress.note(&line));
+            fit.kernel(found.kernel)
+        }
+    };
     let checkpoint = Checkpoint {
         folder: checkpoint_folder(path),
         every: args.checkpoint_every,
@@ -99,6 +107,9 @@ fn learn(
 pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let (fit, scratch) = (with_files(options, &selected)?, scratch.open()?);
+    // weights are learned from the rows: a sum takes as long whatever they are
+    let sum = options.combine.iter().flatten().cloned().reduce(std::ops::Add::add);
+    let fit = sum.into_iter().fold(fit, Fit::kernel);
     let job = scratch.iter().fold(job(run), job::Run::scratch);
     Ok(PlanReport::new(fit.plan(&selected, &job)?))
 }

@@ -1,6 +1,7 @@
 //! The crates together, against slow oracles that share no code with them.
 
 mod certificate;
+mod combination;
 mod components;
 mod curve;
 mod discriminants;

@@ -101,3 +101,25 @@ fn discriminant_coordinates_are_columns() {
     let (code, _, stderr) = kmill(at, "fit fisher b.csv --target y --components 3 --rank 40 -o refused");
     assert!(code != 0 && stderr.contains("3 classes have 2 discriminants"), "{stderr}");
 }
+
+#[test]
+fn a_sum_of_kernels_is_learned_from_the_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 1500 -o t.csv -q");
+    let kernels = "--combine gaussian(sigma=1),gaussian(sigma=4),linear()";
+    let fit = ok(at, &format!("fit ridge t.csv --target y --rank 100 --lambda 1e-5 {kernels} -o m --json"));
+    let kernel = fit["kernel"].as_str().unwrap();
+    assert!(kernel.contains('*') && kernel.contains("sigma=4"), "{kernel}");
+    // the model is that of the sum, written as an expression
+    let same = kernel.replace(' ', "");
+    ok(at, &format!("fit ridge t.csv --target y --rank 100 --lambda 1e-5 --kernel {same} -o s --json"));
+    ok(at, "predict m t.csv -o m.csv");
+    ok(at, "predict s t.csv -o s.csv");
+    assert!(std::fs::read(at.join("m.csv")).unwrap() == std::fs::read(at.join("s.csv")).unwrap());
+    assert!(ok(at, &format!("plan ridge t.csv --target y --rank 100 {kernels} --json"))["fits"] == true);
+    let (code, _, stderr) = kmill(at, &format!("fit kpca t.csv {kernels} -o refused"));
+    assert!(code != 0 && stderr.contains("--combine"), "{stderr}");
+    let (code, _, _) = kmill(at, &format!("fit ridge t.csv --target y {kernels} --kernel linear() -o refused"));
+    assert_eq!(code, 2);
+}
