@@ -51,6 +51,7 @@ fn model() -> Model<f32> {
         mean: vec![0.0; FEATURES],
         metric: None,
         quadratic: None,
+        components: None,
     }
 }
 

@@ -41,6 +41,10 @@ pub fn kernel(spec: &str) -> Kernel {
             let (gamma, c0, degree) = (get("gamma", 1.0), get("c0", 1.0), get("degree", 3.0));
             Box::new(move |x, z| (gamma * dot(x, z) + c0).powf(degree))
         }
+        "constant" => {
+            let value = get("value", 1.0);
+            Box::new(move |_, _| value)
+        }
         "linear" => Box::new(dot),
         "cosine" => Box::new(|x, z| {
             let norms = (dot(x, x) * dot(z, z)).sqrt();

@@ -70,15 +70,31 @@ pub fn try_solve<T: kapprox::Real>(
 
 /// f(x) = Σ α_j k(x, z_j) + c from the formula, one number for each output.
 pub fn predict<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
+    combined(trained, kernel, x, &trained.coefficients, &trained.intercept)
+}
+
+/// The components beside the predictions, as [`predict`] has those.
+pub fn components<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
+    let head = trained.components.as_ref().unwrap();
+    combined(trained, kernel, x, &head.weights, &head.intercept)
+}
+
+fn combined<T: kapprox::Real>(
+    trained: &Trained<T>,
+    kernel: &str,
+    x: &[f64],
+    coefficients: &faer::Mat<f64>,
+    intercept: &[f64],
+) -> Vec<f64> {
     let k = crate::kernels::kernel(kernel);
     let (points, _) = trained.basis.landmarks().unwrap();
     let values: Vec<f64> =
         points.chunks(x.len()).map(|z| k(x, &z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>())).collect();
     let output = |j: usize| {
-        let sum: f64 = values.iter().enumerate().map(|(i, k)| k * trained.coefficients[(i, j)]).sum();
-        sum + trained.intercept[j]
+        let sum: f64 = values.iter().enumerate().map(|(i, k)| k * coefficients[(i, j)]).sum();
+        sum + intercept[j]
     };
-    (0..trained.intercept.len()).map(output).collect()
+    (0..intercept.len()).map(output).collect()
 }
 
 /// The model of a run on features x0 … as they are; `map` is its map.
@@ -114,5 +130,6 @@ pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
         mean: vec![0.0; d],
         metric: trained.metric.clone(),
         quadratic: trained.quadratic.clone(),
+        components: trained.components.clone(),
     }
 }

@@ -60,7 +60,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     ))?;
     // a run of its own, so that the report has the times of the fit alone
     let mut fitted = fit(&train, &model, args, &args.run.resolve())?;
-    fitted.model = "model.safetensors".into();
+    fitted.model.iter_mut().for_each(|model| model.path = "model.safetensors".into());
     say(format!("{fitted}\n"))?;
 
     say(format!(

@@ -1,12 +1,15 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
 use crate::args::data::Missing;
+use crate::args::learn::MapArgs;
 use crate::args::parse::{self, Landmarks};
 use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs};
 use crate::report::FitReport;
 use crate::{Error, Result, convert, fit_page, output, pipeline};
+use kapprox::Spec;
 use ksolve::job::Fit;
+use ksolve::solver::Options;
 use kstore::condition::Condition;
 use kstore::{Selection, TextOptions};
 use std::ops::Range;
@@ -31,6 +34,8 @@ pub struct FitOptions {
     pub missing: Missing,
     /// The landmark scheme, or the table with the landmarks, where one was named.
     pub landmarks: Option<Landmarks>,
+    /// The kernels to combine, where weights of a sum are to be learned.
+    pub combine: Option<Vec<Spec>>,
     /// The metric, where one is asked for.
     pub metric: Option<parse::Metric>,
     /// The job of the library. Its landmarks and its metric are set once the table is open.
@@ -44,9 +49,17 @@ impl FitOptions {
     /// [`Error::Missing`] and [`ksolve::Error::Missing`] for a target and parameters that the solver needs; [`ksolve::Error::Option`]
     /// for parameters of another solver.
     pub fn new(solver: &str, data: &DataArgs, learn: &LearnArgs) -> Result<Self> {
+        Self::with(solver, data, &learn.features, learn.solver.0.clone())
+    }
+
+    /// The options of a fit whose solver is given these parameters.
+    ///
+    /// # Errors
+    /// The errors of [`FitOptions::new`].
+    pub fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
         let (rows, missing) = (data.select.range(), data.select.missing);
         let fit = Fit::solver(solver)?
-            .options(learn.solver.0.clone())
+            .options(given)
             .scaling(learn.scale)
             .kernel(learn.kernel.clone())
             .map(learn.map.clone())
@@ -73,9 +86,16 @@ impl FitOptions {
             condition: data.select.condition.clone(),
             missing,
             landmarks: learn.landmarks.clone(),
+            combine: None,
             metric: learn.metric.clone(),
             fit,
         })
+    }
+
+    /// The options with kernels whose weights are to be learned.
+    #[must_use]
+    pub fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
+        Self { combine: kernels.map(|kernels| kernels.0.clone()), ..self }
     }
 
     /// The selection of the rows and columns that were asked for.
@@ -100,7 +120,7 @@ fn rows_text(rows: &Range<u64>) -> String {
 /// # Errors
 /// All errors of the fit; nothing is written then.
 pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
-    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
+    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?.combining(args.combine.as_ref());
     output::check_model(&args.output)?;
     if let Some(page) = &args.report {
         output::check_page(page, &args.output)?;

@@ -64,7 +64,7 @@ fn result(report: &FitReport) -> String {
     if let Some(certificate) = &report.fit.certificate {
         facts.push(("certificate", report::certified(certificate)));
     }
-    facts.push(("model", format!("{} ({})", report.model.display(), bytes(report.model_bytes as usize))));
+    facts.extend(report.model.iter().map(|model| ("model", model.to_string())));
     page::facts(facts)
 }
 

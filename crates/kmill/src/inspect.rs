@@ -200,8 +200,15 @@ pub struct ModelReport {
     /// The metric before the kernel, where the model has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricReport>,
+    /// Number of components that the model holds beside its predictions.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub components: usize,
     /// [`ksolve::job::LAMBDA`].
     pub lambda_convention: &'static str,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 impl fmt::Display for ModelReport {
@@ -231,6 +238,9 @@ impl fmt::Display for ModelReport {
         }
         if !card.classes.is_empty() {
             facts.fact("classes", shortened(card.classes.iter().map(ToString::to_string)));
+        }
+        if self.components > 0 {
+            facts.fact("components", format!("{}, by predict --components", self.components));
         }
         facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));
         writeln!(f, "{facts}\n{}", ksolve::job::LAMBDA)?;
@@ -268,9 +278,9 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
         let predictor = predictor::load(path, &run)?;
-        let (card, metric) = (predictor.card().clone(), predictor.metric());
-        let lambda_convention = ksolve::job::LAMBDA;
-        return output::report(&ModelReport { model: path.clone(), bytes, card, metric, lambda_convention }, run.json);
+        let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
+        let (model, lambda_convention) = (path.clone(), ksolve::job::LAMBDA);
+        return output::report(&ModelReport { model, bytes, card, metric, components, lambda_convention }, run.json);
     }
     output::report(&table(&args.paths, &args.text.options(), args.stats, &run)?, run.json)
 }

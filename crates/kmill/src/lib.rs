@@ -12,6 +12,7 @@ pub mod demo;
 mod error;
 pub mod evaluate;
 mod evaluate_page;
+pub mod features;
 pub mod fit;
 mod fit_page;
 pub mod generate;
@@ -65,6 +66,7 @@ pub fn run() -> ExitCode {
         Command::Curve(args) => curve::main(args),
         Command::Tune(args) => tune::main(args),
         Command::Herd(args) => herd::main(args),
+        Command::Features(args) => features::main(args),
         Command::Test(args) => test::main(args),
         Command::Prepare(args) => shards::prepare(args),
         Command::Stats(args) => shards::stats(args),

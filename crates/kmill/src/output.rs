@@ -127,7 +127,7 @@ pub(crate) fn extension(path: &Path) -> Option<String> {
 }
 
 /// True where both names lead to one file, which need not be there yet.
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     match (AtomicFile::destination(one), AtomicFile::destination(other)) {
         (Ok(one), Ok(other)) => one == other,
         _ => one == other,

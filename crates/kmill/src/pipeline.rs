@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::report::FitReport;
 use crate::{Result, convert, inspect, output};
 use ksolve::AnyModel;
-use ksolve::job::{self, Checkpoint, Fit};
+use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::metric::MetricSource;
 use ksolve::train::{Forecast, LandmarkSource, Stages};
 use kstore::checkpoint::Listener;
@@ -48,7 +48,44 @@ impl Listener for Progress {
 pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine: &EngineArgs) -> Result<FitReport> {
     let selected = select(options, &run.progress)?;
     output::spare(path, selected.table(), None)?;
-    let (fit, scratch) = (with_files(options, &selected)?, args.scratch.open()?);
+    let fitted = learn(options, &selected, run, path, args, engine, |fit, job| fit.run_and_save(&selected, job, path))?;
+    Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
+}
+
+/// Fits a model and returns it with the report of the library. The checkpoint stands beside `path`.
+///
+/// # Errors
+/// All errors of the fit.
+pub(crate) fn fitted(
+    options: &FitOptions,
+    selected: &Selected,
+    run: &Run,
+    path: &Path,
+    args: &DiskArgs,
+    engine: &EngineArgs,
+) -> Result<Fitted> {
+    learn(options, selected, run, path, args, engine, |fit, job| fit.run(selected, job))
+}
+
+/// Calls `work` with the job of a fit, and with the resources and the checkpoint that it may use.
+fn learn(
+    options: &FitOptions,
+    selected: &Selected,
+    run: &Run,
+    path: &Path,
+    args: &DiskArgs,
+    engine: &EngineArgs,
+    work: impl FnOnce(&Fit, &job::Run<'_>) -> ksolve::Result<Fitted>,
+) -> Result<Fitted> {
+    let (fit, scratch) = (with_files(options, selected)?, args.scratch.open()?);
+    let fit = match &options.combine {
+        None => fit,
+        Some(kernels) => {
+            let found = fit.combined(kernels, selected, &scratch.iter().fold(job(run), job::Run::scratch))?;
+            found.told().into_iter().for_each(|line| run.progress.note(&line));
+            fit.kernel(found.kernel)
+        }
+    };
     let checkpoint = Checkpoint {
         folder: beside(path, ".checkpoint"),
         every: args.checkpoint_every,
@@ -60,8 +97,7 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine
     let job = job(run).checkpoint(checkpoint);
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
-    let fitted = fit.run_and_save(&selected, &job, path)?;
-    Ok(FitReport::new(fitted.report, run, selected.table(), path))
+    Ok(work(&fit, &job)?)
 }
 
 /// The plan of a fit: the passes, time and memory of each of its stages.
@@ -71,6 +107,9 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine
 pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let (fit, scratch) = (with_files(options, &selected)?, scratch.open()?);
+    // weights are learned from the rows: a sum takes as long whatever they are
+    let sum = options.combine.iter().flatten().cloned().reduce(std::ops::Add::add);
+    let fit = sum.into_iter().fold(fit, Fit::kernel);
     let job = scratch.iter().fold(job(run), job::Run::scratch);
     Ok(PlanReport::new(fit.plan(&selected, &job)?))
 }

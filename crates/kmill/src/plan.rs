@@ -28,7 +28,7 @@ pub struct PlanReport {
 /// Options that contradict each other, files that cannot be opened, bad values among the rows that are tried. A plan over
 /// the budget is an answer here.
 pub fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
-    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
+    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?.combining(args.combine.as_ref());
     pipeline::plan(&options, run, &args.scratch)
 }
 

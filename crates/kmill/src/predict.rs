@@ -19,8 +19,8 @@ pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
         false => Some(predictor::kept(&selected, &args.data, &args.keep)?),
     };
     output::spare(&args.output, selected.table(), Some(&args.model))?;
-    let PredictArgs { probabilities, std, novelty, preimage: preimages, .. } = *args;
-    let extras = Extras { probabilities, std, novelty, preimages };
+    let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
+    let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual };
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &pipeline::job(run))?;
     if written.unsettled > 0 {
         let (unsettled, rows) = (count(written.unsettled), count(written.rows));

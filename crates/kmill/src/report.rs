@@ -36,16 +36,38 @@ pub struct FitReport {
     pub threads: usize,
     /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not reached, …
     pub warnings: Vec<String>,
+    /// The model file; absent where none was written.
+    #[serde(flatten)]
+    pub model: Option<ModelFile>,
+}
+
+/// A model file that was written.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ModelFile {
     /// The path of the model file.
-    #[serde(serialize_with = "kstore::lossy::path")]
-    pub model: PathBuf,
+    #[serde(rename = "model", serialize_with = "kstore::lossy::path")]
+    pub path: PathBuf,
     /// Size of the model file, in bytes.
-    pub model_bytes: u64,
+    #[serde(rename = "model_bytes")]
+    pub bytes: u64,
+}
+
+impl ModelFile {
+    /// The file at `path`, with its size.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), bytes: std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
+    }
+}
+
+impl fmt::Display for ModelFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", shown::path(&self.path), bytes(self.bytes as usize))
+    }
 }
 
 impl FitReport {
     /// The report of a fit that has just ended.
-    pub(crate) fn new(mut fit: job::FitReport, run: &Run, table: &kstore::Table, model: &Path) -> Self {
+    pub(crate) fn new(mut fit: job::FitReport, run: &Run, table: &kstore::Table, model: Option<&Path>) -> Self {
         if let Some(method) = &mut fit.method {
             method.why = flags(&method.why);
         }
@@ -57,8 +79,7 @@ impl FitReport {
             memory_budget_bytes: run.memory,
             threads: run.threads,
             warnings: run.progress.warnings(),
-            model: model.to_path_buf(),
-            model_bytes: std::fs::metadata(model).map_or(0, |metadata| metadata.len()),
+            model: model.map(ModelFile::at),
         }
     }
 }
@@ -170,7 +191,10 @@ impl fmt::Display for FitReport {
         for warning in self.warnings.iter().filter(|_| !read) {
             writeln!(f, "\nwarning: {}", shown::line(warning))?;
         }
-        writeln!(f, "\n{LAMBDA}\nmodel: {} ({})", shown::path(&self.model), bytes(self.model_bytes as usize))
+        if fit.lambda.is_some() || self.model.is_some() {
+            writeln!(f, "\n{LAMBDA}")?;
+        }
+        self.model.iter().try_for_each(|model| writeln!(f, "model: {model}"))
     }
 }
 
@@ -230,8 +254,7 @@ pub(crate) mod tests {
             memory_budget_bytes: 512 << 20,
             threads: 2,
             warnings: vec!["feature x3 is constant".to_string()],
-            model: PathBuf::from("m.safetensors"),
-            model_bytes: 120 << 10,
+            model: Some(ModelFile { path: PathBuf::from("m.safetensors"), bytes: 120 << 10 }),
         }
     }
 

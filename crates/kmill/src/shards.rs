@@ -96,5 +96,5 @@ pub(crate) fn solve(args: &SolveArgs) -> Result<()> {
     let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::job(&context))?;
     fitted.save(&args.output)?;
     let nothing = kstore::Table::absent(kstore::Schema::default(), 0);
-    output::report(&FitReport::new(fitted.report, &context, &nothing, &args.output), context.json)
+    output::report(&FitReport::new(fitted.report, &context, &nothing, Some(&args.output)), context.json)
 }

@@ -3,6 +3,7 @@
 use crate::args::TestArgs;
 use crate::args::parse::Landmarks;
 use crate::args::run::Run;
+use crate::progress::Progress;
 use crate::report::as_map;
 use crate::table::{Table, count, duration, number};
 use crate::{Error, Result, convert, output};
@@ -128,7 +129,7 @@ fn measure<T: kapprox::Real>(family: &Family, args: &TestArgs, run: &Run) -> Res
         Compares::Samples => samples(args)?,
         Compares::Columns => columns(args)?,
     };
-    let options = options(args, &rows)?;
+    let options = options(args, &rows, &run.progress)?;
     let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads));
     let resources = run.resources(&workers, scratch.as_ref());
     let outcome = statistic::measure::<T>(family, rows.compared(), &options, &resources)?;
@@ -204,7 +205,7 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
     }
 }
 
-fn options(args: &TestArgs, rows: &Rows) -> Result<StatisticOptions> {
+fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<StatisticOptions> {
     let rank = args.rank.unwrap_or(RANK);
     let tables = rows.tables();
     let names = tables[0].feature_names();
@@ -216,6 +217,13 @@ fn options(args: &TestArgs, rows: &Rows) -> Result<StatisticOptions> {
         Ok(spec.resolve_columns(&names)?)
     };
     let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
+    let both = matches!(rows, Rows::Columns { .. }) && *with_kernel != args.kernel;
+    for kernel in std::iter::once(&args.kernel).chain(both.then_some(with_kernel)).filter(|k| !k.characteristic()) {
+        progress.warn(format!(
+            "the kernel {kernel} is not known to be characteristic: laws that differ may have the same mean in its feature space, \
+             and the test is blind to what tells them apart; gaussian() sees every difference"
+        ));
+    }
     let (first, second) = match rows {
         Rows::Samples(..) => (kernel(&args.kernel, None)?, kernel(&args.kernel, None)?),
         Rows::Columns { first, second, .. } => (kernel(&args.kernel, Some(first))?, kernel(with_kernel, Some(second))?),

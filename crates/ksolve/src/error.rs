@@ -186,6 +186,11 @@ pub enum Error {
     /// Variances or distances of a model that was fitted without them.
     #[error("the model holds neither variances nor distances; fit ridge with `std` or kpca with `novelty`")]
     NoQuadratic,
+    /// Components of a model that was fitted without them.
+    #[error(
+        "the model holds no components beside its predictions; fit one with `components` that learns from a target"
+    )]
+    NoComponents,
     /// Pre-images of a model that has none.
     #[error("the model has no pre-images: {why}")]
     PreImages {

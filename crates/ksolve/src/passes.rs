@@ -24,6 +24,8 @@ pub struct RidgeFold<'a, T> {
     targets: &'a Targets,
     bin: usize,
     certify: bool,
+    /// What makes features of the targets, whose moments are then taken in the place of theirs.
+    target_features: Option<&'a dyn FeatureMap<f64>>,
 }
 
 /// The result of the pass.
@@ -76,7 +78,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         let origin = vec![T::default(); map.dims().0];
         let origin = MatRef::from_row_major_slice(&origin, 1, map.dims().0);
         let certify = map.kernel_diag(origin, &mut [0.0]).is_some();
-        Self { map, folds, targets, bin: BIN, certify }
+        Self { map, folds, targets, bin: BIN, certify, target_features: None }
     }
 
     /// Sets the number of rows of a bin. It decides the order of sums: give it from the shape of the work, never from
@@ -84,6 +86,17 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     #[must_use]
     pub fn with_bin(self, rows: usize) -> Self {
         Self { bin: rows.max(1), ..self }
+    }
+
+    /// Takes the moments with these features of the targets, and not with the targets.
+    #[must_use]
+    pub(crate) fn with_target_features(self, map: &'a dyn FeatureMap<f64>) -> Self {
+        Self { target_features: Some(map), ..self }
+    }
+
+    /// Number of columns that the moments are taken with.
+    fn columns(&self) -> usize {
+        self.target_features.map_or(self.targets.count(), |map| map.dims().1)
     }
 
     /// Leaves the certificate out.
@@ -96,7 +109,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     pub fn state_bytes(&self) -> usize {
         let p = self.map.dims().1;
         let certificate = if self.certify { CertificateState::bytes(p) } else { 0 };
-        GramState::bytes(p, self.targets.count(), self.folds.count()) + certificate
+        GramState::bytes(p, self.columns(), self.folds.count()) + certificate
     }
 
     /// Bytes of a lane's buffers where so many threads work inside a step.
@@ -127,6 +140,11 @@ impl<'a, T: Real> RidgeFold<'a, T> {
             }
         }
         let Filled { phi, y, w, .. } = bins.weigh(fold, workers);
+        if let Some(map) = self.target_features {
+            let mut features = Mat::zeros(y.nrows(), map.dims().1);
+            map.apply(y, features.as_mut(), workers);
+            return state.gram.update_weighted(fold, phi, features.as_ref(), w, gram, workers);
+        }
         state.gram.update_weighted(fold, phi, y, w, gram, workers)
     }
 }
@@ -139,7 +157,7 @@ impl<T: Real> Fold<T> for RidgeFold<'_, T> {
     fn init(&self) -> RidgeState {
         let p = self.map.dims().1;
         RidgeState {
-            gram: GramState::new(p, self.targets.count(), self.folds.count()),
+            gram: GramState::new(p, self.columns(), self.folds.count()),
             certificate: self.certify.then(|| CertificateState::new(p)),
         }
     }

@@ -125,6 +125,11 @@ impl Classes {
         Self { pairs: self.labels.len() > 2, ..self }
     }
 
+    /// True where there is a score for every two classes.
+    pub fn is_in_pairs(&self) -> bool {
+        self.pairs
+    }
+
     /// All pairs of codes below `k`, the smaller first, in the order of the scores.
     pub fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..k).flat_map(move |a| (a + 1..k).map(move |b| (a, b)))

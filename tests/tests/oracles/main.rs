@@ -1,8 +1,10 @@
 //! The crates together, against slow oracles that share no code with them.
 
 mod certificate;
+mod combination;
 mod components;
 mod curve;
+mod discriminants;
 mod exact;
 mod kept;
 mod kernel_ridge;
@@ -13,13 +15,16 @@ mod many_rows;
 mod maps;
 mod outside;
 mod pivot_law;
+mod pls;
 mod quadratic;
 mod quality;
 mod rpcholesky;
 mod solvers;
+mod spca;
 mod statistics;
 mod surface;
 mod threads;
+mod tolerance;
 mod tune;
 mod weights;
 mod wide;

@@ -9,7 +9,7 @@
 //! assert!(Spec::parse("anova(sigma=1, degree=2)").is_ok());
 //! ```
 
-use super::family::{KernelFamily, KernelParameter, Range, Value};
+use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
@@ -30,6 +30,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
             reason: "a positive-definite power is a whole one, and higher ones overflow",
         },
     ],
+    facts: Facts::INVARIANT,
     ..KernelFamily::new(
         "anova",
         "(sum exp(-(x-z)^2 / (2 sigma^2)))^degree",

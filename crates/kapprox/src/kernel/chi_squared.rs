@@ -11,7 +11,7 @@
 
 use super::Profile;
 use super::direct::raw;
-use super::family::{Domain, KernelFamily, Metric, SIGMA};
+use super::family::{Domain, Facts, KernelFamily, Metric, SIGMA};
 use super::panel::ChiSquares;
 use crate::Real;
 
@@ -20,6 +20,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::ChiSquared),
     domain: Domain::NotNegative,
+    facts: Facts::BOUNDED,
     ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
         raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] })
     })

@@ -8,15 +8,18 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::KernelFamily;
+use super::family::{Facts, KernelFamily};
 use super::inner::product;
 use super::linear::Linear;
 use crate::Real;
 
 /// The family of kernels `cosine()`.
-pub(super) const FAMILY: KernelFamily = KernelFamily::new("cosine", "x.z / (|x| |z|)", "cosine()", |text, _| {
-    embedded(text, Sphere, product("linear()".into(), Linear))
-});
+pub(super) const FAMILY: KernelFamily = KernelFamily {
+    facts: Facts::BOUNDED,
+    ..KernelFamily::new("cosine", "x.z / (|x| |z|)", "cosine()", |text, _| {
+        embedded(text, Sphere, product("linear()".into(), Linear))
+    })
+};
 
 /// x / ‖x‖, and 0 for 0.
 #[derive(Debug)]

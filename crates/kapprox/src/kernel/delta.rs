@@ -10,13 +10,15 @@
 
 use super::Profile;
 use super::direct::raw;
-use super::family::KernelFamily;
+use super::family::{Facts, KernelFamily};
 use super::panel::Magnitudes;
 use crate::Real;
 
 /// The family of kernels `delta()`.
-pub(super) const FAMILY: KernelFamily =
-    KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, |_| 0.0, Delta));
+pub(super) const FAMILY: KernelFamily = KernelFamily {
+    facts: Facts::ALL,
+    ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, |_| 0.0, Delta))
+};
 
 #[derive(Debug)]
 struct Delta;

@@ -18,6 +18,8 @@ pub struct KernelFamily {
     pub metric: Option<Metric>,
     /// Whether k is positive definite for every allowed parameter.
     pub positive_definite: bool,
+    /// What else is known of k.
+    pub facts: Facts,
     /// The values its features may have.
     pub domain: Domain,
     /// An expression that gives every parameter.
@@ -37,9 +39,36 @@ impl KernelFamily {
     /// `build` is given the expression, which [`Kernel::spec`](super::Kernel::spec) must give back, and the values of the
     /// parameters.
     pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: Build) -> Self {
-        let (positive_definite, domain) = (true, Domain::Any);
-        Self { name, formula, parameters: &[], metric: None, positive_definite, domain, example, build, each: None }
+        let (positive_definite, facts, domain) = (true, Facts::NONE, Domain::Any);
+        let (parameters, metric, each): (&[KernelParameter], _, _) = (&[], None, None);
+        Self { name, formula, parameters, metric, positive_definite, facts, domain, example, build, each }
     }
+}
+
+/// Properties of a kernel, for every allowed parameter; false where they do not hold, or are not known to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// |k| has an upper bound on all points.
+    pub bounded: bool,
+    /// k(x, z) is a function of x − z.
+    pub translation_invariant: bool,
+    /// Sums of kernel functions come near every continuous function on a compact set of points.
+    pub universal: bool,
+    /// Different laws have different means in feature space, so that a test with k sees every difference.
+    pub characteristic: bool,
+}
+
+impl Facts {
+    /// Nothing that is known.
+    pub const NONE: Self =
+        Self { bounded: false, translation_invariant: false, universal: false, characteristic: false };
+    /// Bounded alone.
+    pub const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
+    /// Bounded and a function of the difference.
+    pub const INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
+    /// All of them: functions of the difference whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu,
+    /// Schölkopf, Lanckriet, JMLR 11, 2010).
+    pub const ALL: Self = Self { universal: true, characteristic: true, ..Self::INVARIANT };
 }
 
 impl Named for KernelFamily {
@@ -112,6 +141,8 @@ pub enum Value {
     Number(f64),
     /// A finite number for each feature.
     Each(Vec<f64>),
+    /// This number over the number of features that the kernel looks at, such as 1/d.
+    Share(f64),
     /// The median distance between the points of a sample.
     Median,
 }

@@ -14,7 +14,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{KernelFamily, Metric, SIGMA};
+use super::family::{Facts, KernelFamily, Metric, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -27,6 +27,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
         l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)
     }),
+    facts: Facts::ALL,
     ..KernelFamily::new("gaussian", "exp(-|x-z|^2 / (2 sigma^2))", "gaussian(sigma=1.5)", |text, values| {
         l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian)
     })

@@ -8,7 +8,7 @@
 //! assert!(Spec::parse("jaccard()").is_ok());
 //! ```
 
-use super::family::{Domain, KernelFamily};
+use super::family::{Domain, Facts, KernelFamily};
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
 use super::panel::{self, Finish, Packed, Products};
@@ -21,6 +21,7 @@ use std::sync::Arc;
 /// The family of kernels `jaccard()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
+    facts: Facts::BOUNDED,
     ..KernelFamily::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
 };
 

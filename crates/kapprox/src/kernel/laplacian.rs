@@ -11,7 +11,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{KernelFamily, Metric, SIGMA};
+use super::family::{Facts, KernelFamily, Metric, SIGMA};
 use super::manhattan::l1;
 use crate::Real;
 
@@ -19,6 +19,7 @@ use crate::Real;
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Metric::L1),
+    facts: Facts::ALL,
     ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
         l1(text, values[0] * std::f64::consts::LN_2, Laplacian)
     })

@@ -17,7 +17,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
+use super::family::{Facts, KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -36,6 +36,7 @@ pub(super) const NU: KernelParameter = KernelParameter {
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
+    facts: Facts::ALL,
     ..KernelFamily::new(
         "matern",
         "exp(-r), (1 + a) exp(-a), (1 + b + b^2/3) exp(-b); r = |x-z|/sigma, a = sqrt(3) r, b = sqrt(5) r",

@@ -9,7 +9,7 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
-use super::family::{KernelFamily, Metric, SIGMA};
+use super::family::{Facts, KernelFamily, Metric, SIGMA};
 use super::gradient::sign;
 use super::matern::NU;
 use super::sweep::{Features, swept};
@@ -20,6 +20,7 @@ use std::f64::consts::LN_2;
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     metric: Some(Metric::L2),
+    facts: Facts::ALL,
     ..KernelFamily::new(
         "matern_product",
         "product of the features' matern(nu, sigma)",

@@ -46,7 +46,8 @@ pub mod anova;
 mod cancelling;
 pub mod cauchy;
 pub mod chi_squared;
-pub mod cosine;
+pub mod constant;
+mod cosine;
 pub mod delta;
 pub mod exponential;
 pub mod feature_space;
@@ -65,7 +66,7 @@ pub mod sigmoid;
 pub mod skewed_chi_squared;
 pub mod subset;
 
-pub use family::{Build, Domain, KernelFamily, KernelParameter, Metric, Range, Value};
+pub use family::{Build, Domain, Facts, KernelFamily, KernelParameter, Metric, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
 pub(crate) use points::Aligned;

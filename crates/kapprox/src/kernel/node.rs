@@ -74,6 +74,21 @@ impl Node {
         if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
     }
 
+    /// Whether the kernel is known to be characteristic: a sum with one that is, a product of such, and the exponential of what
+    /// separates points by an inner product.
+    pub(super) fn characteristic(&self) -> bool {
+        match self {
+            Self::Call(call) => call.family.facts.characteristic,
+            Self::Scaled(factor, node) => *factor > 0.0 && node.characteristic(),
+            Self::Applied(KernelFunction::Exp, node) => {
+                matches!(&**node, Self::Call(call) if call.family.name == "linear")
+            }
+            Self::Applied(..) => false,
+            Self::Product(nodes) => nodes.iter().all(Self::characteristic),
+            Self::Sum(nodes) => nodes.iter().any(Self::characteristic),
+        }
+    }
+
     /// The kernels of the registry that stand in the expression, from left to right.
     pub(super) fn calls(&self) -> Vec<&Call> {
         match self {
@@ -127,6 +142,21 @@ impl Call {
         self.columns.as_ref().and_then(ColumnChoice::places)
     }
 
+    /// Whether a parameter waits for the number of features.
+    pub(super) fn needs_count(&self) -> bool {
+        self.values.iter().any(|value| matches!(value, Value::Share(_)))
+    }
+
+    /// The kernel on `d` features in all, each share of their number a number.
+    pub(super) fn counted(self, d: usize) -> Self {
+        let d = self.places().map_or(d, |places| places.len()).max(1) as f64;
+        let value = |value| match value {
+            Value::Share(number) => Value::Number(number / d),
+            other => other,
+        };
+        Self { values: self.values.into_iter().map(value).collect(), ..self }
+    }
+
     /// Whether its columns are still to be found.
     pub(super) fn needs_columns(&self) -> bool {
         self.columns.is_some() && self.places().is_none()
@@ -136,7 +166,7 @@ impl Call {
     pub(super) fn listed(&self) -> Option<usize> {
         self.values.iter().find_map(|value| match value {
             Value::Each(list) => Some(list.len()),
-            Value::Number(_) | Value::Median => None,
+            Value::Number(_) | Value::Share(_) | Value::Median => None,
         })
     }
 
@@ -153,7 +183,7 @@ impl Call {
             _ => {
                 let number = |value: &Value| match value {
                     Value::Number(number) => *number,
-                    Value::Each(_) | Value::Median => f64::NAN,
+                    Value::Each(_) | Value::Share(_) | Value::Median => f64::NAN,
                 };
                 (self.family.build)(text, &self.values.iter().map(number).collect::<Vec<_>>())
             }
@@ -224,6 +254,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Median => f.write_str("median"),
+            Self::Share(number) => write!(f, "{}/d", Self::Number(*number)),
             Self::Each(numbers) => {
                 f.write_str("[")?;
                 for (i, number) in numbers.iter().enumerate() {

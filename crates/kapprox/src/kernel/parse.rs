@@ -60,8 +60,6 @@ impl Parser<'_> {
     }
 
     fn product(&mut self) -> Result<Node> {
-        self.skip_space();
-        let start = self.at;
         let (mut scale, mut factors) = (1.0, Vec::new());
         loop {
             self.skip_space();
@@ -82,7 +80,9 @@ impl Parser<'_> {
             }
         }
         if factors.is_empty() {
-            return self.fail_at(start, "a number alone is no kernel: multiply it with one, as in 0.5*linear()");
+            // a number alone is the kernel that has this value everywhere
+            let values = vec![Value::Number(scale)];
+            return Ok(Node::Call(Call { family: &super::constant::FAMILY, values, columns: None }));
         }
         Ok(Node::product(scale, factors))
     }
@@ -270,6 +270,15 @@ impl Parser<'_> {
         let number = self.number()?;
         if !range.contains(number) {
             return self.fail_at(start, format!("{name} must be {range}, got {}: {reason}", Value::Number(number)));
+        }
+        if self.take('/') {
+            self.skip_space();
+            let here = self.at;
+            return match (self.name().as_str(), range) {
+                ("d", Range::Positive | Range::NotNegative) if *default != Value::Median => Ok(Value::Share(number)),
+                ("d", _) => self.fail_at(start, format!("{name} of {} cannot be a share of the features", family.name)),
+                _ => self.fail_at(here, "expected d, the number of features, as in gamma=1/d"),
+            };
         }
         Ok(Value::Number(number + 0.0))
     }

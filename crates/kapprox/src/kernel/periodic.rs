@@ -15,7 +15,7 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::{KernelFamily, KernelParameter, Range, Value};
+use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
 use super::gaussian;
 use super::{Law, Spectrum};
 use crate::real::turns::{Turns, cosine_sine};
@@ -39,6 +39,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
             reason: "it is a length on the unit circle",
         },
     ],
+    facts: Facts::INVARIANT,
     ..KernelFamily::new(
         "periodic",
         "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",

@@ -10,7 +10,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
+use super::family::{Facts, KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -28,6 +28,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         SIGMA,
     ],
     metric: Some(Metric::L2),
+    facts: Facts::ALL,
     ..KernelFamily::new(
         "rational_quadratic",
         "(1 + |x-z|^2 / (2 alpha sigma^2))^-alpha",

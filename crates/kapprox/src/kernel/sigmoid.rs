@@ -11,7 +11,7 @@
 //! ```
 
 use super::Profile;
-use super::family::{KernelFamily, KernelParameter, Range, Value};
+use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
 use super::inner::indefinite;
 use crate::Real;
 
@@ -27,6 +27,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter { name: "c0", default: Value::Number(1.0), range: Range::Any, reason: "it is a number" },
     ],
     positive_definite: false,
+    facts: Facts::BOUNDED,
     ..KernelFamily::new("sigmoid", "tanh(gamma x.z + c0)", "sigmoid(gamma=0.5, c0=-0.25)", |text, values| {
         indefinite(text, Sigmoid { gamma: values[0], c0: values[1] })
     })

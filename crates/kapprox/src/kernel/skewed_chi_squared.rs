@@ -11,7 +11,7 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::{Domain, KernelFamily, KernelParameter, Range, Value};
+use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range, Value};
 use super::gradient::sign;
 use super::sweep::{Features, swept};
 use crate::Real;
@@ -26,6 +26,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         reason: "it is added to values that may be 0, and their logarithm is taken",
     }],
     domain: Domain::NotNegative,
+    facts: Facts::BOUNDED,
     ..KernelFamily::new(
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// factor   = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")" | name [ "(" [ argument { "," … } ] ")" ]
 /// function = "exp" | "power" | "normalised" | "mean"
 /// argument = parameter "=" value | "on" "=" columns
-/// value    = number | "median" | "[" number { "," number } "]"
+/// value    = number [ "/" "d" ] | "median" | "[" number { "," number } "]"
 /// columns  = part | "[" part { "," part } "]"
 /// part     = column [ ".." column ]
 /// column   = what stands before white space and , ( ) [ ] " .. | '"' anything, with "" for a quote '"'
@@ -34,6 +34,9 @@ use std::sync::Arc;
 /// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
 /// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
 /// `Spec`, to the last bit of each number.
+///
+/// A number alone is the [constant](super::registry()) kernel: `1 + linear()`. `gamma=1/d` is one over the number of features that the
+/// kernel looks at.
 ///
 /// `on` says which features a kernel looks at: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`. A column is a name; where
 /// no feature is called so, the items of a list column (`emb` for `emb[0]`, `emb[1]`, …) or a pattern (`x*`). A range goes
@@ -129,7 +132,8 @@ impl Spec {
         self.0.calls().into_iter().any(|call| call.columns.is_some())
     }
 
-    /// The expression with its columns found among the features of the rows, named in the order of the rows' numbers.
+    /// The expression with its columns found among the features of the rows, named in the order of the rows' numbers, and with a
+    /// number for each share of their number, such as `gamma=1/d`.
     ///
     /// The text stays as it is, names, ranges and patterns: on features of the same names and order it means the same
     /// columns. So a model that holds both finds its columns again.
@@ -138,13 +142,13 @@ impl Spec {
     /// [`Error::NoSuchFeature`] for a name that no feature has and a pattern that matches none, [`Error::Backwards`] for a
     /// range whose last column comes before its first.
     pub fn resolve_columns<S: AsRef<str>>(&self, features: &[S]) -> Result<Self> {
-        if self.0.calls().iter().all(|call| call.columns.is_none()) {
+        if self.0.calls().iter().all(|call| call.columns.is_none() && !call.needs_count()) {
             return Ok(self.clone());
         }
         let schema = schema(features);
         let resolve = |call: &Call| {
             let columns = call.columns.as_ref().map(|columns| columns.resolve(&schema, call.family.name));
-            Ok(Call { columns: columns.transpose()?, ..call.clone() })
+            Ok(Call { columns: columns.transpose()?, ..call.clone() }.counted(features.len()))
         };
         self.0.map(&mut |call| resolve(call)).map(Self)
     }
@@ -243,7 +247,7 @@ impl Spec {
         let Node::Call(Call { family, values, columns: None }) = &self.0 else { return None };
         let number = |value: &Value| match value {
             Value::Number(number) => Some(*number),
-            Value::Each(_) | Value::Median => None,
+            Value::Each(_) | Value::Share(_) | Value::Median => None,
         };
         Some((family.name, values.iter().map(number).collect::<Option<_>>()?))
     }
@@ -251,6 +255,12 @@ impl Spec {
     /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.
     pub fn positive_definite(&self) -> bool {
         self.0.calls().iter().all(|call| call.family.positive_definite)
+    }
+
+    /// Whether a test with this kernel is known to see every difference of laws: see [`Facts`](super::Facts). Columns that kernels of the
+    /// expression look at are not considered.
+    pub fn characteristic(&self) -> bool {
+        self.0.characteristic()
     }
 
     /// Refuses a number of features that a list in the expression does not have.
@@ -318,6 +328,9 @@ impl Spec {
             return Err(
                 self.open("on=", "these columns are not found yet: resolve_columns finds them among the features")
             );
+        }
+        if self.0.calls().into_iter().any(Call::needs_count) {
+            return Err(self.open("/d", "the number of features is not known yet: resolve_columns counts them"));
         }
         Ok(())
     }

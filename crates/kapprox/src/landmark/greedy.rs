@@ -50,6 +50,17 @@ impl<T: Real> Landmarks<T> for Greedy {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         self.grow(data, kernel, m, held(data.count, m))
     }
+
+    fn select_within(
+        &self,
+        tolerance: f64,
+        data: &Scan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        _: u64,
+    ) -> Result<LandmarkSet<T>> {
+        Self { tolerance }.grow(data, kernel, m, held(data.count, m))
+    }
 }
 
 /// Whether residuals are updated rather than computed anew.

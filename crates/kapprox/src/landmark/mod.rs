@@ -43,6 +43,18 @@ use std::sync::Arc;
 pub trait Landmarks<T: Real>: Debug + Send + Sync {
     /// Chooses at most `m` landmarks; fewer where the rows span no more at the precision of `T`.
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
+    /// Chooses as [`select`](Self::select) does, and stops once the landmarks leave at most the share `tolerance` of the trace, where
+    /// the scheme sees that as it goes. It may choose more than are needed for that, and never more than `m`.
+    fn select_within(
+        &self,
+        _tolerance: f64,
+        data: &Scan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        seed: u64,
+    ) -> Result<LandmarkSet<T>> {
+        self.select(data, kernel, m, seed)
+    }
 }
 
 /// A rule that chooses landmarks among rows of `f32` and of `f64`.

@@ -42,6 +42,12 @@ fn growing(m: usize, s: usize) -> usize {
     (m / 5).max(2 * s).clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
 }
 
+/// Proposals of a round that begins with s of at most m landmarks, where a tolerance says how many are enough: never many more
+/// than there are already.
+fn doubling(m: usize, s: usize) -> usize {
+    s.clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
+}
+
 impl RpCholesky {
     /// Bytes of the proposals for m landmarks of d features, and of the pool of them that is eliminated together, where so
     /// many lanes pass over the rows.
@@ -54,15 +60,30 @@ impl RpCholesky {
 
 impl<T: Real> Landmarks<T> for RpCholesky {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
+        self.select_within(0.0, data, kernel, m, seed)
+    }
+
+    fn select_within(
+        &self,
+        tolerance: f64,
+        data: &Scan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        m: usize,
+        seed: u64,
+    ) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut empty = 0;
+        let (mut empty, mut trace) = (0, None);
         for round in 0.. {
             let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));
-            let (map, block) = (growth.map(data.pass.workers), growing(m, growth.len()));
+            let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
+            let map = growth.map(data.pass.workers);
             let residuals = Round::new(kernel.typed::<T>(), map, &keys, block, data)
                 .run(&format!("residuals of {} landmarks", growth.len()), data)?;
             growth.chosen.passes += 1;
             growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
+            if residuals.sum <= tolerance * *trace.get_or_insert(residuals.sum) {
+                break;
+            }
             let coins = Stream::new(seed, Purpose::Acceptance, round);
             let Some(proposals) = residuals.propose(block, &coins) else { break };
             let before = growth.len();

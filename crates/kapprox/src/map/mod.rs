@@ -68,6 +68,10 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn widen(&mut self) -> bool {
         false
     }
+    /// Keeps the leading r features and forgets the others; false for a map that cannot, and then nothing changes.
+    fn truncate(&mut self, _r: usize) -> bool {
+        false
+    }
     /// Bytes the map holds, and scratch per row of a tile beside its output.
     fn footprint(&self) -> Footprint;
 }

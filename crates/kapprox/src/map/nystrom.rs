@@ -277,6 +277,14 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
         narrow || self.leave_out()
     }
 
+    fn truncate(&mut self, r: usize) -> bool {
+        let r = r.min(self.rank());
+        let leading: Vec<usize> = (0..r).collect();
+        let (landmarks, lower) = (self.landmarks.keep(&leading), self.lower.submatrix(0, 0, r, r).to_owned());
+        *self = Self::in_arithmetic(!self.is_wide(), &self.any.clone(), landmarks, lower);
+        true
+    }
+
     fn footprint(&self) -> Footprint {
         Footprint { fixed: Self::bytes(self.rank(), self.landmarks.d), per_row: 0 }
     }

@@ -332,6 +332,16 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
         narrow
     }
 
+    fn truncate(&mut self, r: usize) -> bool {
+        let r = r.min(self.weights.ncols());
+        self.weights = self.weights.subcols(0, r).to_owned();
+        self.eigenvalues.truncate(r);
+        if let Arithmetic::Own(narrow) = &mut self.arithmetic {
+            *narrow = narrow.subcols(0, r).to_owned();
+        }
+        true
+    }
+
     fn footprint(&self) -> Footprint {
         let (m, r) = self.weights.shape();
         let fixed = match self.arithmetic {

@@ -1,5 +1,6 @@
 //! Kernel expressions: what they mean, how they print, and where errors point.
 
+use faer::{Mat, MatRef};
 use kapprox::Error;
 use kapprox::kernel::{Spec, Value, registry};
 use proptest::prelude::*;
@@ -75,8 +76,10 @@ fn errors_point_at_the_character() {
         ("polynomial(c0=-1)", 14, "c0 must be >= 0, got -1"),
         ("linear() - linear()", 9, "not subtracted"),
         ("-2*linear()", 0, "a factor must be >= 0, got -2"),
-        ("3", 0, "a number alone is no kernel"),
-        ("linear() + 3", 11, "a number alone is no kernel"),
+        ("linear() + -3", 11, "a factor must be >= 0, got -3"),
+        ("polynomial(gamma=1/n)", 19, "expected d, the number of features"),
+        ("polynomial(degree=2/d)", 18, "degree of polynomial cannot be a share"),
+        ("gaussian(sigma=1/d)", 15, "sigma of gaussian cannot be a share"),
         ("linear() linear()", 9, "expected '+', '*' or the end"),
         ("linear() +", 10, "expected a kernel"),
         ("(linear()", 9, "expected ')' or an operator, got the end"),
@@ -191,5 +194,55 @@ proptest! {
         if let Err(Error::Spec { at, text, .. } | Error::UnknownKernel { at, text, .. }) = Spec::parse(&text) {
             prop_assert!(at <= text.chars().count());
         }
+    }
+}
+
+#[test]
+fn a_number_alone_is_a_constant_kernel() {
+    let spec = Spec::parse("1 + linear()").unwrap();
+    assert_eq!(spec.to_string(), "constant(value=1) + linear()");
+    assert_eq!(Spec::parse(&spec.to_string()).unwrap(), spec);
+    assert_eq!(Spec::parse("2*3 + linear()").unwrap(), Spec::parse("constant(value=6) + linear()").unwrap());
+    // (1 + x·z)² as a power of a sum, and as the polynomial kernel
+    let x = MatRef::from_row_major_slice(&[0.5, -2.0, 1.5, 0.25], 2, 2);
+    let values = |text: &str| {
+        let mut out = Mat::<f64>::zeros(2, 2);
+        Spec::parse(text).unwrap().build().unwrap().typed::<f64>().block(x, x, out.as_mut());
+        out
+    };
+    let (power, polynomial) = (values("power(1 + linear(), degree=2)"), values("polynomial(degree=2, gamma=1, c0=1)"));
+    for (i, j) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let expected = (1.0 + x[(i, 0)] * x[(j, 0)] + x[(i, 1)] * x[(j, 1)]).powi(2);
+        assert!((power[(i, j)] - expected).abs() < 1e-13 && (polynomial[(i, j)] - expected).abs() < 1e-13);
+    }
+}
+
+#[test]
+fn a_share_of_the_features_becomes_a_number_when_they_are_counted() {
+    let spec = Spec::parse("polynomial(gamma=1/d, c0=3/d) + sigmoid(gamma=2/d, on=[a, c])").unwrap();
+    assert!(spec.to_string().contains("gamma=1/d, c0=3/d") && Spec::parse(&spec.to_string()).unwrap() == spec);
+    let known = spec.resolve_columns(&["a", "b", "c", "d"]).unwrap();
+    assert_eq!(known.to_string(), "polynomial(degree=3, gamma=0.25, c0=0.75) + sigmoid(gamma=1, c0=1, on=[a, c])");
+    let error = Spec::parse("polynomial(gamma=1/d)").unwrap().build().unwrap_err().to_string();
+    assert!(error.contains("number of features is not known"), "{error}");
+}
+
+#[test]
+fn what_is_known_of_kernels() {
+    for (text, characteristic) in [
+        ("gaussian(sigma=1)", true),
+        ("laplacian()", true),
+        ("linear()", false),
+        ("polynomial(degree=2)", false),
+        ("1 + linear()", false),
+        ("linear() + 0.5*matern()", true),
+        ("0*gaussian() + linear()", false),
+        ("gaussian()*linear()", false),
+        ("gaussian()*cauchy()", true),
+        ("power(1 + linear(), degree=2)", false),
+        ("exp(linear())", true),
+        ("periodic()", false),
+    ] {
+        assert_eq!(Spec::parse(text).unwrap().characteristic(), characteristic, "{text}");
     }
 }

@@ -5,17 +5,25 @@ use super::solver::SolverArgs;
 use crate::error::flags;
 use clap::Args;
 use kapprox::Spec;
-use kapprox::kernel::registry;
+use kapprox::kernel::{Facts, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::train::Scaling;
+use std::ops::Deref;
 
 /// The help text of `--kernel`: the names of all kernels.
 pub(super) fn kernel_help() -> String {
-    let names: Vec<&str> = registry().iter().map(|family| family.name).collect();
+    let names = |known: fn(&Facts) -> bool| {
+        let names = registry().iter().filter(|family| known(&family.facts)).map(|family| family.name);
+        names.collect::<Vec<_>>().join(", ")
+    };
     format!(
-        "Kernel: {}; sums and products of them. sigma=median takes the median distance of a sample",
-        names.join(", ")
+        "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=median takes the median distance of a sample, gamma=1/d \
+         the number of features. Bounded: {}. Functions of x - z: {}. Universal and characteristic (tests see every difference): {}",
+        names(|_| true),
+        names(|facts| facts.bounded),
+        names(|facts| facts.translation_invariant),
+        names(|facts| facts.characteristic),
     )
 }
 
@@ -33,10 +41,10 @@ fn map_help() -> String {
     format!("How rows become features: {}", maps.join("; "))
 }
 
-/// The options that define the result of a fit, beside the table.
+/// The options that define the features of the rows, beside the table.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
-pub struct LearnArgs {
+pub struct MapArgs {
     /// Scaling learned from the training rows and kept in the model: standard, minmax or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE")]
     pub scale: Scaling,
@@ -65,7 +73,23 @@ pub struct LearnArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]
     pub precision: ElementType,
+}
+
+/// The options that define the result of a fit, beside the table.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Learning")]
+pub struct LearnArgs {
+    /// The kernel, the map and the landmarks.
+    #[command(flatten)]
+    pub features: MapArgs,
     /// The parameters of the solver.
     #[command(flatten)]
     pub solver: SolverArgs,
+}
+
+impl Deref for LearnArgs {
+    type Target = MapArgs;
+    fn deref(&self) -> &MapArgs {
+        &self.features
+    }
 }

@@ -5,9 +5,11 @@
 
 pub mod curve;
 pub mod data;
+pub mod features;
 pub mod herd;
 pub mod learn;
 pub mod parse;
+pub mod predict;
 pub mod run;
 pub mod shards;
 pub mod solver;
@@ -16,8 +18,10 @@ pub mod tune;
 
 pub use curve::CurveArgs;
 pub use data::DataArgs;
+pub use features::FeaturesArgs;
 pub use herd::HerdArgs;
 pub use learn::LearnArgs;
+pub use predict::PredictArgs;
 pub use run::{DiskArgs, EngineArgs, RunArgs, ScratchArgs};
 pub use test::TestArgs;
 pub use tune::TuneArgs;
@@ -73,6 +77,8 @@ pub enum Command {
     Tune(TuneArgs),
     /// Pick a few rows whose mean in feature space is that of all rows
     Herd(HerdArgs),
+    /// Write the features of a map for every row: what any linear method can learn from
+    Features(FeaturesArgs),
     /// Ask whether two samples have one law, or two sets of columns depend on each other
     Test(TestArgs),
     /// Begin a fit whose rows are folded in shards: write what every shard needs
@@ -108,6 +114,9 @@ pub struct FitArgs {
     /// The kernel, the map, the landmarks and the parameters of the solver.
     #[command(flatten)]
     pub learn: LearnArgs,
+    /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
+    #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
+    pub combine: Option<parse::Kernels>,
     /// Where the model goes: a name that ends with .safetensors, or one without an extension
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub output: PathBuf,
@@ -139,49 +148,15 @@ pub struct PlanArgs {
     /// The kernel, the map, the landmarks and the parameters of the solver.
     #[command(flatten)]
     pub learn: LearnArgs,
+    /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
+    #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
+    pub combine: Option<parse::Kernels>,
     /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
     /// The scratch folder, for numbers that would not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
-}
-
-/// Options of `kmill predict`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  \
-    kmill predict model.safetensors new.parquet -o predictions.parquet\n  \
-    kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n\n\
-    Columns are matched by name; the target may be absent. Rows keep their order.")]
-pub struct PredictArgs {
-    /// A model written by `kmill fit`
-    #[arg(value_name = "MODEL")]
-    pub model: PathBuf,
-    /// The files, rows and columns of the table.
-    #[command(flatten)]
-    pub data: data::SelectArgs,
-    /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
-    #[arg(long, help_heading = "Run")]
-    pub probabilities: bool,
-    /// Standard deviations too: `std` of a new observation and `std_mean` of the prediction itself (models of fit --std)
-    #[arg(long, help_heading = "Run")]
-    pub std: bool,
-    /// The squared distance of a row from what the components span, as `novelty` (models of fit kpca --novelty)
-    #[arg(long, help_heading = "Run")]
-    pub novelty: bool,
-    /// The row nearest to a row's projection on the components, as `preimage_<feature>`: rows without their noise (Gaussian kernel,
-    /// models of fit kpca --novelty)
-    #[arg(long, help_heading = "Run")]
-    pub preimage: bool,
-    /// Columns to carry along, before the predictions, comma-separated
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
-    pub keep: Vec<String>,
-    /// Where the predictions go: .parquet, .csv, .tsv (column `prediction`) or .npy
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
-    pub output: PathBuf,
-    /// Memory, threads, and the form of the output.
-    #[command(flatten)]
-    pub run: RunArgs,
 }
 
 /// Options of `kmill evaluate`.

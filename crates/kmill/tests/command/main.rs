@@ -9,6 +9,7 @@ mod budget;
 mod cli;
 mod curve;
 mod faults;
+mod features;
 mod fit;
 mod iterative;
 mod literature;
@@ -22,6 +23,7 @@ mod restricted;
 #[cfg(unix)]
 mod resume;
 mod run;
+mod scores;
 mod shards;
 mod solvers;
 mod statistics;

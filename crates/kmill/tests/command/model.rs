@@ -42,6 +42,7 @@ fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
         metric: None,
         mean: vec![1.0, 2.0],
         quadratic: None,
+        components: None,
     };
     model.save(path).unwrap();
 }

@@ -3,6 +3,7 @@
 use super::{Fitted, Run, fitted};
 use crate::metric::MetricSource;
 use crate::solver::{self, Family, Options, Settings, ridge};
+use crate::statistic::combination::{Combination, combine};
 use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
 use crate::{AnyModel, Error, Result, Task};
 use kapprox::Spec;
@@ -218,6 +219,11 @@ impl Fit {
         &self.kernel
     }
 
+    /// The map that was asked for.
+    pub fn map_spec(&self) -> &MapSpec {
+        &self.map
+    }
+
     /// Type of rows and features that was asked for.
     pub fn element_type(&self) -> ElementType {
         self.precision
@@ -270,6 +276,19 @@ impl Fit {
             },
             ..selection
         })
+    }
+
+    /// Learns the weights of a sum of kernels from the target, for [`Fit::kernel`]: see [`crate::statistic::combination`].
+    ///
+    /// # Errors
+    /// Options that contradict each other; those of [`combine`].
+    pub fn combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Combination> {
+        let (training, names) = (self.training(selected)?, selected.feature_names());
+        let kernels = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
+        match self.precision {
+            ElementType::F32 => combine::<f32>(selected, &training, &kernels, &run.resources()),
+            ElementType::F64 => combine::<f64>(selected, &training, &kernels, &run.resources()),
+        }
     }
 
     /// The plan of the run: the passes, memory and time of each stage. Reads a few rows to estimate the time.

@@ -226,6 +226,7 @@ fn train_model<T: Real>(
         mean: trained.scaler.mean.clone(),
         metric: trained.metric,
         quadratic: trained.quadratic,
+        components: trained.components,
     };
     let model = if trained.wide { AnyModel::F64(model.widen()) } else { any(model) };
     Ok(Fitted { model, report })
@@ -233,7 +234,7 @@ fn train_model<T: Real>(
 
 fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trained: &Trained<T>) -> Result<Card> {
     Ok(Card {
-        task: training.task,
+        task: trained.task.unwrap_or(training.task),
         solver: fit.family.name.to_string(),
         kernel: trained.kernel.to_string(),
         map: fit.map.to_string(),

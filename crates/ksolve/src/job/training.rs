@@ -3,7 +3,7 @@
 use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
 use crate::metric::MetricSource;
-use crate::solver::parameter::FOLDS;
+use crate::solver::parameter::{FOLDS, TOLERANCE};
 use crate::solver::{Settings, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
@@ -60,7 +60,7 @@ impl Fit {
             landmarks: self.landmarks.clone().unwrap_or_default(),
             candidates: self.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
             rank,
-            tolerance: settings.number(&ridge::TOLERANCE),
+            tolerance: settings.number(&TOLERANCE),
             ranks,
             folds,
             seed: self.seed,
@@ -119,10 +119,10 @@ impl Fit {
     /// The number of features and the ranks of the surface.
     fn ranks(&self, settings: &Settings) -> Result<(usize, Vec<usize>)> {
         let ranks = settings.ranks(&ridge::RANKS);
-        if let Some(tolerance) = settings.number(&ridge::TOLERANCE) {
+        if let Some(tolerance) = settings.number(&TOLERANCE) {
             if ranks.is_some() {
                 let why = "the tolerance chooses the rank itself; leave one of the two out";
-                return Err(Error::option(ridge::TOLERANCE.name, tolerance, why));
+                return Err(Error::option(TOLERANCE.name, tolerance, why));
             }
             let cap = self.rank.unwrap_or(TOLERANCE_CAP);
             return Ok((cap, vec![cap]));

@@ -14,12 +14,13 @@
 //! | `quadratic.features` | F64 | m x r, for projections |
 //! | `quadratic.units` | F64 | t, or 1 for components |
 //! | `quadratic.scalars` | F64 | 2: residual and constant |
+//! | `components.coefficients`, `components.intercept` | F64 | m x q and q, where the model has coordinates beside its predictions |
 //!
 //! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. One entry, because safetensors writes
 //! several in random order; with that, the same model is the same bytes.
 
 use super::{Basis, Card, Model};
-use crate::{Error, Quadratic, Result};
+use crate::{Error, Head, Quadratic, Result};
 use faer::Mat;
 use kapprox::Real;
 use safetensors::Dtype;
@@ -93,6 +94,7 @@ impl<T: Real> Model<T> {
             ("the intercept of the model", finite(&self.intercept)),
             ("the scaler of the model", finite(&self.centre) && finite(&self.scale) && finite(&self.mean)),
             ("a variance or distance of the model", self.quadratic.as_ref().is_none_or(Quadratic::is_finite)),
+            ("a component of the model", self.components.as_ref().is_none_or(|head| head.is_finite())),
             ("lambda", self.card.lambda.is_none_or(f64::is_finite)),
             ("the certificate", self.card.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor]))),
         ];
@@ -134,6 +136,13 @@ impl<T: Real> Model<T> {
             ]);
             let features = features.as_ref();
             tensors.extend(features.map(|f| ("quadratic.features", Dtype::F64, vec![m, f.ncols()], Data::Matrix(f))));
+        }
+        if let Some(Head { weights, intercept }) = &self.components {
+            let q = intercept.len();
+            tensors.extend([
+                ("components.coefficients", Dtype::F64, vec![m, q], Data::Matrix(weights)),
+                ("components.intercept", Dtype::F64, vec![q], Data::Wide(intercept.clone())),
+            ]);
         }
         tensors.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         tensors

@@ -2,7 +2,7 @@
 
 use super::file::{FORMAT_VERSION, KEY, dtype};
 use super::{AnyModel, Basis, Card, Model};
-use crate::{Error, Quadratic, Result, Task};
+use crate::{Error, Head, Quadratic, Result, Task};
 use faer::Mat;
 use kapprox::metric::Metric;
 use kapprox::{Real, Spec};
@@ -151,9 +151,11 @@ impl<R: Read + Seek> Reader<'_, R> {
             self.check_tensor(header, name, dtype, shape)?;
         }
         self.check_card(&card, &basis, m, t)?;
+        let q = self.check_components(header, m)?;
         let has_quadratic = self.check_quadratic(header, m, t)?;
         let (mut shift, mut units, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
         let (mut factor, mut features) = (Mat::new(), None);
+        let mut components = Head { weights: Mat::new(), intercept: Vec::new() };
         let mut model = Model {
             card,
             basis: Basis::Features { probe: Vec::new() },
@@ -164,6 +166,7 @@ impl<R: Read + Seek> Reader<'_, R> {
             mean: Vec::new(),
             metric: None,
             quadratic: None,
+            components: None,
         };
         for name in header.offset_keys() {
             let Some(info) = header.info(&name) else { continue };
@@ -184,6 +187,8 @@ impl<R: Read + Seek> Reader<'_, R> {
                 ("quadratic.features", _) => {
                     features = Some(self.matrix(&name, info.dtype, info.shape[0], info.shape[1])?);
                 }
+                ("components.coefficients", _) => components.weights = self.matrix(&name, info.dtype, m, q)?,
+                ("components.intercept", _) => components.intercept = self.reals(&name, info.dtype, count)?,
                 ("metric", _) => {
                     let numbers: Vec<f64> = self.reals(&name, info.dtype, count)?;
                     let metric = if diagonal { Metric::diagonal(numbers) } else { Metric::matrix(&numbers, inside) };
@@ -207,7 +212,7 @@ impl<R: Read + Seek> Reader<'_, R> {
             }
             _ => None,
         };
-        Ok(Model { basis, quadratic, ..model })
+        Ok(Model { basis, quadratic, components: (q > 0).then_some(components), ..model })
     }
 
     /// Number of features behind the metric, and whether it is diagonal; d without one.
@@ -219,6 +224,18 @@ impl<R: Read + Seek> Reader<'_, R> {
         };
         self.check_tensor(header, "metric", Dtype::F64, &shape)?;
         Ok((r, shape.len() == 1))
+    }
+
+    /// Number of coordinates beside the predictions, 0 without. An error where their shapes do not fit the rest of the file.
+    fn check_components(&self, header: &Metadata, m: usize) -> Result<usize> {
+        let [coefficients, intercept] = ["components.coefficients", "components.intercept"];
+        if header.info(coefficients).is_none() && header.info(intercept).is_none() {
+            return Ok(0);
+        }
+        let q = header.info(intercept).map_or(0, |info| info.shape.iter().product());
+        self.check_tensor(header, coefficients, Dtype::F64, &[m, q])?;
+        self.check_tensor(header, intercept, Dtype::F64, &[q])?;
+        Ok(q)
     }
 
     /// True where the file has a quadratic function. An error where its shapes do not fit the rest of the file.

@@ -6,6 +6,7 @@
 //! for the format.
 
 mod basis;
+mod components;
 pub mod file;
 mod load;
 mod predict;
@@ -15,7 +16,7 @@ pub use predict::PredictScratch;
 
 use crate::quadratic::{self, Quadratic};
 use crate::strips::{Pool, row_strips};
-use crate::{Certificate, Error, Intercept, Link, Result, Task, dots};
+use crate::{Certificate, Error, Head, Intercept, Link, Result, Task, dots};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
@@ -74,6 +75,13 @@ pub struct Card {
     pub options: serde_json::Value,
 }
 
+impl Card {
+    /// True where the outputs are the features of the map themselves.
+    pub fn is_features(&self) -> bool {
+        self.solver == crate::solver::FEATURES
+    }
+}
+
 /// A model in the precision of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model<T> {
@@ -95,6 +103,8 @@ pub struct Model<T> {
     pub metric: Option<Arc<Metric>>,
     /// Variances of the predictions, or distances from the components, where the fit was asked for them.
     pub quadratic: Option<Quadratic>,
+    /// Coordinates beside the predictions, where the fit was asked for them: coefficients m x q of the functions, and q constants.
+    pub components: Option<Head>,
 }
 
 /// A model of either precision, as a file gives it.
@@ -148,6 +158,7 @@ impl<T: Real> Model<T> {
             mean: self.mean,
             metric: self.metric,
             quadratic: self.quadratic,
+            components: self.components,
         }
     }
 
@@ -163,12 +174,14 @@ impl<T: Real> Model<T> {
         let (m, d, t) = self.dims();
         let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::held);
         let metric = self.metric.as_ref().map_or(0, |metric| 8 * metric.numbers().len());
-        size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * self.centre.len()) + metric + quadratic
+        let components = 8 * self.component_count() * (m + 1);
+        size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * self.centre.len()) + metric + quadratic + components
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let (m, _, t) = self.dims();
+        let t = t.max(self.component_count());
         let quadratic = self.quadratic.as_ref().map_or(0, |quadratic| quadratic.scratch_bytes(threads));
         STRIP * (size_of::<T>() * m + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
     }
@@ -200,7 +213,7 @@ impl<T: Real> Model<T> {
         let strips = row_strips(out, STRIP);
         self.each_strip(basis, x, strips, workers, |k, x, mut out, buffers| {
             let rows = out.nrows();
-            self.head(k, &mut buffers.wide, &mut buffers.scores);
+            combine(&self.coefficients, &self.intercept, k, &mut buffers.wide, &mut buffers.scores);
             if let Some((quadratic, kernel)) = &distance {
                 let (squares, mut values) = (self.squares(k, x, &**kernel), vec![0.0; rows]);
                 quadratic.values(k, &squares, &mut buffers.quadratic, &mut values);
@@ -303,23 +316,28 @@ impl<T: Real> Model<T> {
             });
         });
     }
+}
 
-    /// `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function after function.
-    ///
-    /// The loop runs along rows, so every row is summed in the order of the functions whatever its neighbours; a
-    /// matrix product picks its kernel, and with it the order, by the number of rows.
-    fn head(&self, k: MatRef<'_, T>, wide: &mut Vec<f64>, scores: &mut Vec<f64>) {
-        let (rows, m) = (k.nrows(), k.ncols());
-        scores.clear();
-        self.intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c, rows)));
-        wide.resize(STRIP * PANEL, 0.0);
-        for first in (0..m).step_by(PANEL) {
-            let width = PANEL.min(m - first);
-            dots::widen(k.subcols(first, width), &mut wide[..rows * width]);
-            for (j, scores) in scores.chunks_exact_mut(rows).enumerate() {
-                let alpha = &self.coefficients.col_as_slice(j)[first..first + width];
-                add_products(scores, &wide[..rows * width], alpha);
-            }
+/// `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function after function.
+///
+/// The loop runs along rows, so every row is summed in the order of the functions whatever its neighbours; a
+/// matrix product picks its kernel, and with it the order, by the number of rows.
+fn combine<T: Real>(
+    coefficients: &Mat<f64>,
+    intercept: &[f64],
+    k: MatRef<'_, T>,
+    wide: &mut Vec<f64>,
+    scores: &mut Vec<f64>,
+) {
+    let (rows, m) = (k.nrows(), k.ncols());
+    scores.clear();
+    intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c, rows)));
+    wide.resize(STRIP * PANEL, 0.0);
+    for first in (0..m).step_by(PANEL) {
+        let width = PANEL.min(m - first);
+        dots::widen(k.subcols(first, width), &mut wide[..rows * width]);
+        for (j, scores) in scores.chunks_exact_mut(rows).enumerate() {
+            add_products(scores, &wide[..rows * width], &coefficients.col_as_slice(j)[first..first + width]);
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | a table with the truth | [`Predictor::evaluate`] |
 
 mod carried;
+mod decision;
 mod evaluate;
 mod table;
 mod typed;
@@ -134,6 +135,11 @@ impl Predictor {
         either!(self, typed => typed.model.dims().2)
     }
 
+    /// Number of components that the model holds beside its predictions, for [`Extras::components`]; 0 for most.
+    pub fn components(&self) -> usize {
+        either!(self, typed => typed.model.component_count())
+    }
+
     /// Makes buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
         RowScratch(match &self.0 {
@@ -182,14 +188,20 @@ impl Predictor {
 /// What is computed for every row beside its scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
+    /// The scores that classes are decided by, of models that have classes.
+    pub scores: bool,
     /// Probabilities of the classes, of models that have them.
     pub probabilities: bool,
+    /// Coordinates along the components that the model holds beside its predictions, of fisher fitted with `components`.
+    pub components: bool,
     /// Standard deviations, of ridge regression fitted with `std`.
     pub std: bool,
     /// Squared distances from the components, of kpca fitted with `novelty`.
     pub novelty: bool,
     /// Pre-images, of kpca fitted with `novelty`.
     pub preimages: bool,
+    /// The coordinate outside the span of the features, of `features` by a projection.
+    pub residual: bool,
 }
 
 impl Predictor {
@@ -254,6 +266,20 @@ impl Predictor {
                 card.solver
             );
             return Err(Error::option("probabilities", "", why));
+        }
+        if extras.scores && self.classes().is_none() {
+            let why = "only classes are decided by scores, and this model has none; its predictions are its scores; leave it out";
+            return Err(Error::option("scores", "", why));
+        }
+        if extras.components && self.components() == 0 {
+            return Err(match card.task {
+                Task::Components => Error::option("components", "", "they are its predictions; leave it out"),
+                _ => Error::NoComponents,
+            });
+        }
+        if extras.residual && !(card.is_features() && card.certificate.is_some()) {
+            let why = "it is what a projection leaves of a row; fit features by a map on landmarks, or leave it out";
+            return Err(Error::option("residual", "", why));
         }
         let asked = [
             ("std", extras.std, "ridge with `std`", Task::Regression),

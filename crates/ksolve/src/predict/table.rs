@@ -18,8 +18,12 @@ use std::sync::Arc;
 pub struct Scores {
     /// Scores, row-major, t per row.
     pub scores: Vec<f64>,
+    /// Components beside the scores, row-major, q per row; empty where they were not asked for.
+    pub components: Vec<f64>,
     /// The model's quadratic function, a number per row; empty where it was not asked for.
     pub quadratic: Vec<f64>,
+    /// √(k(x, x) − ‖φ(x)‖²), a number per row: the coordinate outside the span of the features; empty where it was not asked for.
+    pub residual: Vec<f64>,
     /// Pre-images, row-major, d per row; empty where they were not asked for.
     pub preimages: Vec<f64>,
     /// Number of pre-images whose iteration did not settle.
@@ -46,8 +50,12 @@ pub(super) struct Scratch<T> {
 pub(super) struct TableScorer<'a, T: Real> {
     typed: &'a Typed<T>,
     selected: &'a Selected,
+    /// Number of components that are computed beside the scores.
+    components: usize,
     /// The kernel, where the model's quadratic function is computed too.
     quadratic: Option<Arc<dyn Kernel<T>>>,
+    /// The kernel, where what the features leave of it is computed too.
+    residual: Option<Arc<dyn Kernel<T>>>,
     preimages: Option<PreImages>,
 }
 
@@ -57,8 +65,10 @@ impl<'a, T: Real> TableScorer<'a, T> {
     pub(super) fn new(typed: &'a Typed<T>, selected: &'a Selected, extras: Extras) -> Result<Self> {
         let model = &typed.model;
         let quadratic = if extras.std || extras.novelty { Some(model.kernel()?) } else { None };
+        let residual = if extras.residual { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
-        Ok(Self { typed, selected, quadratic, preimages })
+        let components = if extras.components { model.component_count() } else { 0 };
+        Ok(Self { typed, selected, components, quadratic, residual, preimages })
     }
 
     /// The number of lanes that fit the memory beside the terms `held` of the caller.
@@ -69,16 +79,17 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let Typed { model, functions, .. } = self.typed;
         let source = self.source()?;
         let (shape, (m, d, t)) = (source.shape(), model.dims());
-        let numbers = t + usize::from(self.quadratic.is_some()) + shape.targets;
+        let extras = usize::from(self.quadratic.is_some()) + usize::from(self.residual.is_some());
+        let numbers = t + self.components + extras + shape.targets;
         let (copies, preimages) = match self.preimages {
             Some(_) => (PreImages::bytes(m, d), d * size_of::<f64>()),
             None => (0, 0),
         };
-        // scores and the quadratic function, the targets, the code of the class, the number of the row
+        // scores, the quadratic function and the residual, the targets, the code of the class, the number of the row
         let row = numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + preimages;
         let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
         let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
-        let tile = lanes::TILE * (t * size_of::<f64>() + single + behind);
+        let tile = lanes::TILE * (t.max(self.components) * size_of::<f64>() + single + behind);
         let range = self.selected.range();
         let segment = lanes::SEGMENT.min(range.end - range.start) as usize;
         let lane = Lane {
@@ -174,12 +185,33 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
         let first = state.scores.len();
         state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
         self.check("the prediction", &state.scores[first..], block.rows)?;
+        if self.components > 0 {
+            let q = self.components;
+            scores.resize(b * q.max(t), 0.0);
+            let out = MatMut::from_column_major_slice_mut(&mut scores[..b * q], b, q);
+            model.predict_components(&**functions, x, out, workers)?;
+            let first = state.components.len();
+            state.components.extend((0..b).flat_map(|i| (0..q).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
+            self.check("the component", &state.components[first..], block.rows)?;
+        }
         if let Some(kernel) = &self.quadratic {
             let first = state.quadratic.len();
             state.quadratic.resize(first + b, 0.0);
             let out = &mut state.quadratic[first..];
             model.predict_quadratic(&**functions, &**kernel, x, out, workers)?;
             self.check("the variance or distance", out, block.rows)?;
+        }
+        if let Some(kernel) = &self.residual {
+            let of_rows = state.scores[first..].chunks_exact(t.max(1));
+            let first = state.residual.len();
+            state.residual.resize(first + b, 0.0);
+            let out = &mut state.residual[first..];
+            kernel.diag(x, out);
+            for (out, phi) in out.iter_mut().zip(of_rows) {
+                // rounding may have the projection longer than what is projected
+                *out = (*out - phi.iter().map(|v| v * v).sum::<f64>()).max(0.0).sqrt();
+            }
+            self.check("the residual", out, block.rows)?;
         }
         if let Some(preimages) = &self.preimages {
             let first = state.preimages.len();

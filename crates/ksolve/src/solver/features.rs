@@ -5,6 +5,7 @@
 //!
 //! *Passes*: one, for the certificate. *Flops*: the map and np². *Bytes*: about 3p² numbers in f64.
 
+use super::parameter::TOLERANCE;
 use super::{Family, Features, Fitted, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -12,12 +13,15 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
+/// The name of the solver.
+pub const FEATURES: &str = "features";
+
 /// The description of the solver `features`.
 pub(super) const FAMILY: Family = Family {
-    name: "features",
+    name: FEATURES,
     about: "the features of the map themselves, for other learners",
     task: Task::Components,
-    parameters: &[],
+    parameters: &[TOLERANCE],
     make: |settings| Ok(Box::new(MapFeatures::new(settings))),
 };
 

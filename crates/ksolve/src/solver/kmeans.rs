@@ -14,7 +14,7 @@
 
 use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
-use super::parameter::{self, CLUSTERS, STARTS};
+use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -26,7 +26,7 @@ pub(super) const FAMILY: Family = Family {
     name: "kmeans",
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
-    parameters: &[CLUSTERS, STARTS],
+    parameters: &[CLUSTERS, STARTS, TOLERANCE],
     make: |settings| Ok(Box::new(KernelKMeans::new(settings)?)),
 };
 

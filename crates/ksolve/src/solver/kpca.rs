@@ -17,7 +17,7 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
-use super::parameter::{COMPONENTS, Kind, NOVELTY, Parameter, UNCENTRED};
+use super::parameter::{COMPONENTS, Kind, NOVELTY, Parameter, TOLERANCE, UNCENTRED};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::quadratic::{OnFeatures, Quadratic};
 use crate::train::plan::GRAM;
@@ -34,7 +34,7 @@ pub(super) const FAMILY: Family = Family {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
-    parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY],
+    parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, TOLERANCE],
     make: |settings| Ok(Box::new(KernelPca::new(settings))),
 };
 

@@ -21,7 +21,7 @@
 
 use super::kept::{Kept, Tile, Wanted};
 use super::kpca::{distance, sign};
-use super::parameter::{COMPONENTS, NOVELTY, STEPS, UNCENTRED};
+use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::quadratic::Quadratic;
 use crate::train::{Cut, Shape};
@@ -36,7 +36,7 @@ pub(super) const FAMILY: Family = Family {
     name: "kpca-l1",
     about: "kernel principal components in the L1 norm, which outliers move less",
     task: Task::Components,
-    parameters: &[COMPONENTS, UNCENTRED, NOVELTY, STEPS],
+    parameters: &[COMPONENTS, UNCENTRED, NOVELTY, STEPS, TOLERANCE],
     make: |settings| Ok(Box::new(KernelPcaL1::new(settings))),
 };
 

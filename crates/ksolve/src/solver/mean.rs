@@ -17,7 +17,7 @@
 //!
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
-use super::parameter::NU;
+use super::parameter::{NU, TOLERANCE};
 use super::{Family, Features, Figure, Fitted, Kept, Settings, Solver, Wanted};
 use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Shape};
@@ -31,7 +31,7 @@ pub(super) const FAMILY: Family = Family {
     name: "mean",
     about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
     task: Task::Novelty,
-    parameters: &[NU],
+    parameters: &[NU, TOLERANCE],
     make: |settings| Ok(Box::new(MeanEmbedding::new(settings))),
 };
 

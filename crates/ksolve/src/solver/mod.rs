@@ -20,11 +20,13 @@ mod mean;
 pub mod parameter;
 mod penalty;
 mod perceptron;
+mod pls;
 pub mod ridge;
+mod spca;
 mod spectral;
 mod svm;
 
-pub use features::MapFeatures;
+pub use features::{FEATURES, MapFeatures};
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
@@ -36,6 +38,8 @@ pub use mean::MeanEmbedding;
 pub use parameter::{Options, Parameter, Settings, Value};
 pub use penalty::Penalty;
 pub use perceptron::Perceptron;
+pub use pls::PartialLeastSquares;
+pub use spca::SupervisedPca;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
 
@@ -44,7 +48,8 @@ use crate::quadratic::OnFeatures;
 use crate::train::plan::GRAM;
 use crate::train::{self, Costs, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
 use crate::{
-    CertificateState, Classes, Error, FoldSpec, Folds, Link, Result, RidgeFold, RidgeState, Surface, Targets, Task,
+    CertificateState, Classes, Error, FoldSpec, Folds, Head, Link, Result, RidgeFold, RidgeState, Surface, Targets,
+    Task,
 };
 use faer::Mat;
 use kapprox::landmark::LandmarkSet;
@@ -152,12 +157,16 @@ pub struct Fitted<T> {
     pub basis: Option<Basis<T>>,
     /// True where those functions are needed in f64 though the rows are f32.
     pub wide: bool,
+    /// What the functions mean, where that is not the task of the fit: components that were learned from a target.
+    pub task: Option<Task>,
     /// How scores become probabilities.
     pub link: Option<Link>,
     /// True where the scores are those of pairs of classes.
     pub pairs: bool,
     /// A quadratic function of the features to be kept with the linear ones.
     pub quadratic: Option<OnFeatures>,
+    /// Coordinates of the rows, linear in the features, to be kept beside the predictions.
+    pub components: Option<Head>,
     /// Residuals of the map at every rank, where the solver's passes saw them.
     pub certificate: Option<CertificateState>,
     /// Ranks whose certificates are of interest; empty for the rank of the weights alone.
@@ -186,9 +195,11 @@ impl<T> Default for Fitted<T> {
             intercept: Vec::new(),
             basis: None,
             wide: false,
+            task: None,
             link: None,
             pairs: false,
             quadratic: None,
+            components: None,
             certificate: None,
             ranks: Vec::new(),
             lambda: None,
@@ -342,6 +353,8 @@ static SOLVERS: Registry<Family> = Registry::new(&[
     kmeans::FAMILY,
     spectral::FAMILY,
     perceptron::FAMILY,
+    pls::FAMILY,
+    spca::FAMILY,
     features::FAMILY,
 ]);
 

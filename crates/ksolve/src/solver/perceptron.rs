@@ -17,7 +17,7 @@
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
 use super::kept::{Kept, Tile, Wanted};
-use super::parameter::{Kind, Parameter, STEPS};
+use super::parameter::{Kind, Parameter, STEPS, TOLERANCE};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -31,7 +31,7 @@ pub(super) const FAMILY: Family = Family {
     name: "perceptron",
     about: "the kernel perceptron, averaged",
     task: Task::Classification,
-    parameters: &[STEPS, LAST],
+    parameters: &[STEPS, LAST, TOLERANCE],
     make: |settings| Ok(Box::new(Perceptron::new(settings))),
 };
 

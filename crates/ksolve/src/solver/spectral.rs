@@ -20,7 +20,7 @@
 
 use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
-use super::parameter::{self, CLUSTERS, STARTS};
+use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
@@ -36,7 +36,7 @@ pub(super) const FAMILY: Family = Family {
     name: "spectral",
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
-    parameters: &[CLUSTERS, STARTS],
+    parameters: &[CLUSTERS, STARTS, TOLERANCE],
     make: |settings| Ok(Box::new(Spectral::new(settings)?)),
 };
 

@@ -250,7 +250,7 @@ impl<T: Real> Run<'_, T> {
                 kernels.push(second.kernel.to_string());
                 ranks.push(second.map.dims().1);
                 passes += second.passes;
-                (Box::new(Joint { first: first.map, second: second.map }), ranks[0])
+                (Box::new(Joint(vec![first.map, second.map])), ranks[0])
             }
         };
         let features = Features {

@@ -182,7 +182,7 @@ impl Costs {
                 Some("uniform") => (1, 0.0, 0.0),
                 Some(_) => ROUNDS,
             },
-            making: options.map.passes(),
+            making: options.map.passes() + u64::from(options.tolerance.is_some()),
             systems: 1.0,
             scored: 0.0,
             threads: work.shape.threads,

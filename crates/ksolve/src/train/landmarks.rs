@@ -3,11 +3,11 @@
 use super::candidates;
 use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
-use super::prepare;
+use super::{prepare, tolerance};
 use crate::{Error, Result};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
-use kapprox::landmark::{self, LandmarkSet, NO_ROW, RowSample, Scan, uniform_sample};
+use kapprox::landmark::{self, LandmarkSet, Landmarks, NO_ROW, RowSample, Scan, uniform_sample};
 use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
@@ -64,7 +64,10 @@ pub(crate) fn map<T: Real>(
     let (seed, workers) = (options.seed, resources.workers);
     let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
     passes += options.map.passes();
-    Ok(Mapped { map: make(given)?, kernel, set: None, landmarks: Some((count, among)), passes })
+    let mut mapped = Mapped { map: make(given)?, kernel, set: None, landmarks: Some((count, among)), passes };
+    drop(observer);
+    tolerance::cut(&mut mapped, source, options, cut, resources)?;
+    Ok(mapped)
 }
 
 /// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
@@ -236,7 +239,7 @@ impl<T: Real> Run<'_, T> {
         let observer = self.resources.stages.stage(&format!("landmarks ({})", scheme.name), None);
         let Some(sample) = sample else {
             let data = self.rows(self.source, self.scan(&*observer), self.n);
-            let set = chooser.select(&data, kernel, wanted, self.options.seed)?;
+            let set = self.select_by(chooser, &data, kernel, wanted)?;
             return Ok(Chosen { among: self.n, passes: set.passes, set });
         };
         let (mut candidates, mut passes) = (candidates::in_row_order(sample)?, 0);
@@ -250,8 +253,23 @@ impl<T: Real> Run<'_, T> {
         // again: they are the same rows in every run
         let memory = Pass { lanes: 1, journal: None, ..self.scan(&watch) };
         let data = self.rows(&candidates, memory, count);
-        let set = chooser.select(&data, kernel, wanted, self.options.seed)?;
+        let set = self.select_by(chooser, &data, kernel, wanted)?;
         Ok(Chosen { set, among: count, passes })
+    }
+
+    /// Chooses landmarks among these rows: as many as are wanted, or as a tolerance needs.
+    fn select_by(
+        &self,
+        chooser: &dyn Landmarks<T>,
+        data: &Scan<'_, T>,
+        kernel: &Arc<dyn AnyKernel>,
+        wanted: usize,
+    ) -> Result<LandmarkSet<T>> {
+        let seed = self.options.seed;
+        Ok(match self.options.tolerance {
+            Some(tolerance) => chooser.select_within(tolerance::AIM * tolerance, data, kernel, wanted, seed)?,
+            None => chooser.select(data, kernel, wanted, seed)?,
+        })
     }
 
     /// Reads the first `wanted` rows of a table of landmarks, scaled as the training rows are.

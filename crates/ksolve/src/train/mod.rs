@@ -22,6 +22,7 @@ mod rates;
 mod run;
 mod stage;
 pub(crate) mod survey;
+mod tolerance;
 mod trained;
 mod whole;
 

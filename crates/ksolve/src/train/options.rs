@@ -123,6 +123,11 @@ impl TrainOptions {
             let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
+        if self.tolerance.is_some() && !self.map.family().nested && !self.map.is_exact() {
+            let remedy =
+                format!("the features of the map {name} are not nested, so that no rank can be cut; give a `rank`");
+            return Err(Error::option("tolerance", "a tolerance", remedy));
+        }
         if self.ranks.len() > 1 && !self.map.family().nested {
             let remedy = format!("the features of the map {name} are not nested; give one `rank`");
             return Err(Error::option("ranks", format!("{} ranks", self.ranks.len()), remedy));

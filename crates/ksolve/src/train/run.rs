@@ -8,7 +8,7 @@ use super::trained::Trained;
 use crate::metric;
 use crate::model::Basis;
 use crate::solver::{Fitted, Place, Solver};
-use crate::{Certificate, Error, FoldSpec, Result};
+use crate::{Certificate, Error, FoldSpec, Head, Result};
 use kapprox::Real;
 use kstore::{Plan, Selected};
 use std::borrow::Cow;
@@ -147,10 +147,16 @@ fn assemble<T: Real>(
             (basis, coefficients, wide)
         }
     };
+    let components = fitted.components.map(|Head { weights, intercept }| {
+        let (_, weights) = Basis::of(map.expand(weights.as_ref(), resources.workers), map);
+        Head { weights, intercept }
+    });
     Ok(Trained {
+        components,
         rows: survey.rows(),
         scaler: survey.scaler.clone(),
-        classes: survey.classes.clone(),
+        classes: survey.classes.clone().filter(|_| fitted.task.is_none()),
+        task: fitted.task,
         kernel: mapped.kernel.clone(),
         largest_rank: if view == View::Features { map.dims().1 } else { rank },
         metric: prepared.options.metric.known().cloned(),

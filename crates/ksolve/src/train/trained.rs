@@ -5,7 +5,7 @@ use crate::model::Basis;
 use crate::quadratic::Quadratic;
 use crate::solver::Figure;
 use crate::solver::ridge::surface::Surface;
-use crate::{Certificate, Classes, Link};
+use crate::{Certificate, Classes, Head, Link, Task};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -45,6 +45,8 @@ pub struct Trained<T: Real> {
     pub wide: bool,
     /// The constant of each target.
     pub intercept: Vec<f64>,
+    /// What the functions mean, where that is not the task of the fit.
+    pub task: Option<Task>,
     /// How scores become probabilities; `None` where they do not.
     pub link: Option<Link>,
     /// True where the scores are those of pairs of classes.
@@ -68,6 +70,8 @@ pub struct Trained<T: Real> {
     pub left_out: Option<f64>,
     /// Variances, or distances from the components; where they were asked for.
     pub quadratic: Option<Quadratic>,
+    /// Coordinates beside the predictions: coefficients of the basis functions, and constants.
+    pub components: Option<Head>,
     /// Training mean squared error and r2 over all targets, for ridge regression; r2 is `None` where the targets are constant.
     pub train: Option<(f64, Option<f64>)>,
     /// Number of features of the map, which is its largest rank.

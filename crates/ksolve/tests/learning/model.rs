@@ -41,6 +41,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
         mean: vec![0.3; d],
         metric: None,
         quadratic: None,
+        components: None,
     }
 }
 

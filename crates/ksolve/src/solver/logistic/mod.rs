@@ -24,7 +24,7 @@ mod blocks;
 mod newton;
 
 use super::kept::{Kept, Tile, Wanted};
-use super::parameter::{C, CLASS_WEIGHT, INTERCEPT, LAMBDA, STEPS};
+use super::parameter::{C, CLASS_WEIGHT, INTERCEPT, LAMBDA, STEPS, TOLERANCE};
 use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, GramState, Intercept, Link, Result, Task};
@@ -39,7 +39,7 @@ pub(super) const FAMILY: Family = Family {
     name: "logistic",
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,
-    parameters: &[LAMBDA, C, INTERCEPT, CLASS_WEIGHT, STEPS],
+    parameters: &[LAMBDA, C, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE],
     make: |settings| Ok(Box::new(Logistic::new(settings))),
 };
 

@@ -20,10 +20,11 @@ pub use settings::{Options, Settings};
 pub(super) use shared::clusters;
 pub use shared::{
     C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, FOLDS, GAP, INTERCEPT, LAMBDA, LAMBDAS, NOVELTY, NU, STARTS, STEPS,
-    UNCENTRED,
+    TOLERANCE, UNCENTRED,
 };
 
 use crate::{Error, FoldSpec, Result, grid};
+use kapprox::Spec;
 
 /// The description of a parameter: a number, a word or a list that a solver reads.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub enum Kind {
     Folds,
     /// The name of a column.
     Column,
+    /// A kernel expression.
+    Kernel,
 }
 
 /// An interval of numbers that are allowed.
@@ -122,6 +125,8 @@ pub enum Value {
     Folds(FoldSpec),
     /// The value of a [`Kind::Column`], a name.
     Column(String),
+    /// The value of a [`Kind::Kernel`].
+    Kernel(Spec),
 }
 
 impl Parameter {
@@ -162,6 +167,7 @@ impl Parameter {
             Kind::Folds => FoldSpec::parse(text).map(Value::Folds),
             Kind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
             Kind::Column => Ok(Value::Column(text.to_string())),
+            Kind::Kernel => Spec::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{C, INTERCEPT, Kind, LAMBDA, Parameter, Value};
 use crate::solver::{Family, Penalty};
 use crate::{Error, FoldSpec, Intercept, Result};
+use kapprox::Spec;
 use std::collections::BTreeMap;
 
 /// The parameters given to a solver: names and values as they would be typed.
@@ -110,6 +111,10 @@ impl Settings {
         /// The column of a parameter; `None` where it has none.
         column, Column, String);
 
+    read!(
+        /// The kernel of a parameter; `None` where it has none.
+        kernel, Kernel, Spec);
+
     /// True where the flag was given.
     pub fn flag(&self, parameter: &Parameter) -> bool {
         self.values.get(parameter.name) == Some(&Value::Flag(true))
@@ -145,6 +150,7 @@ impl Settings {
             Value::Ranks(ranks) => serde_json::json!(ranks),
             Value::Folds(folds) => serde_json::json!(folds.to_string()),
             Value::Column(name) => serde_json::json!(name),
+            Value::Kernel(kernel) => serde_json::json!(kernel.to_string()),
         };
         let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
         given.map(|(name, found)| (name.to_string(), value(found))).collect::<serde_json::Map<_, _>>().into()

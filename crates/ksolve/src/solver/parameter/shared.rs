@@ -25,6 +25,14 @@ pub const C: Parameter = Parameter {
 /// The parameter `C` of a solver that compares several penalties.
 pub const COSTS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..C };
 
+/// The parameter `tolerance`: the trace error that chooses the rank. Every solver on features reads it.
+pub const TOLERANCE: Parameter = Parameter {
+    name: "tolerance",
+    kind: Kind::Number(Interval::Fraction),
+    default: None,
+    about: "Take the smallest rank, up to rank (then 4000 by default), with a relative trace error below this",
+};
+
 /// The parameter `intercept`: treatment of the constant.
 pub const INTERCEPT: Parameter = Parameter {
     name: "intercept",

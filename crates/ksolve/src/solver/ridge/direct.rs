@@ -6,7 +6,6 @@ use super::loo::Loo;
 use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
 use super::{Choice, Ridge, RidgeOptions, head, variance};
-use crate::certificate::CertificateState;
 use crate::quadratic::Quadratic;
 use crate::solver::{FeatureFold, Features, Fitted};
 use crate::train::plan::GRAM;
@@ -46,7 +45,7 @@ pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
 pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitted<T>> {
     let run = Direct { ridge, data };
     let sums = run.gram()?;
-    let (ranks, tolerated) = run.ranks(sums.certificate.as_ref());
+    let ranks = run.ranks();
     // a map that is no projection is refused before the surface is computed
     sums.certificate.iter().try_for_each(|state| ranks.iter().try_for_each(|rank| state.sound(*rank).map(drop)))?;
     let RidgeState { gram, certificate } = sums;
@@ -66,12 +65,6 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
         false => None,
     };
     surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
-    if !tolerated {
-        let error = certificate.as_ref().map_or(f64::NAN, |state| state.certificate(rank).trace_error);
-        stages.warn(format!(
-            "the tolerance was not reached: the relative trace error at rank {rank} is {error:.3e}; raise `rank`"
-        ));
-    }
     let Head { weights, intercept } = fit.head;
     Ok(Fitted {
         weights,
@@ -114,19 +107,15 @@ impl<T: Real> Direct<'_, T> {
         self.data.fold(GRAM, &fold)
     }
 
-    /// The ranks of the surface that the map has; under a tolerance the one it chooses, and whether it was reached.
-    fn ranks(&self, certificate: Option<&CertificateState>) -> (Vec<usize>, bool) {
+    /// The ranks of the surface that the map has.
+    fn ranks(&self) -> Vec<usize> {
         let (largest, options) = (self.data.map.dims().1, self.data.options);
-        if let Some(tolerance) = options.tolerance {
-            let found = certificate.and_then(|state| state.rank_within(tolerance));
-            return (vec![found.unwrap_or(largest)], found.is_some());
-        }
         if !options.map.family().nested {
-            return (vec![largest], true);
+            return vec![largest];
         }
         let mut ranks: Vec<usize> = options.ranks.iter().map(|rank| *rank.min(&largest)).collect();
         ranks.dedup();
-        (ranks, true)
+        ranks
     }
 
     /// Cross-validated errors, and the passes they took.

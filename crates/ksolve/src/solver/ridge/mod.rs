@@ -19,7 +19,7 @@ pub mod surface;
 pub(crate) mod system;
 mod variance;
 
-use super::parameter::{FOLDS, INTERCEPT, Interval, Kind, LAMBDAS, Parameter};
+use super::parameter::{FOLDS, INTERCEPT, Interval, Kind, LAMBDAS, Parameter, TOLERANCE};
 use super::{Family, Features, Fitted, Penalty, Settings, Solver};
 use crate::train::plan::GRAM;
 use crate::train::{self, Costs, Cut, Shape, Stage, TrainOptions, View, Work};
@@ -300,14 +300,6 @@ pub const RANKS: Parameter = Parameter {
     kind: Kind::Ranks,
     default: None,
     about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
-};
-
-/// The trace error that chooses the rank.
-pub const TOLERANCE: Parameter = Parameter {
-    name: "tolerance",
-    kind: Kind::Number(Interval::Fraction),
-    default: None,
-    about: "Take the smallest rank, up to rank (then 4000 by default), with a relative trace error below this",
 };
 
 /// By what the cell is chosen.

@@ -37,7 +37,7 @@ pub use one_class::OneClass;
 
 use super::kept::{Kept, Wanted};
 use super::parameter::{
-    C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, Parameter, STEPS,
+    C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, Parameter, STEPS, TOLERANCE,
 };
 use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::gram::PANEL;
@@ -56,7 +56,7 @@ pub(super) const SVM: Family = Family {
     name: "svm",
     about: "support vector machine: classes by the widest margin",
     task: Task::Classification,
-    parameters: &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS],
+    parameters: &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS, TOLERANCE],
     make: |settings| Ok(Box::new(Svm::new(settings)?)),
 };
 
@@ -65,7 +65,7 @@ pub(super) const SVR: Family = Family {
     name: "svr",
     about: "support vector regression: values, small errors free",
     task: Task::Regression,
-    parameters: &[LAMBDA, C, INTERCEPT, EPSILON, GAP, STEPS],
+    parameters: &[LAMBDA, C, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE],
     make: |settings| Ok(Box::new(Svr::new(settings))),
 };
 

@@ -3,7 +3,7 @@
 use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{fitted, solve};
-use crate::solver::parameter::{GAP, NU, STEPS};
+use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE};
 use crate::solver::{Family, Features, Fitted, Kept, Settings, Solver, Wanted};
 use crate::train::{Cut, Shape};
 use crate::{Intercept, Result, Targets, Task};
@@ -15,7 +15,7 @@ pub(in crate::solver) const ONE_CLASS: Family = Family {
     name: "oneclass",
     about: "one-class support vector machine: a score that is negative for novel rows",
     task: Task::Novelty,
-    parameters: &[NU, GAP, STEPS],
+    parameters: &[NU, GAP, STEPS, TOLERANCE],
     make: |settings| Ok(Box::new(OneClass::new(settings))),
 };
 

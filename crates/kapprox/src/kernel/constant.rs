@@ -1,0 +1,45 @@
+//! The constant kernel, k(x, z) = value: a number that is added to a kernel, as in `1 + linear()`.
+//!
+//! Positive semi-definite for every value ≥ 0: the inner product of one feature that is the same for all rows. A number alone in a
+//! sum is this kernel.
+//!
+//! ```
+//! use kapprox::kernel::Spec;
+//! assert_eq!(Spec::parse("1 + linear()")?.to_string(), "constant(value=1) + linear()");
+//! # Ok::<(), kapprox::Error>(())
+//! ```
+
+use super::Profile;
+use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
+use super::inner::product;
+use crate::Real;
+
+/// The family of kernels `constant(value=1)`.
+pub(super) const FAMILY: KernelFamily = KernelFamily {
+    parameters: &[KernelParameter {
+        name: "value",
+        default: Value::Number(1.0),
+        range: Range::NotNegative,
+        reason: "a negative constant breaks positive definiteness",
+    }],
+    facts: Facts::INVARIANT,
+    ..KernelFamily::new("constant", "value", "constant(value=0.5)", |text, values| product(text, Constant(values[0])))
+};
+
+#[derive(Debug)]
+struct Constant(f64);
+
+impl Profile for Constant {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
+        let value = T::from_f64(self.0).saturate();
+        #[inline(always)]
+        move |_: T| value
+    }
+
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        Some(
+            #[inline(always)]
+            |_: T| T::ZERO,
+        )
+    }
+}

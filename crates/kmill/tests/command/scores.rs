@@ -1,0 +1,125 @@
+//! `kmill predict --scores`: the numbers by which classes are decided.
+
+use crate::features::csv;
+use crate::run::{kmill, ok};
+
+/// The class that scores decide for, from the rule: the sign of one, the largest of several.
+fn decided(scores: &[f64]) -> f64 {
+    match scores {
+        [score] => f64::from(*score > 0.0),
+        _ => (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best }) as f64,
+    }
+}
+
+#[test]
+fn every_classifier_tells_the_scores_that_its_labels_come_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let names: [(&str, &[&str]); 2] =
+        [("moons", &["prediction", "score"]), ("blobs", &["prediction", "score_0", "score_1", "score_2"])];
+    for (generator, expected) in names {
+        ok(at, &format!("generate {generator} --rows 600 -o t.csv -q"));
+        let fits =
+            ["fisher", "logistic", "svm --lambda 1e-4", "perceptron", "ridge --task classification --lambda 1e-6"];
+        for fit in fits {
+            let (solver, rest) = fit.split_once(' ').unwrap_or((fit, ""));
+            ok(at, &format!("fit {solver} t.csv --target y --rank 40 {rest} -o m --json"));
+            ok(at, "predict m t.csv --scores -o s.csv --json");
+            let (names, rows) = csv(&at.join("s.csv"));
+            assert_eq!(names, expected, "{fit}");
+            assert!(rows.iter().all(|row| row[0] == decided(&row[1..])), "{generator} {fit}");
+            assert!((0..expected.len()).all(|j| rows.iter().any(|row| row[j] != rows[0][j])), "{fit}: constant");
+        }
+    }
+}
+
+#[test]
+fn scores_of_ridge_are_those_of_the_codes_and_pairs_vote() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 500 -o t.csv -q");
+    let fit = "fit ridge t.csv --target y --rank 50 --lambda 1e-5 --precision f64";
+    ok(at, &format!("{fit} --task classification -o c --json"));
+    ok(at, &format!("{fit} -o r --json"));
+    ok(at, "predict c t.csv --scores -o c.csv --json");
+    ok(at, "predict r t.csv -o r.csv --json");
+    let ((_, scores), (_, values)) = (csv(&at.join("c.csv")), csv(&at.join("r.csv")));
+    for (score, value) in scores.iter().zip(&values) {
+        // labels 0 and 1 as numbers, -1 and 1 as codes
+        assert!((score[1] - (2.0 * value[0] - 1.0)).abs() < 1e-9, "{score:?} {value:?}");
+    }
+    let (code, _, stderr) = kmill(at, "predict r t.csv --scores -o refused.csv");
+    assert!(code != 0 && stderr.contains("--scores") && stderr.contains("has none"), "{stderr}");
+
+    ok(at, "generate blobs --rows 600 -o b.csv -q");
+    ok(at, "fit svm b.csv --target y --pairs --rank 40 --lambda 1e-4 -o p --json");
+    ok(at, "predict p b.csv --scores -o p.csv --json");
+    let (names, rows) = csv(&at.join("p.csv"));
+    assert_eq!(names, ["prediction", "score_0_1", "score_0_2", "score_1_2"]);
+    for row in rows {
+        let mut won = [0; 3];
+        for ((a, b), score) in [(0, 1), (0, 2), (1, 2)].into_iter().zip(&row[1..]) {
+            won[if *score > 0.0 { b } else { a }] += 1;
+        }
+        assert_eq!(won[row[0] as usize], *won.iter().max().unwrap(), "{row:?}");
+    }
+}
+
+#[test]
+fn discriminant_coordinates_are_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate blobs --rows 600 -o b.csv -q");
+    ok(at, "fit fisher b.csv --target y --components 2 --rank 40 --lambda 1e-4 -o m --json");
+    ok(at, "fit fisher b.csv --target y --rank 40 --lambda 1e-4 -o plain --json");
+    ok(at, "predict m b.csv --components --scores --keep y -o c.csv --json");
+    let (names, rows) = csv(&at.join("c.csv"));
+    let expected =
+        ["y", "prediction", "score_0", "score_1", "score_2", "component_0", "component_1"].map(ToString::to_string);
+    assert_eq!(names, expected);
+    // scores and labels are those of the model without
+    ok(at, "predict plain b.csv --scores -o p.csv --json");
+    let (_, plain) = csv(&at.join("p.csv"));
+    assert!(rows.iter().zip(&plain).all(|(row, plain)| row[1..5] == plain[..]));
+    // the nearest class mean in these coordinates is the class, where classes have one size: blobs lie apart
+    let mean = |class: f64, j: usize| {
+        let own: Vec<f64> = rows.iter().filter(|row| row[0] == class).map(|row| row[5 + j]).collect();
+        own.iter().sum::<f64>() / own.len() as f64
+    };
+    let means: Vec<[f64; 2]> = [0.0, 1.0, 2.0].iter().map(|class| [mean(*class, 0), mean(*class, 1)]).collect();
+    let nearest = |row: &[f64]| {
+        let distance = |k: &usize| (row[5] - means[*k][0]).powi(2) + (row[6] - means[*k][1]).powi(2);
+        (0..3).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap() as f64
+    };
+    let same = rows.iter().filter(|row| nearest(row) == row[1]).count();
+    assert!(same >= 590, "{same} of 600 rows");
+    let report = ok(at, "inspect m --json");
+    assert_eq!(report["components"], 2);
+    assert!(ok(at, "inspect plain --json").get("components").is_none());
+    let (code, _, stderr) = kmill(at, "predict plain b.csv --components -o refused.csv");
+    assert!(code != 0 && stderr.contains("--components"), "{stderr}");
+    let (code, _, stderr) = kmill(at, "fit fisher b.csv --target y --components 3 --rank 40 -o refused");
+    assert!(code != 0 && stderr.contains("3 classes have 2 discriminants"), "{stderr}");
+}
+
+#[test]
+fn a_sum_of_kernels_is_learned_from_the_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 1500 -o t.csv -q");
+    let kernels = "--combine gaussian(sigma=1),gaussian(sigma=4),linear()";
+    let fit = ok(at, &format!("fit ridge t.csv --target y --rank 100 --lambda 1e-5 {kernels} -o m --json"));
+    let kernel = fit["kernel"].as_str().unwrap();
+    assert!(kernel.contains('*') && kernel.contains("sigma=4"), "{kernel}");
+    // the model is that of the sum, written as an expression
+    let same = kernel.replace(' ', "");
+    ok(at, &format!("fit ridge t.csv --target y --rank 100 --lambda 1e-5 --kernel {same} -o s --json"));
+    ok(at, "predict m t.csv -o m.csv");
+    ok(at, "predict s t.csv -o s.csv");
+    assert!(std::fs::read(at.join("m.csv")).unwrap() == std::fs::read(at.join("s.csv")).unwrap());
+    assert!(ok(at, &format!("plan ridge t.csv --target y --rank 100 {kernels} --json"))["fits"] == true);
+    let (code, _, stderr) = kmill(at, &format!("fit kpca t.csv {kernels} -o refused"));
+    assert!(code != 0 && stderr.contains("--combine"), "{stderr}");
+    let (code, _, _) = kmill(at, &format!("fit ridge t.csv --target y {kernels} --kernel linear() -o refused"));
+    assert_eq!(code, 2);
+}

@@ -1,0 +1,184 @@
+//! The columns that predictions are written as, made from the scores of the rows.
+
+use super::{Extras, Predictor, Scores};
+use crate::{Classes, Link, Task};
+use kstore::sink::{OutputColumn, OutputKind};
+use kstore::{KeptValues, Label, Strings};
+use std::ops::Range;
+
+/// Columns that are made together.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    /// The scores, under these names.
+    Scores(Vec<String>),
+    /// The group of a row, which is the position of its largest score.
+    Group,
+    /// The label of the class that the scores decide for.
+    Label(Classes),
+    /// The probabilities of all labels.
+    Probabilities(Classes, Link),
+    /// Standard deviations of a new observation, then of the predictions, under these names, by the variance of the noise of each
+    /// target.
+    Deviations(Vec<String>, Vec<f64>),
+    /// Coordinates along so many components beside the predictions.
+    Components(usize),
+    /// The squared distance from the mean: the threshold less the score.
+    Distance(f64),
+    /// The squared distance of the row from the span of the components.
+    Novelty,
+    /// The length of what the features leave of the row.
+    Residual,
+    /// The pre-images: a column for each of these features.
+    Preimages(Vec<String>),
+}
+
+impl Part {
+    /// Names and types of the columns. Labels keep their type: integers, truth values or text.
+    pub(super) fn columns(&self) -> Vec<OutputColumn> {
+        let number = |name: &str| OutputColumn::new(name, OutputKind::F64);
+        match self {
+            Self::Scores(names) | Self::Deviations(names, _) => names.iter().map(|name| number(name)).collect(),
+            Self::Group => vec![OutputColumn::new("prediction", OutputKind::I64)],
+            Self::Label(classes) => vec![OutputColumn::new("prediction", label_kind(classes.labels()))],
+            Self::Probabilities(classes, _) => {
+                classes.labels().iter().map(|label| number(&format!("probability_{label}"))).collect()
+            }
+            Self::Components(q) => (0..*q).map(|j| number(&format!("component_{j}"))).collect(),
+            Self::Distance(_) => vec![number("squared_distance")],
+            Self::Novelty => vec![number("novelty")],
+            Self::Residual => vec![number("residual")],
+            Self::Preimages(names) => names.iter().map(|name| number(&format!("preimage_{name}"))).collect(),
+        }
+    }
+
+    /// The columns for some of the rows that `scores` holds.
+    pub(super) fn values(&self, scores: &Scores, rows: Range<usize>) -> Vec<KeptValues> {
+        let t = scores.scores.len() / scores.rows.len().max(1);
+        let wide = &scores.scores[rows.start * t..rows.end * t];
+        let each = || wide.chunks_exact(t);
+        match self {
+            Self::Scores(names) => columns(wide, names.len()),
+            Self::Group => vec![KeptValues::I64(each().map(|row| largest(row) as i64).collect())],
+            Self::Label(classes) => {
+                let decided = each().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
+                vec![labels(label_kind(classes.labels()), decided)]
+            }
+            Self::Probabilities(classes, link) => probabilities(link, each(), classes.labels().len()),
+            Self::Deviations(_, noise) => {
+                let variances = &scores.quadratic[rows];
+                let of = |noise: f64, more: f64| variances.iter().map(|v| (noise * (v + more)).sqrt()).collect();
+                // a new observation has the variance of the noise in addition
+                let both = [1.0, 0.0].into_iter();
+                both.flat_map(|more| noise.iter().map(move |noise| KeptValues::F64(of(*noise, more)))).collect()
+            }
+            Self::Components(q) => columns(&scores.components[rows.start * q..rows.end * q], *q),
+            // rounding may have a row nearer than the mean itself
+            Self::Distance(threshold) => {
+                vec![KeptValues::F64(wide.iter().map(|score| (threshold - score).max(0.0)).collect())]
+            }
+            Self::Novelty => vec![KeptValues::F64(scores.quadratic[rows].to_vec())],
+            Self::Residual => vec![KeptValues::F64(scores.residual[rows].to_vec())],
+            Self::Preimages(names) => {
+                let d = names.len();
+                columns(&scores.preimages[rows.start * d..rows.end * d], d)
+            }
+        }
+    }
+
+    /// Bytes of the longest text of a row.
+    pub(super) fn longest(&self) -> usize {
+        match self {
+            Self::Label(classes) => classes.labels().iter().map(|label| label.to_string().len()).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
+
+impl Predictor {
+    /// The columns that are made of the scores.
+    pub(super) fn parts(&self, extras: Extras) -> Vec<Part> {
+        let (card, t) = (self.card(), self.outputs());
+        let of_targets = |name: &str| match &card.targets[..] {
+            [] | [_] => vec![name.to_string()],
+            several => several.iter().map(|target| format!("{name}_{target}")).collect(),
+        };
+        let numbered = |name: &str| (0..t).map(|j| format!("{name}_{j}")).collect();
+        let mut parts = match (card.task, self.classes()) {
+            (_, Some(classes)) => vec![Part::Label(classes.clone())],
+            (Task::Components, None) if card.is_features() => vec![Part::Scores(numbered("phi"))],
+            (Task::Components, None) => vec![Part::Scores(numbered("component"))],
+            (Task::Clusters, None) => vec![Part::Group],
+            (Task::Novelty, None) => {
+                let distance = self.quadratic().map(|_| Part::Distance(self.intercept()[0]));
+                std::iter::once(Part::Scores(vec!["score".to_string()])).chain(distance).collect()
+            }
+            (Task::Regression | Task::Classification, None) => vec![Part::Scores(of_targets("prediction"))],
+        };
+        parts.extend(self.classes().filter(|_| extras.scores).map(|classes| Part::Scores(score_names(classes))));
+        if let (Some(classes), Some(link)) = (self.classes(), card.link.as_ref().filter(|_| extras.probabilities)) {
+            parts.push(Part::Probabilities(classes.clone(), link.clone()));
+        }
+        if let Some(variance) = self.quadratic().filter(|_| extras.std) {
+            let names = [of_targets("std"), of_targets("std_mean")].concat();
+            parts.push(Part::Deviations(names, variance.units.clone()));
+        }
+        parts.extend(extras.components.then(|| Part::Components(self.components())));
+        parts.extend(extras.novelty.then_some(Part::Novelty));
+        parts.extend(extras.residual.then_some(Part::Residual));
+        parts.extend(extras.preimages.then(|| Part::Preimages(card.features.clone())));
+        parts
+    }
+}
+
+/// The names of the scores of classes: one for the second of two, one for each class, or one for each pair.
+fn score_names(classes: &Classes) -> Vec<String> {
+    let (labels, k) = (classes.labels(), classes.labels().len());
+    match (k, classes.is_in_pairs()) {
+        (2, _) => vec!["score".to_string()],
+        (_, false) => labels.iter().map(|label| format!("score_{label}")).collect(),
+        (_, true) => Classes::pairs(k).map(|(a, b)| format!("score_{}_{}", labels[a], labels[b])).collect(),
+    }
+}
+
+/// The columns of row-major numbers.
+fn columns(values: &[f64], width: usize) -> Vec<KeptValues> {
+    (0..width).map(|j| KeptValues::F64(values.iter().skip(j).step_by(width).copied().collect())).collect()
+}
+
+/// The columns of probabilities, one for each of k classes.
+fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usize) -> Vec<KeptValues> {
+    let (mut columns, mut row) = (vec![Vec::new(); k], Vec::new());
+    for scores in rows {
+        link.probabilities(scores, &mut row);
+        columns.iter_mut().zip(&row).for_each(|(column, probability)| column.push(*probability));
+    }
+    columns.into_iter().map(KeptValues::F64).collect()
+}
+
+/// The position of the largest score; of equal ones the first.
+fn largest(scores: &[f64]) -> usize {
+    (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best })
+}
+
+/// The column type that holds all labels without changing them.
+fn label_kind(labels: &[Label]) -> OutputKind {
+    match labels {
+        labels if labels.iter().all(|label| matches!(label, Label::Int(_))) => OutputKind::I64,
+        labels if labels.iter().all(|label| matches!(label, Label::Bool(_))) => OutputKind::Bool,
+        _ => OutputKind::Text,
+    }
+}
+
+fn labels<'a>(kind: OutputKind, labels: impl Iterator<Item = &'a Label>) -> KeptValues {
+    match kind {
+        OutputKind::I64 => {
+            KeptValues::I64(labels.map(|l| if let Label::Int(value) = l { *value } else { 0 }).collect())
+        }
+        OutputKind::Bool => KeptValues::Bool(labels.map(|l| *l == Label::Bool(true)).collect()),
+        _ => {
+            let mut texts = Strings::default();
+            labels.for_each(|label| texts.push(label.to_string().as_bytes()));
+            KeptValues::Text(texts)
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The components themselves, from centred moments.
+
+use super::centred::Centred;
+use crate::solver::kpca::sign;
+use crate::{Head, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Col, ColRef, Mat, MatRef, Par};
+use kapprox::decompose::symmetric_eigen;
+
+/// A covariance below this many roundings of the first, or a variance below this many roundings of the trace of G, is none: then there
+/// are no more components.
+const NOISE: f64 = 64.0;
+
+/// The components that were found: column j of each matrix belongs to component j.
+#[derive(Debug)]
+pub(super) struct Components {
+    /// R, r x q: scores are φ̃ᵀR.
+    functions: Mat<f64>,
+    /// C, t x q: how the targets follow the scores.
+    targets: Mat<f64>,
+    /// τ_j, the sums of squares of the scores.
+    squares: Vec<f64>,
+}
+
+impl Components {
+    /// At most `q` components of the leading `rank` features; fewer where what is left is rounding at the relative error `epsilon`.
+    pub(super) fn of(moments: &Centred, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
+        let g = moments.g.submatrix(0, 0, rank, rank);
+        let mut b = moments.b.subrows(0, rank).to_owned();
+        let (q, t) = (q.min(rank), b.ncols());
+        let trace: f64 = (0..rank).map(|j| g[(j, j)]).sum();
+        let first = b.norm_l2();
+        // rounding of Σ φ̃ỹᵀ, of features and targets that do not vary together
+        let total: f64 = moments.squares.iter().sum();
+        let least = NOISE * epsilon * first.max((trace * total).max(0.0).sqrt());
+        let (mut functions, mut loadings) = (Mat::<f64>::zeros(rank, q), Mat::<f64>::zeros(rank, q));
+        let (mut targets, mut squares) = (Mat::<f64>::zeros(t, q), Vec::new());
+        while squares.len() < q {
+            let a = squares.len();
+            let Some(w) = direction(b.as_ref(), least)? else { break };
+            let mut r = w.clone();
+            for j in 0..a {
+                let along = dot(loadings.col(j), w.as_ref());
+                r -= along * functions.col(j);
+            }
+            let mut image = Col::<f64>::zeros(rank);
+            matmul(image.as_mat_mut(), Accum::Replace, g, r.as_mat(), 1.0, Par::Seq);
+            let square = dot(r.as_ref(), image.as_ref());
+            if square.is_nan() || square <= NOISE * epsilon * trace * dot(r.as_ref(), r.as_ref()) {
+                break;
+            }
+            let sign = sign(r.as_mat(), 0);
+            for i in 0..rank {
+                functions[(i, a)] = sign * r[i];
+                loadings[(i, a)] = sign * image[i] / square;
+            }
+            for k in 0..t {
+                targets[(k, a)] = sign * dot(b.col(k), r.as_ref()) / square;
+                for i in 0..rank {
+                    b[(i, k)] -= square * loadings[(i, a)] * targets[(k, a)];
+                }
+            }
+            squares.push(square);
+        }
+        let found = squares.len();
+        let (functions, targets) = (functions.subcols(0, found).to_owned(), targets.subcols(0, found).to_owned());
+        Ok(Self { functions, targets, squares })
+    }
+
+    /// Number of components.
+    pub(super) fn count(&self) -> usize {
+        self.squares.len()
+    }
+
+    /// R, r x q.
+    pub(super) fn functions(&self) -> MatRef<'_, f64> {
+        self.functions.as_ref()
+    }
+
+    /// −μᵀR: the constants that centre the scores.
+    pub(super) fn offsets(&self, moments: &Centred) -> Vec<f64> {
+        let along = |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
+        self.functions.col_iter().map(|column| -along(column)).collect()
+    }
+
+    /// The regression on all components: weights RCᵀ, and the constants for targets that `centre` was subtracted from.
+    pub(super) fn regression(&self, moments: &Centred, centre: &[f64]) -> Head {
+        let mut weights = Mat::zeros(self.functions.nrows(), self.targets.nrows());
+        matmul(weights.as_mut(), Accum::Replace, self.functions.as_ref(), self.targets.transpose(), 1.0, Par::Seq);
+        let along = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
+        let constants = moments.target_mean.iter().zip(centre).enumerate();
+        let intercept = constants.map(|(j, (mean, centre))| mean + centre - along(j)).collect();
+        Head { weights, intercept }
+    }
+
+    /// The share of the targets' sum of squares that each component explains.
+    pub(super) fn explained(&self, moments: &Centred) -> Vec<f64> {
+        let total = moments.squares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        self.gains().map(|gain| gain / total).collect()
+    }
+
+    /// Mean squared error on the rows of the fit, and variance, each summed over the targets.
+    pub(super) fn train(&self, moments: &Centred) -> (f64, f64) {
+        let total: f64 = moments.squares.iter().sum();
+        ((total - self.gains().sum::<f64>()).max(0.0) / moments.rows, total / moments.rows)
+    }
+
+    /// τ_j‖c_j‖²: the scores are orthogonal, so that each component takes its own part off the squared error.
+    fn gains(&self) -> impl Iterator<Item = f64> + '_ {
+        self.squares.iter().zip(self.targets.col_iter()).map(|(square, c)| square * dot(c, c))
+    }
+
+    /// The sums of squared errors of the first 1, 2, … components on rows with these moments, about the means of the fit.
+    pub(super) fn errors(&self, new: &Centred) -> Vec<f64> {
+        let (rank, q, t) = (self.functions.nrows(), self.count(), self.targets.nrows());
+        let mut images = Mat::<f64>::zeros(rank, q);
+        let g = new.g.submatrix(0, 0, rank, rank);
+        matmul(images.as_mut(), Accum::Replace, g, self.functions.as_ref(), 1.0, Par::Seq);
+        let mut error: f64 = new.squares.iter().sum();
+        let mut errors = Vec::with_capacity(q);
+        for a in 0..q {
+            let r = self.functions.col(a);
+            let c = |k: usize, j: usize| self.targets[(k, j)];
+            let linear: f64 = (0..t).map(|k| c(k, a) * dot(new.b.subrows(0, rank).col(k), r)).sum();
+            let mixed = |j: usize| dot(images.col(j), r) * (0..t).map(|k| c(k, a) * c(k, j)).sum::<f64>();
+            error += mixed(a) + 2.0 * (0..a).map(mixed).sum::<f64>() - 2.0 * linear;
+            errors.push(error);
+        }
+        errors
+    }
+}
+
+/// The first left singular vector of B, of length 1; `None` where B is no larger than `least`.
+fn direction(b: MatRef<'_, f64>, least: f64) -> Result<Option<Col<f64>>> {
+    let norm = b.norm_l2();
+    if norm.is_nan() || norm <= least {
+        return Ok(None);
+    }
+    let t = b.ncols();
+    // scaled, so that squares neither overflow nor vanish
+    let inner = Mat::from_fn(t, t, |i, j| dot(b.col(i), b.col(j)) / norm / norm);
+    let (_, vectors) = symmetric_eigen(inner.as_ref())?;
+    let mut w = Col::<f64>::zeros(b.nrows());
+    for k in 0..t {
+        w += vectors[(k, t - 1)] * b.col(k);
+    }
+    let length = w.norm_l2();
+    Ok((length > 0.0).then(|| (1.0 / length) * w))
+}
+
+fn dot(a: ColRef<'_, f64>, b: ColRef<'_, f64>) -> f64 {
+    a.iter().zip(b.iter()).map(|(a, b)| a * b).sum()
+}

@@ -1,0 +1,179 @@
+//! Partial least squares: components of the features that vary together with the targets, and regression on them.
+//!
+//! With centred features φ̃ and targets ỹ, the moments G = Σ φ̃φ̃ᵀ and B = Σ φ̃ỹᵀ of one pass are all that is needed. For each component
+//!
+//! ```text
+//! w = first left singular vector of B      the direction of largest covariance with the targets that are left
+//! r = w − Σ_j (p_jᵀ w) r_j                 the same as a function of φ̃: its scores are uncorrelated with those before
+//! τ = rᵀG r,   p = G r/τ,   c = Bᵀ r/τ,   B ← B − τ p cᵀ
+//! ```
+//!
+//! and with R = (r_1, …, r_q) and C = (c_1, …, c_q) predictions are ȳ + (φ − μ)ᵀ R Cᵀ, and the components of a row (φ − μ)ᵀ R. The first
+//! q components do not depend on how many follow, and those of a rank come from the leading block of G: one pass serves every rank,
+//! every number of components and every fold.
+//!
+//! With all rows as landmarks this is kernel partial least squares, and with a linear kernel scikit-learn's
+//! `PLSRegression(scale=False)`. Classes are learned by their ±1 codes. Signs: the largest entry of each r is positive.
+//!
+//! *Passes*: one. *Flops*: the map and np² for the moments, 2p² for each component, fold and rank. *Bytes*: three matrices of p².
+//!
+//! References: Rosipal, Trejo, "Kernel partial least squares regression in reproducing kernel Hilbert space", JMLR 2, 2001; Dayal,
+//! MacGregor, "Improved PLS algorithms", Journal of Chemometrics 11, 1997.
+
+mod centred;
+mod components;
+
+use super::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
+use super::{Family, Features, Figure, Fitted, Settings, Solver, ridge};
+use crate::train::plan::GRAM;
+use crate::train::{Cut, Shape, TrainOptions, Work, explained};
+use crate::{Error, FoldSpec, GramState, Head, Result, RidgeFold, Task};
+use centred::Centred;
+use components::Components;
+use faer::Mat;
+use kapprox::Real;
+use kstore::Plan;
+
+/// The description of the solver `pls`.
+pub(super) const FAMILY: Family = Family {
+    name: "pls",
+    about: "partial least squares: values or classes by the components that vary with them",
+    task: Task::Regression,
+    parameters: &[ridge::TASK, Parameter { default: Some("10"), ..COMPONENTS }, ridge::RANKS, FOLDS, TOLERANCE],
+    make: |settings| Ok(Box::new(PartialLeastSquares::new(settings))),
+};
+
+/// Partial least squares.
+#[derive(Clone, Copy, Debug)]
+pub struct PartialLeastSquares {
+    /// Number of components q; with folds the most of them, and the best number is taken.
+    pub components: usize,
+}
+
+impl PartialLeastSquares {
+    fn new(settings: &Settings) -> Self {
+        Self { components: settings.count(&COMPONENTS).unwrap_or_default() }
+    }
+}
+
+/// Held-out squared errors: of each rank, of 1, 2, … components.
+struct Held {
+    /// The rank.
+    rank: usize,
+    /// Mean squared error over the held-out rows and the targets.
+    mse: Vec<f64>,
+}
+
+impl Held {
+    /// The number of components of least error, and that error.
+    fn best(&self) -> Option<(usize, f64)> {
+        let each = self.mse.iter().copied().enumerate().filter(|(_, mse)| mse.is_finite());
+        each.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, mse)| (at + 1, mse))
+    }
+}
+
+impl PartialLeastSquares {
+    /// The errors of every rank and number of components on the rows that are held out, fold by fold.
+    fn held_out(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<Held>> {
+        let (folds, rows) = (gram.folds(), gram.rows() as f64);
+        let mut found: Vec<Held> =
+            ranks.iter().map(|rank| Held { rank: *rank, mse: vec![0.0; self.components] }).collect();
+        for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 0) {
+            let others = || folds.iter().enumerate().filter(|(other, _)| *other != left_out).map(|(_, fold)| fold);
+            let own = Centred::of(others())?;
+            let new = Centred::about(std::iter::once(fold), &own.mean, &own.target_mean);
+            for held in &mut found {
+                let components = Components::of(&own, held.rank, self.components, gram.epsilon())?;
+                let errors = components.errors(&new);
+                // where there are fewer components, more of them change nothing
+                let last = errors.last().copied().unwrap_or(f64::NAN);
+                let errors = errors.into_iter().chain(std::iter::repeat(last));
+                held.mse.iter_mut().zip(errors).for_each(|(sum, error)| *sum += error / rows / gram.targets() as f64);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl<T: Real> Solver<T> for PartialLeastSquares {
+    fn holds_out(&self) -> bool {
+        true
+    }
+
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        work.refuse_weights("partial least squares", "only ridge does")?;
+        let several = work.options.ranks.len();
+        if several > 1 && work.options.folds == FoldSpec::None {
+            let why = "nothing chooses among them without folds; add `folds` 5, or give one `rank`";
+            return Err(Error::option("ranks", format!("{several} ranks"), why));
+        }
+        Ok(())
+    }
+
+    fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
+        Ok(GRAM)
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let (p, t) = (shape.map.p, shape.t);
+        let q = self.components.min(p);
+        plan.term("centred moments of the folds", 2 * 8 * p * (p + t), "lower `rank`").term(
+            "components",
+            8 * (4 * p * q + 2 * p * t + q * (q + 2 * t)),
+            "lower `components`",
+        )
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let fold = RidgeFold::new(data.map, data.folds, data.targets).with_bin(data.cut.tile);
+        let state = data.fold(GRAM, &fold)?;
+        let stages = data.resources.stages;
+        let stage = stages.stage("components", None);
+        let (gram, p) = (&state.gram, data.map.dims().1);
+        let mut ranks: Vec<usize> = data.options.ranks.iter().map(|rank| *rank.min(&p)).collect();
+        ranks.dedup();
+        let held = if gram.folds().len() > 1 { self.held_out(gram, &ranks)? } else { Vec::new() };
+        let best = held.iter().filter_map(|held| Some((held, held.best()?))).min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let (rank, q) = best.map_or((p, self.components), |(held, (q, _))| (held.rank, q));
+        let own = Centred::of(gram.folds().iter())?;
+        let found = Components::of(&own, rank, q, gram.epsilon())?;
+        let there = found.count();
+        if there == 0 {
+            let why = "no target varies with the features: there is nothing to learn; check the target and the kernel";
+            return Err(Error::option(COMPONENTS.name, q, why));
+        }
+        drop(stage);
+        if there < q {
+            let why = "the features that are left vary with no target";
+            stages.warn(format!("components reduced from {q} to {there}: {why}"));
+        }
+        let mut figures = vec![
+            Figure { name: "components", values: vec![there as f64] },
+            Figure { name: "explained share of the targets", values: found.explained(&own) },
+        ];
+        if let Some((chosen, _)) = best {
+            figures.push(Figure { name: "held-out mse of 1, 2, … components", values: chosen.mse.clone() });
+        }
+        if ranks.len() > 1 {
+            let of_rank = held.iter().filter_map(|held| Some(held.best()?.1));
+            figures.push(Figure { name: "least held-out mse at each rank", values: of_rank.collect() });
+        }
+        let (mse, variance) = found.train(&own);
+        let Head { weights, intercept } = found.regression(&own, &data.targets.centre());
+        let components = Head {
+            weights: Mat::from_fn(rank, there, |i, j| found.functions()[(i, j)]),
+            intercept: found.offsets(&own),
+        };
+        Ok(Fitted {
+            weights,
+            intercept,
+            components: Some(components),
+            certificate: state.certificate,
+            ranks,
+            train: Some(explained(mse, variance, gram.targets())),
+            figures,
+            passes: 1,
+            ..Fitted::default()
+        })
+    }
+}

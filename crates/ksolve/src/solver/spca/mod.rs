@@ -1,0 +1,192 @@
+//! Supervised principal components: directions of the features that depend most on a target.
+//!
+//! With centred features φ̃ of the rows and centred features ψ̃ of their targets, whose inner products are a kernel l(y, y') on the targets,
+//! the components are the leading left singular vectors u_1, …, u_q of
+//!
+//! ```text
+//! B = Σ φ̃ψ̃ᵀ,      max tr Uᵀ B Bᵀ U with UᵀU = I,      score_j(x) = u_jᵀ(φ(x) − μ)
+//! ```
+//!
+//! tr UᵀBBᵀU is n² times the Hilbert-Schmidt independence criterion between the projected rows and the targets: with `linear()` the
+//! covariance with the target, with `delta()` the differences between classes, with a Gaussian dependence of any kind. In the dual they are the
+//! solutions of K H L H K a = σ² K a. Signs: the largest entry of each direction is positive.
+//!
+//! The features of the targets are those of the Nyström map on at most [`target::MOST`] targets of a sample, by greedy pivoted Cholesky;
+//! `linear()` and, for classes, `delta()` need none: the targets and their ±1 codes serve.
+//!
+//! *Passes*: one, and one more for the sample of the targets. *Flops*: the map, and np² + 2npt for t features of the targets. *Bytes*:
+//! p² + pt numbers.
+//!
+//! Reference: Barshan, Ghodsi, Azimifar, Jahromi, "Supervised principal component analysis: visualization, classification and regression on
+//! subspaces and submanifolds", Pattern Recognition 44, 2011.
+
+mod target;
+
+use super::kpca::sign;
+use super::parameter::{COMPONENTS, Kind, Parameter, TOLERANCE};
+use super::{Family, Features, Figure, Fitted, Settings, Solver, ridge};
+use crate::train::plan::GRAM;
+use crate::train::{Cut, Shape, TrainOptions, Work};
+use crate::{Error, FoldGram, Result, RidgeFold, Task};
+use faer::{Mat, MatRef};
+use kapprox::decompose::symmetric_eigen;
+use kapprox::{Real, Spec};
+use kstore::Plan;
+
+/// The description of the solver `spca`.
+pub(super) const FAMILY: Family = Family {
+    name: "spca",
+    about: "supervised principal components: the directions that depend most on a target",
+    task: Task::Regression,
+    parameters: &[ridge::TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
+    make: |settings| Ok(Box::new(SupervisedPca::new(settings))),
+};
+
+/// The kernel on the targets.
+const TARGET_KERNEL: Parameter = Parameter {
+    name: "target_kernel",
+    kind: Kind::Kernel,
+    default: None,
+    about: "Kernel on the target, such as gaussian() for dependence of any kind [default: linear() for values, delta() for classes]",
+};
+
+/// Singular values below this many roundings of the first are rounding.
+const NOISE: f64 = 64.0;
+
+/// Supervised principal component analysis.
+#[derive(Clone, Debug)]
+pub struct SupervisedPca {
+    /// Number of components q, at most that of the directions which depend on the target.
+    pub components: usize,
+    /// The kernel on the targets; `None` for `linear()`, or of classes `delta()`.
+    pub target_kernel: Option<Spec>,
+}
+
+impl SupervisedPca {
+    fn new(settings: &Settings) -> Self {
+        let target_kernel = settings.kernel(&TARGET_KERNEL);
+        Self { components: settings.count(&COMPONENTS).unwrap_or_default(), target_kernel }
+    }
+
+    /// The kernel on the targets whose features are still to be made; `None` where the targets themselves, or their codes, serve.
+    fn needs_features(&self, task: Task) -> Option<&Spec> {
+        let plain = if task == Task::Classification { "delta" } else { "linear" };
+        self.target_kernel.as_ref().filter(|kernel| kernel.name() != Some(plain))
+    }
+}
+
+impl<T: Real> Solver<T> for SupervisedPca {
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        work.refuse_weights("the solver", "only ridge does")?;
+        match self.needs_features(work.options.task) {
+            Some(kernel) if work.options.task == Task::Classification => {
+                let why = "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
+                Err(Error::option(TARGET_KERNEL.name, kernel, why))
+            }
+            Some(kernel) if kernel.looks_at_columns() || !kernel.positive_definite() => {
+                let why = "it has to be positive definite, and on all of the targets";
+                Err(Error::option(TARGET_KERNEL.name, kernel, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+        match self.needs_features(options.task) {
+            Some(_) => {
+                Err("features of the target are made of a sample, in a pass of its own; leave `target_kernel` out")
+            }
+            None => Ok(GRAM),
+        }
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        let (p, t) = (shape.map.p, shape.t);
+        let plan = plan.term("covariances with the target", 4 * 8 * p * t.max(1), "lower `rank`");
+        match &self.target_kernel {
+            None => plan,
+            Some(_) => {
+                let (m, states) = (target::MOST, 2 + cut.gram_lanes);
+                plan.term("features of the target", 8 * m * (4 * m + (states + 4) * p + 4 * cut.tile), "lower `rank`")
+                    .term("sample of the target", 8 * target::SAMPLE * (2 * t + 2 + m), "leave `target_kernel` out")
+            }
+        }
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let kernel = self.needs_features(data.options.task);
+        let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
+        let folds = data.whole()?;
+        let fold = RidgeFold::new(data.map, &folds, data.targets).with_bin(data.cut.tile);
+        let fold = target.iter().fold(fold, |fold, target| fold.with_target_features(&target.map));
+        let state = data.fold(GRAM, &fold)?;
+        let _stage = data.resources.stages.stage("singular vectors", None);
+        let moments = &state.gram.folds()[0];
+        let n = moments.rows as f64;
+        let covariance = covariance(moments);
+        let (values, directions) = leading(covariance.as_ref(), self.components, least(moments, state.gram.epsilon()))?;
+        if values.is_empty() {
+            let why = "no direction of the features depends on the target: check the target and the kernels";
+            return Err(Error::option(COMPONENTS.name, self.components, why));
+        }
+        if values.len() < self.components {
+            let (there, asked) = (values.len(), self.components);
+            let why = "no more directions depend on the target";
+            data.resources.stages.warn(format!("components reduced from {asked} to {there}: {why}"));
+        }
+        let along = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
+        let intercept = (0..values.len()).map(|j| -along(j) / n).collect();
+        let total = covariance.squared_norm_l2();
+        let mut figures = vec![
+            Figure { name: "covariance with the target", values: values.iter().map(|value| value / n).collect() },
+            Figure { name: "share of the dependence", values: values.iter().map(|v| v * v / total).collect() },
+        ];
+        figures
+            .extend(target.map(|target| Figure { name: "features of the target", values: vec![target.count as f64] }));
+        Ok(Fitted {
+            weights: directions,
+            intercept,
+            task: Some(Task::Components),
+            certificate: state.certificate,
+            figures,
+            passes: 1 + u64::from(kernel.is_some()),
+            ..Fitted::default()
+        })
+    }
+}
+
+/// B = Σ φ̃ψ̃ᵀ, p x t.
+fn covariance(moments: &FoldGram) -> Mat<f64> {
+    let (p, t, n) = (moments.s.len(), moments.sy.len(), moments.rows as f64);
+    Mat::from_fn(p, t, |i, j| moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n)
+}
+
+/// What rounding makes of B where features and targets do not vary together: a share of √(Σ‖φ̃‖² Σ‖ψ̃‖²).
+fn least(moments: &FoldGram, epsilon: f64) -> f64 {
+    let (p, n) = (moments.s.len(), moments.rows as f64);
+    let trace: f64 = (0..p).map(|i| moments.g[i * p + i] - moments.s[i] * moments.s[i] / n).sum();
+    let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
+    NOISE * epsilon * (trace.max(0.0) * squares.max(0.0)).sqrt()
+}
+
+/// The `q` largest singular values of B with their left singular vectors, fewer where others are no more than `least`.
+fn leading(b: MatRef<'_, f64>, q: usize, least: f64) -> Result<(Vec<f64>, Mat<f64>)> {
+    let (p, t) = (b.nrows(), b.ncols());
+    let norm = b.norm_l2();
+    if norm.is_nan() || norm <= least {
+        return Ok((Vec::new(), Mat::new()));
+    }
+    // scaled, so that squares neither overflow nor vanish
+    let scaled = Mat::from_fn(p, t, |i, j| b[(i, j)] / norm);
+    let inner = scaled.transpose() * &scaled;
+    let (squares, vectors) = symmetric_eigen(inner.as_ref())?;
+    let images = &scaled * &vectors;
+    // a square is known to rounding of the first: its root to the root of that
+    let floor = (least / norm).max(f64::EPSILON.sqrt());
+    let value = |j: usize| squares[j].max(0.0).sqrt();
+    let kept: Vec<usize> = (0..t).rev().take(q.min(p)).take_while(|j| value(*j) > floor).collect();
+    let lengths: Vec<f64> = kept.iter().map(|j| images.col(*j).norm_l2()).collect();
+    let signs: Vec<f64> = kept.iter().map(|j| sign(images.as_ref(), *j)).collect();
+    let directions = Mat::from_fn(p, kept.len(), |i, k| signs[k] * images[(i, kept[k])] / lengths[k]);
+    Ok((lengths.iter().map(|length| length * norm).collect(), directions))
+}

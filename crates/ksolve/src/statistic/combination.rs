@@ -1,0 +1,218 @@
+//! A weighted sum of kernels, learned from a target by centred alignment.
+//!
+//! With centred features Φ̃_k of each kernel and centred targets ỹ, the weights solve
+//!
+//! ```text
+//! min_{μ ≥ 0} μᵀMμ − 2μᵀa,     M_kl = ⟨HK_kH, HK_lH⟩ = ‖Φ̃_kᵀΦ̃_l‖²_F,     a_k = ⟨HK_kH, yyᵀ⟩ = ‖Φ̃_kᵀỹ‖²
+//! ```
+//!
+//! which makes the alignment of Σ μ_k K_k with the target the largest there is. The sum is an ordinary kernel expression, Σ μ_k k_k with
+//! Σ μ_k = 1. Few kernels are combined, so that every support is tried: the best of the solutions without a negative weight is
+//! the minimum. Of several targets a is the sum, of classes that of their ±1 codes.
+//!
+//! *Passes*: statistics, those of a map for each kernel, and one. *Flops*: the maps, and n(Σp)². *Bytes*: about 8(Σp)².
+//!
+//! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012.
+
+use super::joint::Joint;
+use crate::metric::MetricSource;
+use crate::train::landmarks;
+use crate::train::plan::{self, Cut};
+use crate::train::prepare::{self, check};
+use crate::train::survey::survey;
+use crate::train::{Resources, TrainOptions};
+use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold};
+use faer::prelude::*;
+use faer::{Mat, Side};
+use kapprox::{Real, Spec};
+use kstore::Selected;
+use std::ops::Range;
+
+/// Most kernels that are combined: every subset of them is tried.
+pub const MOST_KERNELS: usize = 10;
+
+/// A sum of kernels, and how it was found.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Combination {
+    /// The kernels, every parameter a number.
+    pub kernels: Vec<String>,
+    /// The weights μ of the kernels, whose sum is 1; 0 for kernels that have no part in it.
+    pub weights: Vec<f64>,
+    /// The alignment of each kernel with the target, from 0 to 1 for one target.
+    pub alignments: Vec<f64>,
+    /// The alignment of the sum.
+    pub alignment: f64,
+    /// Number of passes over the rows.
+    pub passes: u64,
+    /// The sum of the kernels that have a part in it.
+    #[serde(skip)]
+    pub kernel: Spec,
+}
+
+impl Combination {
+    /// A line for each kernel, with its weight and its alignment, and one for the sum.
+    pub fn told(&self) -> Vec<String> {
+        let each = self.kernels.iter().zip(&self.weights).zip(&self.alignments);
+        let line = |((kernel, weight), alignment): ((&String, &f64), &f64)| {
+            format!("combination: weight {weight:.4}, alignment {alignment:.4}: {kernel}")
+        };
+        each.map(line).chain([format!("combination: alignment of the sum {:.4}", self.alignment)]).collect()
+    }
+}
+
+/// The rank of each kernel's map in a combination: its leading directions hold what can be aligned.
+const RANK: usize = 300;
+
+/// Learns the weights of a sum of kernels on the selected rows; the kernel of the options is not read.
+///
+/// # Errors
+/// Fewer than two kernels or more than [`MOST_KERNELS`]; a plan that does not fit; kernels that are all unrelated to the target.
+pub fn combine<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    kernels: &[Spec],
+    resources: &Resources<'_>,
+) -> Result<Combination> {
+    check_options(options, kernels)?;
+    let rank = options.rank.min(RANK);
+    let of = |kernel: &Spec| TrainOptions {
+        kernel: kernel.clone(),
+        rank,
+        ranks: vec![rank],
+        tolerance: None,
+        folds: FoldSpec::None,
+        ..options.clone()
+    };
+    // the weights are found anew by a run that goes on: they take little time beside the fit
+    let resources = &Resources { journal: None, ..*resources };
+    let (cut, plans) = planned::<T>(selected, &of(&kernels[0]), kernels.len(), resources)?;
+    check(plans)?;
+    let survey = survey(selected, options, cut, resources)?;
+    let (source, targets) = (selected.rows::<T>(survey.reading())?, survey.targets_of_regression());
+    let (mut maps, mut found, mut passes) = (Vec::new(), Vec::new(), 2);
+    for kernel in kernels {
+        let mapped = landmarks::map(&source, survey.rows(), &survey.reading(), &of(kernel), cut, resources)?;
+        passes += mapped.passes;
+        found.push(mapped.kernel);
+        maps.push(mapped.map);
+    }
+    let ends: Vec<usize> = maps
+        .iter()
+        .scan(0, |end, map| {
+            *end += map.dims().1;
+            Some(*end)
+        })
+        .collect();
+    let joint = Joint(maps);
+    let folds = Folds::new(&FoldSpec::None, options.seed, selected.range(), &[])?;
+    let fold = RidgeFold::new(&joint, &folds, &targets).with_bin(cut.tile).without_certificate();
+    let name = "kernels and the target";
+    let observer = resources.stages.stage(name, Some(survey.rows()));
+    let state = cut.pass(cut.gram_lanes, resources, &*observer).fold(&source, &fold)?.0;
+    drop(observer);
+    of_moments(&state.gram, &ends, found, passes)
+}
+
+/// Refuses what cannot be combined.
+fn check_options(options: &TrainOptions, kernels: &[Spec]) -> Result<()> {
+    let refuse = |why: String| Err(Error::option("combine", format!("{} kernels", kernels.len()), why));
+    if !options.task.has_target() {
+        return refuse("weights are learned from a target, and this solver has none; give one `kernel`".to_string());
+    }
+    if options.metric != MetricSource::None {
+        return refuse("a metric is learned for one kernel; leave one of the two out".to_string());
+    }
+    if options.map.is_exact() {
+        return refuse("they are compared by features; take a map, such as nystrom".to_string());
+    }
+    match kernels.len() {
+        0 | 1 => refuse("name two or more, with commas between".to_string()),
+        n if n > MOST_KERNELS => refuse(format!("name at most {MOST_KERNELS}: every subset of them is tried")),
+        _ => Ok(()),
+    }
+}
+
+/// How passes are cut, and what the stages hold: the moments of all maps together.
+fn planned<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    kernels: usize,
+    resources: &Resources<'_>,
+) -> Result<(Cut, Vec<kstore::Plan>)> {
+    let (t, _) = prepare::assumed(selected, options);
+    let mut shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
+    let map = &mut shape.map;
+    map.p *= kernels;
+    map.making += (kernels - 1) * map.footprint.fixed;
+    map.footprint = (1..kernels).fold(map.footprint, |sum, _| sum + map.footprint);
+    let last = |cut| plan::solve(&shape, cut, resources.memory);
+    Ok(plan::cut::<T>(&shape, &last, resources.memory))
+}
+
+/// The weights from the joint moments, in which kernel k has the features from `ends[k − 1]` to `ends[k]`.
+fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Spec>, passes: u64) -> Result<Combination> {
+    let (moments, p, count) = (&gram.folds()[0], gram.features(), ends.len());
+    let n = moments.rows as f64;
+    let of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
+    let entry = |i: usize, j: usize| {
+        let (i, j) = (i.max(j), i.min(j));
+        moments.g[j * p + i] - moments.s[i] * moments.s[j] / n
+    };
+    let inner = Mat::from_fn(count, count, |k, l| {
+        let (k, l) = (k.max(l), k.min(l));
+        of(l).map(|j| of(k).map(|i| entry(i, j).powi(2)).sum::<f64>()).sum::<f64>()
+    });
+    let along = |i: usize, c: usize| moments.b[c * p + i] - moments.s[i] * moments.sy[c] / n;
+    let target =
+        |k: usize| -> f64 { (0..gram.targets()).map(|c| of(k).map(|i| along(i, c).powi(2)).sum::<f64>()).sum() };
+    let targets: Vec<f64> = (0..count).map(target).collect();
+    let square: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| (yy - sy * sy / n).max(0.0)).sum();
+    let aligned = |along: f64, norm: f64| if norm > 0.0 && square > 0.0 { along / (norm.sqrt() * square) } else { 0.0 };
+    let weights = least(&inner, &targets);
+    let total: f64 = weights.iter().sum();
+    if total.is_nan() || total <= 0.0 {
+        let why = "none of them varies with the target; check the target and the kernels";
+        return Err(Error::option("combine", format!("{count} kernels"), why));
+    }
+    let weights: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+    let used = weights.iter().zip(&kernels).filter(|(weight, _)| **weight > 0.0);
+    let text = used.map(|(weight, kernel)| format!("{weight:e}*({kernel})")).collect::<Vec<_>>().join(" + ");
+    let norm = (0..count).map(|k| (0..count).map(|l| weights[k] * weights[l] * inner[(k, l)]).sum::<f64>()).sum();
+    let together = weights.iter().zip(&targets).map(|(weight, a)| weight * a).sum();
+    Ok(Combination {
+        kernels: kernels.iter().map(ToString::to_string).collect(),
+        alignments: (0..count).map(|k| aligned(targets[k], inner[(k, k)])).collect(),
+        alignment: aligned(together, norm),
+        weights,
+        passes,
+        kernel: Spec::parse(&text)?,
+    })
+}
+
+/// The μ ≥ 0 that minimises μᵀMμ − 2μᵀa: of all supports whose solution has no negative weight, the best. Zeros where none has.
+fn least(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
+    let (count, mut best, mut value) = (a.len(), vec![0.0; a.len()], 0.0);
+    // kernels of different sizes: scaled to a diagonal of 1
+    let scale: Vec<f64> = (0..count).map(|k| m[(k, k)].max(0.0).sqrt()).collect();
+    for set in 1u32..1 << count {
+        let support: Vec<usize> = (0..count).filter(|k| set >> k & 1 == 1 && scale[*k] > 0.0).collect();
+        if support.len() != set.count_ones() as usize {
+            continue;
+        }
+        let part = Mat::from_fn(support.len(), support.len(), |i, j| {
+            m[(support[i], support[j])] / scale[support[i]] / scale[support[j]]
+        });
+        // kernels that depend on each other: a smaller support has their sum
+        let Ok(factor) = part.llt(Side::Lower) else { continue };
+        let right = Mat::from_fn(support.len(), 1, |i, _| a[support[i]] / scale[support[i]]);
+        let found = factor.solve(&right);
+        let reached: f64 = (0..support.len()).map(|i| found[(i, 0)] * right[(i, 0)]).sum();
+        let positive = (0..support.len()).all(|i| found[(i, 0)].is_finite() && found[(i, 0)] >= 0.0);
+        if positive && reached > value {
+            value = reached;
+            best.fill(0.0);
+            support.iter().enumerate().for_each(|(i, k)| best[*k] = found[(i, 0)] / scale[*k]);
+        }
+    }
+    best
+}

@@ -1,0 +1,116 @@
+//! Discriminant coordinates against the equation that defines them, S_B v = ρ (S_W + λI) v with vᵀ(S_W + λI)v = 1.
+
+use crate::solvers::{close, golden};
+use kmill_tests::dense::solve as dense_solve;
+use kmill_tests::kernels;
+use kmill_tests::table::{components, exact, select, solve, try_solve, write};
+use ksolve::Task;
+use ksolve::solver::Options;
+use ksolve::train::Trained;
+
+const LAMBDA: f64 = 1e-3;
+
+type Rows = Vec<Vec<f64>>;
+
+/// Golden rows with their classes, and a fit on them with two discriminants.
+fn fitted(kernel: &str, q: usize) -> (Rows, Vec<f64>, Trained<f64>) {
+    let golden = golden();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &golden.x, &golden.y);
+    let options = exact(Task::Classification, kernel, golden.x.len());
+    let solver = Options::new().set("lambda", LAMBDA).set("components", q);
+    let trained = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 1);
+    let again = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 3);
+    assert!(trained.components == again.components, "other bits on three threads");
+    (golden.x, golden.y, trained)
+}
+
+/// N and B on n rows: S_W = ΦᵀNΦ and S_B = ΦᵀBΦ.
+fn scatters(y: &[f64]) -> (Rows, Rows) {
+    let n = y.len();
+    let size = |c: f64| y.iter().filter(|label| **label == c).count() as f64;
+    let same = |i: usize, j: usize| if y[i] == y[j] { 1.0 / size(y[i]) } else { 0.0 };
+    let all = 1.0 / n as f64;
+    let within = |i, j| all * (f64::from(i == j) - same(i, j));
+    let between = |i, j| all * (same(i, j) - all);
+    let matrix = |f: &dyn Fn(usize, usize) -> f64| (0..n).map(|i| (0..n).map(|j| f(i, j)).collect()).collect();
+    (matrix(&within), matrix(&between))
+}
+
+fn times(a: &Rows, x: &[f64]) -> Vec<f64> {
+    a.iter().map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[test]
+fn discriminants_solve_their_equation() {
+    for kernel in ["gaussian(sigma=2)", "linear()"] {
+        let (x, y, trained) = fitted(kernel, 2);
+        let head = trained.components.as_ref().unwrap();
+        assert_eq!(head.intercept.len(), 2, "{kernel}");
+        let (n_matrix, b_matrix) = scatters(&y);
+        let k = kernels::kernel(kernel);
+        let gram: Rows = x.iter().map(|a| x.iter().map(|b| k(a, b)).collect()).collect();
+        let coordinates: Rows = x.iter().map(|row| components(&trained, kernel, row)).collect();
+        let ratios = &trained.figures.iter().find(|figure| figure.name == "discriminant ratio").unwrap().values;
+        for j in 0..2 {
+            let centred: Vec<f64> = coordinates.iter().map(|row| row[j]).collect();
+            assert!(centred.iter().sum::<f64>().abs() < 1e-7, "{kernel}: not centred");
+            // Φv, the mean not taken off
+            let values: Vec<f64> = centred.iter().map(|c| c - head.intercept[j]).collect();
+            let left = times(&gram, &times(&b_matrix, &values));
+            let right = times(&gram, &times(&n_matrix, &values));
+            let scale = left.iter().map(|v| v.abs()).fold(0.0, f64::max);
+            for ((left, right), value) in left.iter().zip(&right).zip(&values) {
+                let expected = ratios[j] * (right + LAMBDA * value);
+                assert!((left - expected).abs() < 1e-8 * scale, "{kernel} {j}: {left} against {expected}");
+            }
+            // vᵀS_B v = ρ vᵀ(S_W + λI)v = ρ
+            close(dot(&values, &times(&b_matrix, &values)), ratios[j], 1e-8, kernel);
+            for i in 0..j {
+                let other: Vec<f64> = coordinates.iter().map(|row| row[i]).collect();
+                assert!(dot(&centred, &times(&b_matrix, &other)).abs() < 1e-8 * ratios[0], "{kernel}: not orthogonal");
+            }
+        }
+    }
+    // no other direction counts: Σρ = tr (S_W + λI)⁻¹S_B, with the features x themselves
+    let (x, y, trained) = fitted("linear()", 2);
+    let (n_matrix, b_matrix) = scatters(&y);
+    let d = x[0].len();
+    let column = |c: usize| -> Vec<f64> { x.iter().map(|row| row[c]).collect() };
+    let inner = |m: &Rows, a: usize, b: usize| dot(&column(a), &times(m, &column(b)));
+    let within: Rows =
+        (0..d).map(|a| (0..d).map(|b| inner(&n_matrix, a, b) + if a == b { LAMBDA } else { 0.0 }).collect()).collect();
+    let trace: f64 =
+        (0..d).map(|b| dense_solve(&within, &(0..d).map(|a| inner(&b_matrix, a, b)).collect::<Vec<_>>())[b]).sum();
+    let ratios = &trained.figures.iter().find(|figure| figure.name == "discriminant ratio").unwrap().values;
+    close(ratios.iter().sum::<f64>(), trace, 1e-9, "sum of the ratios");
+}
+
+#[test]
+fn there_are_fewer_discriminants_than_classes() {
+    let golden = golden();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &golden.x, &golden.y);
+    let options = exact(Task::Classification, "linear()", golden.x.len());
+    let refused = |x: &Rows, q: usize| {
+        write(&path, x, &golden.y);
+        let solver = Options::new().set("components", q);
+        try_solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 1)
+    };
+    let message = refused(&golden.x, 3).unwrap_err().to_string();
+    assert!(message.contains("3 classes have 2 discriminants"), "{message}");
+    // means of three classes on a line span one direction
+    let line: Rows = golden.x.iter().map(|row| vec![row[0]]).collect();
+    let trained = refused(&line, 2).unwrap();
+    assert_eq!(trained.components.unwrap().intercept.len(), 1);
+    // without being asked for, there are none
+    write(&path, &golden.x, &golden.y);
+    let plain = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &Options::new(), 1);
+    assert!(plain.components.is_none());
+}

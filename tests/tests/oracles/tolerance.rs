@@ -1,0 +1,75 @@
+//! The rank that a tolerance asks for, for every solver that reads it: one feature fewer is not enough.
+
+use crate::solvers::golden;
+use kmill_tests::table::{exact, select, solve, write};
+use kmill_tests::{dense, kernels};
+use ksolve::Task;
+use ksolve::solver::{Options, registry};
+use ksolve::train::{LandmarkSource, TrainOptions};
+
+const KERNEL: &str = "gaussian(sigma=2)";
+
+#[test]
+fn the_smallest_rank_within_the_tolerance_by_every_solver() {
+    let golden = golden();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &golden.x, &golden.y);
+    let k = kernels::kernel(KERNEL);
+    let n = golden.x.len();
+    for family in registry() {
+        let reads = |name: &str| family.parameters.iter().any(|parameter| parameter.name == name);
+        assert!(reads("tolerance"), "{} does not read a tolerance", family.name);
+        for (scheme, tolerance) in [("rpcholesky", 0.05), ("greedy", 0.2), ("uniform", 0.1)] {
+            let given = Options::new();
+            let given = if reads("clusters") { given.set("clusters", 2) } else { given };
+            let given = if family.name == "ridge" { given.set("lambda", 1e-4) } else { given };
+            let options = TrainOptions {
+                tolerance: Some(tolerance),
+                landmarks: LandmarkSource::Scheme(scheme.to_string()),
+                ..exact(family.task, KERNEL, n)
+            };
+            let trained = solve::<f64>(&select(&path, family.task), &options, family.name, &given, 2);
+            let points = trained.basis.landmarks().unwrap().0;
+            let landmarks: Vec<Vec<f64>> = points.chunks(golden.x[0].len()).map(<[f64]>::to_vec).collect();
+            assert!(landmarks.len() == trained.rank && trained.rank < n, "{} {}", family.name, trained.rank);
+            let error = |r: usize| dense::trace_error(&golden.x, &landmarks[..r], &*k, 1e-14);
+            let (enough, fewer) = (error(trained.rank), error(trained.rank - 1));
+            assert!(enough <= tolerance && fewer > tolerance, "{} {scheme}: {enough}, {fewer}", family.name);
+            let certificate = trained.certificate.unwrap().trace_error;
+            assert!((certificate - enough).abs() < 1e-9, "{} {scheme}: {certificate} against {enough}", family.name);
+        }
+    }
+}
+
+#[test]
+fn maps_of_directions_are_cut_too_and_growth_ends_early() {
+    let golden = golden();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &golden.x, &golden.y);
+    let n = golden.x.len();
+    for map in ["eigen(oversampling=1)", "truncated(oversampling=1)"] {
+        let options =
+            TrainOptions { tolerance: Some(0.05), map: map.parse().unwrap(), ..exact(Task::Components, KERNEL, n) };
+        let given = Options::new().set("components", 3);
+        let trained = solve::<f64>(&select(&path, Task::Components), &options, "kpca", &given, 2);
+        let certificate = trained.certificate.unwrap().trace_error;
+        // eigenvectors of the kernel matrix of all rows: the error is that of the eigenvalues left out
+        let k = kernels::kernel(KERNEL);
+        let values = dense::eigenvalues(dense::kernel_matrix(&golden.x, &*k));
+        let total: f64 = values.iter().sum();
+        let left = |r: usize| values[r..].iter().sum::<f64>() / total;
+        assert!(left(trained.rank) <= 0.05 && left(trained.rank - 1) > 0.05, "{map}: rank {}", trained.rank);
+        assert!((certificate - left(trained.rank)).abs() < 1e-9, "{map}: {certificate}");
+    }
+    // the choice ends long before the largest rank
+    let options = TrainOptions {
+        tolerance: Some(0.2),
+        landmarks: LandmarkSource::Scheme("greedy".to_string()),
+        ..exact(Task::Components, KERNEL, n)
+    };
+    let trained = solve::<f64>(&select(&path, Task::Components), &options, "kpca", &Options::new(), 1);
+    let (count, _) = trained.landmarks.unwrap();
+    assert!(count >= trained.rank && count < n / 2, "{count} landmarks for rank {}", trained.rank);
+}
