@@ -3,7 +3,7 @@
 use super::search::{Found, Moment};
 use crate::args::run::Run;
 use crate::report::{FitReport, as_map};
-use crate::table::{Align, Grid, Table, count, duration, number, percent};
+use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
 use ksolve::metric::RoundReport;
 use ksolve::tune::{Apart, ContenderReport, Score};
 use kstore::Selected;
@@ -217,7 +217,7 @@ impl fmt::Display for TuneReport {
         facts.fact("kernel", self.kernel.as_str());
         if let Some(best) = self.rows.iter().rfind(|row| row.best && row.kept) {
             facts.fact("rank", count(best.rank as u64));
-            best.lambda.inspect(|lambda| facts.fact("lambda", number(*lambda, 3)));
+            best.lambda.inspect(|lambda| facts.fact("lambda", exact(*lambda)));
         }
         let total = self.seconds.iter().map(|(_, seconds)| seconds).sum::<f64>();
         facts.fact("time", duration(Duration::from_secs_f64(total.max(0.0))));

@@ -166,6 +166,10 @@ fn any_solver_is_tried_and_the_best_is_fitted() {
     let one =
         "tune svm t.csv --target c --features x* --kernels gaussian() --rank 50 --C 10 -o s.json --json --threads 1";
     assert_eq!(ok(at, one)["contenders"].as_array().unwrap().len(), 1);
+    // numbers like those of classes are told
+    let (_, _, stderr) =
+        kmill(at, "tune ridge t.csv --target f --features x* --kernels gaussian() --rank 20 -o f.json");
+    assert!(stderr.contains("holds 5 whole numbers") && stderr.contains("--task classification"), "{stderr}");
     // threads change no model
     ok(at, &line.replace("-o m.", "--threads 1 -o one."));
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("one.safetensors")).unwrap());
@@ -181,6 +185,7 @@ fn a_series_is_cut_into_blocks() {
     let (_, report, stderr) = kmill(at, line);
     assert_eq!((&report["folds"], &report["fit"]["folds"]), (&"blocks:6".into(), &"blocks:6".into()), "{stderr}");
     assert!(stderr.contains("folds are 6 blocks of rows; --folds 5 takes rows at random"), "{stderr}");
+    assert!(!stderr.contains("whole numbers"), "{stderr}");
     let random = ok(at, &format!("{line} --folds 5"));
     assert_eq!((&random["folds"], &random["fit"]["folds"]), (&"5".into(), &"5".into()));
 }

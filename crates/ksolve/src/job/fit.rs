@@ -2,7 +2,7 @@
 
 use super::{Fitted, Run, fitted};
 use crate::metric::MetricSource;
-use crate::solver::{self, Family, Options, Settings, ridge};
+use crate::solver::{self, Family, Options, Settings, parameter, ridge};
 use crate::statistic::combination::{Combination, combine};
 use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
 use crate::{AnyModel, Error, Result, Task};
@@ -188,7 +188,7 @@ impl Fit {
 
     /// The fit at one rank, where it may have compared several.
     pub(crate) fn at_rank(self, rank: usize) -> Self {
-        let given = self.given.without(ridge::RANKS.name).without(ridge::TOLERANCE.name);
+        let given = self.given.without(ridge::RANKS.name).without(parameter::TOLERANCE.name);
         Self { given, rank: Some(rank), ..self }
     }
 

@@ -43,7 +43,7 @@ use crate::metric::{self, Asked, Form, Learned, MetricSource, RoundReport};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, TrainOptions, candidates};
-use crate::{Error, Folds, Result, Targets};
+use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
@@ -171,6 +171,11 @@ impl<'a, T: Real> Search<'a, T> {
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
         let trials = Trials::new(all, &folds, options.score != Score::Alignment)?;
+        let like_classes = trials.whole_numbers().filter(|_| training.task == Task::Regression);
+        let told = like_classes.map(|k| {
+            format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")
+        });
+        told.into_iter().for_each(|text| resources.stages.warn(text));
         let sample = seen(&trials, &sample);
         let rows = candidates::in_row_order(copy(&sample, sample.len()))?;
         let held = candidates::with_targets(rows, trials.rows(), Pass::new(cut.tile, cut.segment, resources.workers))?;

@@ -8,10 +8,14 @@ use crate::train::Scaling;
 use crate::{Error, Folds, Result, Task};
 use kapprox::Real;
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Share of the rows that a fold kept apart should have, where folds have different sizes.
 const APART: f64 = 0.2;
+
+/// Most whole numbers that look like classes.
+const MOST_CLASSES: usize = 30;
 
 /// Folds of a trial's own choices, where those of the search are a column.
 const WITHIN: FoldSpec = FoldSpec::Hash(5);
@@ -79,6 +83,14 @@ impl<T: Real> Trials<T> {
         };
         let apart = apart.filter(|_| may && count > 2);
         Ok(Self { weighted: shape.weighted, rows, folds: of_rows, count, apart, values, t })
+    }
+
+    /// The number of different values of a single numeric target, where they are a few whole numbers, as those of classes are.
+    pub(super) fn whole_numbers(&self) -> Option<usize> {
+        let one = self.t == 1 && self.rows.shape().targets == 1;
+        let whole = one && self.values.iter().all(|value| value.fract() == 0.0);
+        let values: BTreeSet<u64> = self.values.iter().filter(|_| whole).map(|value| value.to_bits()).collect();
+        Some(values.len()).filter(|found| (2..=MOST_CLASSES).contains(found))
     }
 
     /// True for the row at a position that choices may see.
