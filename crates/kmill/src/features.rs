@@ -51,14 +51,18 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
         true => None,
         false => Some(predictor::kept(&selected, &args.data, &args.keep)?),
     };
+    let start = kstore::budget::rss().unwrap_or(0);
     let beside = args.model.as_ref().unwrap_or(&args.output);
     let fitted = pipeline::fitted(&options, &selected, run, beside, &args.disk, &args.engine)?;
     if let Some(model) = &args.model {
         fitted.save(model)?;
     }
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
+    // what the fit has left behind, the model among it, the prediction cannot have
+    let left = kstore::budget::rss().unwrap_or(0).saturating_sub(start);
+    let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
     let extras = Extras { residual: args.residual, ..Extras::default() };
-    predictor.write(&selected, kept.as_ref(), extras, &args.output, &pipeline::job(run))?;
+    predictor.write(&selected, kept.as_ref(), extras, &args.output, &job)?;
     let map = FitReport::new(report, run, selected.table(), args.model.as_deref());
     Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })
 }

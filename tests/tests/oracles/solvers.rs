@@ -227,8 +227,8 @@ fn more_clusters_than_points_are_refused() {
     assert!(matches!(refused, ksolve::Error::Clusters { asked: 3, distinct: 2 }), "{refused}");
 }
 
-/// The perceptron as it stands in the book, in kernel values alone: α counts the mistakes on each row.
-fn dual_perceptron(golden: &Golden, classes: usize, sweeps: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+/// The perceptron as it stands in the book, in kernel values alone: α counts the mistakes on each row; `one` is 0 without a constant.
+fn dual_perceptron(golden: &Golden, classes: usize, sweeps: usize, one: f64) -> (Vec<Vec<f64>>, Vec<f64>) {
     let k = kmill_tests::kernels::kernel(&golden.kernel);
     let n = golden.x.len();
     let (mut alpha, mut c) = (vec![vec![0.0; n]; classes], vec![0.0; classes]);
@@ -243,7 +243,7 @@ fn dual_perceptron(golden: &Golden, classes: usize, sweeps: usize) -> (Vec<Vec<f
             if scores[rival] >= scores[class] {
                 for (j, sign) in [(class, 1.0), (rival, -1.0)] {
                     alpha[j][i] += sign;
-                    c[j] += sign;
+                    c[j] += sign * one;
                 }
             }
         }
@@ -255,18 +255,22 @@ fn dual_perceptron(golden: &Golden, classes: usize, sweeps: usize) -> (Vec<Vec<f
 fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
     let golden = golden();
     let sweeps = 7;
-    let (alpha, c) = dual_perceptron(&golden, 3, sweeps);
     let options = Options::new().set("steps", sweeps).set("last", true);
-    let trained = fit(&golden, "perceptron", Task::Classification, &options, |_| true);
-    let total: f64 = figure(&trained, "mistakes of each sweep").iter().sum();
-    let counted: f64 = alpha.iter().flatten().map(|a| a.max(0.0)).sum();
-    assert_eq!(total, counted, "mistakes");
-    let k = kmill_tests::kernels::kernel(&golden.kernel);
-    for x in &golden.new {
-        let got = predict(&trained, &golden.kernel, x);
-        for j in 0..3 {
-            let expected = golden.x.iter().zip(&alpha[j]).map(|(z, a)| a * k(x, z)).sum::<f64>() + c[j];
-            close(got[j], expected, 1e-6, "score");
+    for (intercept, one) in [("free", 1.0), ("none", 0.0)] {
+        let (alpha, c) = dual_perceptron(&golden, 3, sweeps, one);
+        let options = options.clone().set("intercept", intercept);
+        let trained = fit(&golden, "perceptron", Task::Classification, &options, |_| true);
+        let total: f64 = figure(&trained, "mistakes of each sweep").iter().sum();
+        let counted: f64 = alpha.iter().flatten().map(|a| a.max(0.0)).sum();
+        assert_eq!(total, counted, "mistakes");
+        assert!(intercept == "free" || trained.intercept.iter().all(|c| *c == 0.0));
+        let k = kmill_tests::kernels::kernel(&golden.kernel);
+        for x in &golden.new {
+            let got = predict(&trained, &golden.kernel, x);
+            for j in 0..3 {
+                let expected = golden.x.iter().zip(&alpha[j]).map(|(z, a)| a * k(x, z)).sum::<f64>() + c[j];
+                close(got[j], expected, 1e-6, "score");
+            }
         }
     }
     // classes with room between them: the search ends with a sweep without a mistake

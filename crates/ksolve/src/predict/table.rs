@@ -8,7 +8,7 @@ use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane, Lanes};
-use kstore::{Coded, Fold, Reading, RowBlock, RowSource, Selected, TableRows, Workers};
+use kstore::{Coded, Fold, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,6 +46,10 @@ pub(super) struct Scratch<T> {
     behind: Vec<T>,
 }
 
+/// Bytes of the numbers of a segment, at most, and as a share of the memory: of rows with many outputs a segment has fewer. A
+/// row's numbers do not depend on its segment.
+const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
+
 /// A model at work on the rows of a table.
 pub(super) struct TableScorer<'a, T: Real> {
     typed: &'a Typed<T>,
@@ -79,26 +83,36 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let Typed { model, functions, .. } = self.typed;
         let source = self.source()?;
         let (shape, (m, d, t)) = (source.shape(), model.dims());
-        let extras = usize::from(self.quadratic.is_some()) + usize::from(self.residual.is_some());
-        let numbers = t + self.components + extras + shape.targets;
-        let (copies, preimages) = match self.preimages {
-            Some(_) => (PreImages::bytes(m, d), d * size_of::<f64>()),
-            None => (0, 0),
-        };
-        // scores, the quadratic function and the residual, the targets, the code of the class, the number of the row
-        let row = numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + preimages;
+        let copies = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
         let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
         let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
         let tile = lanes::TILE * (t.max(self.components) * size_of::<f64>() + single + behind);
         let range = self.selected.range();
-        let segment = lanes::SEGMENT.min(range.end - range.start) as usize;
+        let segment = self.segment(shape.targets, memory).min(range.end - range.start) as usize;
         let lane = Lane {
             tile: lanes::TILE,
             name: "kernel values and scores",
-            bytes: model.scratch_bytes(1) + tile + segment * row,
+            bytes: model.scratch_bytes(1) + tile + segment * self.row_bytes(shape.targets),
             shared: [held, vec![model_term(model, &**functions, copies)]].concat(),
         };
         Ok(lanes::lanes("prediction", &source, &lane, memory, threads)?)
+    }
+
+    /// Bytes of the numbers of a row that wait in a segment: scores, components, the quadratic function and the residual, the
+    /// pre-image, the targets, the code of the class, the number of the row.
+    fn row_bytes(&self, targets: usize) -> usize {
+        let (_, d, t) = self.typed.model.dims();
+        let preimages = if self.preimages.is_some() { d } else { 0 };
+        let extras = usize::from(self.quadratic.is_some()) + usize::from(self.residual.is_some());
+        let numbers = t + self.components + extras + targets + preimages;
+        numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>()
+    }
+
+    /// Number of stored rows of a segment.
+    fn segment(&self, targets: usize, memory: usize) -> u64 {
+        let bytes = SEGMENT_BYTES.0.min(memory / SEGMENT_BYTES.1);
+        let tiles = bytes / self.row_bytes(targets) / lanes::TILE;
+        ((tiles.max(1) * lanes::TILE) as u64).min(lanes::SEGMENT)
     }
 
     /// The rows as they are scaled; the metric follows once they are rounded.
@@ -122,7 +136,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let source = self.source()?;
         let watch = run.watched();
         let observer = watch.stage("predict", self.selected.known_rows());
-        let pass = lanes::scan(lanes, run.workers(), &*observer);
+        let segment = self.segment(source.shape().targets, run.bytes());
+        let pass = Pass { segment, ..lanes::scan(lanes, run.workers(), &*observer) };
         let report = pass.segments(&source, self, |_: Range<u64>, scores: Scores| deliver(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();

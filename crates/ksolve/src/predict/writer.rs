@@ -10,6 +10,10 @@ use kstore::sink::{self, Output, OutputColumn, Sink};
 use kstore::{KeptValues, RowSource, Selected, TILE_TEXT, TextLimit};
 use std::path::Path;
 
+/// Bytes of a row group of a wide table, about, and of what is noted about each of its columns: measured on 1,000 columns.
+const GROUP_BYTES: usize = 64 << 20;
+const NOTE_BYTES: usize = 2 << 10;
+
 /// A file of predictions being written; dropped before [`PredictionWriter::finish`], it leaves nothing.
 struct PredictionWriter {
     sink: Box<dyn Sink>,
@@ -61,6 +65,14 @@ impl PredictionWriter {
         self.sink.footprint() + carried::TILE * (self.columns * size_of::<f64>() + 4 * longest)
     }
 
+    /// Bytes of what a file of so many rows says about its columns, which is written at its end: a note for each column of each row
+    /// group, of which there are many where rows are wide.
+    fn index_bytes(&self, rows: u64) -> usize {
+        let numbers = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(self.columns);
+        let groups = numbers.saturating_mul(size_of::<f64>()) / GROUP_BYTES;
+        groups.saturating_mul(self.columns).saturating_mul(NOTE_BYTES)
+    }
+
     /// Completes the file and gives it its name.
     ///
     /// # Errors
@@ -98,7 +110,10 @@ impl Predictor {
         self.check(extras)?;
         let columns = kept.map_or(Vec::new(), Selected::kept_columns);
         let mut out = PredictionWriter::create(path, &columns, self.parts(extras))?;
-        let held = held(&out, kept)?;
+        let mut held = held(&out, kept)?;
+        let range = selected.range();
+        let remedy = "write .npy or .arrow, or fewer rows at a time";
+        held.push(Term::new("places of the columns in the file", out.index_bytes(range.end - range.start), remedy));
         let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, held.clone(), run)?, carried::COPIES);
         let source = kept.map(|kept| carried::source(kept, texts)).transpose()?;
         let mut carried = source.as_ref().map(Carried::new).transpose()?;

@@ -7,7 +7,7 @@
 //! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ for the largest f_j, and the same for c
 //! ```
 //!
-//! Where a function with margin γ > 0 separates the rows, ‖φ‖ ≤ R, there are at most (R/γ)² mistakes in all (Novikoff 1962),
+//! With `intercept` none c stays 0. Where a function with margin γ > 0 separates the rows, ‖φ‖ ≤ R, there are at most (R/γ)² mistakes in all (Novikoff 1962),
 //! and a sweep without a mistake ends the search. Where none does, w goes on wandering; the average of w over
 //! all rows seen, which is taken unless `averaged` is off, does not, and predicts better anyway.
 //!
@@ -17,7 +17,7 @@
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
 use super::kept::{Kept, Tile, Wanted};
-use super::parameter::{Kind, Parameter, STEPS, TOLERANCE};
+use super::parameter::{INTERCEPT, Kind, Parameter, STEPS, TOLERANCE};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -31,7 +31,7 @@ pub(super) const FAMILY: Family = Family {
     name: "perceptron",
     about: "the kernel perceptron, averaged",
     task: Task::Classification,
-    parameters: &[STEPS, LAST, TOLERANCE],
+    parameters: &[STEPS, LAST, CONSTANT, TOLERANCE],
     make: |settings| Ok(Box::new(Perceptron::new(settings))),
 };
 
@@ -43,6 +43,9 @@ const LAST: Parameter = Parameter {
     about: "The last coefficients, not their average over the rows seen",
 };
 
+/// The constant of the functions: learned as w is, or left out.
+const CONSTANT: Parameter = Parameter { kind: Kind::Word(&["free", "none"]), ..INTERCEPT };
+
 /// The kernel perceptron.
 #[derive(Clone, Copy, Debug)]
 pub struct Perceptron {
@@ -50,11 +53,14 @@ pub struct Perceptron {
     pub sweeps: usize,
     /// True for the average of w over the rows seen, false for the last w.
     pub averaged: bool,
+    /// True for functions with a constant.
+    pub constant: bool,
 }
 
 impl Perceptron {
     fn new(settings: &Settings) -> Self {
-        Self { sweeps: settings.count(&STEPS).unwrap_or_default(), averaged: !settings.flag(&LAST) }
+        let constant = settings.word(&CONSTANT) != Some("none");
+        Self { sweeps: settings.count(&STEPS).unwrap_or_default(), averaged: !settings.flag(&LAST), constant }
     }
 }
 
@@ -75,7 +81,7 @@ impl<T: Real> Solver<T> for Perceptron {
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let columns = data.targets.count();
-        let fresh = || State::new(kept.p, columns);
+        let fresh = || State::new(kept.p, columns, self.constant);
         let (mut steps, mut state) = Steps::begin(data.resources.journal, "sweeps", fresh);
         while state.by_sweep.len() < self.sweeps && state.by_sweep.last() != Some(&0.0) {
             let stage = data.resources.stages.stage("sweep", Some(data.rows));
@@ -118,6 +124,8 @@ impl<T: Real> Solver<T> for Perceptron {
 #[derive(Clone)]
 struct State {
     p: usize,
+    /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
+    one: f64,
     w: Vec<f64>,
     /// Σ (rows seen before a change) · (the change): the sum of w over T rows is T w less this.
     late: Vec<f64>,
@@ -147,9 +155,10 @@ impl Persist for State {
 }
 
 impl State {
-    fn new(p: usize, columns: usize) -> Self {
+    fn new(p: usize, columns: usize, constant: bool) -> Self {
         let zeros = || vec![0.0; (p + 1) * columns];
-        Self { p, w: zeros(), late: zeros(), seen: 0, mistakes: 0, by_sweep: Vec::new() }
+        let one = f64::from(u8::from(constant));
+        Self { p, one, w: zeros(), late: zeros(), seen: 0, mistakes: 0, by_sweep: Vec::new() }
     }
 
     fn learn<T: Real>(&mut self, phi: &[T], class: usize) {
@@ -184,8 +193,8 @@ impl State {
             *w += sign * v;
             *sum += late * v;
         }
-        w[q - 1] += sign;
-        sum[q - 1] += late;
+        w[q - 1] += sign * self.one;
+        sum[q - 1] += late * self.one;
     }
 
     /// The mean of w over the rows seen, after each of them.

@@ -1,11 +1,12 @@
 //! The steps from rows to the feature map: candidates, the kernel's length scale, landmarks, map.
 
 use super::candidates;
+use super::no_features::NoFeatures;
 use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
 use super::{prepare, tolerance};
 use crate::{Error, Result};
-use faer::{MatMut, MatRef};
+use faer::MatRef;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, NO_ROW, RowSample, Scan, uniform_sample};
 use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
@@ -13,7 +14,7 @@ use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
-use kstore::{Fold, Footprint, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
+use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
 use std::sync::Arc;
 
 /// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.
@@ -97,25 +98,6 @@ pub(super) fn of_rows<T: Real>(
     let (kernel, _) = kernel(rows, rows.len() as u64, reading, options, cut, &resources)?;
     let d = RowSource::<T>::shape(rows).features;
     Ok(Mapped { map: Box::new(NoFeatures { d }), kernel, set: None, landmarks: None, passes: 1 })
-}
-
-/// The map of a solver that combines kernel functions itself.
-#[derive(Debug)]
-struct NoFeatures {
-    d: usize,
-}
-
-impl<T: Real> FeatureMap<T> for NoFeatures {
-    fn dims(&self) -> (usize, usize) {
-        (self.d, 0)
-    }
-    fn apply(&self, _: MatRef<'_, T>, _: MatMut<'_, T>, _: &Workers) {}
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
-    }
-    fn footprint(&self) -> Footprint {
-        Footprint::default()
-    }
 }
 
 /// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.

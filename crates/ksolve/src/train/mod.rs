@@ -15,6 +15,7 @@ mod cached;
 pub(crate) mod candidates;
 mod forecast;
 pub(crate) mod landmarks;
+mod no_features;
 mod options;
 pub(crate) mod plan;
 pub(crate) mod prepare;

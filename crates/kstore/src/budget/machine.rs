@@ -14,6 +14,11 @@ pub fn peak_rss() -> Option<usize> {
     kibibytes(Path::new("/proc/self/status"), "VmHWM:")
 }
 
+/// Resident memory of this process now, in bytes, as [`peak_rss`] counts it. `None` where the system does not tell.
+pub fn rss() -> Option<usize> {
+    kibibytes(Path::new("/proc/self/status"), "VmRSS:")
+}
+
 /// [`available`] for a system whose files lie under `root`.
 fn available_under(root: &Path) -> Option<usize> {
     match (kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root)) {

@@ -2,7 +2,7 @@
 
 mod machine;
 
-pub use machine::{available, peak_rss};
+pub use machine::{available, peak_rss, rss};
 
 use crate::{Error, Result};
 
