@@ -245,6 +245,14 @@ impl Predictor {
         either!(self, typed => typed.scores(selected, extras, held, run, deliver))
     }
 
+    /// Standard deviations of new observations of the rows of `scores`, one for each target, row-major: the deviation of the mean and
+    /// the noise together. Empty without [`Extras::std`].
+    pub fn deviations(&self, scores: &Scores) -> Vec<f64> {
+        let noise = self.quadratic().filter(|_| self.card().task == Task::Regression).map_or(&[][..], |q| &q.units);
+        let of = |variance: &f64| noise.iter().map(move |noise| (noise * (variance + 1.0)).sqrt()).collect::<Vec<_>>();
+        scores.quadratic.iter().flat_map(of).collect()
+    }
+
     /// Refuses extras that the model does not hold.
     fn check(&self, extras: Extras) -> Result<()> {
         let card = self.card();
