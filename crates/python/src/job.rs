@@ -91,6 +91,21 @@ impl RowsText {
     }
 }
 
+impl RowsText {
+    /// The fit with notes of the rows in its model file, as the command writes them: the same fit is the same file.
+    fn noted(&self, fit: Fit) -> PyResult<Fit> {
+        let selection = self.selection()?;
+        let rows = match selection.rows {
+            None => "0..".to_string(),
+            Some(rows) if rows.end == u64::MAX => format!("{}..", rows.start),
+            Some(rows) => format!("{}..{}", rows.start, rows.end),
+        };
+        let condition = selection.filter.map(|condition| condition.to_string());
+        let missing = self.missing.as_deref().unwrap_or("error");
+        Ok(fit.note("missing", missing.into()).note("rows", rows.into()).note("where", condition.into()))
+    }
+}
+
 /// What a job may use.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -138,6 +153,7 @@ impl Job {
     /// The fit, but for landmarks and a metric that need the selected rows.
     fn fit(&self) -> PyResult<Fit> {
         let fit = Fit::solver(&self.solver).map_err(raised)?.options(self.options.clone());
+        let fit = self.rows.noted(fit)?;
         let fit = parsed(self.kernel.as_deref())?.into_iter().fold(fit, Fit::kernel);
         let fit = parsed(self.scale.as_deref())?.into_iter().fold(fit, Fit::scaling);
         let fit = parsed(self.map.as_deref())?.into_iter().fold(fit, Fit::map);

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -51,7 +52,9 @@ class KernelEstimator(BaseEstimator):
         """The parameters of the solver as texts; ``rows`` is the number of rows, or the sum of their weights, where it is known."""
         engine = dict(self._fixed)
         for parameter in self._parameters:
-            value = _parameters.text(getattr(self, parameter.name))
+            value = getattr(self, parameter.name)
+            splitter = parameter.engine == "folds" and not isinstance(value, (int, str))
+            value = None if splitter else _parameters.text(value)
             if parameter.engine is not None and value is not None:
                 engine[parameter.engine] = value
         if "lambda" in engine:
@@ -70,13 +73,17 @@ class KernelEstimator(BaseEstimator):
             run["scratch"] = os.fspath(given["scratch"])
         return run
 
-    def _job(self, table: Any, rows: dict[str, Any], run: dict[str, Any], total: float | None) -> tuple[dict[str, Any], Any]:
+    def _job(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
+             total: float | None) -> tuple[dict[str, Any], Any]:
         """The job, and a table of landmarks where they are given."""
         found: dict[bool, Any] = {}
+        # no feature has another role; what the engine's parameters name by text, it finds itself
+        others = [*rows["targets"], *(value.removeprefix("column:") for value in options.values())]
+        features = json.dumps({**rows, "targets": [], "keep": others})
 
         def survey(variance: bool = False) -> Any:
             if variance not in found:
-                names, count, var = table.survey(json.dumps(rows), json.dumps(run), variance)
+                names, count, var = table.survey(features, json.dumps(run), variance)
                 found[variance] = (len(names), var, count, names)
             return found[variance]
 
@@ -87,7 +94,7 @@ class KernelEstimator(BaseEstimator):
             seed = check_random_state(seed).randint(2**31 - 1)
         job: dict[str, Any] = {
             "solver": self._solver,
-            "options": self._engine(survey()[2] if total is None else total),
+            "options": {**self._engine(survey()[2] if total is None else total), **options},
             "kernel": kernel,
             "seed": int(seed),
             "rows": rows,
@@ -139,13 +146,17 @@ class KernelEstimator(BaseEstimator):
             names = [f"x{j}" for j in range(X.shape[1])] if known is None else [str(name) for name in known]
             count = X.shape[0]
         targets = self._targets(y, count, names, more)
-        weights = self._weights(sample_weight, count, names, more)
+        options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more)}
+        if sample_weight is not None and not is_stream(X) and np.any(sample_weight == 0.0):
+            # rows without weight are no rows: they are no landmarks either
+            kept = np.flatnonzero(sample_weight)
+            X, more = X[kept], [(name, np.asarray(column)[kept]) for name, column in more]
         if is_stream(X):
             table = stream.with_columns(more) if more else stream
         else:
             table = _kmill.Table.from_array(X, names, more)
         total = None if sample_weight is None else float(np.sum(sample_weight))
-        self._fit_table(table, {"targets": targets}, self._run(), weights, total)
+        self._fit_table(table, {"targets": targets}, self._run(), options, total)
         if is_stream(X):
             self._after_files(self._names_of_card())
         return X
@@ -154,7 +165,25 @@ class KernelEstimator(BaseEstimator):
         """Adds the columns of the target to ``more``, and returns their names."""
         return []
 
-    def _weights(self, weight: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
+    def _folds(self, X: Any, y: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
+        """Adds a column of folds to ``more`` where ``cv`` is a splitter of scikit-learn, and returns the option that names it."""
+        cv = getattr(self, "cv", None)
+        if cv is None or isinstance(cv, (int, str)):
+            return {}
+        if is_stream(X):
+            raise ValueError("cv must be a number, or text such as 'blocks:6', where rows come as a stream")
+        folds = np.full(len(X), -1, dtype=np.int64)
+        for number, (_, test) in enumerate(check_cv(cv, y).split(X, y)):
+            if np.any(folds[test] >= 0):
+                raise ValueError("cv must hold every row out once: its folds overlap")
+            folds[test] = number
+        if np.any(folds < 0):
+            raise ValueError("cv must hold every row out once: it leaves rows out of all folds")
+        name = free("fold", names)
+        more.append((name, folds))
+        return {"folds": f"column:{name}"}
+
+    def _weights(self, weight: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
         """Adds the column of the weights to ``more``, and returns the option that names it."""
         if weight is None:
             return {}
@@ -164,8 +193,7 @@ class KernelEstimator(BaseEstimator):
 
     def _fit_table(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
                    total: float | None = None) -> None:
-        job, landmarks = self._job(table, rows, run, total)
-        job["options"].update(options)
+        job, landmarks = self._job(table, rows, run, options, total)
         with Progress(self.verbose) as show:
             model, report = _kmill.fit(json.dumps(job), table, landmarks, show)
         self._take(model, json.loads(report))
@@ -240,8 +268,13 @@ class KernelEstimator(BaseEstimator):
         self.trace_error_ = None if certificate is None else certificate["trace_error"]
         if report["lambda"] is not None:
             self.lambda_ = report["lambda"]
+        figures = {figure["name"]: figure["values"] for figure in report.get("figures", [])}
+        steps = figures.get("steps") or figures.get("newton steps") or [len(figures.get("mistakes of each sweep", []))]
+        if hasattr(self, "max_iter"):
+            self.n_iter_ = max(1, int(steps[0]))
         for text in found["warnings"]:
-            _LOG.warning("%s: %s", type(self).__name__, text)
+            # fewer landmarks than asked for are what small tables have, and no fault
+            _LOG.log(logging.INFO if text.startswith("rank reduced") else logging.WARNING, "%s: %s", type(self).__name__, text)
 
     # -- predictions
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import is_stream
 from ._learners import Classifier, Clusters, Novelty, Regressor, Transformer, weights_of
 from ._parameters import Parameter, estimator, text
 
@@ -112,12 +110,7 @@ class KernelRidge(_Ridge, Regressor):
         -------
         self
         """
-        weights = weights_of(sample_weight, X)
-        if weights is not None and np.any(weights == 0.0) and not is_stream(X):
-            # rows without weight are no rows: they are no landmarks either
-            kept = np.flatnonzero(weights)
-            X, y, weights = _safe_indexing(X, kept), _safe_indexing(y, kept), weights[kept]
-        self._fit_rows(X, y, weights)
+        self._fit_rows(X, y, weights_of(sample_weight, X))
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -559,8 +552,7 @@ class KernelPCA(Transformer):
     def _take(self, model: Any, found: dict[str, Any]) -> None:
         super()._take(model, found)
         figures = {figure["name"]: figure["values"] for figure in found["report"].get("figures", [])}
-        if "eigenvalues" in figures:
-            self.eigenvalues_ = np.array(figures["eigenvalues"])
+        self.eigenvalues_ = np.array(figures["variance"]) * found["report"]["rows"]
 
     def distance(self, X: Any) -> Any:
         """Squared distance of rows from the components, where the estimator has ``novelty=True``."""
