@@ -69,11 +69,7 @@ fn options(curve: &Curve, selected: &Selected) -> ksolve::Result<CurveOptions> {
     })
 }
 
-fn cells<T: Real>(
-    selected: &Selected,
-    options: &CurveOptions,
-    resources: &Resources<'_>,
-) -> ksolve::Result<Vec<Cell>> {
+fn cells<T: Real>(selected: &Selected, options: &CurveOptions, resources: &Resources<'_>) -> ksolve::Result<Vec<Cell>> {
     let setting = Setting::<T>::open(selected, None, options, resources)?;
     let mut cells = Vec::new();
     for run in options.runs() {

@@ -62,9 +62,11 @@ impl ArrayBytes {
 /// `TypeError` for an object without it; `ValueError` for a stream that breaks off.
 pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
-    let capsule = capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("__arrow_c_stream__ gave no capsule"))?;
+    let capsule =
+        capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("__arrow_c_stream__ gave no capsule"))?;
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
-    let wrong = |error: arrow::error::ArrowError| PyValueError::new_err(format!("the Arrow stream cannot be read: {error}"));
+    let wrong =
+        |error: arrow::error::ArrowError| PyValueError::new_err(format!("the Arrow stream cannot be read: {error}"));
     // SAFETY: a capsule of this name holds a valid stream, by the PyCapsule interface; `from_raw` moves it out and leaves a
     // released one behind, which the capsule's destructor accepts.
     let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(wrong)?;

@@ -166,7 +166,11 @@ impl Job {
             Some("all") => fit.candidates(Candidates::All),
             Some(text) => match text.parse() {
                 Ok(rows) if rows > 0 => fit.candidates(Candidates::Rows(rows)),
-                _ => return Err(PyValueError::new_err(format!("`candidates` {text}: expected a number of rows, or all"))),
+                _ => {
+                    return Err(PyValueError::new_err(format!(
+                        "`candidates` {text}: expected a number of rows, or all"
+                    )));
+                }
             },
         })
     }

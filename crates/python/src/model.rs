@@ -107,7 +107,11 @@ impl Model {
     }
 
     /// Probabilities of the classes of rows with these scores, n x classes.
-    fn probabilities<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn probabilities<'py>(
+        &self,
+        py: Python<'py>,
+        scores: PyReadonlyArray2<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let classes = self.predictor.card().classes.len();
         let (mut all, mut row) = (Vec::with_capacity(scores.shape()[0] * classes), Vec::new());
         for scores in scores.as_array().rows() {
@@ -185,7 +189,8 @@ impl Model {
         }
         let predictor = &self.predictor;
         let written = watched(py, show, |progress| {
-            let carried = kstore::Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
+            let carried =
+                kstore::Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
             let kept = (!carried.keep.is_empty()).then(|| table.0.select(&carried)).transpose()?;
             let selected = predictor.select(&table.0, kstore::Selection { keep: Vec::new(), ..selection })?;
             predictor.write(&selected, kept.as_ref(), asked, &output, &run.watch(progress))
@@ -213,7 +218,9 @@ fn extras(name: Option<&str>) -> PyResult<Extras> {
         Some("std") => Ok(Extras { std: true, ..none }),
         Some("novelty") => Ok(Extras { novelty: true, ..none }),
         Some("preimage") => Ok(Extras { preimages: true, ..none }),
-        Some(other) => Err(PyValueError::new_err(format!("{other:?}: expected probabilities, std, novelty or preimage"))),
+        Some(other) => {
+            Err(PyValueError::new_err(format!("{other:?}: expected probabilities, std, novelty or preimage")))
+        }
     }
 }
 

@@ -49,7 +49,8 @@ def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any) ->
         if form.startswith(("poly", "sigmoid")):
             raise ValueError(f"kernel {kernel!r} has no length scale: gamma must be a number, 'scale' or 'auto'")
         return f"{form.split('(')[0]}(sigma=median)"
-    number = _gamma(gamma, survey)
+    # scikit-learn's own default for this kernel is 1, for the others 1/n_features
+    number = _gamma(1.0 if gamma is None and kernel == "chi2" else gamma, survey)
     return form.format(
         sigma=repr(math.sqrt(1.0 / (2.0 * number))),
         inverse=repr(1.0 / number),

@@ -43,7 +43,7 @@ SHARED = [
     Parameter("kernel", "rbf", "str", "A kernel of scikit-learn (rbf, laplacian, poly, sigmoid, linear, cosine, chi2, "
               "additive_chi2), or an expression of kernels, with sums and products: " + _names("kernels") + "."),
     Parameter("gamma", None, "float | str | None", "The factor of the squared distance or the inner product; for rbf it is "
-              "1/(2 sigma^2). None or 'auto' is 1/n_features, 'scale' 1/(n_features * variance of X), 'median' takes the "
+              "1/(2 sigma^2). None or 'auto' is 1/n_features (1 for chi2), 'scale' 1/(n_features * variance of X), 'median' takes the "
               "median distance of a sample as the length scale."),
     Parameter("coef0", 1.0, "float | None", "The constant of poly and sigmoid."),
     Parameter("degree", 3, "int | None", "The degree of poly."),
