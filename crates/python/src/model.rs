@@ -12,6 +12,7 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArray
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -129,20 +130,16 @@ impl Model {
         Ok(PyArray1::from_iter(py, decided))
     }
 
-    /// Scores of the rows of a table and, for `extra` std, novelty or preimage, what belongs to it: the standard deviation of a new
+    /// Scores of the rows of a table and, for the extra std, novelty or preimage, what belongs to it: the standard deviation of a new
     /// observation for each target, the squared distance from the components, or the pre-images.
-    #[pyo3(signature = (table, rows, run, extra=None))]
     fn scores<'py>(
         &self,
         py: Python<'py>,
         table: &Table,
-        rows: &str,
-        run: &str,
-        extra: Option<&str>,
-    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Option<Bound<'py, PyArray2<f64>>>)> {
-        let selection = described::<RowsText>(rows)?.selection()?;
-        let run = described::<RunText>(run)?.run(None)?;
-        let extras = extras(extra)?;
+        request: &str,
+    ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>)> {
+        let request: Request = described(request)?;
+        let (selection, run, extras) = (request.rows.selection()?, request.run.run(None)?, request.extras()?);
         let predictor = &self.predictor;
         let (scores, more, n) = watched(py, None, |progress| {
             let (mut scores, mut more) = (Vec::new(), Vec::new());
@@ -161,42 +158,64 @@ impl Model {
             let width = values.len() / n.max(1);
             PyArray1::from_vec(py, values).reshape([n, width])
         };
-        Ok((matrix(scores)?, extra.map(|_| matrix(more)).transpose()?))
+        let more = if more.is_empty() { None } else { Some(matrix(more)?) };
+        Ok((matrix(scores)?, more))
     }
 
     /// Writes the predictions for a table to a file; returns the number of rows.
-    #[pyo3(signature = (table, rows, run, output, extras_asked=Vec::new(), show=None))]
+    #[pyo3(signature = (table, request, output, show=None))]
     fn write(
         &self,
         py: Python<'_>,
         table: &Table,
-        rows: &str,
-        run: &str,
+        request: &str,
         output: PathBuf,
-        extras_asked: Vec<String>,
         show: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
-        let (selection, run) = (described::<RowsText>(rows)?.selection()?, described::<RunText>(run)?);
-        let scratch = run.scratch()?;
-        let run = run.run(scratch.as_ref())?;
-        let mut asked = Extras::default();
-        for name in &extras_asked {
-            let one = extras(Some(name))?;
-            asked.probabilities |= one.probabilities;
-            asked.std |= one.std;
-            asked.novelty |= one.novelty;
-            asked.preimages |= one.preimages;
-        }
+        let request: Request = described(request)?;
+        let (selection, extras, scratch) = (request.rows.selection()?, request.extras()?, request.run.scratch()?);
+        let run = request.run.run(scratch.as_ref())?;
         let predictor = &self.predictor;
         let written = watched(py, show, |progress| {
             let carried =
                 kstore::Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
             let kept = (!carried.keep.is_empty()).then(|| table.0.select(&carried)).transpose()?;
             let selected = predictor.select(&table.0, kstore::Selection { keep: Vec::new(), ..selection })?;
-            predictor.write(&selected, kept.as_ref(), asked, &output, &run.watch(progress))
+            predictor.write(&selected, kept.as_ref(), extras, &output, &run.watch(progress))
         })?
         .map_err(raised)?;
         Ok(written.rows)
+    }
+}
+
+/// A matrix of numpy.
+type Matrix<'py> = Bound<'py, PyArray2<f64>>;
+
+/// The rows to predict, what may be used for it, and what is computed beside the scores.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Request {
+    rows: RowsText,
+    run: RunText,
+    extras: Vec<String>,
+}
+
+impl Request {
+    fn extras(&self) -> PyResult<Extras> {
+        let mut asked = Extras::default();
+        for name in &self.extras {
+            match name.as_str() {
+                "probabilities" => asked.probabilities = true,
+                "std" => asked.std = true,
+                "novelty" => asked.novelty = true,
+                "preimage" => asked.preimages = true,
+                other => {
+                    let text = format!("`extras` {other:?}: expected probabilities, std, novelty or preimage");
+                    return Err(PyValueError::new_err(text));
+                }
+            }
+        }
+        Ok(asked)
     }
 }
 
@@ -207,22 +226,7 @@ pub(crate) fn model_of_bytes(bytes: &[u8]) -> PyResult<Model> {
 }
 
 /// Landmarks and their row numbers.
-type Landmarks<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<u64>>);
-
-/// What is computed beside the scores.
-fn extras(name: Option<&str>) -> PyResult<Extras> {
-    let none = Extras::default();
-    match name {
-        None => Ok(none),
-        Some("probabilities") => Ok(Extras { probabilities: true, ..none }),
-        Some("std") => Ok(Extras { std: true, ..none }),
-        Some("novelty") => Ok(Extras { novelty: true, ..none }),
-        Some("preimage") => Ok(Extras { preimages: true, ..none }),
-        Some(other) => {
-            Err(PyValueError::new_err(format!("{other:?}: expected probabilities, std, novelty or preimage")))
-        }
-    }
-}
+type Landmarks<'py> = (Matrix<'py>, Bound<'py, PyArray1<u64>>);
 
 impl Model {
     fn scores_of<'py, V: Real + numpy::Element>(

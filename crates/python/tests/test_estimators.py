@@ -160,6 +160,35 @@ def test_a_metric_makes_a_better_model():
         kmill.KernelRidge(metric="other").fit(X, y)
 
 
+def test_metrics_and_landmarks_that_are_given(tmp_path):
+    X, y = rows(600)
+    own = {"alpha": 0.1, "gamma": 0.3, "precision": "f64", "rank": 100}
+    factors = np.array([2.0, 1.0, 0.5, 0.0])
+    given = kmill.KernelRidge(metric=factors, **own).fit(X, y)
+    np.testing.assert_allclose(given.predict(X), kmill.KernelRidge(**own).fit(X * factors, y).predict(X * factors), atol=1e-8)
+    matrix = kmill.KernelRidge(metric=np.diag(factors), **own).fit(X, y)
+    np.testing.assert_allclose(given.predict(X), matrix.predict(X), atol=1e-8)
+    given.save(tmp_path / "m.safetensors")
+    named = kmill.KernelRidge(metric=str(tmp_path / "m.safetensors"), **own).fit(X, y)
+    assert np.array_equal(named.predict(X), given.predict(X))
+
+    # ridge regression in the span of the given points, by the formula
+    kernel = lambda a, b: np.exp(-0.3 * ((a[:, None] - b[None]) ** 2).sum(2))
+    points, K = X[:50], kernel(X, X[:50])
+    weights = np.linalg.solve(K.T @ K + 0.1 * kernel(points, points), K.T @ y)
+    ours = kmill.KernelRidge(alpha=0.1, gamma=0.3, precision="f64", intercept="none", landmarks=points).fit(X, y)
+    assert ours.rank_ == 50
+    np.testing.assert_allclose(ours.predict(X), K @ weights, atol=1e-7)
+    with pytest.raises(ValueError, match="give one of rpcholesky"):
+        kmill.KernelRidge(landmarks="other").fit(X, y)
+
+
+def test_a_tolerance_chooses_the_rank():
+    X, y = rows(600)
+    model = kmill.KernelRidge(tolerance=0.05, gamma=0.05, rank=300).fit(X, y)
+    assert model.rank_ < 300 and model.trace_error_ <= 0.05
+
+
 def test_deviations_and_several_targets():
     X, y = rows()
     noisy = y + np.random.default_rng(3).normal(scale=0.5, size=len(y))

@@ -179,6 +179,14 @@ impl Predictor {
     }
 }
 
+/// What the noise of a new observation adds to the variance of the mean, in units of the noise.
+const NOISE: f64 = 1.0;
+
+/// The standard deviation of `units` times the variance of the noise.
+fn deviation(noise: f64, units: f64) -> f64 {
+    (noise * units).sqrt()
+}
+
 /// What is computed for every row beside its scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
@@ -249,8 +257,7 @@ impl Predictor {
     /// the noise together. Empty without [`Extras::std`].
     pub fn deviations(&self, scores: &Scores) -> Vec<f64> {
         let noise = self.quadratic().filter(|_| self.card().task == Task::Regression).map_or(&[][..], |q| &q.units);
-        let of = |variance: &f64| noise.iter().map(move |noise| (noise * (variance + 1.0)).sqrt()).collect::<Vec<_>>();
-        scores.quadratic.iter().flat_map(of).collect()
+        scores.quadratic.iter().flat_map(|v| noise.iter().map(move |noise| deviation(*noise, v + NOISE))).collect()
     }
 
     /// Refuses extras that the model does not hold.

@@ -1,7 +1,7 @@
 //! Predictions of a model for a table, into a file, in the order of its rows.
 
 use super::carried::{self, Carried};
-use super::{Extras, Predictor, Scores};
+use super::{Extras, NOISE, Predictor, Scores, deviation};
 use crate::job::Run;
 use crate::{Classes, Error, Link, Result, Task};
 use kstore::budget::Term;
@@ -162,9 +162,9 @@ impl PredictionWriter {
                 }
                 if let Decision::Deviations(noise) = &self.decision {
                     // a new observation has the variance of the noise in addition
-                    for more in [1.0, 0.0] {
+                    for more in [NOISE, 0.0] {
                         let variances = &scores.quadratic[rows.clone()];
-                        let of = |noise: &f64| variances.iter().map(|v| (noise * (v + more)).sqrt()).collect();
+                        let of = |noise: &f64| variances.iter().map(|v| deviation(*noise, v + more)).collect();
                         columns.extend(noise.iter().map(|noise| KeptValues::F64(of(noise))));
                     }
                 }

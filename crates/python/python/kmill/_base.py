@@ -101,7 +101,7 @@ class KernelEstimator(BaseEstimator):
             "run": run,
         }
         rank = getattr(self, self._rank_name)
-        if rank is not None and "ranks" not in job["options"] and "tolerance" not in job["options"]:
+        if rank is not None and "ranks" not in job["options"]:
             if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
                 raise ValueError(f"{self._rank_name} must be a whole number above 0, got {rank!r}")
             job["rank"] = int(rank)
@@ -132,6 +132,7 @@ class KernelEstimator(BaseEstimator):
     def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, **checks: Any) -> Any:
         """Fits rows in memory or of a stream."""
         more: list[tuple[str, Any]] = []
+        self._forget()
         if is_stream(X):
             stream = _kmill.Table.from_stream(X)
             names, count = [name for name, _, _ in stream.columns], stream.rows
@@ -239,6 +240,7 @@ class KernelEstimator(BaseEstimator):
         self
         """
         table = _kmill.Table.open(paths_of(paths))
+        self._forget()
         targets = [target] if isinstance(target, str) else list(target or [])
         selection = {"features": features or [], "targets": targets, "missing": missing}
         selection.update({"where": where} if where else {})
@@ -247,6 +249,11 @@ class KernelEstimator(BaseEstimator):
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options)
         self._after_files(self._names_of_card())
         return self
+
+    def _forget(self) -> None:
+        """Forgets what an earlier fit learned from rows in memory."""
+        for name in ("classes_", "labels_"):
+            self.__dict__.pop(name, None)
 
     def _names_of_card(self) -> dict[str, Any]:
         card = self._card()
@@ -297,7 +304,7 @@ class KernelEstimator(BaseEstimator):
                 pass  # a value that is not finite: scikit-learn's check says where
         check_is_fitted(self, "model_")
         if is_stream(X):
-            return self.model_.scores(_kmill.Table.from_stream(X), "{}", json.dumps(self._run()))[0]
+            return self.model_.scores(_kmill.Table.from_stream(X), json.dumps({"run": self._run()}))[0]
         return self.model_.predict(self._checked(X))
 
     def _checked(self, X: Any) -> Any:
@@ -310,8 +317,7 @@ class KernelEstimator(BaseEstimator):
             table = _kmill.Table.from_stream(X)
         else:
             table = _kmill.Table.from_array(self._checked(X), self._card()["features"])
-        scores, more = self.model_.scores(table, "{}", json.dumps(self._run()), extra)
-        return scores, more
+        return self.model_.scores(table, json.dumps({"run": self._run(), "extras": [extra]}))
 
     def predict_files(
         self,
@@ -351,8 +357,8 @@ class KernelEstimator(BaseEstimator):
         selection.update({"rows": rows} if rows else {})
         table = _kmill.Table.open(paths_of(paths))
         with Progress(self.verbose) as show:
-            run = json.dumps(self._run(memory=memory))
-            return self.model_.write(table, json.dumps(selection), run, os.fspath(output), extras or [], show)
+            request = {"rows": selection, "run": self._run(memory=memory), "extras": extras or []}
+            return self.model_.write(table, json.dumps(request), os.fspath(output), show)
 
     # -- the model file
 

@@ -112,7 +112,7 @@ class Classifier(ClassifierMixin, KernelEstimator):
         return [name]
 
     def _after_files(self, card: dict[str, Any]) -> None:
-        if not hasattr(self, "classes_") or len(self.classes_) != len(card["classes"]):
+        if not hasattr(self, "classes_"):
             self.classes_ = np.array([next(iter(label.values())) if isinstance(label, dict) else label
                                       for label in card["classes"]])
 
