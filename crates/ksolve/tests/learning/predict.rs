@@ -100,7 +100,10 @@ fn deviations_are_the_column_that_is_written() {
     let model = Predictor::new(fit.on(&table, &["y"], &run).unwrap().model).unwrap();
     let selected = model.select(&table, kstore::Selection::default()).unwrap();
     let (extras, mut found) = (Extras { std: true, ..Extras::default() }, Vec::new());
-    let take = |scores: &Scores| -> ksolve::Result<()> { Ok(found.extend(model.deviations(scores))) };
+    let take = |scores: &Scores| {
+        found.extend(model.deviations(scores));
+        Ok(())
+    };
     model.scores(&selected, extras, Vec::new(), &run, take).unwrap();
 
     let folder = tempfile::tempdir().unwrap();
