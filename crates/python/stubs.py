@@ -138,7 +138,10 @@ MORE = {
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
 """,
-    "KernelRidgeClassifier": "    alpha_: float\n    surface_: dict[str, _Array]\n",
+    "KernelRidgeClassifier": """    alpha_: float
+    surface_: dict[str, _Array]
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
+""",
     "SVC": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
     "KernelLogisticRegression": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
     "Nystroem": """    @property

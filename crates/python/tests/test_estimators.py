@@ -25,10 +25,13 @@ EXPECTED = {
     "KernelLogisticRegression": {
         "check_class_weight_classifiers": "the engine weighs classes by their size only: class_weight='balanced'"
     },
-    "KernelRidge": {
-        "check_sample_weight_equivalence_on_dense_data": "features are float32, and the check compares to 1e-7; it passes "
-        "with precision='f64' (see the test below)"
-    },
+    **dict.fromkeys(
+        ["KernelRidge", "KernelRidgeClassifier"],
+        {
+            "check_sample_weight_equivalence_on_dense_data": "features are float32, and the check compares to 1e-7; it passes "
+            "with precision='f64' (see the test below)"
+        },
+    ),
 }
 
 
@@ -56,13 +59,11 @@ def test_scikit_learns_checks(cls):
     assert passed > 40
 
 
-def test_weights_are_rows_that_are_repeated_in_f64():
-    (check,) = [
-        check
-        for found, check in estimator_checks_generator(kmill.KernelRidge(precision="f64"))
-        if check.func.__name__ == "check_sample_weight_equivalence_on_dense_data"
-    ]
-    check(kmill.KernelRidge(precision="f64"))
+@pytest.mark.parametrize("cls", [kmill.KernelRidge, kmill.KernelRidgeClassifier])
+def test_weights_are_rows_that_are_repeated_in_f64(cls):
+    name = "check_sample_weight_equivalence_on_dense_data"
+    (check,) = [check for _, check in estimator_checks_generator(cls()) if check.func.__name__ == name]
+    check(cls(precision="f64"))
 
 
 def rows(n=300, d=4, seed=0):

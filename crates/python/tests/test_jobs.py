@@ -42,6 +42,9 @@ def test_files_in_and_out(tmp_path):
     classes = kmill.KernelLogisticRegression(rank=50).fit_files(pattern, "kind", features=["x*"])
     assert list(classes.classes_) == ["down", "up"]
     assert classes.predict_files(pattern, tmp_path / "c.csv", extras=["probabilities"]) == 2000
+    # the column of folds is no feature: gamma is 1/5
+    grouped = kmill.KernelRidge(lambdas=[1e-6, 1e-3], rank=50, cv="column:kind").fit_files(pattern, "y")
+    assert grouped.kernel_ == f"gaussian(sigma={np.sqrt(2.5)})" and len(grouped.report_["surface"]) == 2
     assert sorted(os.listdir(tmp_path)) == ["c.csv", "p.parquet", "part0.parquet", "part1.parquet"]
 
 

@@ -14,12 +14,12 @@ from ._kmill import Error, __version__
 # estimators stand on scikit-learn, whose import takes longer than everything else: they are loaded when they are first asked for
 _WHERE = {
     **dict.fromkeys(
-        [
-            "KernelFisher", "KernelKMeans", "KernelLogisticRegression", "KernelNovelty", "KernelPCA", "KernelRidge",
-            "KernelRidgeClassifier", "Nystroem", "OneClassSVM", "Perceptron", "RandomFourier", "SVC", "SVR",
-            "SpectralClustering",
-        ],
-        "._estimators",
+        ["KernelFisher", "KernelLogisticRegression", "KernelRidge", "KernelRidgeClassifier", "Perceptron", "SVC", "SVR"],
+        "._supervised",
+    ),
+    **dict.fromkeys(
+        ["KernelKMeans", "KernelNovelty", "KernelPCA", "Nystroem", "OneClassSVM", "RandomFourier", "SpectralClustering"],
+        "._unsupervised",
     ),
     "load": "._load",
     "curve": "._research",

@@ -424,6 +424,7 @@ class KernelRidgeClassifier(_Classifier):
     verbose: int
     alpha_: float
     surface_: dict[str, _Array]
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
         alpha: float = ...,

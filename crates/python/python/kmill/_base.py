@@ -77,8 +77,9 @@ class KernelEstimator(BaseEstimator):
              total: float | None) -> tuple[dict[str, Any], Any]:
         """The job, and a table of landmarks where they are given."""
         found: dict[bool, Any] = {}
-        # no feature has another role; what the engine's parameters name by text, it finds itself
-        others = [*rows["targets"], *(value.removeprefix("column:") for value in options.values())]
+        # targets, weights and folds are no features
+        named = [*options.values(), *(text for text in [getattr(self, "cv", None)] if str(text).startswith("column:"))]
+        others = [*rows["targets"], *(text.removeprefix("column:") for text in named)]
         features = json.dumps({**rows, "targets": [], "keep": others})
 
         def survey(variance: bool = False) -> Any:

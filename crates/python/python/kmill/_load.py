@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from . import _estimators, _kmill
+from . import _kmill, _supervised, _unsupervised
 from ._base import KernelEstimator
 
 _CLASSES: dict[tuple[str, str | None], type] = {
-    ("ridge", "regression"): _estimators.KernelRidge,
-    ("ridge", "classification"): _estimators.KernelRidgeClassifier,
-    ("svm", None): _estimators.SVC,
-    ("svr", None): _estimators.SVR,
-    ("logistic", None): _estimators.KernelLogisticRegression,
-    ("fisher", None): _estimators.KernelFisher,
-    ("perceptron", None): _estimators.Perceptron,
-    ("oneclass", None): _estimators.OneClassSVM,
-    ("mean", None): _estimators.KernelNovelty,
-    ("kmeans", None): _estimators.KernelKMeans,
-    ("spectral", None): _estimators.SpectralClustering,
-    ("kpca", None): _estimators.KernelPCA,
-    ("features", None): _estimators.Nystroem,
+    ("ridge", "regression"): _supervised.KernelRidge,
+    ("ridge", "classification"): _supervised.KernelRidgeClassifier,
+    ("svm", None): _supervised.SVC,
+    ("svr", None): _supervised.SVR,
+    ("logistic", None): _supervised.KernelLogisticRegression,
+    ("fisher", None): _supervised.KernelFisher,
+    ("perceptron", None): _supervised.Perceptron,
+    ("oneclass", None): _unsupervised.OneClassSVM,
+    ("mean", None): _unsupervised.KernelNovelty,
+    ("kmeans", None): _unsupervised.KernelKMeans,
+    ("spectral", None): _unsupervised.SpectralClustering,
+    ("kpca", None): _unsupervised.KernelPCA,
+    ("features", None): _unsupervised.Nystroem,
 }
 
 

@@ -10,8 +10,8 @@ from sklearn.utils import check_array
 
 from . import _kernel, _kmill
 from ._base import is_stream, paths_of
-from ._estimators import Nystroem
 from ._progress import Progress
+from ._unsupervised import Nystroem
 
 
 def _table(X: Any) -> Any:
