@@ -336,7 +336,7 @@ class KernelRidge(_Regressor):
     lambdas: float | str | Sequence[float] | None
     ranks: str | Sequence[int] | None
     tolerance: float | None
-    cv: int | str | None
+    cv: Any
     intercept: str
     method: str
     preconditioner: str | None
@@ -370,7 +370,7 @@ class KernelRidge(_Regressor):
         lambdas: float | str | Sequence[float] | None = ...,
         ranks: str | Sequence[int] | None = ...,
         tolerance: float | None = ...,
-        cv: int | str | None = ...,
+        cv: Any = ...,
         intercept: str = ...,
         method: str = ...,
         preconditioner: str | None = ...,
@@ -400,7 +400,7 @@ class KernelRidgeClassifier(_Classifier):
     lambdas: float | str | Sequence[float] | None
     ranks: str | Sequence[int] | None
     tolerance: float | None
-    cv: int | str | None
+    cv: Any
     select: str
     intercept: str
     method: str
@@ -433,7 +433,7 @@ class KernelRidgeClassifier(_Classifier):
         lambdas: float | str | Sequence[float] | None = ...,
         ranks: str | Sequence[int] | None = ...,
         tolerance: float | None = ...,
-        cv: int | str | None = ...,
+        cv: Any = ...,
         select: str = ...,
         intercept: str = ...,
         method: str = ...,
@@ -608,7 +608,7 @@ class SVC(_Classifier):
     lambdas: float | str | Sequence[float] | None
     pairs: bool
     probability: bool
-    cv: int | str | None
+    cv: Any
     intercept: str
     class_weight: str | None
     loss: str
@@ -637,7 +637,7 @@ class SVC(_Classifier):
         lambdas: float | str | Sequence[float] | None = ...,
         pairs: bool = ...,
         probability: bool = ...,
-        cv: int | str | None = ...,
+        cv: Any = ...,
         intercept: str = ...,
         class_weight: str | None = ...,
         loss: str = ...,

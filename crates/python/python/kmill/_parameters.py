@@ -75,9 +75,13 @@ _TYPES = {
     "penalty": "float | str | None",
     "penalties": "float | str | Sequence[float] | None",
     "ranks": "str | Sequence[int] | None",
-    "folds": "int | str | None",
+    "folds": "Any",
     "column": "str | None",
 }
+
+
+# types that read better in words
+_TOLD = {"Any": "int, str or splitter"}
 
 
 def _default(parameter: dict[str, Any]) -> Any:
@@ -100,6 +104,8 @@ def of_solver(solver: str) -> list[Parameter]:
     for known in _SOLVERS[solver]["parameters"]:
         name, about = RENAMED.get(known["name"], known["name"]), known["about"]
         type_ = _TYPES.get(known["kind"], "str | None" if known["default"] is None else "str")
+        if known["kind"] == "folds":
+            about += "; or a splitter of scikit-learn, or its pairs of train and test rows"
         parameters.append(Parameter(name, _default(known), type_, about, known["name"]))
     return parameters
 
@@ -147,7 +153,7 @@ def estimator(
         cls._solver, cls._fixed = solver, fixed_values  # type: ignore[attr-defined]
         cls._parameters = parameters  # type: ignore[attr-defined]
         cls.__init__ = _constructor(parameters, first)  # type: ignore[misc]
-        entries = "\n".join(f"{p.name} : {p.type.replace('_Array', 'array').replace('_RandomState', 'RandomState')}, "
+        entries = "\n".join(f"{p.name} : {_TOLD.get(p.type, p.type.replace('_Array', 'array').replace('_RandomState', 'RandomState'))}, "
                             f"default={p.default!r}\n    {p.about}" for p in parameters)
         cls.__doc__ = (cls.__doc__ or "").replace("    {parameters}", _indented(entries))
         return cls
