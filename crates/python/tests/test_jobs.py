@@ -40,6 +40,11 @@ def test_files_in_and_out(tmp_path):
     assert written.column_names == ["y", "prediction"]
     frame = pytest.importorskip("pandas").DataFrame(X[1500:], columns=model.feature_names_in_)
     assert np.array_equal(written["prediction"].to_numpy(), model.predict(frame))
+    noisy = kmill.KernelRidge(lambdas=1e-3, rank=50, std=True).fit_files(pattern, "y", features=["x*"])
+    noisy.predict_files(pattern, tmp_path / "p.parquet", extras=["std"])
+    written = pyarrow.parquet.read_table(tmp_path / "p.parquet")
+    mean, deviation = noisy.predict(table.select(list(noisy.feature_names_in_))), noisy._extra(table, "std")[1].ravel()
+    assert np.array_equal(written["prediction"], mean) and np.array_equal(written["std"], deviation)
     classes = kmill.KernelLogisticRegression(rank=50).fit_files(pattern, "kind", features=["x*"])
     assert list(classes.classes_) == ["down", "up"]
     assert classes.predict_files(pattern, tmp_path / "c.csv", extras=["probabilities"]) == 2000
