@@ -110,6 +110,7 @@ def test_ctrl_c_stops_within_a_second(tmp_path):
     code = """
 import sys, time, numpy as np, kmill
 X = np.random.default_rng(0).normal(size=(200_000, 20))
+kmill.KernelRidge(rank=10).fit(X[:100], X[:100, 0])  # what is imported and loaded once
 print("go", flush=True)
 try:
     kmill.KernelRidge(rank=3000).fit(X, X[:, 0])
