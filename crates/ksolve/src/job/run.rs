@@ -145,8 +145,9 @@ impl<'a> Run<'a> {
         self.stages
     }
 
-    /// The resources without a journal, and without the cancel token of the watch.
-    pub(super) fn resources(&self) -> Resources<'_> {
+    /// The resources for work that is no fit, such as [`crate::curve`]: without a journal, and without the cancel token, which
+    /// the observer has to ask itself.
+    pub fn resources(&self) -> Resources<'_> {
         Resources {
             memory: self.memory,
             workers: &self.workers,

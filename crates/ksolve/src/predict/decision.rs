@@ -1,6 +1,6 @@
 //! The columns that predictions are written as, made from the scores of the rows.
 
-use super::{Extras, Predictor, Scores};
+use super::{Extras, NOISE, Predictor, Scores, deviation};
 use crate::{Classes, Link, Task};
 use kstore::sink::{OutputColumn, OutputKind};
 use kstore::{KeptValues, Label, Strings};
@@ -66,9 +66,9 @@ impl Part {
             Self::Probabilities(classes, link) => probabilities(link, each(), classes.labels().len()),
             Self::Deviations(_, noise) => {
                 let variances = &scores.quadratic[rows];
-                let of = |noise: f64, more: f64| variances.iter().map(|v| (noise * (v + more)).sqrt()).collect();
+                let of = |noise: f64, more: f64| variances.iter().map(|v| deviation(noise, v + more)).collect();
                 // a new observation has the variance of the noise in addition
-                let both = [1.0, 0.0].into_iter();
+                let both = [NOISE, 0.0].into_iter();
                 both.flat_map(|more| noise.iter().map(move |noise| KeptValues::F64(of(*noise, more)))).collect()
             }
             Self::Components(q) => columns(&scores.components[rows.start * q..rows.end * q], *q),

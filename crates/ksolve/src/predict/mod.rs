@@ -185,6 +185,14 @@ impl Predictor {
     }
 }
 
+/// What the noise of a new observation adds to the variance of the mean, in units of the noise.
+const NOISE: f64 = 1.0;
+
+/// The standard deviation of `units` times the variance of the noise.
+fn deviation(noise: f64, units: f64) -> f64 {
+    (noise * units).sqrt()
+}
+
 /// What is computed for every row beside its scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
@@ -255,6 +263,13 @@ impl Predictor {
     ) -> Result<u64> {
         self.check(extras)?;
         either!(self, typed => typed.scores(selected, extras, held, run, deliver))
+    }
+
+    /// Standard deviations of new observations of the rows of `scores`, one for each target, row-major: the deviation of the mean and
+    /// the noise together. Empty without [`Extras::std`].
+    pub fn deviations(&self, scores: &Scores) -> Vec<f64> {
+        let noise = self.quadratic().filter(|_| self.card().task == Task::Regression).map_or(&[][..], |q| &q.units);
+        scores.quadratic.iter().flat_map(|v| noise.iter().map(move |noise| deviation(*noise, v + NOISE))).collect()
     }
 
     /// Refuses extras that the model does not hold.

@@ -3,7 +3,9 @@ use crate::allocations;
 use crate::model::model;
 use faer::{Mat, MatRef};
 use kapprox::Real;
+use ksolve::job::{Fit, Predictor, Run};
 use ksolve::model::Basis;
+use ksolve::predict::{Extras, Scores};
 use ksolve::{Error, Model, PredictScratch};
 use kstore::Workers;
 
@@ -87,4 +89,32 @@ fn scratch_of_another_model_is_refused() {
     let (basis, x, mut out) = (large.functions().unwrap(), Mat::<f32>::zeros(1, D), Mat::zeros(1, 1));
     let refused = large.predict_with(&*basis, x.as_ref(), out.as_mut(), &mut scratch);
     assert!(matches!(refused, Err(Error::Shape { expected: 400, got: 40, .. })), "{refused:?}");
+}
+
+#[test]
+fn deviations_are_the_column_that_is_written() {
+    let x: Vec<f64> = (0..400).map(|i| f64::from(i) / 20.0).collect();
+    let y: Vec<f64> = x.iter().map(|x| x.sin() + 0.1 * (37.0 * x).cos()).collect();
+    let table = kstore::Table::from_rows(&x, 1, &y).unwrap();
+    let (fit, run) = (Fit::ridge().set("std", true).rank(30), Run::new());
+    let model = Predictor::new(fit.on(&table, &["y"], &run).unwrap().model).unwrap();
+    let selected = model.select(&table, kstore::Selection::default()).unwrap();
+    let (extras, mut found) = (Extras { std: true, ..Extras::default() }, Vec::new());
+    let take = |scores: &Scores| {
+        found.extend(model.deviations(scores));
+        Ok(())
+    };
+    model.scores(&selected, extras, Vec::new(), &run, take).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.npy");
+    model.write(&selected, None, extras, &path, &run).unwrap();
+    // prediction, std, std_mean
+    let written = kstore::Table::open(&[path]).unwrap();
+    let only = kstore::Selection { features: vec!["x1".to_string()], ..Default::default() };
+    let rows = written.select(&only).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+    let mut buf = kstore::RowBuf::new(400);
+    kstore::RowSource::open(&rows, 0..400).unwrap().next(&mut buf).unwrap();
+    assert!(found.len() == 400 && found == buf.x, "{:?} {:?}", &found[..3], &buf.x[..3]);
+    assert!(found.iter().all(|deviation| (0.05..0.2).contains(deviation)));
 }

@@ -1,0 +1,41 @@
+"""Kernel machines on tables larger than memory, as scikit-learn estimators.
+
+Estimators learn from arrays, Arrow streams and files of any size, say how good their approximation is, and write the model
+files that the command and the Rust library read.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ._kmill import Error, __version__
+
+# estimators stand on scikit-learn, whose import takes longer than everything else: they are loaded when they are first asked for
+_WHERE = {
+    **dict.fromkeys(
+        ["KernelFisher", "KernelLogisticRegression", "KernelRidge", "KernelRidgeClassifier", "Perceptron", "SVC", "SVR"],
+        "._supervised",
+    ),
+    **dict.fromkeys(
+        ["KernelKMeans", "KernelNovelty", "KernelPCA", "Nystroem", "OneClassSVM", "RandomFourier", "SpectralClustering"],
+        "._unsupervised",
+    ),
+    "load": "._load",
+    "curve": "._research",
+    "landmarks": "._research",
+}
+
+__all__ = ["Error", "__version__", *sorted(_WHERE)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'kmill' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,749 @@
+"""Type stubs of kmill, written by stubs.py from the classes themselves."""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Self
+
+__version__: str
+__all__: list[str]
+
+_Array: TypeAlias = npt.NDArray[Any]
+_Floats: TypeAlias = npt.NDArray[np.float64]
+_RandomState: TypeAlias = np.random.RandomState
+_Path: TypeAlias = str | PathLike[str]
+# an array, a table, or an object with __arrow_c_stream__
+_Rows: TypeAlias = Any
+
+class Error(Exception): ...
+
+def load(path: _Path) -> Any: ...
+def curve(
+    X: _Rows,
+    methods: Iterable[str] = ...,
+    ranks: Iterable[int] = ...,
+    *,
+    kernel: str = ...,
+    gamma: float | str | None = ...,
+    scale: str = ...,
+    repeats: int = ...,
+    sample: int | None = ...,
+    features: list[str] | None = ...,
+    precision: str = ...,
+    random_state: int = ...,
+    memory: int | str | None = ...,
+    verbose: int = ...,
+) -> Any: ...
+def landmarks(
+    X: _Rows,
+    *,
+    kernel: str = ...,
+    gamma: float | str | None = ...,
+    rank: int = ...,
+    scheme: str = ...,
+    scale: str = ...,
+    random_state: int = ...,
+    features: list[str] | None = ...,
+) -> Any: ...
+
+class _Estimator:
+    model_: Any
+    report_: dict[str, Any]
+    kernel_: str
+    rank_: int
+    trace_error_: float | None
+    lambda_: float
+    n_features_in_: int
+    feature_names_in_: _Array
+    def fit_files(
+        self,
+        paths: _Path | Sequence[_Path],
+        target: str | list[str] | None = ...,
+        *,
+        features: list[str] | None = ...,
+        where: str | None = ...,
+        rows: str | None = ...,
+        missing: str = ...,
+        sample_weight: str | None = ...,
+        memory: int | str | None = ...,
+        scratch: _Path | None = ...,
+    ) -> Self: ...
+    def predict_files(
+        self,
+        paths: _Path | Sequence[_Path],
+        output: _Path,
+        *,
+        keep: list[str] | None = ...,
+        extras: list[str] | None = ...,
+        where: str | None = ...,
+        rows: str | None = ...,
+        missing: str = ...,
+        memory: int | str | None = ...,
+    ) -> int: ...
+    def save(self, path: _Path) -> None: ...
+    def get_params(self, deep: bool = ...) -> dict[str, Any]: ...
+    def set_params(self, **params: Any) -> Self: ...
+
+class _Regressor(_Estimator):
+    def fit(self, X: _Rows, y: Any) -> Self: ...
+    def predict(self, X: _Rows) -> _Floats: ...
+    def score(self, X: _Rows, y: Any, sample_weight: Any = ...) -> float: ...
+
+class _Classifier(_Estimator):
+    classes_: _Array
+    def fit(self, X: _Rows, y: Any) -> Self: ...
+    def predict(self, X: _Rows) -> _Array: ...
+    def decision_function(self, X: _Rows) -> _Floats: ...
+    def score(self, X: _Rows, y: Any, sample_weight: Any = ...) -> float: ...
+
+class _Transformer(_Estimator):
+    def fit(self, X: _Rows, y: Any = ...) -> Self: ...
+    def transform(self, X: _Rows) -> Any: ...
+    def fit_transform(self, X: _Rows, y: Any = ...) -> Any: ...
+    def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
+    def set_output(self, *, transform: str | None = ...) -> Self: ...
+
+class _Novelty(_Estimator):
+    offset_: float
+    def fit(self, X: _Rows, y: Any = ...) -> Self: ...
+    def predict(self, X: _Rows) -> _Array: ...
+    def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
+    def decision_function(self, X: _Rows) -> _Floats: ...
+    def score_samples(self, X: _Rows) -> _Floats: ...
+
+class _Clusters(_Estimator):
+    labels_: _Array
+    def fit(self, X: _Rows, y: Any = ...) -> Self: ...
+    def predict(self, X: _Rows) -> _Array: ...
+    def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
+
+class KernelFisher(_Classifier):
+    lambdas: float | str | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        lambdas: float | str | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelKMeans(_Clusters):
+    n_clusters: int | None
+    n_init: int | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        n_clusters: int | None = ...,
+        n_init: int | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelLogisticRegression(_Classifier):
+    C: float | str | None
+    lambdas: float | str | None
+    intercept: str
+    class_weight: str | None
+    max_iter: int | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def predict_proba(self, X: _Rows) -> _Floats: ...
+    def __init__(
+        self,
+        C: float | str | None = ...,
+        *,
+        lambdas: float | str | None = ...,
+        intercept: str = ...,
+        class_weight: str | None = ...,
+        max_iter: int | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelNovelty(_Novelty):
+    nu: float | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        nu: float | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelPCA(_Transformer):
+    n_components: int | None
+    uncentred: bool
+    whiten: bool
+    novelty: bool
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    eigenvalues_: _Floats
+    def distance(self, X: _Rows) -> _Floats: ...
+    def preimage(self, X: _Rows) -> _Floats: ...
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        uncentred: bool = ...,
+        whiten: bool = ...,
+        novelty: bool = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelRidge(_Regressor):
+    alpha: float
+    alphas: Sequence[float] | None
+    lambdas: float | str | Sequence[float] | None
+    ranks: str | Sequence[int] | None
+    tolerance: float | None
+    cv: Any
+    intercept: str
+    method: str
+    preconditioner: str | None
+    residual: float | None
+    loo: bool
+    std: bool
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    alpha_: float
+    surface_: dict[str, _Array]
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
+    def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
+    def __init__(
+        self,
+        alpha: float = ...,
+        *,
+        alphas: Sequence[float] | None = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        ranks: str | Sequence[int] | None = ...,
+        tolerance: float | None = ...,
+        cv: Any = ...,
+        intercept: str = ...,
+        method: str = ...,
+        preconditioner: str | None = ...,
+        residual: float | None = ...,
+        loo: bool = ...,
+        std: bool = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelRidgeClassifier(_Classifier):
+    alpha: float
+    alphas: Sequence[float] | None
+    lambdas: float | str | Sequence[float] | None
+    ranks: str | Sequence[int] | None
+    tolerance: float | None
+    cv: Any
+    select: str
+    intercept: str
+    method: str
+    preconditioner: str | None
+    residual: float | None
+    loo: bool
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    alpha_: float
+    surface_: dict[str, _Array]
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
+    def __init__(
+        self,
+        alpha: float = ...,
+        *,
+        alphas: Sequence[float] | None = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        ranks: str | Sequence[int] | None = ...,
+        tolerance: float | None = ...,
+        cv: Any = ...,
+        select: str = ...,
+        intercept: str = ...,
+        method: str = ...,
+        preconditioner: str | None = ...,
+        residual: float | None = ...,
+        loo: bool = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class Nystroem(_Transformer):
+    kernel: str
+    n_components: int
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    @property
+    def components_(self) -> _Floats: ...
+    @property
+    def component_indices_(self) -> _Array: ...
+    def __init__(
+        self,
+        kernel: str = ...,
+        *,
+        n_components: int = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class OneClassSVM(_Novelty):
+    nu: float | None
+    tol: float | None
+    max_iter: int | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        nu: float | None = ...,
+        tol: float | None = ...,
+        max_iter: int | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class Perceptron(_Classifier):
+    max_iter: int | None
+    last: bool
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        max_iter: int | None = ...,
+        last: bool = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class RandomFourier(_Transformer):
+    n_components: int
+    gamma: float | str | None
+    scale: str
+    metric: str | _Array | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        n_components: int = ...,
+        gamma: float | str | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class SVC(_Classifier):
+    C: float | str | Sequence[float] | None
+    lambdas: float | str | Sequence[float] | None
+    pairs: bool
+    probability: bool
+    cv: Any
+    intercept: str
+    class_weight: str | None
+    loss: str
+    tol: float | None
+    max_iter: int | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def predict_proba(self, X: _Rows) -> _Floats: ...
+    def __init__(
+        self,
+        C: float | str | Sequence[float] | None = ...,
+        *,
+        lambdas: float | str | Sequence[float] | None = ...,
+        pairs: bool = ...,
+        probability: bool = ...,
+        cv: Any = ...,
+        intercept: str = ...,
+        class_weight: str | None = ...,
+        loss: str = ...,
+        tol: float | None = ...,
+        max_iter: int | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class SVR(_Regressor):
+    C: float | str | None
+    lambdas: float | str | None
+    intercept: str
+    epsilon: float | None
+    tol: float | None
+    max_iter: int | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        C: float | str | None = ...,
+        *,
+        lambdas: float | str | None = ...,
+        intercept: str = ...,
+        epsilon: float | None = ...,
+        tol: float | None = ...,
+        max_iter: int | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class SpectralClustering(_Clusters):
+    n_clusters: int | None
+    n_init: int | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        n_clusters: int | None = ...,
+        n_init: int | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...

@@ -1,0 +1,388 @@
+"""What every estimator does: hand rows to the engine, keep the model, predict, save, pickle."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import _kernel, _kmill, _parameters
+from ._html import page
+from ._progress import Progress
+
+_LOG = logging.getLogger("kmill")
+
+
+def is_stream(X: Any) -> bool:
+    """Whether rows come by the Arrow PyCapsule interface; tables of pandas go scikit-learn's way."""
+    return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas")
+
+
+def free(name: str, names: list[str]) -> str:
+    """A name that no feature has."""
+    while name in names:
+        name += "_"
+    return name
+
+
+def paths_of(paths: Any) -> list[str]:
+    """One path or several, as texts."""
+    return [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+
+
+class KernelEstimator(BaseEstimator):
+    """The base of all estimators; its subclasses name a solver."""
+
+    _solver: str
+    _fixed: dict[str, str]
+    _parameters: list[_parameters.Parameter]
+    _target: str | None = None  # "numbers", "classes", or nothing to learn from
+    _rank_name = "rank"
+
+    # -- what the engine is told
+
+    def _engine(self, rows: float | None) -> dict[str, str]:
+        """The parameters of the solver as texts; ``rows`` is the number of rows, or the sum of their weights, where it is known."""
+        engine = dict(self._fixed)
+        for parameter in self._parameters:
+            value = getattr(self, parameter.name)
+            splitter = parameter.engine == "folds" and not isinstance(value, (int, str))
+            value = None if splitter else _parameters.text(value)
+            if parameter.engine is not None and value is not None:
+                engine[parameter.engine] = value
+        if "lambda" in engine:
+            engine.pop("C", None)
+        return engine
+
+    def _run(self, **given: Any) -> dict[str, Any]:
+        memory = given.get("memory") if given.get("memory") is not None else getattr(self, "memory", None)
+        jobs = getattr(self, "n_jobs", None)
+        run: dict[str, Any] = {}
+        if memory is not None:
+            run["memory"] = str(memory)
+        if jobs is not None and jobs > 0:
+            run["threads"] = int(jobs)
+        if given.get("scratch") is not None:
+            run["scratch"] = os.fspath(given["scratch"])
+        return run
+
+    def _job(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
+             total: float | None) -> tuple[dict[str, Any], Any]:
+        """The job, and a table of landmarks where they are given."""
+        found: dict[bool, Any] = {}
+        # targets, weights and folds are no features
+        named = [*options.values(), *(text for text in [getattr(self, "cv", None)] if str(text).startswith("column:"))]
+        others = [*rows["targets"], *(text.removeprefix("column:") for text in named)]
+        features = json.dumps({**rows, "targets": [], "keep": others})
+
+        def survey(variance: bool = False) -> Any:
+            if variance not in found:
+                names, count, var = table.survey(features, json.dumps(run), variance)
+                found[variance] = (len(names), var, count, names)
+            return found[variance]
+
+        kernel = _kernel.expression(self.kernel, getattr(self, "gamma", None), getattr(self, "coef0", None),
+                                    getattr(self, "degree", None), lambda variance: survey(variance)[:2])
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        job: dict[str, Any] = {
+            "solver": self._solver,
+            "options": {**self._engine(survey()[2] if total is None else total), **options},
+            "kernel": kernel,
+            "seed": int(seed),
+            "rows": rows,
+            "run": run,
+        }
+        rank = getattr(self, self._rank_name)
+        if rank is not None and "ranks" not in job["options"]:
+            if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
+                raise ValueError(f"{self._rank_name} must be a whole number above 0, got {rank!r}")
+            job["rank"] = int(rank)
+        for name in ("scale", "map", "precision"):
+            if getattr(self, name, None) is not None:
+                job[name] = getattr(self, name)
+        job.update(self._map())
+        metric = getattr(self, "metric", None)
+        if metric is not None:
+            job["metric"] = metric if isinstance(metric, str) else np.asarray(metric, dtype=float).tolist()
+        candidates = getattr(self, "candidates", None)
+        if candidates is not None:
+            job["candidates"] = str(candidates)
+        landmarks, chosen = None, getattr(self, "landmarks", None)
+        if isinstance(chosen, str):
+            job["landmarks"] = chosen
+        elif chosen is not None:
+            points = np.ascontiguousarray(chosen, dtype=np.float64)
+            landmarks = _kmill.Table.from_array(points, survey()[3])
+            job.pop("rank", None)
+        return job, landmarks
+
+    def _map(self) -> dict[str, str]:
+        return {}
+
+    # -- fits
+
+    def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, **checks: Any) -> Any:
+        """Fits rows in memory or of a stream."""
+        more: list[tuple[str, Any]] = []
+        self._forget()
+        if is_stream(X):
+            stream = _kmill.Table.from_stream(X)
+            names, count = [name for name, _, _ in stream.columns], stream.rows
+        else:
+            numeric = {"y_numeric": True, "multi_output": True} if self._target == "numbers" else {}
+            options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, **numeric, **checks}
+            if self._target is None:
+                X = validate_data(self, X, **options)
+            else:
+                X, y = validate_data(self, X, y, **options)
+            known = getattr(self, "feature_names_in_", None)
+            names = [f"x{j}" for j in range(X.shape[1])] if known is None else [str(name) for name in known]
+            count = X.shape[0]
+        targets = self._targets(y, count, names, more)
+        options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more)}
+        if sample_weight is not None and not is_stream(X) and np.any(sample_weight == 0.0):
+            # rows without weight are no rows: they are no landmarks either
+            kept = np.flatnonzero(sample_weight)
+            X, more = X[kept], [(name, np.asarray(column)[kept]) for name, column in more]
+        if is_stream(X):
+            table = stream.with_columns(more) if more else stream
+        else:
+            table = _kmill.Table.from_array(X, names, more)
+        total = None if sample_weight is None else float(np.sum(sample_weight))
+        self._fit_table(table, {"targets": targets}, self._run(), options, total)
+        if is_stream(X):
+            self._after_files(self._names_of_card())
+        return X
+
+    def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
+        """Adds the columns of the target to ``more``, and returns their names."""
+        return []
+
+    def _folds(self, X: Any, y: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
+        """Adds a column of folds to ``more`` where ``cv`` is a splitter of scikit-learn, and returns the option that names it."""
+        cv = getattr(self, "cv", None)
+        if cv is None or isinstance(cv, (int, str)):
+            return {}
+        if is_stream(X):
+            raise ValueError("cv must be a number, or text such as 'blocks:6', where rows come as a stream")
+        folds = np.full(len(X), -1, dtype=np.int64)
+        for number, (_, test) in enumerate(check_cv(cv, y).split(X, y)):
+            if np.any(folds[test] >= 0):
+                raise ValueError("cv must hold every row out once: its folds overlap")
+            folds[test] = number
+        if np.any(folds < 0):
+            raise ValueError("cv must hold every row out once: it leaves rows out of all folds")
+        name = free("fold", names)
+        more.append((name, folds))
+        return {"folds": f"column:{name}"}
+
+    def _weights(self, weight: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
+        """Adds the column of the weights to ``more``, and returns the option that names it."""
+        if weight is None:
+            return {}
+        name = free("sample_weight", names)
+        more.append((name, np.ascontiguousarray(weight, dtype=np.float64)))
+        return {"weights": name}
+
+    def _fit_table(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
+                   total: float | None = None) -> None:
+        job, landmarks = self._job(table, rows, run, options, total)
+        with Progress(self.verbose) as show:
+            model, report = _kmill.fit(json.dumps(job), table, landmarks, show)
+        self._take(model, json.loads(report))
+
+    def fit_files(
+        self,
+        paths: Any,
+        target: str | list[str] | None = None,
+        *,
+        features: list[str] | None = None,
+        where: str | None = None,
+        rows: str | None = None,
+        missing: str = "error",
+        sample_weight: str | None = None,
+        memory: int | str | None = None,
+        scratch: Any = None,
+    ) -> Any:
+        """Fit on files of any size: Parquet, Arrow, .npy, .csv, .svm.
+
+        Parameters
+        ----------
+        paths : str, path or list of them
+            Files, folders and glob patterns, read as one table in the order of their paths.
+        target : str or list of str, optional
+            The column to learn from, or several of numbers.
+        features : list of str, optional
+            Names or patterns of the features. None is every numeric column without another role.
+        where : str, optional
+            A condition on one column: ``"fold != 3"``.
+        rows : str, optional
+            Stored rows to use, half-open: ``"..284217"``.
+        missing : {"error", "drop", "mean"}
+            What is done with a missing, NaN or infinite value.
+        sample_weight : str, optional
+            A column with a weight for each row, for solvers that read weights.
+        memory : int or str, optional
+            Memory that the process may take, in the place of the estimator's ``memory``.
+        scratch : path, optional
+            A folder for decoded rows and features that do not fit the memory.
+
+        Returns
+        -------
+        self
+        """
+        table = _kmill.Table.open(paths_of(paths))
+        self._forget()
+        targets = [target] if isinstance(target, str) else list(target or [])
+        selection = {"features": features or [], "targets": targets, "missing": missing}
+        selection.update({"where": where} if where else {})
+        selection.update({"rows": rows} if rows else {})
+        options = {"weights": sample_weight} if sample_weight else {}
+        self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options)
+        self._after_files(self._names_of_card())
+        return self
+
+    def _forget(self) -> None:
+        """Forgets what an earlier fit learned from rows in memory."""
+        for name in ("classes_", "labels_"):
+            self.__dict__.pop(name, None)
+
+    def _names_of_card(self) -> dict[str, Any]:
+        card = self._card()
+        self.feature_names_in_ = np.array(card["features"], dtype=object)
+        self.n_features_in_ = len(card["features"])
+        return card
+
+    def _after_files(self, card: dict[str, Any]) -> None:
+        """Sets what a fit in memory learns from the target."""
+
+    def _take(self, model: Any, found: dict[str, Any]) -> None:
+        """Takes the model and the report as learned state."""
+        self.model_ = model
+        report = found["report"]
+        self.report_ = {**report, "seconds": dict(found["seconds"]), "warnings": found["warnings"]}
+        self.kernel_ = report["kernel"]
+        self.rank_ = report["rank"]
+        certificate = report["certificate"]
+        self.trace_error_ = None if certificate is None else certificate["trace_error"]
+        if report["lambda"] is not None:
+            self.lambda_ = report["lambda"]
+        figures = {figure["name"]: figure["values"] for figure in report.get("figures", [])}
+        steps = figures.get("steps") or figures.get("newton steps") or [len(figures.get("mistakes of each sweep", []))]
+        if hasattr(self, "max_iter"):
+            self.n_iter_ = max(1, int(steps[0]))
+        for text in found["warnings"]:
+            # fewer landmarks than asked for are what small tables have, and no fault
+            _LOG.log(logging.INFO if text.startswith("rank reduced") else logging.WARNING, "%s: %s", type(self).__name__, text)
+
+    # -- predictions
+
+    def _scores(self, X: Any) -> Any:
+        """The outputs of the model for rows, n x outputs, as float64."""
+        model = getattr(self, "model_", None)
+        if (
+            model is not None
+            and type(X) is np.ndarray
+            and X.ndim == 2
+            and X.dtype in (np.float64, np.float32)
+            and X.flags.c_contiguous
+            and 0 < X.shape[0]
+            and X.shape[1] == model.features
+            and not hasattr(self, "feature_names_in_")
+        ):
+            try:
+                return model.predict(X)
+            except ValueError:
+                pass  # a value that is not finite: scikit-learn's check says where
+        check_is_fitted(self, "model_")
+        if is_stream(X):
+            return self.model_.scores(_kmill.Table.from_stream(X), json.dumps({"run": self._run()}))[0]
+        return self.model_.predict(self._checked(X))
+
+    def _checked(self, X: Any) -> Any:
+        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+
+    def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
+        """The outputs, and what the model tells beside them."""
+        check_is_fitted(self, "model_")
+        if is_stream(X):
+            table = _kmill.Table.from_stream(X)
+        else:
+            table = _kmill.Table.from_array(self._checked(X), self._card()["features"])
+        return self.model_.scores(table, json.dumps({"run": self._run(), "extras": [extra]}))
+
+    def predict_files(
+        self,
+        paths: Any,
+        output: Any,
+        *,
+        keep: list[str] | None = None,
+        extras: list[str] | None = None,
+        where: str | None = None,
+        rows: str | None = None,
+        missing: str = "error",
+        memory: int | str | None = None,
+    ) -> int:
+        """Write predictions for files of any size to a file.
+
+        Parameters
+        ----------
+        paths : str, path or list of them
+            Files, folders and glob patterns with the columns of the features.
+        output : path
+            The file to write; its extension is the format, such as ``.parquet``.
+        keep : list of str, optional
+            Columns to carry along.
+        extras : list of str, optional
+            What is written beside the predictions: ``probabilities``, ``std``, ``novelty``, ``preimage``.
+        where, rows, missing, memory
+            As in :meth:`fit_files`.
+
+        Returns
+        -------
+        int
+            The number of rows.
+        """
+        check_is_fitted(self, "model_")
+        selection: dict[str, Any] = {"missing": missing, "keep": keep or []}
+        selection.update({"where": where} if where else {})
+        selection.update({"rows": rows} if rows else {})
+        table = _kmill.Table.open(paths_of(paths))
+        with Progress(self.verbose) as show:
+            request = {"rows": selection, "run": self._run(memory=memory), "extras": extras or []}
+            return self.model_.write(table, json.dumps(request), os.fspath(output), show)
+
+    # -- the model file
+
+    def _card(self) -> dict[str, Any]:
+        return json.loads(self.model_.card())
+
+    def save(self, path: Any) -> None:
+        """Write the model as a safetensors file, which the command, Rust and :func:`kmill.load` open.
+
+        Parameters
+        ----------
+        path : path
+            The file; it is written whole or not at all.
+        """
+        check_is_fitted(self, "model_")
+        self.model_.save(os.fspath(path))
+
+    def _repr_html_inner(self) -> str:
+        inherited = super()._repr_html_inner()
+        return inherited + page(self.report_) if hasattr(self, "report_") else inherited
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+

@@ -1,0 +1,292 @@
+"""What estimators of one kind share: regressors, classifiers, transformers, novelty, groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import (
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    OutlierMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
+
+from ._base import KernelEstimator, free, is_stream
+
+
+class Regressor(RegressorMixin, KernelEstimator):
+    """Numbers to learn from, one or several for each row."""
+
+    _target = "numbers"
+    _several = False
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : array of shape (n_samples,)
+            The target; of a stream also the name of its column.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_rows(X, y)
+        return self
+
+    def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
+        self._single = True
+        if isinstance(y, str):
+            return [y]
+        y = np.asarray(y, dtype=np.float64)
+        if y.ndim == 2 and y.shape[1] == 1 or not self._several:
+            y = column_or_1d(y, warn=True)
+        check_consistent_length(np.empty(count), y)
+        self._single = y.ndim == 1
+        columns = [("y", y)] if self._single else [(f"y{j}", y[:, j]) for j in range(y.shape[1])]
+        named = [(free(name, names), np.ascontiguousarray(column)) for name, column in columns]
+        more.extend(named)
+        return [name for name, _ in named]
+
+    def _after_files(self, card: dict[str, Any]) -> None:
+        self._single = len(card["targets"]) == 1
+
+    def predict(self, X: Any) -> Any:
+        """Predict the target of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_targets)
+            The predictions.
+        """
+        scores = self._scores(X)
+        return scores.ravel() if self._single else scores
+
+
+class Classifier(ClassifierMixin, KernelEstimator):
+    """Labels to learn from: integers, truth values or text, one for each row."""
+
+    _target = "classes"
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : array of shape (n_samples,)
+            The class of each row; of a stream also the name of its column.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_rows(X, y)
+        return self
+
+    def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
+        if isinstance(y, str):
+            return [y]
+        check_classification_targets(y)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(np.empty(count), y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"{type(self).__name__} needs at least two classes; y has {len(self.classes_)} class")
+        name = free("y", names)
+        more.append((name, _labels(y, self.classes_, codes)))
+        return [name]
+
+    def _after_files(self, card: dict[str, Any]) -> None:
+        if not hasattr(self, "classes_"):
+            self.classes_ = np.array([next(iter(label.values())) if isinstance(label, dict) else label
+                                      for label in card["classes"]])
+
+    def decision_function(self, X: Any) -> Any:
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_classes)
+            Of two classes the score of the second, positive where it is predicted.
+        """
+        scores = self._scores(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Predict the class of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The classes.
+        """
+        scores = self._scores(X)
+        return self.classes_[self.model_.decide(scores)]
+
+    def _probabilities(self, X: Any) -> Any:
+        scores = self._scores(X)
+        return self.model_.probabilities(scores)
+
+
+def _labels(y: Any, classes: Any, codes: Any) -> Any:
+    """Labels as the model file holds them; those that it has no type for as their positions."""
+    if y.dtype.kind == "b":
+        return np.ascontiguousarray(y, dtype=bool)
+    if y.dtype.kind in "iu" and classes.max() <= np.iinfo(np.int64).max:
+        return np.ascontiguousarray(y, dtype=np.int64)
+    if y.dtype.kind in "UO" and all(isinstance(label, str) for label in classes):
+        return [str(label) for label in y]
+    return np.ascontiguousarray(codes.ravel(), dtype=np.int64)
+
+
+class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
+    """New features of rows."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Learn the features from rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._fit_rows(X, y)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Compute the features of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features_out)
+            The features.
+        """
+        return self._scores(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.outputs
+
+
+class Novelty(OutlierMixin, KernelEstimator):
+    """Rows unlike those of the fit."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Learn what usual rows are.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._fit_rows(X, y)
+        self.offset_ = 0.0
+        return self
+
+    def _after_files(self, card: dict[str, Any]) -> None:
+        self.offset_ = 0.0
+
+    def decision_function(self, X: Any) -> Any:
+        """Scores of rows, negative for novel ones.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The scores.
+        """
+        return self._scores(X).ravel()
+
+    def score_samples(self, X: Any) -> Any:
+        """The scores of :meth:`decision_function` plus ``offset_``, which is 0."""
+        return self.decision_function(X)
+
+    def predict(self, X: Any) -> Any:
+        """Tell usual rows, 1, from novel ones, -1."""
+        return np.where(self.decision_function(X) < 0.0, -1, 1)
+
+
+class Clusters(ClusterMixin, KernelEstimator):
+    """Groups of rows."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Find the groups of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow table
+            Rows of numbers.
+        y : ignored
+
+        Returns
+        -------
+        self
+            With ``labels_``, the group of each row, where rows are in memory.
+        """
+        rows = self._fit_rows(X, y)
+        if not is_stream(X):
+            self.labels_ = self.predict(rows) if not hasattr(self, "feature_names_in_") else self._groups(rows)
+        return self
+
+    def _groups(self, rows: Any) -> Any:
+        return np.argmax(self.model_.predict(rows), axis=1)
+
+    def predict(self, X: Any) -> Any:
+        """The group of each row, numbered from 0."""
+        return np.argmax(self._scores(X), axis=1)
+
+
+def weights_of(weight: Any, X: Any) -> Any:
+    """Weights as numbers, checked as scikit-learn does; None where all rows count alike."""
+    if weight is None:
+        return None
+    check_is_array = X if hasattr(X, "shape") else np.asarray(X)
+    weight = _check_sample_weight(weight, check_is_array, dtype=np.float64, ensure_non_negative=True)
+    return None if np.all(weight == 1.0) else weight
+
+
+__all__ = ["Classifier", "Clusters", "Novelty", "Regressor", "Transformer", "check_is_fitted", "weights_of"]

@@ -1,0 +1,177 @@
+"""The parameters of estimators: made from what the engine's registries say of solvers, so that each is described once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Callable, TypeVar
+
+from . import _kmill
+
+REGISTRIES: dict[str, Any] = json.loads(_kmill.registries())
+_SOLVERS = {solver["name"]: solver for solver in REGISTRIES["solvers"]}
+
+# names of scikit-learn for parameters of the engine
+RENAMED = {
+    "lambda": "lambdas",
+    "components": "n_components",
+    "clusters": "n_clusters",
+    "starts": "n_init",
+    "steps": "max_iter",
+    "gap": "tol",
+    "folds": "cv",
+    "probabilities": "probability",
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an estimator: its name, default, type in the stubs, and its text."""
+
+    name: str
+    default: Any
+    type: str
+    about: str
+    engine: str | None = None
+
+
+def _names(what: str) -> str:
+    return ", ".join(entry["name"] for entry in REGISTRIES[what])
+
+
+SHARED = [
+    Parameter("kernel", "rbf", "str", "A kernel of scikit-learn (rbf, laplacian, poly, sigmoid, linear, cosine, chi2, "
+              "additive_chi2), or an expression of kernels, with sums and products: " + _names("kernels") + "."),
+    Parameter("gamma", None, "float | str | None", "The factor of the squared distance or the inner product; for rbf it is "
+              "1/(2 sigma^2). None or 'auto' is 1/n_features (1 for chi2), 'scale' 1/(n_features * variance of X), 'median' takes the "
+              "median distance of a sample as the length scale."),
+    Parameter("coef0", 1.0, "float | None", "The constant of poly and sigmoid."),
+    Parameter("degree", 3, "int | None", "The degree of poly."),
+    Parameter("rank", 1000, "int | None", "Number of landmarks, which is the rank of the approximation: time grows with "
+              "n rank^2 + rank^3, memory with rank^2."),
+    Parameter("scale", "none", "str", "How features are scaled before the kernel, as part of the model: none, standard (mean 0, "
+              "deviation 1) or minmax."),
+    Parameter("metric", None, "str | _Array | None", "A linear map of the scaled features before the kernel: learn, diagonal, "
+              "full or low-rank(5) learn it from the target; the path of a model takes that model's; an array of "
+              "n_features factors, or a matrix, is taken as it is."),
+    Parameter("map", None, "str | None", "How rows become features: " + _names("maps") + ". None is nystrom."),
+    Parameter("landmarks", None, "str | _Array | None", "The scheme that chooses landmarks: " + _names("landmarks")
+              + "; or an array of landmark rows. None is rpcholesky."),
+    Parameter("candidates", None, "int | str | None", "Number of random rows that landmarks are chosen among, or 'all'. "
+              "None is max(20 rank, 50000)."),
+    Parameter("precision", "f32", "str", "Type of rows and features: f32 or f64. Sums are in f64 either way."),
+    Parameter("random_state", 0, "int | _RandomState | None", "Seed of every random choice. None draws one from numpy."),
+    Parameter("memory", None, "int | str | None", "Memory that the process may take, in bytes or as '2GiB'; a fit that needs "
+              "more is refused before it starts. None is half of the machine's."),
+    Parameter("n_jobs", None, "int | None", "Number of threads. None, and a negative number, is one for each core. The "
+              "result has the same bits."),
+    Parameter("verbose", 0, "int", "1 shows progress, by tqdm where it is installed."),
+]
+
+_TYPES = {
+    "flag": "bool",
+    "count": "int | None",
+    "number": "float | None",
+    "penalty": "float | str | None",
+    "penalties": "float | str | Sequence[float] | None",
+    "ranks": "str | Sequence[int] | None",
+    "folds": "Any",
+    "column": "str | None",
+    "kernel": "str | None",
+}
+
+
+# types that read better in words
+_TOLD = {"Any": "int, str or splitter"}
+
+
+def _default(parameter: dict[str, Any]) -> Any:
+    kind, text = parameter["kind"], parameter["default"]
+    if kind == "flag":
+        return False
+    if text is None:
+        return None
+    if kind == "count":
+        return int(text)
+    if kind == "number":
+        return float(text)
+    # of a penalty the engine's default counts only where no other unit is given
+    return None if kind in ("penalty", "penalties") else text
+
+
+def of_solver(solver: str) -> list[Parameter]:
+    """The parameters of a solver, with scikit-learn's names."""
+    parameters = []
+    for known in _SOLVERS[solver]["parameters"]:
+        name, about = RENAMED.get(known["name"], known["name"]), known["about"]
+        type_ = _TYPES.get(known["kind"], "str | None" if known["default"] is None else "str")
+        if known["kind"] == "folds":
+            about += "; or a splitter of scikit-learn, or its pairs of train and test rows"
+        parameters.append(Parameter(name, _default(known), type_, about, known["name"]))
+    return parameters
+
+
+def text(value: Any) -> str | None:
+    """A value as it would be typed in the command; None where nothing is given."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return "true"
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "__iter__"):
+        return ",".join(str(text(item)) for item in value)
+    number = value.item() if hasattr(value, "item") else value
+    return repr(number)
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def estimator(
+    solver: str,
+    *,
+    first: tuple[str, ...] = (),
+    own: tuple[Parameter, ...] = (),
+    without: tuple[str, ...] = (),
+    fixed: dict[str, str] | None = None,
+    **defaults: Any,
+) -> Callable[[Class], Class]:
+    """Gives a class the constructor and the parameter documentation of a solver.
+
+    ``first`` are the parameters that may be given by position, ``own`` parameters of the class itself, ``without`` those that it does
+    not have, ``fixed`` values of the engine's parameters that the class stands for, and ``defaults`` defaults that differ.
+    """
+
+    def make(cls: Class) -> Class:
+        fixed_values = fixed or {}
+        known = {p.name: p for p in [*own, *of_solver(solver), *SHARED]}
+        names = [n for n in known if n not in without and known[n].engine not in fixed_values]
+        names = [*first, *(n for n in names if n not in first)]
+        parameters = [known[n] for n in names]
+        parameters = [p if p.name not in defaults else Parameter(p.name, defaults[p.name], p.type, p.about, p.engine)
+                      for p in parameters]
+        cls._solver, cls._fixed = solver, fixed_values  # type: ignore[attr-defined]
+        cls._parameters = parameters  # type: ignore[attr-defined]
+        cls.__init__ = _constructor(parameters, first)  # type: ignore[misc]
+        entries = "\n".join(f"{p.name} : {_TOLD.get(p.type, p.type.replace('_Array', 'array').replace('_RandomState', 'RandomState'))}, "
+                            f"default={p.default!r}\n    {p.about}" for p in parameters)
+        cls.__doc__ = (cls.__doc__ or "").replace("    {parameters}", _indented(entries))
+        return cls
+
+    return make
+
+
+def _indented(entries: str) -> str:
+    return "\n".join("    " + line for line in entries.split("\n"))
+
+
+def _constructor(parameters: list[Parameter], first: tuple[str, ...]) -> Any:
+    """A constructor that stores its arguments and does nothing else, as scikit-learn wants it."""
+    star = "*, " if len(first) < len(parameters) else ""
+    given = [f"{p.name}=_defaults[{p.name!r}]" for p in parameters]
+    signature = ", ".join(given[: len(first)]) + (", " if first else "") + star + ", ".join(given[len(first):])
+    body = "\n".join(f"    self.{p.name} = {p.name}" for p in parameters)
+    scope: dict[str, Any] = {"_defaults": {p.name: p.default for p in parameters}}
+    exec(f"def __init__(self, {signature}):\n{body}\n", scope)
+    return scope["__init__"]

@@ -1,0 +1,152 @@
+"""Approximations compared: error against rank, and the landmarks themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterable
+
+import numpy as np
+from sklearn.utils import check_array
+
+from . import _kernel, _kmill
+from ._base import is_stream, paths_of
+from ._progress import Progress
+from ._unsupervised import Nystroem
+
+
+def _table(X: Any) -> Any:
+    if isinstance(X, str) or hasattr(X, "__fspath__"):
+        return _kmill.Table.open(paths_of(X))
+    if is_stream(X):
+        return _kmill.Table.from_stream(X)
+    X = check_array(X, dtype=[np.float64, np.float32], order="C")
+    return _kmill.Table.from_array(X, [f"x{j}" for j in range(X.shape[1])])
+
+
+def _frame(columns: dict[str, list[Any]]) -> Any:
+    """A DataFrame where pandas is installed, else the columns."""
+    try:
+        import pandas
+    except ImportError:
+        return columns
+    return pandas.DataFrame(columns)
+
+
+def curve(
+    X: Any,
+    methods: Iterable[str] = ("rpcholesky", "uniform"),
+    ranks: Iterable[int] = (50, 100, 200),
+    *,
+    kernel: str = "rbf",
+    gamma: Any = "median",
+    scale: str = "none",
+    repeats: int = 1,
+    sample: int | None = None,
+    features: list[str] | None = None,
+    precision: str = "f32",
+    random_state: int = 0,
+    memory: int | str | None = None,
+    verbose: int = 0,
+) -> Any:
+    """Measure errors and costs of landmark schemes and maps at every rank.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features), an Arrow stream, or a path or pattern of files
+        The rows whose kernel matrix is approximated.
+    methods : iterable of str
+        Landmark schemes and maps.
+    ranks : iterable of int
+        Numbers of features.
+    kernel, gamma, scale, precision, random_state, memory, verbose
+        As those of the estimators.
+    repeats : int, default=1
+        Number of seeds to try for methods with chance in them.
+    sample : int, optional
+        Measure on so many random rows.
+    features : list of str, optional
+        Names or patterns of the features, of streams and files.
+
+    Returns
+    -------
+    pandas.DataFrame, or a dict of columns without pandas
+        A line for every method, rank and repeat: trace, Frobenius and spectral errors, seconds, kernel evaluations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kmill
+    >>> X = np.random.default_rng(0).normal(size=(400, 3))
+    >>> found = kmill.curve(X, ["rpcholesky", "uniform"], [20, 40])
+    >>> len(found["trace_error"])
+    4
+    """
+    table = _table(X)
+    rows: dict[str, Any] = {"features": features or []}
+    run: dict[str, Any] = {} if memory is None else {"memory": str(memory)}
+
+    def survey(variance: bool) -> Any:
+        names, _, var = table.survey(json.dumps(rows), json.dumps(run), variance)
+        return len(names), var
+
+    job = {
+        "methods": list(methods),
+        "ranks": [int(rank) for rank in ranks],
+        "repeats": repeats,
+        "kernel": _kernel.expression(kernel, None if _kernel.is_expression(kernel) else gamma, 1.0, 3, survey),
+        "scale": scale,
+        "sample": sample,
+        "seed": random_state,
+        "precision": precision,
+        "rows": rows,
+        "run": run,
+    }
+    with Progress(verbose) as show:
+        cells = json.loads(_kmill.curve(json.dumps(job), table, show))
+    columns: dict[str, list[Any]] = {}
+    for cell in cells:
+        for name in ("frobenius", "spectral"):
+            cell[name] = None if cell[name] is None else cell[name]["value"]
+        for name, value in cell.items():
+            columns.setdefault(name, []).append(value)
+    return _frame(columns)
+
+
+def landmarks(X: Any, *, kernel: str = "rbf", gamma: Any = "median", rank: int = 100, scheme: str = "rpcholesky",
+              scale: str = "none", random_state: int = 0, features: list[str] | None = None) -> Any:
+    """Choose landmarks: the rows whose span approximates all others.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features), an Arrow stream, or a path or pattern of files
+        The rows.
+    kernel, gamma, scale, random_state
+        As those of the estimators.
+    rank : int, default=100
+        Number of landmarks.
+    scheme : str, default="rpcholesky"
+        The landmark scheme.
+    features : list of str, optional
+        Names or patterns of the features, of files.
+
+    Returns
+    -------
+    pandas.DataFrame, or a dict of columns without pandas
+        The row number of every landmark, in the order in which they were chosen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kmill
+    >>> X = np.random.default_rng(0).normal(size=(400, 3))
+    >>> len(kmill.landmarks(X, rank=10)["row"])
+    10
+    """
+    gamma = None if _kernel.is_expression(kernel) else gamma
+    model = Nystroem(kernel, gamma=gamma, n_components=rank, landmarks=scheme, scale=scale, random_state=random_state)
+    model.verbose = 0
+    if isinstance(X, str) or hasattr(X, "__fspath__"):
+        model.fit_files(X, features=features)
+    else:
+        model.fit(X)
+    return _frame({"row": model.component_indices_.tolist()})

@@ -1,0 +1,326 @@
+"""Regressors and classifiers: each a solver of the engine under scikit-learn's names and conventions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from ._learners import Classifier, Regressor, weights_of
+from ._parameters import Parameter, estimator, text
+
+_ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convention: alpha |w|^2 beside the sum of squared errors; "
+                   "the engine's lambda is alpha / n_samples.")
+_ALPHAS = Parameter("alphas", None, "Sequence[float] | None", "Penalties to compare by cross-validation, in the place of alpha.")
+
+
+class _Ridge:
+    """Penalties of ridge regression in scikit-learn's convention."""
+
+    alpha: Any
+    alphas: Any
+    _fit_rows: Any
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Learn from rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+            The target, or for numbers several; of a stream also the name of its column.
+        sample_weight : array of shape (n_samples,), optional
+            How much each row counts.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_rows(X, y, weights_of(sample_weight, X))
+        return self
+
+    def _engine(self, rows: int | None) -> dict[str, str]:
+        engine: dict[str, str] = super()._engine(rows)  # type: ignore[misc]
+        if "lambda" not in engine:
+            if rows is None:
+                raise ValueError(
+                    "alpha is divided by the number of rows, which where= and missing= leave open until they are read; give "
+                    "lambdas, the penalty per row"
+                )
+            alphas = [self.alpha] if self.alphas is None else self.alphas
+            engine["lambda"] = text([float(alpha) / rows for alpha in alphas]) or ""
+        return engine
+
+    def _take(self, model: Any, found: dict[str, Any]) -> None:
+        super()._take(model, found)  # type: ignore[misc]
+        report = found["report"]
+        self.alpha_ = report["lambda"] * report["rows"]
+        cells = report["surface"]
+        self.surface_ = {
+            "rank": np.array([cell["rank"] for cell in cells]),
+            "lambda": np.array([cell["lambda"] for cell in cells]),
+            "alpha": np.array([cell["lambda"] * report["rows"] for cell in cells]),
+            "cv_mse": np.array([np.nan if cell["cv_mse"] is None else cell["cv_mse"] for cell in cells]),
+            "gcv": np.array([np.nan if cell["gcv"] is None else cell["gcv"] for cell in cells]),
+        }
+
+
+@estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "select", "weights"),
+           fixed={"task": "regression"})
+class KernelRidge(_Ridge, Regressor):
+    """Kernel ridge regression, with ranks and penalties compared in one pass over the rows.
+
+    It minimises ``sum (y - f(x))^2 + alpha |f|^2`` over functions in the span of the landmarks. In the place of
+    ``make_pipeline(Nystroem(...), Ridge(...))``.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    alpha_, lambda_ : float
+        The chosen penalty, in scikit-learn's convention and per row: alpha = lambda n_samples.
+    rank_ : int
+        The chosen rank.
+    trace_error_ : float or None
+        The certificate: the relative trace error of the kernel matrix over all rows, exact.
+    surface_ : dict of arrays
+        Rank, alpha, lambda and cross-validated mean squared error of every cell that was compared.
+    report_ : dict
+        The report of the fit: seconds of each stage, warnings, memory.
+
+    Notes
+    -----
+    Unlike ``sklearn.kernel_ridge.KernelRidge`` the constant is free: ``intercept='none'`` leaves it out.
+
+    References
+    ----------
+    Rudi, Camoriano, Rosasco, "Less is more: Nystroem computational regularization", NeurIPS 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import KernelRidge
+    >>> X = np.linspace(0, 6, 500).reshape(-1, 1)
+    >>> model = KernelRidge(alpha=1e-3, gamma=1.0, rank=50).fit(X, np.sin(X).ravel())
+    >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 1e-3)
+    True
+    """
+
+    _several = True
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the target of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        return_std : bool, default=False
+            Also return standard deviations of new observations; the estimator needs ``std=True``.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_targets)
+            The predictions; with ``return_std`` a pair of arrays.
+        """
+        if not return_std:
+            return super().predict(X)
+        mean, deviation = self._extra(X, "std")
+        return (mean.ravel(), deviation.ravel()) if self._single else (mean, deviation)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+@estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "std", "weights"),
+           fixed={"task": "classification"})
+class KernelRidgeClassifier(_Ridge, Classifier):
+    """Classes by kernel ridge regression on codes of 1 and -1, one class against the rest.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes.
+    alpha_, lambda_ : float
+        The chosen penalty, in scikit-learn's convention and per row.
+    trace_error_ : float or None
+        The certificate: the relative trace error of the kernel matrix over all rows, exact.
+    report_ : dict
+        The report of the fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kmill import KernelRidgeClassifier
+    >>> X, y = make_moons(300, noise=0.1, random_state=0)
+    >>> bool(KernelRidgeClassifier(alpha=0.1, gamma=2.0, rank=50).fit(X, y).score(X, y) > 0.98)
+    True
+    """
+
+
+@estimator("svm", first=("C",), C=1.0, gamma="scale", coef0=0.0)
+class SVC(Classifier):
+    """Support vector machine for classes, on landmarks.
+
+    It minimises ``|w|^2 / 2 + C sum loss``, one class against the rest, or with ``pairs=True`` every class against every other.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes.
+    lambda_ : float
+        The penalty per row: 1 / (2 n_samples C).
+    trace_error_ : float or None
+        The certificate: the relative trace error of the kernel matrix over all rows, exact.
+    report_ : dict
+        The report of the fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kmill import SVC
+    >>> X, y = make_moons(300, noise=0.1, random_state=0)
+    >>> bool(SVC(C=10.0, gamma=2.0, rank=50).fit(X, y).score(X, y) > 0.98)
+    True
+    """
+
+    @available_if(lambda self: self.probability)
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes, where the estimator has ``probability=True``."""
+        return self._probabilities(X)
+
+
+@estimator("logistic", first=("C",), C=1.0)
+class KernelLogisticRegression(Classifier):
+    """Kernel logistic regression: probabilities of two or more classes.
+
+    It minimises ``|w|^2 / 2 + C sum log-loss``.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes.
+    lambda_ : float
+        The penalty per row: 1 / (2 n_samples C).
+    trace_error_ : float or None
+        The certificate: the relative trace error of the kernel matrix over all rows, exact.
+    report_ : dict
+        The report of the fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kmill import KernelLogisticRegression
+    >>> X, y = make_moons(300, noise=0.1, random_state=0)
+    >>> model = KernelLogisticRegression(C=10.0, gamma=2.0, rank=50).fit(X, y)
+    >>> model.predict_proba(X).shape
+    (300, 2)
+    """
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes."""
+        return self._probabilities(X)
+
+
+@estimator("perceptron")
+class Perceptron(Classifier):
+    """The kernel perceptron, averaged over the rows it has seen.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes.
+    report_ : dict
+        The report of the fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kmill import Perceptron
+    >>> X, y = make_moons(300, noise=0.1, random_state=0)
+    >>> bool(Perceptron(gamma=2.0, rank=50).fit(X, y).score(X, y) > 0.98)
+    True
+    """
+
+
+@estimator("fisher")
+class KernelFisher(Classifier):
+    """Kernel Fisher discriminants: classes by the nearest mean within the scatter of classes.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes.
+    lambda_ : float
+        The penalty on the scatter within classes.
+    report_ : dict
+        The report of the fit.
+
+    References
+    ----------
+    Mika, Raetsch, Weston, Schoelkopf, Mueller, "Fisher discriminant analysis with kernels", 1999.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kmill import KernelFisher
+    >>> X, y = make_moons(300, noise=0.1, random_state=0)
+    >>> bool(KernelFisher(gamma=2.0, rank=50).fit(X, y).score(X, y) > 0.98)
+    True
+    """
+
+
+@estimator("svr", first=("C",), C=1.0, gamma="scale", coef0=0.0)
+class SVR(Regressor):
+    """Support vector regression: errors up to ``epsilon`` cost nothing.
+
+    It minimises ``|w|^2 / 2 + C sum loss``.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    lambda_ : float
+        The penalty per row: 1 / (2 n_samples C).
+    trace_error_ : float or None
+        The certificate: the relative trace error of the kernel matrix over all rows, exact.
+    report_ : dict
+        The report of the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import SVR
+    >>> X = np.linspace(0, 6, 500).reshape(-1, 1)
+    >>> model = SVR(C=10.0, epsilon=0.01, gamma=1.0, rank=50).fit(X, np.sin(X).ravel())
+    >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 0.05)
+    True
+    """

@@ -1,0 +1,79 @@
+//! The error of approximations against their rank.
+
+use crate::error::raised;
+use crate::job::{RowsText, RunText, described};
+use crate::table::Table;
+use crate::watch::watched;
+use kapprox::Real;
+use ksolve::curve::{Cell, CurveOptions, Method, Setting};
+use ksolve::job::ElementType;
+use ksolve::train::{Resources, Scaling};
+use ksolve::{Intercept, Task};
+use kstore::Selected;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+/// The description of a curve.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Curve {
+    methods: Vec<String>,
+    ranks: Vec<usize>,
+    repeats: u64,
+    kernel: String,
+    scale: String,
+    sample: Option<usize>,
+    seed: u64,
+    precision: String,
+    #[serde(default)]
+    rows: RowsText,
+    #[serde(default)]
+    run: RunText,
+}
+
+/// Errors and costs of landmark schemes and maps at every rank: the cells as JSON.
+#[pyfunction]
+#[pyo3(signature = (curve, table, show=None))]
+pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<PyAny>>) -> PyResult<String> {
+    let curve: Curve = described(curve)?;
+    let (selection, run) = (curve.rows.selection()?, curve.run.run(None)?);
+    let cells = watched(py, show, |progress| {
+        let selected = table.0.select(&selection)?;
+        let (options, precision) = (options(&curve, &selected)?, curve.precision.parse::<ElementType>()?);
+        match precision {
+            ElementType::F32 => cells::<f32>(&selected, &options, &Resources { stages: progress, ..run.resources() }),
+            ElementType::F64 => cells::<f64>(&selected, &options, &Resources { stages: progress, ..run.resources() }),
+        }
+    })?
+    .map_err(raised)?;
+    serde_json::to_string(&cells).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn options(curve: &Curve, selected: &Selected) -> ksolve::Result<CurveOptions> {
+    let mut ranks = curve.ranks.clone();
+    ranks.sort_unstable();
+    ranks.dedup();
+    Ok(CurveOptions {
+        methods: curve.methods.iter().map(|text| text.parse::<Method>()).collect::<Result<_, _>>()?,
+        ranks,
+        repeats: curve.repeats,
+        landmarks: kapprox::landmark::by_name("rpcholesky").unwrap_or(&kapprox::landmark::registry()[0]),
+        sample: curve.sample,
+        scaling: curve.scale.parse::<Scaling>()?,
+        kernel: curve.kernel.parse::<kapprox::Spec>()?.resolve_columns(&selected.feature_names())?,
+        task: Task::Regression,
+        lambda: 1e-6,
+        intercept: Intercept::default(),
+        seed: curve.seed,
+    })
+}
+
+fn cells<T: Real>(selected: &Selected, options: &CurveOptions, resources: &Resources<'_>) -> ksolve::Result<Vec<Cell>> {
+    let setting = Setting::<T>::open(selected, None, options, resources)?;
+    let mut cells = Vec::new();
+    for run in options.runs() {
+        cells.extend(setting.run(&run)?);
+    }
+    Ok(cells)
+}

@@ -1,0 +1,54 @@
+//! Errors of the engine as Python exceptions, with the same sentence as the command.
+
+use pyo3::PyErr;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyFileNotFoundError, PyMemoryError, PyOSError, PyValueError};
+
+create_exception!(
+    kmill,
+    KmillError,
+    PyException,
+    "A fit or a prediction that could not be done, for a reason that is no wrong argument."
+);
+
+/// The exception for an error of the engine: `MemoryError` for a plan over the budget, `OSError` for files that cannot be read or
+/// written, `ValueError` for what the caller can put right, [`KmillError`] for the rest.
+pub(crate) fn raised(error: ksolve::Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error)) => of_store(&error, text),
+        ksolve::Error::Approx(_)
+        | ksolve::Error::Option { .. }
+        | ksolve::Error::Missing { .. }
+        | ksolve::Error::Folds { .. }
+        | ksolve::Error::TooFewRows { .. }
+        | ksolve::Error::TooFewFor { .. }
+        | ksolve::Error::TooLarge { .. }
+        | ksolve::Error::TooFewClasses { .. }
+        | ksolve::Error::Shape { .. }
+        | ksolve::Error::Row { .. } => PyValueError::new_err(text),
+        _ => KmillError::new_err(text),
+    }
+}
+
+/// The exception for an error about data, disk or memory.
+pub(crate) fn stored(error: kstore::Error) -> PyErr {
+    let text = error.to_string();
+    of_store(&error, text)
+}
+
+fn of_store(error: &kstore::Error, text: String) -> PyErr {
+    match error {
+        kstore::Error::OverBudget { .. } | kstore::Error::LargeRow { .. } => PyMemoryError::new_err(text),
+        kstore::Error::NotFound { .. } => PyFileNotFoundError::new_err(text),
+        kstore::Error::Io { .. }
+        | kstore::Error::Output { .. }
+        | kstore::Error::NotAFile { .. }
+        | kstore::Error::OverScratch { .. }
+        | kstore::Error::ScratchFull { .. } => PyOSError::new_err(text),
+        kstore::Error::Interrupted | kstore::Error::Changed { .. } | kstore::Error::Damaged { .. } => {
+            KmillError::new_err(text)
+        }
+        _ => PyValueError::new_err(text),
+    }
+}

@@ -1,0 +1,29 @@
+//! The extension module of the Python package `kmill`: jobs of `ksolve` on numpy arrays, Arrow streams and files.
+//!
+//! It holds no algorithm and no default of one: a job comes as JSON from the Python side ([`job::Job`]), which makes it of what
+//! the registries say. Everything here is private to the package; users see `kmill/*.py`.
+
+mod curve;
+mod error;
+mod foreign;
+mod job;
+mod model;
+mod registry;
+mod rows;
+mod table;
+mod watch;
+
+use pyo3::prelude::*;
+
+/// The engine of kmill.
+#[pymodule]
+fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("Error", module.py().get_type::<error::KmillError>())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<model::Model>()?;
+    module.add_function(wrap_pyfunction!(job::fit, module)?)?;
+    module.add_function(wrap_pyfunction!(model::model_of_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(curve::curve, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::registries, module)?)
+}

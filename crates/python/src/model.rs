@@ -1,0 +1,271 @@
+//! A fitted model in Python: its file, its card and its predictions.
+
+use crate::error::raised;
+use crate::job::{RowsText, RunText, described};
+use crate::table::Table;
+use crate::watch::watched;
+use ksolve::AnyModel;
+use ksolve::job::Predictor;
+use ksolve::predict::Extras;
+use kstore::Real;
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Rows that a thread predicts between two looks at signals: some milliseconds each.
+const CHUNK: usize = 4096;
+
+/// A model, which threads may share.
+#[pyclass(frozen, module = "kmill._kmill")]
+#[derive(Debug)]
+pub(crate) struct Model {
+    predictor: Predictor,
+    /// Buffers for single rows.
+    scratch: Mutex<ksolve::job::RowScratch>,
+}
+
+impl Model {
+    pub(crate) fn new(model: AnyModel) -> ksolve::Result<Self> {
+        let predictor = Predictor::new(model)?;
+        Ok(Self { scratch: Mutex::new(predictor.scratch()), predictor })
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Opens the file of a model.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        py.detach(|| AnyModel::load(&path).and_then(Self::new)).map_err(raised)
+    }
+
+    /// The bytes of the model's file.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.predictor.to_bytes().map_err(raised)?))
+    }
+
+    /// Pickles as the bytes of the model's file.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((py.import("kmill._kmill")?.getattr("model_of_bytes")?, (self.to_bytes(py)?,)))
+    }
+
+    /// Writes the model's file, whole or not at all.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| AnyModel::from_bytes(&self.predictor.to_bytes()?)?.save(&path)).map_err(raised)
+    }
+
+    /// The card of the model, as JSON: options, names, classes.
+    fn card(&self) -> PyResult<String> {
+        serde_json::to_string(self.predictor.card()).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// The share of every feature in the metric, the largest first; None for a model without one.
+    fn importance(&self) -> Option<Vec<(String, f64)>> {
+        self.predictor.metric().map(|metric| metric.importance)
+    }
+
+    /// Number of outputs of a row.
+    #[getter]
+    fn outputs(&self) -> usize {
+        self.predictor.outputs()
+    }
+
+    /// Number of features of a row.
+    #[getter]
+    fn features(&self) -> usize {
+        self.predictor.features()
+    }
+
+    /// The landmarks as the kernel sees them, scaled, and their row numbers; None for a model without.
+    fn landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Landmarks<'py>>> {
+        let model = AnyModel::from_bytes(&self.predictor.to_bytes().map_err(raised)?).map_err(raised)?;
+        let found = match &model {
+            AnyModel::F32(model) => model.basis.landmarks().map(|(points, rows)| {
+                (points.iter().copied().map(f64::from).collect::<Vec<_>>(), rows.to_vec(), model.dims().1)
+            }),
+            AnyModel::F64(model) => {
+                model.basis.landmarks().map(|(points, rows)| (points.to_vec(), rows.to_vec(), model.dims().1))
+            }
+        };
+        let Some((points, rows, d)) = found else { return Ok(None) };
+        let shape = [rows.len(), d];
+        Ok(Some((PyArray1::from_vec(py, points).reshape(shape)?, PyArray1::from_vec(py, rows))))
+    }
+
+    /// Scores of the rows of a C-ordered array of float32 or float64, n x outputs, in float64.
+    fn predict<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        if let Ok(x) = x.extract::<PyReadonlyArray2<'_, f64>>() {
+            return self.scores_of(py, &x);
+        }
+        match x.extract::<PyReadonlyArray2<'_, f32>>() {
+            Ok(x) => self.scores_of(py, &x),
+            Err(_) => Err(PyTypeError::new_err("expected a two-dimensional array of float32 or float64")),
+        }
+    }
+
+    /// Probabilities of the classes of rows with these scores, n x classes.
+    fn probabilities<'py>(
+        &self,
+        py: Python<'py>,
+        scores: PyReadonlyArray2<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let classes = self.predictor.card().classes.len();
+        let (mut all, mut row) = (Vec::with_capacity(scores.shape()[0] * classes), Vec::new());
+        for scores in scores.as_array().rows() {
+            self.predictor.probabilities(&scores.to_vec(), &mut row);
+            all.extend_from_slice(&row);
+        }
+        PyArray1::from_vec(py, all).reshape([scores.shape()[0], classes])
+    }
+
+    /// Positions of the predicted classes among those of the card, of rows with these scores.
+    fn decide<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let classes = self.predictor.classes().ok_or_else(|| PyValueError::new_err("the model has no classes"))?;
+        let scores = scores.as_array();
+        let decided = scores.rows().into_iter().map(|row| classes.decide(row.iter().copied()) as i64);
+        Ok(PyArray1::from_iter(py, decided))
+    }
+
+    /// Scores of the rows of a table and, for the extra std, novelty or preimage, what belongs to it: the standard deviation of a new
+    /// observation for each target, the squared distance from the components, or the pre-images.
+    fn scores<'py>(
+        &self,
+        py: Python<'py>,
+        table: &Table,
+        request: &str,
+    ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>)> {
+        let request: Request = described(request)?;
+        let (selection, run, extras) = (request.rows.selection()?, request.run.run(None)?, request.extras()?);
+        let predictor = &self.predictor;
+        let (scores, more, n) = watched(py, None, |progress| {
+            let (mut scores, mut more) = (Vec::new(), Vec::new());
+            let selected = predictor.select(&table.0, selection)?;
+            let run = run.watch(progress);
+            let n = predictor.scores(&selected, extras, Vec::new(), &run, |part| {
+                scores.extend_from_slice(&part.scores);
+                more.extend(predictor.deviations(part));
+                more.extend_from_slice(if extras.novelty { &part.quadratic } else { &part.preimages });
+                Ok(())
+            })?;
+            Ok::<_, ksolve::Error>((scores, more, n as usize))
+        })?
+        .map_err(raised)?;
+        let matrix = |values: Vec<f64>| {
+            let width = values.len() / n.max(1);
+            PyArray1::from_vec(py, values).reshape([n, width])
+        };
+        let more = if more.is_empty() { None } else { Some(matrix(more)?) };
+        Ok((matrix(scores)?, more))
+    }
+
+    /// Writes the predictions for a table to a file; returns the number of rows.
+    #[pyo3(signature = (table, request, output, show=None))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        table: &Table,
+        request: &str,
+        output: PathBuf,
+        show: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let request: Request = described(request)?;
+        let (selection, extras, scratch) = (request.rows.selection()?, request.extras()?, request.run.scratch()?);
+        let run = request.run.run(scratch.as_ref())?;
+        let predictor = &self.predictor;
+        let written = watched(py, show, |progress| {
+            let carried =
+                kstore::Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
+            let kept = (!carried.keep.is_empty()).then(|| table.0.select(&carried)).transpose()?;
+            let selected = predictor.select(&table.0, kstore::Selection { keep: Vec::new(), ..selection })?;
+            predictor.write(&selected, kept.as_ref(), extras, &output, &run.watch(progress))
+        })?
+        .map_err(raised)?;
+        Ok(written.rows)
+    }
+}
+
+/// A matrix of numpy.
+type Matrix<'py> = Bound<'py, PyArray2<f64>>;
+
+/// The rows to predict, what may be used for it, and what is computed beside the scores.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Request {
+    rows: RowsText,
+    run: RunText,
+    extras: Vec<String>,
+}
+
+impl Request {
+    fn extras(&self) -> PyResult<Extras> {
+        let mut asked = Extras::default();
+        for name in &self.extras {
+            match name.as_str() {
+                "probabilities" => asked.probabilities = true,
+                "std" => asked.std = true,
+                "novelty" => asked.novelty = true,
+                "preimage" => asked.preimages = true,
+                other => {
+                    let text = format!("`extras` {other:?}: expected probabilities, std, novelty or preimage");
+                    return Err(PyValueError::new_err(text));
+                }
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// A model of the bytes of its file.
+#[pyfunction]
+pub(crate) fn model_of_bytes(bytes: &[u8]) -> PyResult<Model> {
+    AnyModel::from_bytes(bytes).and_then(Model::new).map_err(raised)
+}
+
+/// Landmarks and their row numbers.
+type Landmarks<'py> = (Matrix<'py>, Bound<'py, PyArray1<u64>>);
+
+impl Model {
+    fn scores_of<'py, V: Real + numpy::Element>(
+        &self,
+        py: Python<'py>,
+        x: &PyReadonlyArray2<'py, V>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let x = x.as_slice().map_err(|_| PyValueError::new_err("the array must be in C order"))?;
+        let (d, t) = (self.predictor.features(), self.predictor.outputs());
+        let n = x.len() / d.max(1);
+        let mut out = vec![0.0; n * t];
+        if n == 1 {
+            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            self.predictor.predict_with(x, &mut out, &mut scratch).map_err(raised)?;
+        } else {
+            let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            let mut first = 0;
+            while first < n {
+                let rows = (n - first).min(threads * CHUNK);
+                let (x, out) = (&x[first * d..(first + rows) * d], &mut out[first * t..(first + rows) * t]);
+                py.detach(|| self.spread(x, out, rows.div_ceil(threads))).map_err(raised)?;
+                py.check_signals()?;
+                first += rows;
+            }
+        }
+        PyArray1::from_vec(py, out).reshape([n, t])
+    }
+
+    /// Predicts `each` rows on a thread. Threads end with the call, so that nothing is left that a fork could miss.
+    fn spread<V: Real>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
+        let (d, t) = (self.predictor.features(), self.predictor.outputs());
+        if out.len() <= 256 * t {
+            return self.predictor.predict(x, out);
+        }
+        let parts = x.chunks(each * d).zip(out.chunks_mut(each * t));
+        let ends: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = parts.map(|(x, out)| scope.spawn(|| self.predictor.predict(x, out))).collect();
+            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+        });
+        ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+}

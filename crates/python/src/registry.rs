@@ -1,0 +1,44 @@
+//! What the registries know, for the Python side to make estimators, their signatures and their documentation of.
+
+use ksolve::solver::parameter::{Kind, Parameter};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde_json::json;
+
+/// Solvers with their parameters, kernels, landmark schemes and maps, as JSON.
+#[pyfunction]
+pub(crate) fn registries() -> PyResult<String> {
+    let solvers = ksolve::solver::registry().into_iter().map(|family| {
+        let parameters: Vec<_> = family.parameters.iter().map(parameter).collect();
+        json!({"name": family.name, "about": family.about, "task": family.task, "parameters": parameters})
+    });
+    let kernels = kapprox::kernel::registry()
+        .iter()
+        .map(|family| json!({"name": family.name, "formula": family.formula, "example": family.example}));
+    let schemes =
+        kapprox::landmark::registry().iter().map(|scheme| json!({"name": scheme.name, "about": scheme.about}));
+    let maps = kapprox::map::families().map(|family| json!({"name": family.name, "about": family.about}));
+    let all = json!({
+        "solvers": solvers.collect::<Vec<_>>(),
+        "kernels": kernels.collect::<Vec<_>>(),
+        "landmarks": schemes.collect::<Vec<_>>(),
+        "maps": maps.collect::<Vec<_>>(),
+    });
+    serde_json::to_string(&all).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn parameter(parameter: &Parameter) -> serde_json::Value {
+    let (kind, words): (&str, &[&str]) = match parameter.kind {
+        Kind::Flag => ("flag", &[]),
+        Kind::Count { .. } => ("count", &[]),
+        Kind::Number(_) => ("number", &[]),
+        Kind::Word(words) => ("word", words),
+        Kind::Penalties { several: true } => ("penalties", &[]),
+        Kind::Penalties { several: false } => ("penalty", &[]),
+        Kind::Ranks => ("ranks", &[]),
+        Kind::Folds => ("folds", &[]),
+        Kind::Column => ("column", &[]),
+        Kind::Kernel => ("kernel", &[]),
+    };
+    json!({"name": parameter.name, "kind": kind, "words": words, "default": parameter.default, "about": parameter.about})
+}

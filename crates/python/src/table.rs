@@ -1,0 +1,154 @@
+//! Tables as Python hands them over: an array, an Arrow stream, or files.
+
+use crate::error::stored;
+use crate::foreign::{ArrayBytes, batches};
+use crate::job::{RowsText, RunText, described};
+use crate::rows::ArrayRows;
+use crate::watch::watched;
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::datatypes::{Field, Schema};
+use ksolve::train::Stages;
+use kstore::source::Element;
+use kstore::{Pass, Reading, RowSource, Selected, StatisticsFold, Workers};
+use numpy::{PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Rows to learn from or to predict: an array, an Arrow stream, or files.
+#[pyclass(frozen, module = "kmill._kmill")]
+#[derive(Debug)]
+pub(crate) struct Table(pub(crate) kstore::Table, Option<Vec<RecordBatch>>);
+
+#[pymethods]
+impl Table {
+    /// A table of a C-ordered array of float32 or float64, read where it lies, and further columns.
+    ///
+    /// `names` has a name for each feature; `more` is a list of (name, values), with values an array of float64, int64 or bool,
+    /// or a list of strings.
+    #[staticmethod]
+    #[pyo3(signature = (x, names, more=Vec::new()))]
+    fn from_array(x: &Bound<'_, PyAny>, names: Vec<String>, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let (bytes, element, shape) = if let Ok(x) = x.cast::<PyArray2<f32>>() {
+            (ArrayBytes::of(x)?, Element::F32, x.shape().to_vec())
+        } else if let Ok(x) = x.cast::<PyArray2<f64>>() {
+            (ArrayBytes::of(x)?, Element::F64, x.shape().to_vec())
+        } else {
+            return Err(PyTypeError::new_err("expected a two-dimensional array of float32 or float64"));
+        };
+        if names.len() != shape[1] {
+            return Err(PyValueError::new_err(format!("{} names for {} features", names.len(), shape[1])));
+        }
+        let more = more.iter().map(|(name, values)| Ok((name.clone(), column(values, shape[0])?)));
+        let more: Vec<_> = more.collect::<PyResult<_>>()?;
+        let rows = ArrayRows::new(bytes, element, names, shape[0] as u64, more);
+        Ok(Self(kstore::Table::of("X", Arc::new(rows)), None))
+    }
+
+    /// A table of an object with `__arrow_c_stream__`, whose batches are kept as they are: a stream may be read once, and a fit
+    /// takes several passes.
+    #[staticmethod]
+    fn from_stream(stream: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::of_batches(batches(stream)?)
+    }
+
+    /// The table of a stream with further columns.
+    fn with_columns(&self, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let batches = self.1.as_ref().ok_or_else(|| PyTypeError::new_err("the table is that of no stream"))?;
+        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        let more = more.iter().map(|(name, values)| Ok((name.clone(), column(values, rows)?)));
+        let more: Vec<_> = more.collect::<PyResult<_>>()?;
+        let mut first = 0;
+        let beside = |batch: &RecordBatch| {
+            let fields = batch.schema().fields().iter().cloned().collect::<Vec<_>>();
+            let own = more.iter().map(|(name, array)| Arc::new(Field::new(name, array.data_type().clone(), false)));
+            let schema = Schema::new(fields.into_iter().chain(own).collect::<Vec<_>>());
+            let slices = more.iter().map(|(_, array)| array.slice(first, batch.num_rows()));
+            let columns = batch.columns().iter().cloned().chain(slices).collect();
+            first += batch.num_rows();
+            RecordBatch::try_new(Arc::new(schema), columns).map_err(|error| PyValueError::new_err(error.to_string()))
+        };
+        Self::of_batches(batches.iter().map(beside).collect::<PyResult<_>>()?)
+    }
+
+    /// A table of files, folders and glob patterns.
+    #[staticmethod]
+    fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
+        py.detach(|| kstore::Table::open(&paths)).map(|table| Self(table, None)).map_err(stored)
+    }
+
+    /// Names of the features that a selection has, the number of its rows where that is known before they are read, and with
+    /// `variance` (one pass) the variance of all their values together.
+    #[pyo3(signature = (rows, run, variance=false))]
+    fn survey(
+        &self,
+        py: Python<'_>,
+        rows: &str,
+        run: &str,
+        variance: bool,
+    ) -> PyResult<(Vec<String>, Option<u64>, Option<f64>)> {
+        let selection = described::<RowsText>(rows)?.selection()?;
+        let threads = described::<RunText>(run)?.threads();
+        let selected = self.0.select(&selection).map_err(stored)?;
+        let variance = match variance {
+            true => Some(watched(py, None, |progress| of_all_values(&selected, threads, progress))?.map_err(stored)?),
+            false => None,
+        };
+        Ok((selected.feature_names(), selected.known_rows(), variance))
+    }
+
+    /// Number of rows.
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.0.stored_rows()
+    }
+
+    /// Name, kind and whether it is a feature unless another role is given to it, for each column.
+    #[getter]
+    fn columns(&self) -> Vec<(String, String, bool)> {
+        let columns = self.0.schema().columns.iter();
+        columns.map(|column| (column.name.clone(), column.kind.to_string(), column.kind.is_feature())).collect()
+    }
+}
+
+impl Table {
+    fn of_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
+        let table = kstore::Table::from_batches(batches.clone()).map_err(stored)?;
+        Ok(Self(table, Some(batches)))
+    }
+}
+
+/// The variance of all values of the features together, as numpy's `X.var()`.
+fn of_all_values(selected: &Selected, threads: usize, stages: &dyn Stages) -> kstore::Result<f64> {
+    let rows = selected.rows::<f64>(Reading::default())?;
+    let workers = Workers::new(threads);
+    let observer = stages.stage("variance", selected.known_rows());
+    let fold = StatisticsFold::new(RowSource::shape(&rows));
+    let (statistics, _) = Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.fold(&rows, &fold)?;
+    let features = &statistics.features;
+    let (d, n) = (features.len() as f64, features.first().map_or(0, |feature| feature.count) as f64);
+    let mean = features.iter().map(|feature| feature.mean).sum::<f64>() / d.max(1.0);
+    let between: f64 = features.iter().map(|feature| (feature.mean - mean).powi(2)).sum();
+    let within: f64 = features.iter().map(|feature| feature.m2).sum();
+    Ok(within / (n * d).max(1.0) + between / d.max(1.0))
+}
+
+/// A column of `rows` values.
+fn column(values: &Bound<'_, PyAny>, rows: usize) -> PyResult<ArrayRef> {
+    let array: ArrayRef = if let Ok(values) = values.extract::<PyReadonlyArray1<'_, f64>>() {
+        Arc::new(Float64Array::from_iter_values(values.as_array().iter().copied()))
+    } else if let Ok(values) = values.extract::<PyReadonlyArray1<'_, i64>>() {
+        Arc::new(Int64Array::from_iter_values(values.as_array().iter().copied()))
+    } else if let Ok(values) = values.extract::<PyReadonlyArray1<'_, bool>>() {
+        Arc::new(BooleanArray::from_iter(values.as_array().iter().copied().map(Some)))
+    } else if let Ok(values) = values.extract::<Vec<String>>() {
+        Arc::new(StringViewArray::from_iter_values(values))
+    } else {
+        return Err(PyTypeError::new_err("expected values of float64, int64 or bool, or strings"));
+    };
+    match array.len() == rows {
+        true => Ok(array),
+        false => Err(PyValueError::new_err(format!("{} values for {rows} rows", array.len()))),
+    }
+}

@@ -1,0 +1,91 @@
+//! A job on a thread of its own, while the calling thread looks after signals and shows progress.
+
+use ksolve::job::CancelToken;
+use ksolve::train::Stages;
+use kstore::pass::Observer;
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time between two looks at signals: Ctrl-C is heard at once, and the looks cost nothing.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// The stage of a job, and how far it is; it stops where it was asked to.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    cancel: CancelToken,
+    stage: Mutex<(String, Option<u64>)>,
+    rows: AtomicU64,
+}
+
+struct Stage<'a>(&'a Progress);
+
+impl Observer for Stage<'_> {
+    fn advance(&self, rows: u64) {
+        self.0.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    fn stop(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+}
+
+impl Stages for Progress {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = (name.to_string(), rows);
+        self.rows.store(0, Ordering::Relaxed);
+        Box::new(Stage(self))
+    }
+
+    /// The warnings come with the report.
+    fn warn(&self, _: String) {}
+}
+
+/// Runs `work` without the GIL on another thread. Every 50 ms this one looks for signals, whose exception stops the work and is
+/// raised once it has ended, and calls `show(stage, rows done, rows or None)`.
+pub(crate) fn watched<T: Send>(
+    py: Python<'_>,
+    show: Option<Py<PyAny>>,
+    work: impl FnOnce(&Progress) -> T + Send,
+) -> PyResult<T> {
+    let progress = Progress::default();
+    let (progress, show) = (&progress, show.as_ref());
+    py.detach(|| {
+        std::thread::scope(|scope| {
+            let (done, wait) = channel();
+            let thread = scope.spawn(move || drop(done.send(work(progress))));
+            let mut raised = None;
+            loop {
+                match wait.recv_timeout(EVERY) {
+                    Ok(result) => return raised.map_or(Ok(result), Err),
+                    Err(RecvTimeoutError::Timeout) if raised.is_none() => {
+                        if let Err(error) = Python::attach(|py| look(py, progress, show)) {
+                            progress.cancel.cancel();
+                            raised = Some(error);
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        // the thread ended without a result: pass its panic on
+                        if let Err(panic) = thread.join() {
+                            std::panic::resume_unwind(panic);
+                        }
+                        return Err(crate::error::KmillError::new_err("the work ended without a result"));
+                    }
+                }
+            }
+        })
+    })
+}
+
+fn look(py: Python<'_>, progress: &Progress, show: Option<&Py<PyAny>>) -> PyResult<()> {
+    py.check_signals()?;
+    let Some(show) = show else { return Ok(()) };
+    let (stage, rows) = progress.stage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if !stage.is_empty() {
+        show.call1(py, (stage, progress.rows.load(Ordering::Relaxed), rows))?;
+    }
+    Ok(())
+}

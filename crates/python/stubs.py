@@ -1,0 +1,193 @@
+"""Writes the type stubs of the package from its classes: ``python stubs.py``; ``--check`` only compares."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import kmill
+
+HEAD = '''"""Type stubs of kmill, written by stubs.py from the classes themselves."""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Self
+
+__version__: str
+__all__: list[str]
+
+_Array: TypeAlias = npt.NDArray[Any]
+_Floats: TypeAlias = npt.NDArray[np.float64]
+_RandomState: TypeAlias = np.random.RandomState
+_Path: TypeAlias = str | PathLike[str]
+# an array, a table, or an object with __arrow_c_stream__
+_Rows: TypeAlias = Any
+
+class Error(Exception): ...
+
+def load(path: _Path) -> Any: ...
+def curve(
+    X: _Rows,
+    methods: Iterable[str] = ...,
+    ranks: Iterable[int] = ...,
+    *,
+    kernel: str = ...,
+    gamma: float | str | None = ...,
+    scale: str = ...,
+    repeats: int = ...,
+    sample: int | None = ...,
+    features: list[str] | None = ...,
+    precision: str = ...,
+    random_state: int = ...,
+    memory: int | str | None = ...,
+    verbose: int = ...,
+) -> Any: ...
+def landmarks(
+    X: _Rows,
+    *,
+    kernel: str = ...,
+    gamma: float | str | None = ...,
+    rank: int = ...,
+    scheme: str = ...,
+    scale: str = ...,
+    random_state: int = ...,
+    features: list[str] | None = ...,
+) -> Any: ...
+
+class _Estimator:
+    model_: Any
+    report_: dict[str, Any]
+    kernel_: str
+    rank_: int
+    trace_error_: float | None
+    lambda_: float
+    n_features_in_: int
+    feature_names_in_: _Array
+    def fit_files(
+        self,
+        paths: _Path | Sequence[_Path],
+        target: str | list[str] | None = ...,
+        *,
+        features: list[str] | None = ...,
+        where: str | None = ...,
+        rows: str | None = ...,
+        missing: str = ...,
+        sample_weight: str | None = ...,
+        memory: int | str | None = ...,
+        scratch: _Path | None = ...,
+    ) -> Self: ...
+    def predict_files(
+        self,
+        paths: _Path | Sequence[_Path],
+        output: _Path,
+        *,
+        keep: list[str] | None = ...,
+        extras: list[str] | None = ...,
+        where: str | None = ...,
+        rows: str | None = ...,
+        missing: str = ...,
+        memory: int | str | None = ...,
+    ) -> int: ...
+    def save(self, path: _Path) -> None: ...
+    def get_params(self, deep: bool = ...) -> dict[str, Any]: ...
+    def set_params(self, **params: Any) -> Self: ...
+
+class _Regressor(_Estimator):
+    def fit(self, X: _Rows, y: Any) -> Self: ...
+    def predict(self, X: _Rows) -> _Floats: ...
+    def score(self, X: _Rows, y: Any, sample_weight: Any = ...) -> float: ...
+
+class _Classifier(_Estimator):
+    classes_: _Array
+    def fit(self, X: _Rows, y: Any) -> Self: ...
+    def predict(self, X: _Rows) -> _Array: ...
+    def decision_function(self, X: _Rows) -> _Floats: ...
+    def score(self, X: _Rows, y: Any, sample_weight: Any = ...) -> float: ...
+
+class _Transformer(_Estimator):
+    def fit(self, X: _Rows, y: Any = ...) -> Self: ...
+    def transform(self, X: _Rows) -> Any: ...
+    def fit_transform(self, X: _Rows, y: Any = ...) -> Any: ...
+    def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
+    def set_output(self, *, transform: str | None = ...) -> Self: ...
+
+class _Novelty(_Estimator):
+    offset_: float
+    def fit(self, X: _Rows, y: Any = ...) -> Self: ...
+    def predict(self, X: _Rows) -> _Array: ...
+    def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
+    def decision_function(self, X: _Rows) -> _Floats: ...
+    def score_samples(self, X: _Rows) -> _Floats: ...
+
+class _Clusters(_Estimator):
+    labels_: _Array
+    def fit(self, X: _Rows, y: Any = ...) -> Self: ...
+    def predict(self, X: _Rows) -> _Array: ...
+    def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
+'''
+
+# what a class has beside its kind
+MORE = {
+    "KernelRidge": """    alpha_: float
+    surface_: dict[str, _Array]
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
+    def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
+""",
+    "KernelRidgeClassifier": """    alpha_: float
+    surface_: dict[str, _Array]
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
+""",
+    "SVC": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
+    "KernelLogisticRegression": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
+    "Nystroem": """    @property
+    def components_(self) -> _Floats: ...
+    @property
+    def component_indices_(self) -> _Array: ...
+""",
+    "KernelPCA": """    eigenvalues_: _Floats
+    def distance(self, X: _Rows) -> _Floats: ...
+    def preimage(self, X: _Rows) -> _Floats: ...
+""",
+}
+
+
+def classes() -> list[type]:
+    """The estimators, by name."""
+    found = [getattr(kmill, name) for name in kmill.__all__]
+    return [cls for cls in found if inspect.isclass(cls) and cls is not kmill.Error]
+
+
+def stub(cls: type) -> str:
+    """The stub of an estimator."""
+    kinds = ("Regressor", "Classifier", "Transformer", "Novelty", "Clusters")
+    kind = next(base.__name__ for base in cls.__mro__ if base.__name__ in kinds)
+    types = {parameter.name: parameter.type for parameter in cls._parameters}  # type: ignore[attr-defined]
+    parameters = list(inspect.signature(cls).parameters.values())
+    lines, keyword = ["        self,"], False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not keyword:
+            lines.append("        *,")
+            keyword = True
+        lines.append(f"        {parameter.name}: {types[parameter.name]} = ...,")
+    attributes = "".join(f"    {name}: {type_}\n" for name, type_ in types.items())
+    constructor = "    def __init__(\n" + "\n".join(lines) + "\n    ) -> None: ...\n"
+    return f"\nclass {cls.__name__}(_{kind}):\n{attributes}{MORE.get(cls.__name__, '')}{constructor}"
+
+
+def main() -> int:
+    """Writes the stubs, or with ``--check`` tells whether they are those of the classes."""
+    path = Path(__file__).parent / "python" / "kmill" / "__init__.pyi"
+    text = HEAD + "".join(stub(cls) for cls in classes())
+    if "--check" in sys.argv[1:]:
+        return 0 if path.read_text() == text else 1
+    path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""What people read: examples in docstrings, scripts, stubs."""
+
+import doctest
+import logging
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kmill
+from kmill import _parameters, _research, _supervised, _unsupervised
+
+ROOT = Path(__file__).parent.parent
+logging.disable(logging.WARNING)
+
+
+@pytest.mark.parametrize("module", [_supervised, _unsupervised, _research], ids=lambda module: module.__name__)
+def test_examples_in_docstrings(module):
+    result = doctest.testmod(module)
+    assert result.attempted > 3 and result.failed == 0
+
+
+def test_every_parameter_is_described():
+    for name in kmill.__all__:
+        cls = getattr(kmill, name)
+        for parameter in getattr(cls, "_parameters", []):
+            assert f"\n    {parameter.name} : " in cls.__doc__, (name, parameter.name)
+    # a parameter that a solver gains is one of its estimator's
+    svc = {parameter.engine for parameter in kmill.SVC._parameters} - {None}
+    assert svc == {p["name"] for p in _parameters._SOLVERS["svm"]["parameters"]}
+
+
+def test_stubs_are_those_of_the_classes():
+    assert subprocess.run([sys.executable, ROOT / "stubs.py", "--check"]).returncode == 0
+
+
+def test_a_users_script_is_well_typed():
+    pytest.importorskip("mypy")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", ROOT / "tests" / "typed.py"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_examples_run(script, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    if "plot" in script.stem:
+        pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script))

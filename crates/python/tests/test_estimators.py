@@ -1,0 +1,230 @@
+"""Every estimator under scikit-learn's own checks, and beside scikit-learn's own estimators."""
+
+import inspect
+import logging
+import pickle
+
+import numpy as np
+import pytest
+from sklearn import kernel_approximation, kernel_ridge, svm
+from sklearn.base import clone
+from sklearn.decomposition import KernelPCA
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import kmill
+
+ESTIMATORS = [
+    cls for cls in (getattr(kmill, name) for name in kmill.__all__) if inspect.isclass(cls) and cls is not kmill.Error
+]
+# why a check cannot hold
+EXPECTED = {
+    "SVC": {"check_class_weight_classifiers": "the engine weighs classes by their size only: class_weight='balanced'"},
+    "KernelLogisticRegression": {
+        "check_class_weight_classifiers": "the engine weighs classes by their size only: class_weight='balanced'"
+    },
+    **dict.fromkeys(
+        ["KernelRidge", "KernelRidgeClassifier"],
+        {
+            "check_sample_weight_equivalence_on_dense_data": "features are float32, and the check compares to 1e-7; it passes "
+            "with precision='f64' (see the test below)"
+        },
+    ),
+}
+
+
+def checks(estimator):
+    expected = EXPECTED.get(type(estimator).__name__, {})
+    return [(found, check, expected) for found, check in estimator_checks_generator(estimator)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
+def test_scikit_learns_checks(cls):
+    logging.disable(logging.WARNING)
+    failed, passed = [], 0
+    for found, check, expected in checks(cls()):
+        name = check.func.__name__
+        try:
+            check(found)
+            passed += 1
+        except Exception as error:
+            if "SkipTest" in type(error).__name__:
+                continue
+            if name not in expected:
+                failed.append((name, error))
+    assert not failed
+    assert passed > 40
+
+
+@pytest.mark.parametrize("cls", [kmill.KernelRidge, kmill.KernelRidgeClassifier])
+def test_weights_are_rows_that_are_repeated_in_f64(cls):
+    name = "check_sample_weight_equivalence_on_dense_data"
+    (check,) = [check for _, check in estimator_checks_generator(cls()) if check.func.__name__ == name]
+    check(cls(precision="f64"))
+
+
+def rows(n=300, d=4, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        {"kernel": "rbf", "gamma": 0.3},
+        {"kernel": "poly", "degree": 2, "gamma": 0.5, "coef0": 1.0},
+        {"kernel": "laplacian", "gamma": 0.1},
+        {"kernel": "linear"},
+    ],
+    ids=lambda kernel: kernel["kernel"],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_kernel_ridge_is_scikit_learns_at_full_rank(kernel, weighted):
+    X, y = rows()
+    weight = np.random.default_rng(1).uniform(0.1, 2.0, len(X)) if weighted else None
+    new, _ = rows(50, seed=2)
+    theirs = kernel_ridge.KernelRidge(alpha=0.5, **kernel).fit(X, y, weight).predict(new)
+    ours = kmill.KernelRidge(alpha=0.5, intercept="none", precision="f64", **kernel).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(ours.predict(new), theirs, atol=1e-10)
+
+
+def test_machines_are_scikit_learns_at_full_rank():
+    X, y = rows()
+    new, _ = rows(50, seed=2)
+    theirs = svm.SVC(C=2.0, tol=1e-6).fit(X, y > 0).decision_function(new)
+    np.testing.assert_allclose(kmill.SVC(C=2.0, tol=1e-6).fit(X, y > 0).decision_function(new), theirs, atol=1e-3)
+    theirs = svm.SVR(C=2.0, tol=1e-6).fit(X, y).predict(new)
+    np.testing.assert_allclose(kmill.SVR(C=2.0, tol=1e-6).fit(X, y).predict(new), theirs, atol=1e-3)
+
+
+def test_features_make_the_kernel():
+    X, _ = rows()
+    kernel = np.exp(-0.3 * ((X[:, None] - X[None]) ** 2).sum(2))
+    ours = kmill.Nystroem(gamma=0.3, n_components=300, precision="f64").fit_transform(X)
+    np.testing.assert_allclose(ours @ ours.T, kernel, atol=1e-8)
+    theirs = kernel_approximation.Nystroem(gamma=0.3, n_components=300).fit_transform(X)
+    np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-8)
+    low = kmill.Nystroem(gamma=0.3, n_components=20, precision="f64").fit(X)
+    phi = low.transform(X)
+    assert low.trace_error_ == pytest.approx(1.0 - (phi**2).sum() / len(X), abs=1e-9)
+    points = X[low.component_indices_]
+    np.testing.assert_allclose(low.components_, points, atol=1e-12)
+    fourier = kmill.RandomFourier(gamma=0.3, n_components=4000).fit_transform(X)
+    assert np.abs(fourier @ fourier.T - kernel).max() < 0.12
+
+
+def test_components_are_scikit_learns_at_full_rank():
+    X, _ = rows()
+    theirs = KernelPCA(n_components=3, kernel="rbf", gamma=0.3).fit(X)
+    ours = kmill.KernelPCA(n_components=3, gamma=0.3, precision="f64").fit(X)
+    np.testing.assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-8)
+    np.testing.assert_allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)), atol=1e-7)
+
+
+def test_the_surface_chooses_and_folds_are_scikit_learns():
+    X, y = rows(600)
+    model = kmill.KernelRidge(alphas=[1e-3, 1e-1, 1e1], ranks=[20, 100], gamma=0.3).fit(X, y)
+    assert len(model.surface_["rank"]) == 6 and model.rank_ in (20, 100)
+    best = np.argmin(model.surface_["cv_mse"])
+    assert (model.surface_["rank"][best], model.surface_["lambda"][best]) == (model.rank_, model.lambda_)
+    assert model.alpha_ == pytest.approx(model.lambda_ * 600)
+    assert "cross-validated mse" in model._repr_html_()
+
+    # the fold column of a splitter: the error of a cell by hand
+    groups = np.arange(600) % 3
+    folds = list(GroupKFold(3).split(X, y, groups))
+    model = kmill.KernelRidge(alphas=[1e-1, 1e1], gamma=0.3, rank=600, cv=folds, precision="f64").fit(X, y)
+    for place, alpha in enumerate([1e-1, 1e1]):
+        errors = []
+        for train, test in folds:
+            # alpha is for all rows, and the penalty per row is the same in every fold
+            own = kmill.KernelRidge(lambdas=alpha / 600, gamma=0.3, rank=600, precision="f64").fit(X[train], y[train])
+            errors.extend((own.predict(X[test]) - y[test]) ** 2)
+        assert model.surface_["cv_mse"][place] == pytest.approx(np.mean(errors), rel=1e-6)
+    with pytest.raises(ValueError, match="every row out once"):
+        kmill.KernelRidge(alphas=[1e-1, 1e1], cv=folds[:2]).fit(X, y)
+
+
+def test_a_metric_makes_a_better_model():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 12))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+    plain = kmill.KernelRidge(alpha=1e-2, gamma="median", rank=300, scale="standard").fit(X[:1500], y[:1500])
+    learned = kmill.KernelRidge(alpha=1e-2, gamma="median", rank=300, scale="standard", metric="learn")
+    learned.fit(X[:1500], y[:1500])
+    assert learned.score(X[1500:], y[1500:]) > plain.score(X[1500:], y[1500:]) + 0.05
+    assert {name for name, _ in learned.model_.importance()[:3]} == {"x0", "x1", "x2"}
+    with pytest.raises(ValueError, match="expected learn, diagonal"):
+        kmill.KernelRidge(metric="other").fit(X, y)
+
+
+def test_metrics_and_landmarks_that_are_given(tmp_path):
+    X, y = rows(600)
+    own = {"alpha": 0.1, "gamma": 0.3, "precision": "f64", "rank": 100}
+    factors = np.array([2.0, 1.0, 0.5, 0.0])
+    given = kmill.KernelRidge(metric=factors, **own).fit(X, y)
+    np.testing.assert_allclose(given.predict(X), kmill.KernelRidge(**own).fit(X * factors, y).predict(X * factors), atol=1e-8)
+    matrix = kmill.KernelRidge(metric=np.diag(factors), **own).fit(X, y)
+    np.testing.assert_allclose(given.predict(X), matrix.predict(X), atol=1e-8)
+    given.save(tmp_path / "m.safetensors")
+    named = kmill.KernelRidge(metric=str(tmp_path / "m.safetensors"), **own).fit(X, y)
+    assert np.array_equal(named.predict(X), given.predict(X))
+
+    # ridge regression in the span of the given points, by the formula
+    kernel = lambda a, b: np.exp(-0.3 * ((a[:, None] - b[None]) ** 2).sum(2))
+    points, K = X[:50], kernel(X, X[:50])
+    weights = np.linalg.solve(K.T @ K + 0.1 * kernel(points, points), K.T @ y)
+    ours = kmill.KernelRidge(alpha=0.1, gamma=0.3, precision="f64", intercept="none", landmarks=points).fit(X, y)
+    assert ours.rank_ == 50
+    np.testing.assert_allclose(ours.predict(X), K @ weights, atol=1e-7)
+    with pytest.raises(ValueError, match="give one of rpcholesky"):
+        kmill.KernelRidge(landmarks="other").fit(X, y)
+
+
+def test_a_tolerance_chooses_the_rank():
+    X, y = rows(600)
+    model = kmill.KernelRidge(tolerance=0.05, gamma=0.05, rank=300).fit(X, y)
+    assert model.rank_ < 300 and model.trace_error_ <= 0.05
+
+
+def test_deviations_and_several_targets():
+    X, y = rows()
+    noisy = y + np.random.default_rng(3).normal(scale=0.5, size=len(y))
+    mean, deviation = kmill.KernelRidge(alpha=1.0, gamma=0.3, std=True).fit(X, noisy).predict(X, return_std=True)
+    assert mean.shape == deviation.shape == (300,) and 0.3 < deviation.mean() < 0.9
+    both = kmill.KernelRidge(alpha=0.1, gamma=0.3).fit(X, np.c_[y, 2 * y])
+    np.testing.assert_allclose(both.predict(X)[:, 1], 2 * both.predict(X)[:, 0], rtol=1e-4, atol=1e-4)
+
+
+def test_pipelines_searches_and_processes():
+    X, y = rows()
+    pipeline = make_pipeline(StandardScaler(), kmill.KernelRidge(rank=50))
+    search = GridSearchCV(pipeline, {"kernelridge__gamma": [0.01, 0.3]}, cv=3, n_jobs=2).fit(X, y)
+    assert search.best_params_ == {"kernelridge__gamma": 0.3}
+    assert len(cross_val_score(clone(pipeline), X, y > 0, cv=3)) == 3
+    copy = pickle.loads(pickle.dumps(search.best_estimator_))
+    assert np.array_equal(copy.predict(X), search.predict(X))
+
+
+def test_frames_in_and_out():
+    pandas = pytest.importorskip("pandas")
+    X, _ = rows()
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    out = kmill.KernelPCA(n_components=2).set_output(transform="pandas").fit_transform(frame)
+    assert list(out.columns) == ["kernelpca0", "kernelpca1"]
+
+
+def test_kernels_that_are_refused():
+    X, y = rows()
+    for wrong in ("precomputed", lambda a, b: 0.0, 3):
+        with pytest.raises(ValueError, match="kernel must be"):
+            kmill.KernelRidge(kernel=wrong).fit(X, y)
+    with pytest.raises(ValueError, match="no kernel|kernel"):
+        kmill.KernelRidge(kernel="gausian").fit(X, y)
+    with pytest.raises(ValueError, match="gamma"):
+        kmill.KernelRidge(gamma=-1.0).fit(X, y)
+    with pytest.raises(ValueError, match="leave gamma out"):
+        kmill.KernelRidge(kernel="matern(nu=2.5, sigma=3)", gamma=1.0).fit(X, y)

@@ -1,0 +1,167 @@
+"""Jobs around the estimators: files, models, signals, threads, forks, memory, costs of a call."""
+
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import kmill
+
+logging.disable(logging.WARNING)
+
+
+def rows(n=2000, d=5):
+    X = np.random.default_rng(0).normal(size=(n, d))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def test_files_in_and_out(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    X, y = rows()
+    table = arrow.table({f"x{j}": X[:, j] for j in range(5)} | {"y": y, "kind": np.where(y > 0, "up", "down")})
+    for part in range(2):
+        pyarrow.parquet.write_table(table.slice(1000 * part, 1000), tmp_path / f"part{part}.parquet")
+    pattern = tmp_path / "part*.parquet"
+    model = kmill.KernelRidge(lambdas=1e-6, rank=100).fit_files(pattern, "y", features=["x*"], rows="..1500", scratch=tmp_path)
+    assert model.report_["rows"] == 1500
+    assert model.predict_files(pattern, tmp_path / "p.parquet", keep=["y"], rows="1500..") == 500
+    written = pyarrow.parquet.read_table(tmp_path / "p.parquet")
+    assert written.column_names == ["y", "prediction"]
+    frame = pytest.importorskip("pandas").DataFrame(X[1500:], columns=model.feature_names_in_)
+    assert np.array_equal(written["prediction"].to_numpy(), model.predict(frame))
+    noisy = kmill.KernelRidge(lambdas=1e-3, rank=50, std=True).fit_files(pattern, "y", features=["x*"])
+    noisy.predict_files(pattern, tmp_path / "p.parquet", extras=["std"])
+    written = pyarrow.parquet.read_table(tmp_path / "p.parquet")
+    mean, deviation = noisy.predict(table.select(list(noisy.feature_names_in_))), noisy._extra(table, "std")[1].ravel()
+    assert np.array_equal(written["prediction"], mean) and np.array_equal(written["std"], deviation)
+    classes = kmill.KernelLogisticRegression(rank=50).fit_files(pattern, "kind", features=["x*"])
+    assert list(classes.classes_) == ["down", "up"]
+    assert classes.predict_files(pattern, tmp_path / "c.csv", extras=["probabilities"]) == 2000
+    # the column of folds is no feature: gamma is 1/5
+    grouped = kmill.KernelRidge(lambdas=[1e-6, 1e-3], rank=50, cv="column:kind").fit_files(pattern, "y")
+    assert grouped.kernel_ == f"gaussian(sigma={np.sqrt(2.5)})" and len(grouped.report_["surface"]) == 2
+    assert sorted(os.listdir(tmp_path)) == ["c.csv", "p.parquet", "part0.parquet", "part1.parquet"]
+
+
+ESTIMATORS = sorted(name for name in kmill.__all__ if name[0].isupper() and name != "Error")
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_models_are_saved_opened_and_pickled(name, tmp_path):
+    X, y = rows(300)
+    cls = getattr(kmill, name)
+    # estimators that learn classes have a decision function
+    y = y > 0 if hasattr(cls, "decision_function") else y
+    sizes = {"n_clusters": 3, "n_components": 20, "rank": 20}
+    model = cls(**{size: value for size, value in sizes.items() if size in cls().get_params()}).fit(X, y)
+    model.save(tmp_path / "m.safetensors")
+    loaded = kmill.load(tmp_path / "m.safetensors")
+    # a map without landmarks is told by its parameters, not by its class
+    assert type(loaded) is (kmill.Nystroem if name == "RandomFourier" else cls)
+    assert loaded.model_.to_bytes() == model.model_.to_bytes() == pickle.loads(pickle.dumps(model)).model_.to_bytes()
+    assert clone(model).fit(X, y).model_.to_bytes() == model.model_.to_bytes()
+    if name != "RandomFourier":
+        # the file holds the parameters of the fit
+        again = loaded.set_params(map=None).fit(X, y).model_.predict(X)
+        np.testing.assert_allclose(again, model.model_.predict(X), rtol=1e-6, atol=1e-6)
+
+
+def test_two_fits_at_once_have_the_bits_of_one_after_the_other():
+    X, y = rows()
+    alone = [kmill.KernelRidge(rank=100, random_state=seed).fit(X, y).model_.to_bytes() for seed in range(4)]
+    found = [b""] * 4
+
+    def fit(seed):
+        found[seed] = kmill.KernelRidge(rank=100, random_state=seed, n_jobs=1 + seed % 2).fit(X, y).model_.to_bytes()
+
+    threads = [threading.Thread(target=fit, args=[seed]) for seed in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert found == alone
+
+
+def _forked(queue, X, y):
+    queue.put(kmill.KernelRidge(rank=50).fit(X, y).predict(X).sum())
+
+
+def test_a_fork_can_fit_and_predict():
+    X, y = rows()
+    here = kmill.KernelRidge(rank=50).fit(X, y).predict(X).sum()
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=_forked, args=(queue, X, y))
+    process.start()
+    assert queue.get(timeout=60) == here
+    process.join()
+
+
+def test_ctrl_c_stops_within_a_second(tmp_path):
+    code = """
+import sys, time, numpy as np, kmill
+X = np.random.default_rng(0).normal(size=(200_000, 20))
+kmill.KernelRidge(rank=10).fit(X[:100], X[:100, 0])  # what is imported and loaded once
+print("go", flush=True)
+try:
+    kmill.KernelRidge(rank=3000).fit(X, X[:, 0])
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.stdout.readline() == "go\n"
+    time.sleep(1.5)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "stopped\n"
+    took = time.monotonic() - began
+    process.wait()
+    assert os.listdir(tmp_path) == []
+    # a second on a machine of one's own; tests share theirs
+    assert took < 5.0, took
+
+
+def test_fits_do_not_grow_memory():
+    pages = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("needs /proc")
+    X, y = rows(200)
+    fit = lambda: kmill.KernelRidge(rank=20).fit(X, y).predict(X)
+    [fit() for _ in range(200)]
+    before = pages()
+    [fit() for _ in range(800)]
+    assert pages() - before < 16 << 20
+
+
+def test_a_row_at_a_time_is_cheap():
+    X, y = rows(4000, 10)
+    model = kmill.KernelRidge(rank=1000, gamma="median").fit(X, y)
+    assert model.rank_ == 1000
+    row = X[:1].copy()
+    times = []
+    for _ in range(2000):
+        began = time.perf_counter()
+        model.predict(row)
+        times.append(time.perf_counter() - began)
+    assert np.median(times) < 500e-6  # 100 on a machine of one's own
+    assert model.predict(row)[0] == model.predict(X)[0]
+
+
+def test_progress_and_warnings(capsys, caplog):
+    X, y = rows(20_000)
+    kmill.KernelRidge(rank=1000, verbose=1).fit(X, y)
+    assert "Gram matrix" in capsys.readouterr().err
+    logging.disable(logging.NOTSET)
+    with caplog.at_level(logging.INFO, logger="kmill"):
+        kmill.KernelRidge(rank=4000).fit(X[:100], y[:100])
+    logging.disable(logging.WARNING)
+    assert any("rank reduced" in record.message for record in caplog.records)

@@ -1,0 +1,12 @@
+"""A script as a user writes it: mypy --strict accepts it."""
+
+import numpy as np
+import kmill
+
+X = np.zeros((10, 2))
+model = kmill.KernelRidge(alpha=0.1, rank=50, metric="learn").fit(X, X[:, 0])
+prediction: float = float(model.predict(X)[0])
+classes = kmill.SVC(C=2.0, gamma="scale").fit(X, np.arange(10) % 2).classes_
+features = kmill.Nystroem("rbf", n_components=5).fit_transform(X)
+kmill.KernelRidge().fit_files("a.parquet", "y", where="fold != 3", memory="2GiB").save("m.safetensors")
+print(prediction, classes.shape, features, kmill.load("m.safetensors"), kmill.curve(X), kmill.Error)
