@@ -126,7 +126,8 @@ fn two_processes_find_the_kernel_and_the_model_of_one() {
 fn a_process_with_other_options_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    ok(at, "generate friedman1 --rows 2000 -o rows.parquet -q");
+    // more than a segment, so that no process ends before the other has come
+    ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
     let run = |verb: &str, worker: usize, seed: usize| {
         let learn = "rows.parquet --target y --rank 10 --lambda 1e-6 --folds 3";
         let line = format!("{verb} {learn} --seed {seed} --engine {} --worker {worker}/2 -q -o m{worker}", &verb[..3]);
