@@ -148,10 +148,11 @@ def jobs():
 def trees(name, unit, train, test, sample=False):
     """A good model of a table, with no option but the time: kmill tune beside gradient boosting."""
     task = " --task classification" if unit == "wrong" else ""
+    seconds = 60 if sample else 240
     return Job(f"trees-{name}", f"A model without options: {name}", name, unit, train, test, sample=sample, rows=[
-        Row("kmill tune", f"tune any DATA --target y --features x* --time 4min{task}"),
+        Row("kmill tune", f"tune any DATA --target y --features x* --time {seconds}s{task}"),
         Row("scikit-learn HistGradientBoosting", "hgb"),
-        Row("the same, tuned for as long", "hgb-tuned --time 240"), Row("LightGBM", "lightgbm"), Row("XGBoost", "xgboost"),
+        Row("the same, tuned for as long", f"hgb-tuned --time {seconds}"), Row("LightGBM", "lightgbm"), Row("XGBoost", "xgboost"),
         Row("CatBoost", "catboost"),
     ])
 

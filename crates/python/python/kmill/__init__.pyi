@@ -122,6 +122,8 @@ class _Clusters(_Estimator):
 
 class KernelFisher(_Classifier):
     lambdas: float | str | None
+    n_components: int | None
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -141,6 +143,8 @@ class KernelFisher(_Classifier):
         self,
         *,
         lambdas: float | str | None = ...,
+        n_components: int | None = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -161,6 +165,7 @@ class KernelFisher(_Classifier):
 class KernelKMeans(_Clusters):
     n_clusters: int | None
     n_init: int | None
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -181,6 +186,7 @@ class KernelKMeans(_Clusters):
         *,
         n_clusters: int | None = ...,
         n_init: int | None = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -204,6 +210,7 @@ class KernelLogisticRegression(_Classifier):
     intercept: str
     class_weight: str | None
     max_iter: int | None
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -228,6 +235,7 @@ class KernelLogisticRegression(_Classifier):
         intercept: str = ...,
         class_weight: str | None = ...,
         max_iter: int | None = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -247,6 +255,7 @@ class KernelLogisticRegression(_Classifier):
 
 class KernelNovelty(_Novelty):
     nu: float | None
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -266,6 +275,7 @@ class KernelNovelty(_Novelty):
         self,
         *,
         nu: float | None = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -288,6 +298,7 @@ class KernelPCA(_Transformer):
     uncentred: bool
     whiten: bool
     novelty: bool
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -313,6 +324,7 @@ class KernelPCA(_Transformer):
         uncentred: bool = ...,
         whiten: bool = ...,
         novelty: bool = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -460,6 +472,7 @@ class KernelRidgeClassifier(_Classifier):
 class Nystroem(_Transformer):
     kernel: str
     n_components: int
+    tolerance: float | None
     gamma: float | str | None
     coef0: float | None
     degree: int | None
@@ -482,6 +495,7 @@ class Nystroem(_Transformer):
         kernel: str = ...,
         *,
         n_components: int = ...,
+        tolerance: float | None = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
@@ -501,6 +515,7 @@ class OneClassSVM(_Novelty):
     nu: float | None
     tol: float | None
     max_iter: int | None
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -522,6 +537,7 @@ class OneClassSVM(_Novelty):
         nu: float | None = ...,
         tol: float | None = ...,
         max_iter: int | None = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -542,6 +558,8 @@ class OneClassSVM(_Novelty):
 class Perceptron(_Classifier):
     max_iter: int | None
     last: bool
+    intercept: str
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -562,6 +580,8 @@ class Perceptron(_Classifier):
         *,
         max_iter: int | None = ...,
         last: bool = ...,
+        intercept: str = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -581,6 +601,7 @@ class Perceptron(_Classifier):
 
 class RandomFourier(_Transformer):
     n_components: int
+    tolerance: float | None
     gamma: float | str | None
     scale: str
     metric: str | _Array | None
@@ -593,6 +614,7 @@ class RandomFourier(_Transformer):
         self,
         *,
         n_components: int = ...,
+        tolerance: float | None = ...,
         gamma: float | str | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -614,6 +636,7 @@ class SVC(_Classifier):
     loss: str
     tol: float | None
     max_iter: int | None
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -643,6 +666,7 @@ class SVC(_Classifier):
         loss: str = ...,
         tol: float | None = ...,
         max_iter: int | None = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -667,6 +691,7 @@ class SVR(_Regressor):
     epsilon: float | None
     tol: float | None
     max_iter: int | None
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -691,6 +716,7 @@ class SVR(_Regressor):
         epsilon: float | None = ...,
         tol: float | None = ...,
         max_iter: int | None = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -711,6 +737,7 @@ class SVR(_Regressor):
 class SpectralClustering(_Clusters):
     n_clusters: int | None
     n_init: int | None
+    tolerance: float | None
     kernel: str
     gamma: float | str | None
     coef0: float | None
@@ -731,6 +758,7 @@ class SpectralClustering(_Clusters):
         *,
         n_clusters: int | None = ...,
         n_init: int | None = ...,
+        tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
