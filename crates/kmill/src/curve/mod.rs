@@ -155,7 +155,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-struct Silent;
+/// Shows nothing of a stage, and hears the wish for a stop.
+pub(crate) struct Silent;
 
 impl Observer for Silent {
     fn advance(&self, _rows: u64) {}

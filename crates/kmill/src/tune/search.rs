@@ -3,6 +3,7 @@
 use super::pace::Pace;
 use crate::args::TuneArgs;
 use crate::args::run::Run;
+use crate::curve::Silent;
 use crate::progress::Work;
 use crate::{Result, interrupt, pipeline};
 use kapprox::metric::Metric;
@@ -48,18 +49,9 @@ struct Runs<'a> {
     began: AtomicBool,
 }
 
-struct Unshown;
-
-impl Observer for Unshown {
-    fn advance(&self, _rows: u64) {}
-    fn stop(&self) -> bool {
-        interrupt::requested()
-    }
-}
-
 impl Stages for Runs<'_> {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        if self.began.load(Ordering::Relaxed) { Box::new(Unshown) } else { self.run.progress.watch(name, rows) }
+        if self.began.load(Ordering::Relaxed) { Box::new(Silent) } else { self.run.progress.watch(name, rows) }
     }
     fn warn(&self, text: String) {
         if !self.began.load(Ordering::Relaxed) {
