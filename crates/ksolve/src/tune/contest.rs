@@ -251,3 +251,20 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<(Fit, Option<f64>
 fn shown(lambda: f64) -> String {
     format!("{lambda:e}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_penalty_falls_with_the_root_of_the_rows() {
+        let fit = Fit::solver("svm").unwrap();
+        let contender = Contender { fit: fit.clone(), lambda: Some(1e-4), report: ContenderReport::default() };
+        let penalty = |to: u64| contender.for_rows(100, to).settings().unwrap().penalty();
+        assert_eq!(penalty(10_000), crate::solver::Penalty::Lambda(1e-5));
+        // and does not rise for fewer
+        assert_eq!(penalty(25), crate::solver::Penalty::Lambda(1e-4));
+        let given = Contender { fit: fit.set("C", 3), lambda: None, report: ContenderReport::default() };
+        assert_eq!(given.for_rows(100, 10_000).settings().unwrap().penalty(), crate::solver::Penalty::C(3.0));
+    }
+}
