@@ -60,7 +60,7 @@ impl FitOptions {
         let (rows, missing) = (data.select.range(), data.select.missing);
         let fit = Fit::solver(solver)?
             .options(given)
-            .scaling(learn.scale)
+            .scaling(learn.scale.unwrap_or_default())
             .kernel(learn.kernel.clone())
             .map(learn.map.clone())
             .seed(learn.seed)

@@ -84,16 +84,14 @@ impl PreImages {
             return Err(Error::Shape { what: "numbers of the pre-images", expected: b * d, got: out.len() });
         }
         let Some((quadratic, features)) = projection(model) else { return Err(Error::NoQuadratic) };
-        let mut settled = vec![true; b];
+        let (mut settled, scaler) = (vec![true; b], model.scaler());
         let rows: Vec<(usize, (&mut [f64], &mut bool))> =
             out.chunks_mut(d).zip(settled.iter_mut()).enumerate().collect();
         workers.each(rows, |(i, (out, settled))| {
             let x = x.subrows(i, 1);
             out.iter_mut().zip(x.row(0).iter()).for_each(|(z, v)| *z = v.to_f64());
             *settled = self.iterate(&weights(quadratic, features, basis, x), out);
-            for ((z, scale), centre) in out.iter_mut().zip(&model.scale).zip(&model.centre) {
-                *z = *z * scale + centre;
-            }
+            out.iter_mut().enumerate().for_each(|(j, z)| *z = scaler.invert(j, *z));
         });
         Ok(settled.iter().filter(|settled| !**settled).count())
     }

@@ -18,23 +18,29 @@ pub(crate) struct Affine {
     pub(crate) factor: Vec<f64>,
     /// For each feature the value that replaces a missing one, already scaled.
     pub(crate) fill: Vec<f64>,
+    /// True where a value goes through asinh afterwards.
+    asinh: bool,
 }
 
 impl Affine {
     /// True where every value stays as it is, to the bit: shifting by 0 and scaling by 1 are exact.
     pub(crate) fn is_identity(&self) -> bool {
-        self.centre.iter().all(|centre| *centre == 0.0) && self.factor.iter().all(|factor| *factor == 1.0)
+        !self.asinh
+            && self.centre.iter().all(|centre| *centre == 0.0)
+            && self.factor.iter().all(|factor| *factor == 1.0)
     }
 
     /// The transform of a scaler; without one values stay as they are, and missing ones NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let Some(scaler) = scaler else {
-            return Self { centre: vec![0.0; features], factor: vec![1.0; features], fill: vec![f64::NAN; features] };
+            let (centre, fill) = (vec![0.0; features], vec![f64::NAN; features]);
+            return Self { centre, factor: vec![1.0; features], fill, asinh: false };
         };
         Self {
             centre: scaler.centre.clone(),
             factor: scaler.scale.iter().map(|scale| factor(*scale)).collect(),
             fill: (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect(),
+            asinh: scaler.asinh,
         }
     }
 }
@@ -47,7 +53,7 @@ pub(crate) fn features<T: Real>(
     rows: usize,
     out: &mut [T],
 ) -> bool {
-    if let (Positions::From(start), Some(block)) = (at, contiguous(views)) {
+    if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.asinh)) {
         return row_major(block, affine, start, rows, out);
     }
     let d = views.len();
@@ -66,15 +72,19 @@ pub(crate) fn features<T: Real>(
 /// Feature `i` of some rows, shifted and scaled: a slice of the stored values where possible, else computed into `out`.
 fn scaled<'a, T: Real>(view: &View<'a>, affine: &Affine, i: usize, at: Positions<'_>, out: &'a mut [T]) -> &'a [T] {
     let (centre, factor) = (affine.centre[i], affine.factor[i]);
-    if let (Positions::From(start), Some(values), 0.0, 1.0) = (at, same_type(view), centre, factor) {
+    if let (Positions::From(start), Some(values), 0.0, 1.0) =
+        (at, same_type(view).filter(|_| !affine.asinh), centre, factor)
+    {
         // to f64 and back is exact: the same bits
         return &values[start..start + out.len()];
     }
     let mut loaded = [0.0; TILE];
     let loaded = &mut loaded[..out.len()];
     view.load(at, loaded);
-    for (out, value) in out.iter_mut().zip(loaded) {
-        *out = T::from_f64((*value - centre) * factor);
+    let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
+    match affine.asinh {
+        false => values.for_each(|(out, value)| *out = T::from_f64(value)),
+        true => values.for_each(|(out, value)| *out = T::from_f64(value.asinh())),
     }
     out
 }

@@ -3,10 +3,11 @@
 use crate::Statistics;
 use serde::{Deserialize, Serialize};
 
-/// Transforms each feature to `(v - centre) * (1 / scale)`, in f64, before a value is narrowed to the working
-/// precision.
+/// Transforms each feature to `u = (v - centre) * (1 / scale)`, or to `asinh(u)`, in f64, before a value is narrowed to
+/// the working precision.
 ///
-/// A feature of scale 0 becomes 0, whatever its value.
+/// A feature of scale 0 becomes 0, whatever its value. `asinh` is the line u near 0 and the logarithm sign(u) ln(2|u|) far from it: it
+/// draws in the tails of counts, amounts and durations, on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
     /// Subtracted from each feature.
@@ -15,6 +16,9 @@ pub struct Scaler {
     pub scale: Vec<f64>,
     /// The value that replaces a missing one when `missing` is mean, per feature, in the units of the file.
     pub mean: Vec<f64>,
+    /// True where a value goes through asinh after it was shifted and scaled.
+    #[serde(default)]
+    pub asinh: bool,
 }
 
 /// How far apart values must be, in units of the last place of the largest, to count as different: a column computed
@@ -28,7 +32,7 @@ impl Scaler {
         let features = || statistics.features.iter();
         let scale = features().map(|f| if f.is_constant() { 0.0 } else { f.deviation() }).collect();
         let mean: Vec<f64> = features().map(|f| f.mean).collect();
-        Self { centre: mean.clone(), scale, mean }
+        Self { centre: mean.clone(), scale, mean, asinh: false }
     }
 
     /// A scaler to the range from 0 to 1.
@@ -38,13 +42,32 @@ impl Scaler {
             centre: features().map(|f| if f.count == 0 { 0.0 } else { f.min }).collect(),
             scale: features().map(|f| if f.is_constant() { 0.0 } else { f.max - f.min }).collect(),
             mean: features().map(|f| f.mean).collect(),
+            asinh: false,
         }
+    }
+
+    /// A scaler to asinh((v - median) / spread): the spread is the median distance from the median, or the deviation where that is 0, as in
+    /// a column that is mostly one value. `rows` are some rows of the table, row-major; missing values are NaN. Costs d sorts of them.
+    pub fn asinh(statistics: &Statistics, rows: &[f64]) -> Self {
+        let d = statistics.features.len();
+        let (mut scaler, mut values) = (Self { asinh: true, ..Self::standard(statistics) }, Vec::new());
+        for (j, feature) in statistics.features.iter().enumerate().filter(|(_, feature)| !feature.is_constant()) {
+            values.clear();
+            values.extend(rows.chunks_exact(d).map(|row| row[j]).filter(|value| value.is_finite()));
+            let Some(centre) = median(&mut values) else { continue };
+            values.iter_mut().for_each(|value| *value = (*value - centre).abs());
+            let spread =
+                median(&mut values).filter(|spread| !is_noise(*spread, feature.min.abs().max(feature.max.abs())));
+            (scaler.centre[j], scaler.scale[j]) = (centre, spread.unwrap_or(scaler.scale[j]));
+        }
+        scaler
     }
 
     /// A scaler that leaves values as they are.
     pub fn identity(statistics: &Statistics) -> Self {
         let d = statistics.features.len();
-        Self { centre: vec![0.0; d], scale: vec![1.0; d], mean: statistics.features.iter().map(|f| f.mean).collect() }
+        let mean = statistics.features.iter().map(|f| f.mean).collect();
+        Self { centre: vec![0.0; d], scale: vec![1.0; d], mean, asinh: false }
     }
 
     /// Number of features.
@@ -55,8 +78,22 @@ impl Scaler {
     /// The scaled value of feature `i`.
     #[inline]
     pub fn apply(&self, i: usize, value: f64) -> f64 {
-        (value - self.centre[i]) * factor(self.scale[i])
+        let scaled = (value - self.centre[i]) * factor(self.scale[i]);
+        if self.asinh { scaled.asinh() } else { scaled }
     }
+
+    /// The value of feature `i` that becomes `scaled`: the inverse of [`Self::apply`], and the centre of a constant feature.
+    #[inline]
+    pub fn invert(&self, i: usize, scaled: f64) -> f64 {
+        let scaled = if self.asinh { scaled.sinh() } else { scaled };
+        scaled * self.scale[i] + self.centre[i]
+    }
+}
+
+/// The lower median; `None` of nothing. Sorts the values.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
 /// The factor that a centred value is multiplied by: 1 / `scale`, or 0 for a scale of 0.

@@ -45,7 +45,7 @@ pub struct CurveArgs {
     /// The scheme of landmarks for maps that have some and are no scheme [default: rpcholesky]
     #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
     pub landmarks: Option<&'static Scheme>,
-    /// Scaling learned from the rows: standard, minmax or none
+    /// Scaling learned from the rows: standard, minmax, asinh (for long tails) or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Comparison")]
     pub scale: Scaling,
     /// The kernel expression.

@@ -28,7 +28,7 @@ pub struct HerdArgs {
     /// Rows to pick
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
     pub count: usize,
-    /// Scaling learned from all rows: standard, minmax or none; the rows are written as they are
+    /// Scaling learned from all rows: standard, minmax, asinh (for long tails) or none; the rows are written as they are
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Herding")]
     pub scale: Scaling,
     /// The kernel expression.

@@ -45,9 +45,10 @@ fn map_help() -> String {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
 pub struct MapArgs {
-    /// Scaling learned from the training rows and kept in the model: standard, minmax or none
-    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE")]
-    pub scale: Scaling,
+    /// Scaling learned from the training rows and kept in the model: standard, minmax, asinh (for long tails) or none
+    /// [default: standard; tune tries asinh, too]
+    #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE")]
+    pub scale: Option<Scaling>,
     /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or that of a MODEL, or the
     /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none; learn in tune]
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::metric)]

@@ -45,7 +45,7 @@ pub struct TestArgs {
     /// The columns that hsic compares --features with, as names or globs, comma-separated
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub with: Vec<String>,
-    /// Scaling learned from all rows of the test: standard, minmax or none
+    /// Scaling learned from all rows of the test: standard, minmax, asinh (for long tails) or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
     pub scale: Scaling,
     /// The kernel expression.

@@ -193,6 +193,7 @@ impl CurveReport {
                 scale: match options.scaling {
                     ksolve::train::Scaling::Standard => "mean 0, standard deviation 1",
                     ksolve::train::Scaling::Minmax => "from 0 to 1",
+                    ksolve::train::Scaling::Asinh => "asinh of the distance from the median",
                     ksolve::train::Scaling::None => "as they are",
                 },
             },

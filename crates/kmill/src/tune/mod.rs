@@ -16,11 +16,13 @@ use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::metric::Form;
 use ksolve::solver::ridge::Ridge;
-use ksolve::tune::{ANY, Memory, Score, TuneOptions};
+use ksolve::train::Scaling;
+use ksolve::tune::{ANY, Choice, Memory, Score, TuneOptions};
 use kstore::Selected;
 use kstore::checkpoint::Journal;
 use outputs::Outputs;
 use pace::Pace;
+use search::Watch;
 
 /// Searches, fits, and writes the outputs.
 ///
@@ -107,6 +109,13 @@ fn learns(args: &TuneArgs) -> bool {
     }
 }
 
+/// The scalings that are tried beside the standard one, where metrics are learned and no scaling was named.
+fn scalings(args: &TuneArgs) -> &'static [Scaling] {
+    let free =
+        args.learn.scale.is_none() && learns(args) && args.score == Score::Cv && !args.learn.map.is_without_rows();
+    if free { &[Scaling::Asinh] } else { &[] }
+}
+
 /// The factors of the length scales.
 fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
     match &args.factors {
@@ -162,19 +171,29 @@ fn tune<T: kapprox::Real>(
     });
     let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in.fit, &selected, &search.training)).transpose()?;
     let mut memory = Memory::open(journal.as_ref())?;
-    let found = search::found::<T>(args, &base, &search, &selected, run, &pace, &mut memory);
-    let found = found.map_err(|error| {
+    let watch = Watch::new(run, &pace);
+    let job = pipeline::job(run).watch(&watch);
+    let choice = Choice {
+        solver: &args.solver,
+        base: &base,
+        options: &search,
+        scalings: scalings(args),
+        selected: &selected,
+        run: &job,
+        listener: &watch,
+    };
+    let found = choice.make::<T>(&mut memory).map_err(|error| {
         memory.keep();
-        match (error, &checkpoint, &journal) {
-            (Error::Solve(error), Some(checkpoint), Some(journal)) => checkpoint.kept(journal, error).into(),
-            (Error::Store(error), Some(checkpoint), Some(journal)) => checkpoint.kept(journal, error.into()).into(),
-            (error, ..) => error,
+        match (&checkpoint, &journal) {
+            (Some(checkpoint), Some(journal)) => checkpoint.kept(journal, error),
+            _ => error,
         }
     })?;
     let fit = match outputs.model() {
         Some(path) => {
             let metric = found.metric.clone().map(Metric::Found).or(Some(Metric::None));
-            let options = FitOptions { fit: found.fit.clone(), metric, ..options };
+            let scaling = found.tuned.scaling;
+            let options = FitOptions { fit: found.fit.clone().scaling(scaling), metric, ..options };
             let options = pace.in_time(options, &found, &selected, run)?;
             Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)
         }

@@ -1,9 +1,9 @@
 //! The time that `--time` allows, and the rank of the fit that is likely to end in it.
 
-use super::search::Found;
 use crate::args::run::Run;
 use crate::fit::FitOptions;
 use crate::{Result, pipeline};
+use ksolve::tune::Chosen;
 use kstore::Selected;
 use std::time::{Duration, Instant};
 
@@ -26,11 +26,6 @@ impl Pace {
         Self { started: Instant::now(), time }
     }
 
-    /// Seconds since the start.
-    pub(super) fn seconds(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
-    }
-
     /// True once half of the time is over: the rest belongs to the fit.
     pub(super) fn is_late(&self) -> bool {
         self.time.is_some_and(|time| self.started.elapsed() > time / 2)
@@ -41,7 +36,7 @@ impl Pace {
     pub(super) fn in_time(
         &self,
         options: FitOptions,
-        search: &Found,
+        search: &Chosen,
         selected: &Selected,
         run: &Run,
     ) -> Result<FitOptions> {
@@ -71,7 +66,7 @@ impl Pace {
 }
 
 /// Seconds of a fit that has no estimate, from those of the fit that was tested.
-fn likely(search: &Found, rank: usize, rows: f64) -> Option<f64> {
+fn likely(search: &Chosen, rank: usize, rows: f64) -> Option<f64> {
     let (apart, seconds) = search.test.as_ref()?;
     let by_rank = (rank as f64 / search.rank as f64).powf(GROWTH);
     Some(seconds * rows / apart.learned_from.max(1) as f64 * by_rank)

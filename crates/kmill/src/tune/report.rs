@@ -1,11 +1,11 @@
 //! The report of a search: its JSON, the rows of its table, and its text for people.
 
-use super::search::{Found, Moment};
 use crate::args::run::Run;
 use crate::report::{FitReport, as_map};
 use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
 use ksolve::metric::RoundReport;
-use ksolve::tune::{Apart, ContenderReport, Score};
+use ksolve::train::Scaling;
+use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score};
 use kstore::Selected;
 use kstore::budget::bytes;
 use std::fmt;
@@ -22,6 +22,8 @@ pub struct Row {
     pub kernel: String,
     /// The metric before it: none, given, full, diagonal, low-rank(5).
     pub metric: String,
+    /// The scaling of the features before that: standard, asinh.
+    pub scale: String,
     /// The rank: number of leading features.
     pub rank: usize,
     /// Penalty; `None` for an alignment.
@@ -52,6 +54,8 @@ pub struct TuneReport {
     pub kernel: String,
     /// The form of the metric before it: none, given, full, diagonal, low-rank(5).
     pub metric: String,
+    /// The scaling of the features before that: standard, asinh.
+    pub scale: String,
     /// The rounds in which the metric of each kernel was learned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<RoundReport>,
@@ -88,8 +92,8 @@ pub struct TuneReport {
 }
 
 impl TuneReport {
-    pub(super) fn new(score: Score, found: Found, fit: Option<FitReport>, run: &Run, selected: &Selected) -> Self {
-        let Found { tuned, fit: winner, metric, form, contenders, test, history, .. } = found;
+    pub(super) fn new(score: Score, found: Chosen, fit: Option<FitReport>, run: &Run, selected: &Selected) -> Self {
+        let Chosen { tuned, fit: winner, metric, form, contenders, test, history, .. } = found;
         let mut rows = Vec::new();
         for (at, rung) in tuned.rungs.iter().enumerate() {
             for entry in &rung.entries {
@@ -98,6 +102,7 @@ impl TuneReport {
                     rows: rung.rows,
                     kernel: entry.kernel.clone(),
                     metric: entry.metric.clone(),
+                    scale: entry.scale.clone(),
                     rank: cell.rank,
                     lambda: cell.lambda,
                     cv_mse: cell.cv_mse,
@@ -108,13 +113,14 @@ impl TuneReport {
                 }));
             }
         }
-        let entry = |entry: &ksolve::tune::Entry| (candidate(&entry.kernel, &entry.metric), entry.score);
+        let entry = |entry: &ksolve::tune::Entry| (candidate(&entry.kernel, &entry.metric, &entry.scale), entry.score);
         let rung = |rung: &ksolve::tune::Rung| (rung.rows, rung.entries.iter().map(entry).collect());
         Self {
             solver: winner.family().name.to_string(),
             score,
             kernel: winner.kernel_spec().to_string(),
             metric: metric.map_or("none".to_string(), |_| form),
+            scale: tuned.scaling.to_string(),
             learned: tuned.learned,
             folds: tuned.folds.to_string(),
             rows,
@@ -143,7 +149,7 @@ impl TuneReport {
         let row = |(kernel, _): &(String, Option<f64>)| {
             (kernel.clone(), self.scores.iter().map(|rung| shown(kernel, rung)).collect())
         };
-        let winner = self.rows.iter().rfind(|row| row.kept).map(|row| candidate(&row.kernel, &row.metric));
+        let winner = self.rows.iter().rfind(|row| row.kept).map(|row| candidate(&row.kernel, &row.metric, &row.scale));
         let winner = first.iter().position(|(name, _)| Some(name) == winner.as_ref());
         Some(Grid {
             corner: "kernel \\ rows".to_string(),
@@ -169,7 +175,7 @@ impl TuneReport {
         for found in order {
             let shown = |error: Option<f64>| error.map_or("–".to_string(), |error| number(error, 3));
             let mark = if found.chosen { "*" } else { found.problem.as_deref().unwrap_or("") };
-            let kernel = candidate(&found.kernel, &found.metric);
+            let kernel = candidate(&found.kernel, &found.metric, &self.scale);
             let folds = found.errors.len().to_string();
             table.row([found.solver.clone(), kernel, shown(found.mean), shown(found.spread), folds, mark.to_string()]);
         }
@@ -189,9 +195,11 @@ impl TuneReport {
     }
 }
 
-/// The name of a candidate.
-fn candidate(kernel: &str, metric: &str) -> String {
-    if metric == "none" { kernel.to_string() } else { format!("{kernel}, {metric} metric") }
+/// The name of a candidate; the default scaling goes without saying.
+fn candidate(kernel: &str, metric: &str, scale: &str) -> String {
+    let metric = if metric == "none" { String::new() } else { format!(", {metric} metric") };
+    let scale = if scale == Scaling::default().to_string() { String::new() } else { format!(", {scale}") };
+    format!("{kernel}{metric}{scale}")
 }
 
 impl fmt::Display for TuneReport {

@@ -27,6 +27,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         rows: 10,
         seed: 0,
         landmarks: Some("uniform".to_string()),
+        asinh: false,
         options: serde_json::json!({"scale": "standard"}),
     }
 }

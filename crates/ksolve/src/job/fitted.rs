@@ -251,6 +251,7 @@ fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, traine
         rows: trained.rows,
         seed: fit.seed,
         landmarks: trained.landmarks.map(|_| training.landmarks.to_string()),
+        asinh: trained.scaler.asinh,
         options: fit.canonical(&fit.settings()?, training),
     })
 }

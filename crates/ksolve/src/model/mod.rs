@@ -20,7 +20,7 @@ use crate::{Certificate, Error, Head, Intercept, Link, Result, Task, dots};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
-use kstore::{Label, Workers};
+use kstore::{Label, Scaler, Workers};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
@@ -71,6 +71,9 @@ pub struct Card {
     pub seed: u64,
     /// How landmarks were chosen: `rpcholesky`; `None` for a map without.
     pub landmarks: Option<String>,
+    /// True where features go through asinh after they were centred and divided.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asinh: bool,
     /// The other options that define the result, as the caller names them.
     pub options: serde_json::Value,
 }
@@ -142,6 +145,12 @@ impl<T: Real> Model<T> {
     pub fn dims(&self) -> (usize, usize, usize) {
         let d = self.metric.as_ref().map_or(self.centre.len(), |metric| metric.outputs());
         (self.coefficients.nrows(), d, self.intercept.len())
+    }
+
+    /// The scaling of the features.
+    pub fn scaler(&self) -> Scaler {
+        let (centre, scale, mean) = (self.centre.clone(), self.scale.clone(), self.mean.clone());
+        Scaler { centre, scale, mean, asinh: self.card.asinh }
     }
 
     /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,

@@ -50,8 +50,7 @@ impl<T: Real> Typed<T> {
 
     pub(super) fn new(model: Model<T>) -> Result<Self> {
         let functions = model.functions()?;
-        let Model { centre, scale, mean, card, .. } = &model;
-        let scaler = Scaler { centre: centre.clone(), scale: scale.clone(), mean: mean.clone() };
+        let (card, scaler) = (&model.card, model.scaler());
         let classes = (!card.classes.is_empty()).then(|| Classes::new(card.classes.clone())).transpose()?;
         let classes = if card.pairs { classes.map(Classes::in_pairs) } else { classes };
         Ok(Self { functions, scaler, classes, model })

@@ -210,7 +210,8 @@ fn survey(
         }
     }
     let total = total.unwrap_or_default();
-    Ok((survey::of(total, tables[0], training, resources.stages)?, sizes))
+    let draw = |rows: u64| survey::drawn(&chain(&open(tables, &Reading::default())?)?, rows, training, cut, resources);
+    Ok((survey::of(total, tables[0], training, resources.stages, &draw)?, sizes))
 }
 
 /// The arguments that the steps of a run share.

@@ -20,11 +20,13 @@ pub enum Scaling {
     Standard,
     /// From 0 to 1 over the training rows.
     Minmax,
+    /// asinh((v − median) / spread), by the median and the median distance from it: for columns with long tails.
+    Asinh,
     /// No scaling.
     None,
 }
 
-crate::words::words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "none" => None);
+crate::words::words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "asinh" => Asinh, "none" => None);
 
 /// Where landmarks come from.
 #[derive(Clone, Debug)]

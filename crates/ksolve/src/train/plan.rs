@@ -58,6 +58,8 @@ pub struct Shape {
     pub candidates: Option<usize>,
     /// Bytes that the landmark scheme holds beside these rows.
     pub scheme: usize,
+    /// Number of rows that the scaling takes medians of.
+    pub medians: usize,
     /// Bytes that an open cursor holds.
     pub cursor: Footprint,
     /// Bytes that the open files hold beside the cursors.
@@ -176,7 +178,13 @@ fn strips(shape: &Shape) -> usize {
 
 pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let shape = &Shape { d: shape.columns, ..shape.clone() };
-    rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8)
+    // the best keys of every lane and their merge, and the values once more in a row
+    let medians = (cut.scan_lanes + 2) * shape.medians * (shape.d * 8 + 40);
+    rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8).term(
+        "rows for medians",
+        medians,
+        DATA,
+    )
 }
 
 pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {

@@ -2,10 +2,10 @@
 
 use super::cached;
 use super::landmarks::{self, Mapped};
-use super::options::{LandmarkSource, Resources, Task, TrainOptions};
+use super::options::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
 use super::plan::{Cut, Shape};
 use super::stage::View;
-use super::survey::{Survey, survey};
+use super::survey::{MEDIANS, Survey, survey};
 use super::whole;
 use crate::metric::{self, Asked, Learned, MetricSource};
 use crate::solver::{Features, Place, Points};
@@ -167,6 +167,7 @@ pub(crate) fn shape_of<T: Real>(
         element: size_of::<T>(),
         candidates,
         scheme,
+        medians: if options.scaling == Scaling::Asinh { MEDIANS } else { 0 },
         cursor,
         held,
         threads: resources.workers.threads(),

@@ -1,7 +1,8 @@
 //! The speed of this machine on the rows and the kernel at hand, from a second of calibration.
 
-use super::options::{Resources, Scaling, TrainOptions};
+use super::options::{Resources, TrainOptions};
 use super::plan::Cut;
+use super::survey;
 use crate::solver::ridge::iterative::rows::Rows;
 use crate::{CertificateState, GramScratch, GramState, Intercept, Result, RidgeOptions, strips};
 use faer::{Mat, MatRef};
@@ -9,7 +10,7 @@ use kapprox::landmark::LandmarkSet;
 use kapprox::map::nystrom::STRIP;
 use kapprox::{FeatureMap, Nystrom, Real};
 use kstore::pass::Observer;
-use kstore::{Pass, Reading, RowBuf, RowSource, Scaler, Selected, Statistics, StatisticsFold};
+use kstore::{Pass, Reading, RowBuf, RowSource, Selected, Statistics, StatisticsFold};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -131,11 +132,7 @@ impl<T: Real> Sample<T> {
             }
         }
         let statistics = statistics(&wide, d)?;
-        let scaler = match options.scaling {
-            Scaling::Standard => Scaler::standard(&statistics),
-            Scaling::Minmax => Scaler::minmax(&statistics),
-            Scaling::None => Scaler::identity(&statistics),
-        };
+        let scaler = survey::scaler(options.scaling, &statistics, || Ok(wide.clone()))?;
         // a missing value that the mean will stand for
         let finite = |v: f64| if v.is_finite() { v } else { 0.0 };
         let scaled = |(i, v): (usize, &f64)| <T as kstore::Real>::from_f64(finite(scaler.apply(i % d, *v)));

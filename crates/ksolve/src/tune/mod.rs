@@ -24,6 +24,7 @@
 //! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS
 //! 2016.
 
+mod choice;
 mod contest;
 mod memory;
 mod options;
@@ -32,6 +33,7 @@ mod rung;
 mod series;
 mod trial;
 
+pub use choice::{Choice, Chosen, Listener, Moment};
 pub use contest::{ANY, Contender, ContenderReport, Contest, contenders};
 pub use memory::Memory;
 pub use options::{Score, TuneOptions};
@@ -42,7 +44,7 @@ use crate::folds::FoldSpec;
 use crate::metric::{self, Asked, Form, Learned, MetricSource, RoundReport};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
-use crate::train::{Resources, TrainOptions, candidates};
+use crate::train::{Resources, Scaling, TrainOptions, candidates};
 use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -66,6 +68,12 @@ pub struct Tuned {
     /// The best kernel, every parameter a number.
     #[serde(serialize_with = "as_text")]
     pub kernel: Spec,
+    /// The kernel as it was asked for.
+    #[serde(skip)]
+    pub named: Spec,
+    /// The scaling of the features before the metric.
+    #[serde(serialize_with = "as_text")]
+    pub scaling: Scaling,
     /// The metric before it; `None` where there is none.
     #[serde(skip)]
     pub metric: Option<Arc<Metric>>,
@@ -337,10 +345,28 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// Ends the search and returns its result, the first kernel where there was nothing to choose from, and the rows for trials.
     pub fn finish(self) -> (Tuned, Trials<T>) {
-        let Self { mut candidates, alive, done, learned, passes, planned_bytes, spec, trials, targets, .. } = self;
+        let Self {
+            options, mut candidates, alive, done, learned, passes, planned_bytes, spec, trials, targets, ..
+        } = self;
+        // each kernel has as many length scales, and with a metric that is learned one
+        let each = candidates.len().div_ceil(options.kernels.len()).max(1);
+        let named = options.kernels.get(alive[0] / each).cloned().unwrap_or_default();
         let Candidate { kernel, metric, form } = candidates.swap_remove(alive[0]);
+        let scaling = options.training.scaling;
         let classes = if let Targets::Classes(classes) = &targets { classes.labels().len() } else { 0 };
-        let tuned = Tuned { kernel, metric, form, folds: spec, classes, learned, rungs: done, passes, planned_bytes };
+        let tuned = Tuned {
+            kernel,
+            named,
+            scaling,
+            metric,
+            form,
+            folds: spec,
+            classes,
+            learned,
+            rungs: done,
+            passes,
+            planned_bytes,
+        };
         (tuned, trials)
     }
 }

@@ -93,6 +93,8 @@ pub struct Entry {
     pub kernel: String,
     /// The metric before it: none, given, full, diagonal, low-rank(5).
     pub metric: String,
+    /// The scaling of the features before that.
+    pub scale: String,
     /// The score of its best cell; `None` where no cell has one.
     pub score: Option<f64>,
     /// Rank of that cell.
@@ -212,6 +214,7 @@ impl<T: Real> Measure<'_, T> {
         Entry {
             kernel: kernel.to_string(),
             metric: form.to_string(),
+            scale: self.options.training.scaling.to_string(),
             score: best.map(|(score, _)| score),
             rank: best.map(|(_, cell)| cell.rank),
             lambda: best.and_then(|(_, cell)| cell.lambda),

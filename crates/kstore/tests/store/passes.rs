@@ -106,6 +106,29 @@ fn statistics_skip_nan_and_know_constants() {
     assert_eq!(Scaler::identity(&statistics).apply(1, 17.5), 17.5);
 }
 
+#[test]
+fn asinh_is_of_the_distance_from_the_median_in_median_distances() {
+    // a constant, a column that is mostly 0, and one with a long tail: 1, 2, 4, …, 2^20
+    let x: Vec<f64> = (0..21)
+        .flat_map(|i| [5.0, if i < 3 { 7.0 } else { 0.0 }, if i == 9 { f64::NAN } else { f64::powi(2.0, i) }])
+        .collect();
+    let statistics = statistics(&x, 3);
+    let scaler = Scaler::asinh(&statistics, &x);
+    let mut tail: Vec<f64> = (0..21).filter(|i| *i != 9).map(|i| f64::powi(2.0, i)).collect();
+    let centre = tail[9];
+    tail.iter_mut().for_each(|value| *value = (*value - centre).abs());
+    tail.sort_by(f64::total_cmp);
+    let spread = tail[9];
+    assert_eq!((scaler.centre[2], scaler.scale[2]), (centre, spread));
+    assert_eq!((scaler.centre[1], scaler.scale[1]), (0.0, statistics.features[1].deviation()));
+    assert_eq!((scaler.apply(0, 5.0), scaler.apply(0, 9.0)), (0.0, 0.0));
+    // ln(u + sqrt(u² + 1)) is the definition of asinh
+    let u: f64 = (3e6 - centre) / spread;
+    assert!((scaler.apply(2, 3e6) - (u + (u * u + 1.0).sqrt()).ln()).abs() < 1e-14);
+    assert!((scaler.invert(2, scaler.apply(2, 3e6)) - 3e6).abs() < 1e-8);
+    assert_eq!(scaler.invert(0, 0.0), 5.0);
+}
+
 /// Row `i` of a table that every format holds: two features and a target.
 fn plain(i: u64) -> [f64; 3] {
     let (a, b, y, ..) = row(i);

@@ -115,7 +115,7 @@ fn rows_with_missing_values_are_dropped_or_filled() {
     let selection = Selection { rows: Some(0..4), ..selection(Missing::Mean) };
     let unscaled = read_all(std::slice::from_ref(&path), &selection).unwrap();
     assert!(unscaled.x[1].is_nan() && unscaled.x[2].is_nan() && unscaled.x[3] == 4.0);
-    let scaler = Scaler { centre: vec![1.0], scale: vec![3.0], mean: vec![2.5] };
+    let scaler = Scaler { centre: vec![1.0], scale: vec![3.0], mean: vec![2.5], asinh: false };
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f64>(reading).unwrap();
     assert_eq!(read(&rows, 0..4, 10).unwrap().x, [0.0, 0.5, 0.5, 1.0]);
@@ -158,7 +158,8 @@ fn scaling_happens_in_f64_before_narrowing() {
         ("time", Arc::new(Int64Array::from(vec![time, time + 1, time + 2]))),
         ("same", Arc::new(Int64Array::from(vec![time; 3]))),
     ]);
-    let scaler = Scaler { centre: vec![time as f64; 2], scale: vec![1.0, 0.0], mean: vec![time as f64; 2] };
+    let scaler =
+        Scaler { centre: vec![time as f64; 2], scale: vec![1.0, 0.0], mean: vec![time as f64; 2], asinh: false };
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap().rows::<f32>(reading).unwrap();
     assert_eq!(read(&rows, 0..3, 10).unwrap().x, [0.0, 0.0, 1.0, 0.0, 2.0, 0.0]);

@@ -1,0 +1,213 @@
+//! The whole choice: kernels and metrics, the scaling, then solvers with their penalties, then the test of the winner.
+
+use super::{Apart, ContenderReport, Contest, Entry, Memory, Score, Search, Trials, TuneOptions, Tuned, contenders};
+use crate::Result;
+use crate::job::{Fit, Run};
+use crate::train::{Scaling, TrainOptions};
+use kapprox::Real;
+use kapprox::metric::Metric;
+use kstore::Selected;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A moment of the choice: what was done, and the least held-out error of a kernel so far.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Moment {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// What was done: the kernel, or the solver that was tried.
+    pub what: String,
+    /// Least score of a kernel so far; `None` before the first.
+    pub best: Option<f64>,
+}
+
+/// Hears of the steps of a choice, and may end it early or stop it.
+pub trait Listener: Sync {
+    /// Steps of a kind begin; so many are likely.
+    fn begin(&self, _kind: &str, _steps: u64) {}
+    /// The step that is done next.
+    ///
+    /// # Errors
+    /// Any error ends the choice; [`kstore::Error::Interrupted`] where the user wants that.
+    fn next(&self, _what: &str) -> Result<()> {
+        Ok(())
+    }
+    /// A step has ended.
+    fn done(&self, _what: &str, _took: Duration) {}
+    /// The steps of the kind have ended.
+    fn end(&self) {}
+    /// True once no more than the best so far is wanted. Whoever answers by the clock gives up the same bits on every machine.
+    fn is_late(&self) -> bool {
+        false
+    }
+    /// Takes a warning for the user.
+    fn warn(&self, _text: &str) {}
+}
+
+/// Hears nothing.
+impl Listener for () {}
+
+/// What is chosen, from which rows, and among what.
+#[derive(Clone, Copy)]
+pub struct Choice<'a> {
+    /// A solver's name, or [`super::ANY`].
+    pub solver: &'a str,
+    /// The fit that is completed.
+    pub base: &'a Fit,
+    /// The kernels, and how they are compared.
+    pub options: &'a TuneOptions,
+    /// Scalings that are tried with the best kernel after that of the options.
+    pub scalings: &'a [Scaling],
+    /// The table.
+    pub selected: &'a Selected,
+    /// The resources. Its observer sees the stages of every step; a checkpoint is not read.
+    pub run: &'a Run<'a>,
+    /// Hears of the steps.
+    pub listener: &'a dyn Listener,
+}
+
+impl std::fmt::Debug for Choice<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Choice").field("solver", &self.solver).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// What was chosen.
+#[derive(Debug)]
+pub struct Chosen {
+    /// The comparison of the kernels.
+    pub tuned: Tuned,
+    /// The fit for the whole table.
+    pub fit: Fit,
+    /// The rank of the trials.
+    pub rank: usize,
+    /// The metric of the fit; `None` where it has none.
+    pub metric: Option<Arc<Metric>>,
+    /// The form of that metric: none, given, full, diagonal, low-rank(5).
+    pub form: String,
+    /// The solvers and penalties that were tried; one alone was not tried.
+    pub contenders: Vec<ContenderReport>,
+    /// The error on rows that no choice saw, and the seconds of that fit.
+    pub test: Option<(Apart, f64)>,
+    /// What was done when.
+    pub history: Vec<Moment>,
+}
+
+/// The steps so far, and when each ended.
+struct Log<'a> {
+    listener: &'a dyn Listener,
+    started: Instant,
+    history: Vec<Moment>,
+}
+
+impl Log<'_> {
+    fn step<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<V> {
+        self.listener.next(&what)?;
+        let started = Instant::now();
+        let (value, best) = run()?;
+        self.listener.done(&what, started.elapsed());
+        let best = best.or_else(|| self.history.last().and_then(|last| last.best));
+        self.history.push(Moment { seconds: self.started.elapsed().as_secs_f64(), what, best });
+        Ok(value)
+    }
+}
+
+impl Choice<'_> {
+    /// Makes the choice. What `memory` recalls is not computed again.
+    ///
+    /// # Errors
+    /// The errors of [`Search::open`], [`Search::step`] and [`Contest::step`], and those of the listener.
+    pub fn make<T: Real>(&self, memory: &mut Memory<'_>) -> Result<Chosen> {
+        let mut log = Log { listener: self.listener, started: Instant::now(), history: Vec::new() };
+        let (tuned, trials) = self.scaled::<T>(&mut log, memory)?;
+        let (base, rank) = (&self.base.clone().scaling(tuned.scaling), self.options.training.rank);
+        if self.options.score == Score::Alignment {
+            let fit = base.clone().kernel(tuned.kernel.clone());
+            let (metric, form, history) = (tuned.metric.clone(), tuned.form.clone(), log.history);
+            return Ok(Chosen { tuned, fit, rank, metric, form, contenders: Vec::new(), test: None, history });
+        }
+        let job = self.run.clone().memory(self.run.bytes().saturating_sub(trials.bytes()));
+        let mut contest = Contest::new(&trials, contenders(self.solver, base, &tuned)?, rank);
+        self.listener.begin("solvers", contest.trials() as u64);
+        while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
+            log.step(what, || Ok((contest.step(&job, memory)?, None)))?;
+            if self.listener.is_late() && contest.hurry() {
+                self.listener
+                    .warn("half of the time is over: not every solver was tried on every fold; give more --time");
+            }
+        }
+        self.listener.end();
+        let (winner, contenders) = contest.finish();
+        let test = log.step("rows kept apart".to_string(), || {
+            let timed = memory.recall_or(|| {
+                let started = Instant::now();
+                let apart = trials.test(&winner.fit, &job)?;
+                Ok(apart.map(|apart| (apart, started.elapsed().as_secs_f64())))
+            })?;
+            Ok((timed, None))
+        })?;
+        memory.keep();
+        let rows = self.selected.known_rows().unwrap_or(trials.seen() as u64);
+        let fit = winner.for_rows(trials.seen() as u64, rows);
+        let (metric, form) = (winner.metric().cloned(), winner.report.metric);
+        Ok(Chosen { tuned, fit, rank, metric, form, contenders, test, history: log.history })
+    }
+
+    /// The best kernel with its metric at the scaling of the options, or at another one if the held-out error is less there. A scaling that
+    /// is not linear is no metric, so it is the one thing about the features that rounds cannot learn.
+    fn scaled<T: Real>(&self, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<(Tuned, Trials<T>)> {
+        let mut best = self.search::<T>(self.options, log, memory)?;
+        for scaling in self.scalings {
+            if self.listener.is_late() {
+                break;
+            }
+            let training = TrainOptions { scaling: *scaling, ..self.options.training.clone() };
+            let options = TuneOptions { training, kernels: vec![best.0.named.clone()], ..self.options.clone() };
+            let other = self.search::<T>(&options, log, memory)?;
+            best = better(best, other);
+        }
+        Ok(best)
+    }
+
+    fn search<T: Real>(
+        &self,
+        options: &TuneOptions,
+        log: &mut Log<'_>,
+        memory: &mut Memory<'_>,
+    ) -> Result<(Tuned, Trials<T>)> {
+        let resources = self.run.resources();
+        let mut search = Search::<T>::open(self.selected, options, &resources)?;
+        self.listener.begin("search", search.runs() as u64);
+        let scaling = options.training.scaling;
+        while let Some((kernel, rows)) = search.upcoming() {
+            let what = match scaling == self.options.training.scaling {
+                true => format!("{kernel} on {rows} rows"),
+                false => format!("{kernel} on {rows} rows, scale {scaling}"),
+            };
+            log.step(what, || search.step(memory).map(|()| ((), search.least())))?;
+            if self.listener.is_late() && search.hurry() {
+                self.listener.warn(
+                    "half of the time is over: not every kernel was tried; give more --time, or name fewer --kernels",
+                );
+            }
+        }
+        self.listener.end();
+        Ok(search.finish())
+    }
+}
+
+/// The search with the less error; its report tells of both.
+fn better<T>(first: (Tuned, Trials<T>), second: (Tuned, Trials<T>)) -> (Tuned, Trials<T>) {
+    let score = |tuned: &Tuned| {
+        let winner = tuned.rungs.last().and_then(|rung| rung.entries.iter().find(|entry| entry.kept));
+        winner.and_then(|entry| entry.score).unwrap_or(f64::INFINITY)
+    };
+    let (mut best, other) = if score(&second.0) < score(&first.0) { (second, first.0) } else { (first, second.0) };
+    let told = other.rungs.into_iter().flat_map(|rung| rung.entries);
+    if let Some(rung) = best.0.rungs.last_mut() {
+        rung.entries.extend(told.map(|entry| Entry { kept: false, ..entry }));
+    }
+    best.0.passes += other.passes;
+    best.0.planned_bytes = best.0.planned_bytes.max(other.planned_bytes);
+    best
+}
