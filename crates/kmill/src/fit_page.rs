@@ -1,7 +1,7 @@
 //! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series, Stage};
-use crate::report::{self, FitReport, SHOWN};
+use crate::report::{self, FitReport, SHOWN, counted};
 use crate::table::{count, number};
 use crate::{machine, table};
 use ksolve::job::MetricReport;
@@ -109,13 +109,14 @@ fn certificate(report: &FitReport) -> Option<Chart> {
 
 /// What every feature counts in the metric, and the rounds in which it was learned.
 fn importance(metric: &MetricReport) -> String {
-    let most = &metric.importance[..metric.importance.len().min(FEATURES)];
+    let shown = |(name, share, spread): (&str, f64, Option<f64>)| (name.to_string(), share, counted(share, spread));
+    let most: Vec<_> = metric.shares().take(FEATURES).map(shown).collect();
     let row = |round: &RoundReport| {
         let r2 = round.cv_r2.map_or("–".to_string(), |r2| number(r2, 4));
         vec![round.form.clone(), round.kernel.clone(), count(round.rows), number(round.cv_mse, 4), r2]
     };
     let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
-    let features = page::bars(["feature", "importance"], most);
+    let features = page::bars(["feature", "importance"], &most);
     if rounds.is_empty() {
         return features;
     }

@@ -109,10 +109,19 @@ pub(crate) fn described(metric: &MetricReport) -> String {
 /// The features that count most in the metric, with bars.
 pub(crate) fn importance(metric: &MetricReport) -> Table {
     let mut table = Table::new([("feature", Align::Left), ("importance", Align::Right), ("", Align::Left)]);
-    for (name, share) in metric.importance.iter().take(MOST_IMPORTANT) {
-        table.row(vec![shown::line(name).to_string(), percent(*share), "#".repeat((share * BAR).round() as usize)]);
+    for (name, share, spread) in metric.shares().take(MOST_IMPORTANT) {
+        table.row(vec![
+            shown::line(name).to_string(),
+            counted(share, spread),
+            "#".repeat((share * BAR).round() as usize),
+        ]);
     }
     table
+}
+
+/// What a feature counts: its share, and how far that differs from fold to fold.
+pub(crate) fn counted(share: f64, spread: Option<f64>) -> String {
+    spread.map_or(percent(share), |spread| format!("{} +- {:.1}", percent(share), 100.0 * spread))
 }
 
 /// The certificate in a sentence.

@@ -36,6 +36,8 @@ pub enum Purpose {
     Sketch,
     /// Random labels of rows under a null hypothesis; the round is the permutation.
     Permutations,
+    /// Sample of rows whose gradients are averaged, where those of all would cost more than the fit.
+    Gradients,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

@@ -21,10 +21,6 @@ ESTIMATORS = [
 ]
 # why a check cannot hold
 EXPECTED = {
-    "SVC": {"check_class_weight_classifiers": "the engine weighs classes by their size only: class_weight='balanced'"},
-    "KernelLogisticRegression": {
-        "check_class_weight_classifiers": "the engine weighs classes by their size only: class_weight='balanced'"
-    },
     **dict.fromkeys(
         ["KernelRidge", "KernelRidgeClassifier"],
         {
@@ -38,6 +34,28 @@ EXPECTED = {
 def checks(estimator):
     expected = EXPECTED.get(type(estimator).__name__, {})
     return [(found, check, expected) for found, check in estimator_checks_generator(estimator)]
+
+
+def test_class_weights_are_repeated_rows():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=300) > 0.8, "rare", "common")
+    rare = y == "rare"
+    again = lambda values: np.concatenate([values, values[rare], values[rare]])
+    for make in (kmill.KernelLogisticRegression, kmill.SVC):
+        # every row a landmark, so that repeated rows choose no others
+        weighted = make(rank=300, precision="f64", gamma=0.5, landmarks=X, class_weight={"rare": 3.0}, C=1.0).fit(X, y)
+        plain = make(rank=300, precision="f64", gamma=0.5, landmarks=X, C=1.0).fit(X, y)
+        repeated = make(rank=300, precision="f64", gamma=0.5, landmarks=X, C=1.0).fit(again(X), again(y))
+        far = np.abs(plain.decision_function(X) - repeated.decision_function(X)).max()
+        near = np.abs(weighted.decision_function(X) - repeated.decision_function(X)).max()
+        assert near < 0.02 * far, (make.__name__, near, far)
+    for labels in (rare, rare + 0.5, rare.astype(int) - 1):
+        heavy = dict(zip(np.unique(labels), (1.0, 5.0)))
+        more = kmill.SVC(class_weight=heavy).fit(X, labels).predict(X) == labels.max()
+        assert more.sum() > (kmill.SVC().fit(X, labels).predict(X) == labels.max()).sum()
+    with pytest.raises(ValueError, match="no row is of class odd"):
+        kmill.SVC(class_weight={"odd": 2.0}).fit(X, y)
 
 
 @pytest.mark.filterwarnings("ignore")

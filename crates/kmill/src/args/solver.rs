@@ -58,6 +58,7 @@ fn arg(parameter: &'static Parameter) -> Arg {
         Kind::Count { .. } => "N",
         Kind::Number(_) => "NUMBER",
         Kind::Word(_) => "WORD",
+        Kind::ClassWeights => "WEIGHTS",
         Kind::Penalties { .. } | Kind::Ranks => "LIST",
         Kind::Folds => "FOLDS",
         Kind::Column => "COLUMN",

@@ -1,7 +1,7 @@
 //! Parts of a page: tables, lists of facts, the command, grids and the bar of stages.
 
 use super::{COLOURS, text};
-use crate::table::{Grid, duration, percent};
+use crate::table::{Grid, duration};
 use std::fmt::{self, Write};
 use std::time::Duration;
 
@@ -28,15 +28,15 @@ pub fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
 }
 
 /// Names with their shares of 1, each with a bar as long as its share of the largest, as HTML.
-pub fn bars(head: [&str; 2], shares: &[(String, f64)]) -> String {
-    let largest = shares.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-    let row = |(name, share): &(String, f64)| {
+pub fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String {
+    let largest = shares.iter().map(|(_, share, _)| *share).fold(0.0, f64::max);
+    let row = |(name, share, shown): &(String, f64, String)| {
         let width = if largest > 0.0 { 100.0 * share.max(0.0) / largest } else { 0.0 };
         format!(
             "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"share\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 100 10\" \
              preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"c0\" width=\"{width:.1}\" height=\"10\"/></svg></td></tr>\n",
             text(name),
-            percent(*share)
+            text(shown)
         )
     };
     let rows: String = shares.iter().map(row).collect();
@@ -144,9 +144,12 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_their_shares() {
-        let html = bars(["feature", "importance"], &[("<x>".to_string(), 0.6), ("y".to_string(), 0.15)]);
-        assert!(html.contains("&lt;x&gt;</th><td>60.0 %</td>") && html.contains("width=\"25.0\""), "{html}");
-        assert!(!bars(["a", "b"], &[("x".to_string(), 0.0)]).contains("NaN"));
+        let html = bars(
+            ["feature", "importance"],
+            &[("<x>".to_string(), 0.6, "most".to_string()), ("y".to_string(), 0.15, "few".to_string())],
+        );
+        assert!(html.contains("&lt;x&gt;</th><td>most</td>") && html.contains("width=\"25.0\""), "{html}");
+        assert!(!bars(["a", "b"], &[("x".to_string(), 0.0, String::new())]).contains("NaN"));
     }
 
     #[test]

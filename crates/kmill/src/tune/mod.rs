@@ -179,6 +179,7 @@ fn tune<T: kapprox::Real>(
         options: &search,
         scalings: scalings(args),
         selected: &selected,
+        work: args.work,
         run: &job,
         listener: &watch,
     };
@@ -189,19 +190,23 @@ fn tune<T: kapprox::Real>(
             _ => error,
         }
     })?;
+    let mut repeat = None;
     let fit = match outputs.model() {
         Some(path) => {
             let metric = found.metric.clone().map(Metric::Found).or(Some(Metric::None));
             let scaling = found.tuned.scaling;
             let options = FitOptions { fit: found.fit.clone().scaling(scaling), metric, ..options };
-            let options = pace.in_time(options, &found, &selected, run)?;
+            let (options, told) = pace.in_time(options, &found, &selected, run)?;
+            repeat = told;
             Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)
         }
         None => None,
     };
     drop(memory);
     journal.into_iter().for_each(Journal::finish);
-    Ok(TuneReport::new(score, found, fit, run, &selected))
+    let mut report = TuneReport::new(score, found, fit, run, &selected);
+    report.repeat = repeat;
+    Ok(report)
 }
 
 /// Everything that tells this search from another one of the same fit.

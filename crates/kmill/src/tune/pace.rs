@@ -32,24 +32,23 @@ impl Pace {
     }
 
     /// The fit at the largest rank that is likely to end in time and fits the memory, with all smaller ones in its surface. Which that
-    /// is depends on the machine; `--ranks` with the ranks of the report gives the same bits on any.
+    /// is depends on the machine; the options that are returned with it give the same bits on any.
     pub(super) fn in_time(
         &self,
         options: FitOptions,
         search: &Chosen,
         selected: &Selected,
         run: &Run,
-    ) -> Result<FitOptions> {
-        let Some(time) = self.time else { return Ok(options) };
+    ) -> Result<(FitOptions, Option<String>)> {
+        let Some(time) = self.time else { return Ok((options, None)) };
         let left = time.saturating_sub(self.started.elapsed()).as_secs_f64();
         let rows = usize::try_from(selected.known_rows().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let mut found: Option<(FitOptions, Vec<usize>)> = None;
         for rank in RANKS.into_iter().filter(|rank| *rank <= rows.max(RANKS[0])) {
             let mut ranks = found.as_ref().map_or(Vec::new(), |(_, ranks)| ranks.clone());
             ranks.push(rank);
-            let list = ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             let fit = match options.fit.family().name {
-                "ridge" => options.fit.clone().set("ranks", list),
+                "ridge" => options.fit.clone().set("ranks", listed(&ranks)),
                 _ => options.fit.clone().rank(rank),
             };
             let tried = FitOptions { fit, ..options.clone() };
@@ -61,8 +60,18 @@ impl Pace {
             }
             found = Some((tried, ranks));
         }
-        Ok(found.map_or(options, |(found, _)| found))
+        let Some((fit, ranks)) = found else { return Ok((options, None)) };
+        let told = match options.fit.family().name {
+            "ridge" => format!("--ranks {}", listed(&ranks)),
+            _ => format!("--rank {}", ranks[ranks.len() - 1]),
+        };
+        Ok((fit, Some(search.work.map_or(told.clone(), |work| format!("--work {work} {told}")))))
     }
+}
+
+/// Ranks as they are typed: `500,1000`.
+fn listed(ranks: &[usize]) -> String {
+    ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Seconds of a fit that has no estimate, from those of the fit that was tested.

@@ -3,6 +3,7 @@
 use crate::args::run::Run;
 use crate::report::{FitReport, as_map};
 use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
+use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
 use ksolve::train::Scaling;
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score};
@@ -67,6 +68,12 @@ pub struct TuneReport {
     pub contenders: Vec<ContenderReport>,
     /// The error of the winner, fitted on the sample, on rows of the sample that no choice saw; `None` with fewer than three folds.
     pub test: Option<Apart>,
+    /// Steps after which the search was cut short, by `--time` or `--work`; absent where every step was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work: Option<usize>,
+    /// The options that give this model on any machine in the place of `--time`; absent without that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<String>,
     /// What was done when, and the least error so far.
     pub history: Vec<Moment>,
     /// The fit on all rows; `None` where no model was asked for.
@@ -93,7 +100,15 @@ pub struct TuneReport {
 
 impl TuneReport {
     pub(super) fn new(score: Score, found: Chosen, fit: Option<FitReport>, run: &Run, selected: &Selected) -> Self {
-        let Chosen { tuned, fit: winner, metric, form, contenders, test, history, .. } = found;
+        let Chosen { tuned, fit: winner, metric, form, contenders, test, work, history, .. } = found;
+        let fit = fit.map(|mut fit| {
+            // the fit took the metric of the search as a given one, and knows nothing of its folds
+            if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
+                let (source, rounds) = (report.source.clone(), report.rounds.clone());
+                *report = MetricReport::spread(source, metric, selected.feature_names(), rounds, spread);
+            }
+            fit
+        });
         let mut rows = Vec::new();
         for (at, rung) in tuned.rungs.iter().enumerate() {
             for entry in &rung.entries {
@@ -126,6 +141,8 @@ impl TuneReport {
             rows,
             contenders,
             test: test.map(|(apart, _)| apart),
+            work,
+            repeat: None,
             history,
             passes: tuned.passes,
             seconds: run.progress.seconds(),
@@ -217,6 +234,9 @@ impl fmt::Display for TuneReport {
         }
         if let Some(apart) = self.apart() {
             writeln!(f, "fitted on the sample: {apart}\n")?;
+        }
+        if let Some(repeat) = &self.repeat {
+            writeln!(f, "{repeat} in the place of --time gives the same model on any machine\n")?;
         }
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");

@@ -69,6 +69,6 @@ impl Listener for Watch<'_> {
         self.pace.is_late()
     }
     fn warn(&self, text: &str) {
-        self.run.progress.warn(text);
+        Stages::warn(&self.run.progress, text.to_string());
     }
 }

@@ -58,6 +58,10 @@ fn a_search_learns_what_matters() {
     assert!(importance[4][1].as_f64().unwrap() < 0.01, "{importance:?}");
     let score = ok(at, "evaluate m.safetensors t.parquet --rows 5000.. --json");
     assert!(score["r2"].as_f64().unwrap() > 0.9, "{score}");
+    // the four differ by little from fold to fold
+    let spread = report["fit"]["metric"]["spread"].as_array().unwrap();
+    assert_eq!((spread.len(), importance.len()), (12, 12));
+    assert!(spread[..4].iter().all(|s| (1e-6..0.1).contains(&s.as_f64().unwrap())), "{spread:?}");
     // the features as they are tell little
     let plain = ok(at, "fit ridge t.parquet --target y --rows ..5000 --rank 300 -o p.safetensors --json");
     assert!(plain["train"]["r2"].as_f64().unwrap() < 0.8, "{plain}");
@@ -72,6 +76,60 @@ fn a_search_learns_what_matters() {
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("f.safetensors")).unwrap());
     refused(at, &format!("{line} --factors 0.5,1 --metric learn -o refused"), 1, "found with the metric");
     refused(at, "tune ridge t.parquet --target y --metric none --time 1s --rank 20 -o refused", 2, "--rank");
+}
+
+#[test]
+fn the_work_of_a_search_can_be_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    disc(&at.join("t.csv"), 1500);
+    let line = "tune any t.csv --target y --features x* --sample 800 --json -o";
+    // half of the time is over after the first step, and the least of the ranks is taken
+    let hurried = ok(at, &format!("{line} m.safetensors --time 0.001s"));
+    assert_eq!((&hurried["work"], &hurried["repeat"]), (&1.into(), &"--work 1 --ranks 500".into()), "{hurried}");
+    let again = ok(at, &format!("{line} a.safetensors --work 1 --ranks 500 --threads 1"));
+    assert_eq!((&again["work"], &again["rows"]), (&hurried["work"], &hurried["rows"]));
+    let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(bytes("m.safetensors") == bytes("a.safetensors"));
+    let whole = ok(at, &format!("{line} w.safetensors --ranks 500"));
+    assert!(whole["work"].is_null() && whole["history"].as_array().unwrap().len() > 8, "{whole}");
+    refused(at, "tune any t.csv --target y --work 3 --time 1s -o refused", 2, "--time");
+}
+
+#[test]
+fn long_tails_are_drawn_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let (mut text, mut state) = ("x0,x1,y\n".to_string(), 1u64);
+    let mut number = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0
+    };
+    for _ in 0..1500 {
+        // half of the values lie within sinh(4) = 27 of 0, some are 50 times farther; the function is smooth in asinh(x / 27)
+        let (a, b) = ((8.0 * number()).sinh(), (8.0 * number()).sinh());
+        text += &format!("{a},{b},{}\n", (a / 27.0).asinh().sin() + (b / 27.0).asinh().cos());
+    }
+    std::fs::write(at.join("t.csv"), text).unwrap();
+    let line = "tune ridge t.csv --target y --kernels gaussian() --rank 200 --rows ..1000 --json -o";
+    let report = ok(at, &format!("{line} m.safetensors"));
+    assert_eq!(report["scale"], "asinh", "{report}");
+    let kept =
+        |scale: &str| report["rows"].as_array().unwrap().iter().any(|r| r["scale"] == scale && r["kept"] == true);
+    assert!(kept("asinh") && !kept("standard"));
+    let error = |model: &str| ok(at, &format!("evaluate {model} t.csv --rows 1000.. --json"))["mse"].as_f64().unwrap();
+    // a scaling that is named is the only one
+    let standard = ok(at, &format!("{line} s.safetensors --scale standard"));
+    assert_eq!(standard["scale"], "standard");
+    let (bent, straight) = (error("m.safetensors"), error("s.safetensors"));
+    assert!(bent < 0.5 * straight, "{bent} and {straight}");
+    // the fit alone gives that model, and a metric does not go from one side of asinh to the other
+    let kernel = report["kernel"].as_str().unwrap();
+    let fit = format!("fit ridge t.csv --target y --rank 200 --rows ..1000 --kernel {kernel} --landmarks uniform");
+    let metric = if report["metric"] == "none" { "none" } else { "m.safetensors" };
+    ok(at, &format!("{fit} --scale asinh --metric {metric} -o f.safetensors --json"));
+    let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(bytes("m.safetensors") == bytes("f.safetensors"));
 }
 
 #[test]

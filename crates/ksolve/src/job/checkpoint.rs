@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::metric::Given;
     use kapprox::metric::Metric;
-    use kstore::{Selection, Table};
+    use kstore::{Scaler, Selection, Table};
     use std::sync::Arc;
 
     #[test]
@@ -117,13 +117,14 @@ mod tests {
         let table = Table::from_rows(&[0.0, 1.0, 2.0, 3.0, 4.0, 7.0], 2, &[1.0, 2.0, 4.0]).unwrap();
         let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
         let selected = table.select(&selection).unwrap();
-        let mark = |factors: &[f64], scale: Option<Vec<f64>>| {
+        let scaled = |scale: Vec<f64>| Scaler { centre: vec![0.0; 2], scale, mean: vec![0.0; 2], asinh: false };
+        let mark = |factors: &[f64], scaler: Option<Scaler>| {
             let metric = Arc::new(Metric::diagonal(factors.to_vec()).unwrap());
-            let fit = Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Given(Given { metric, scale }));
+            let fit = Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Given(Given { metric, scaler }));
             manifest(&fit, &selected, &fit.training(&selected).unwrap(), &[]).unwrap().mark()
         };
         assert_eq!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.0], None));
         assert_ne!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.5], None));
-        assert_ne!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.0], Some(vec![1.0, 3.0])));
+        assert_ne!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.0], Some(scaled(vec![1.0, 3.0]))));
     }
 }

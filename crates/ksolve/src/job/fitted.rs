@@ -116,6 +116,10 @@ pub struct MetricReport {
     pub features: usize,
     /// Each feature with its share in the metric, the largest first; the shares sum to 1.
     pub importance: Vec<(String, f64)>,
+    /// In the same order, the standard deviation of the share over folds of the sample: of the averages of the gradients of one function
+    /// over the rows of each fold. Empty where the metric was not learned here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spread: Vec<f64>,
     /// The rounds in which it was learned.
     pub rounds: Vec<RoundReport>,
 }
@@ -123,9 +127,29 @@ pub struct MetricReport {
 impl MetricReport {
     /// The report of a metric on features of these names.
     pub fn new(source: String, metric: &Metric, names: Vec<String>, rounds: Vec<RoundReport>) -> Self {
-        let mut importance: Vec<(String, f64)> = names.into_iter().zip(metric.importance()).collect();
-        importance.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Self { source, features: metric.outputs(), importance, rounds }
+        Self::spread(source, metric, names, rounds, &[])
+    }
+
+    /// The report of a metric whose shares differ so over folds, in the order of the names.
+    pub fn spread(
+        source: String,
+        metric: &Metric,
+        names: Vec<String>,
+        rounds: Vec<RoundReport>,
+        deviations: &[f64],
+    ) -> Self {
+        let shares = metric.importance();
+        let mut order: Vec<usize> = (0..shares.len()).collect();
+        order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]));
+        let importance = order.iter().map(|j| (names[*j].clone(), shares[*j])).collect();
+        let spread = order.iter().filter_map(|j| deviations.get(*j)).copied().collect();
+        Self { source, features: metric.outputs(), importance, spread, rounds }
+    }
+
+    /// Each feature with its share and the deviation of that, where it is known.
+    pub fn shares(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
+        let spread = self.spread.iter().copied().map(Some).chain(std::iter::repeat(None));
+        self.importance.iter().zip(spread).map(|((name, share), spread)| (name.as_str(), *share, spread))
     }
 }
 
@@ -293,7 +317,8 @@ fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trai
         scaling: scaling.map(|(name, (centre, scale))| (name, *centre, *scale)).collect(),
         metric: trained.metric.as_ref().map(|metric| {
             let (source, names) = (training.metric.to_string(), selected.feature_names());
-            MetricReport::new(source, metric, names, trained.learned.clone())
+            let spread = trained.spread.as_deref().unwrap_or(&[]);
+            MetricReport::spread(source, metric, names, trained.learned.clone(), spread)
         }),
         certificates: trained.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
     }

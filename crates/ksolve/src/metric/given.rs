@@ -3,7 +3,7 @@
 use super::MetricSource;
 use crate::{AnyModel, Error, Result};
 use kapprox::metric::Metric;
-use kstore::{Digest, Reading, RowBuf, RowSource, Selected};
+use kstore::{Digest, Reading, RowBuf, RowSource, Scaler, Selected};
 use std::sync::Arc;
 
 /// Most rows of a table that is read as a metric: more features than this are no reduction of anything.
@@ -15,30 +15,40 @@ const TILE: usize = 256;
 /// A metric that is known before the fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
-    /// The metric, for features that are centred and divided by `scale`.
+    /// The metric, for features that are scaled by `scaler`.
     pub metric: Arc<Metric>,
-    /// The divisors of the features that it was learned with; `None` for those of the fit it is used in.
-    pub scale: Option<Vec<f64>>,
+    /// The scaling of the features that it was learned with; `None` for that of the fit it is used in.
+    pub scaler: Option<Scaler>,
 }
 
 impl Given {
     /// A digest of the numbers, by which a job knows its metric.
     pub(crate) fn digest(&self) -> String {
-        let numbers = self.metric.numbers().into_iter().chain(self.scale.iter().flatten().copied());
+        let numbers = self.metric.numbers().into_iter().chain(self.scaler.iter().flat_map(|s| &s.scale).copied());
         let bytes: Vec<u8> = numbers.flat_map(f64::to_le_bytes).collect();
         format!("{} of {} features, {}", self.metric.outputs(), self.metric.inputs(), Digest::of(&bytes))
     }
 
-    /// The metric for features with these divisors.
+    /// The metric for features that are scaled so: converted where the divisors differ, and as it is behind asinh.
     ///
     /// # Errors
-    /// [`Error::Option`] for a metric of another number of features.
-    pub(super) fn scaled(&self, scale: &[f64]) -> Result<Arc<Metric>> {
+    /// [`Error::Option`] for a metric of another number of features, or one from the other side of asinh.
+    pub(super) fn scaled(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
+        let scale = &scaler.scale;
         if self.metric.inputs() != scale.len() {
             let got = format!("of {} features", self.metric.inputs());
             return Err(Error::option("metric", got, format!("the rows have {}; give a number for each", scale.len())));
         }
-        let Some(before) = &self.scale else { return Ok(self.metric.clone()) };
+        let before = match &self.scaler {
+            None => return Ok(self.metric.clone()),
+            Some(before) if before.asinh != scaler.asinh => {
+                let (has, want) = if before.asinh { ("behind", "asinh") } else { ("without", "standard") };
+                let why = format!("it was learned {has} asinh, which no metric can make up for; set `scale` {want}");
+                return Err(Error::option("metric", "", why));
+            }
+            Some(before) if before.asinh => return Ok(self.metric.clone()),
+            Some(before) => &before.scale,
+        };
         // a feature that did not vary has a divisor of 0 and no effect, there or here
         let ratio = |(now, before): (&f64, &f64)| if *before == 0.0 { 0.0 } else { now / before };
         let ratios: Vec<f64> = scale.iter().zip(before).map(ratio).collect();
@@ -56,9 +66,9 @@ impl MetricSource {
     /// # Errors
     /// [`Error::Option`] for a model without a metric, or of other features.
     pub fn of_model(model: &AnyModel, features: &[String]) -> Result<Self> {
-        let (metric, scale) = match model {
-            AnyModel::F32(model) => (&model.metric, &model.scale),
-            AnyModel::F64(model) => (&model.metric, &model.scale),
+        let (metric, scaler) = match model {
+            AnyModel::F32(model) => (&model.metric, model.scaler()),
+            AnyModel::F64(model) => (&model.metric, model.scaler()),
         };
         let Some(metric) = metric else {
             let why = "the model has no metric; take one that was fitted with `metric` learn";
@@ -68,7 +78,7 @@ impl MetricSource {
             let why = "its features are not those of the rows, in their order";
             return Err(Error::option("metric", "a model", why));
         }
-        Ok(Self::Given(Given { metric: metric.clone(), scale: Some(scale.clone()) }))
+        Ok(Self::Given(Given { metric: metric.clone(), scaler: Some(scaler) }))
     }
 
     /// The metric in a table with a column for each feature: one row is a diagonal, r rows are a matrix. It is for features as the

@@ -6,6 +6,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
@@ -26,7 +27,17 @@ pub(super) struct OuterProducts<'a> {
     /// α, m x t.
     coefficients: MatRef<'a, f64>,
     r: usize,
+    /// Share of the rows that are taken, by their keys.
+    share: f64,
+    keys: Stream,
 }
+
+/// Most numbers in the gradients of a row, t of r features, up to which all rows are taken: 19 classes of 50 features. Beyond, the share of
+/// the rows falls so that a pass costs no more, as each row gives t gradients; the average of thousands of them differs little.
+const NUMBERS: usize = 1000;
+
+/// Rows that are taken at least, where there are so many.
+const FEWEST: f64 = 2000.0;
 
 /// The sums of a pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +59,24 @@ impl<'a> OuterProducts<'a> {
     /// A pass for functions of `landmarks` (m x r, row-major).
     pub(super) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
-        Self { kernel, landmarks, coefficients, r }
+        Self { kernel, landmarks, coefficients, r, share: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
+    }
+
+    /// Takes as many of `n` rows as keep the pass from costing more than the fit.
+    pub(super) fn among(self, n: u64, seed: u64) -> Self {
+        let numbers = (self.r * self.coefficients.ncols()).max(1);
+        let share = (NUMBERS as f64 / numbers as f64).max(FEWEST / n.max(1) as f64).min(1.0);
+        Self { share, keys: Stream::new(seed, Purpose::Gradients, 0), ..self }
+    }
+
+    /// Copies the chosen rows of a block from `first` on to `x`, and their weights.
+    fn choose<T: Real>(&self, block: &RowBlock<'_, T>, first: usize, x: &mut Vec<f64>, weights: &mut Vec<f64>) {
+        let rows = first..block.rows.len().min(first + CHUNK);
+        (x.clear(), weights.clear());
+        for i in rows.filter(|i| self.share >= 1.0 || self.keys.uniform(block.rows[*i]) < self.share) {
+            x.extend(block.x[i * self.r..(i + 1) * self.r].iter().map(|value| value.to_f64()));
+            weights.push(block.weight(i).unwrap_or(1.0));
+        }
     }
 
     /// Bytes of a lane's buffers, for m landmarks and r features on so many threads.
@@ -81,6 +109,8 @@ impl<'a> OuterProducts<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     x: Vec<f64>,
+    /// The weights of these rows.
+    of_rows: Vec<f64>,
     gradients: Vec<f64>,
     weights: Pool<Vec<f64>>,
 }
@@ -105,25 +135,25 @@ impl<T: Real> Fold<T> for OuterProducts<'_> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let r = self.r;
-        for (chunk, x) in block.x.chunks(CHUNK * r).enumerate() {
-            let rows = x.len() / r;
-            let weight = |i: usize| block.weight(chunk * CHUNK + i).unwrap_or(1.0);
-            scratch.x.clear();
-            scratch.x.extend(x.iter().map(|value| value.to_f64()));
-            scratch.gradients.resize(x.len(), 0.0);
+        let (r, Scratch { x, of_rows, gradients, weights }) = (self.r, scratch);
+        for first in (0..block.rows.len()).step_by(CHUNK) {
+            self.choose(block, first, x, of_rows);
+            if x.is_empty() {
+                continue;
+            }
+            gradients.resize(x.len(), 0.0);
             for c in 0..self.coefficients.ncols() {
-                self.gradients(&scratch.x, c, &mut scratch.gradients, &scratch.weights, workers);
+                self.gradients(x, c, gradients, weights, workers);
                 if block.weighted {
-                    for (i, gradient) in scratch.gradients.chunks_exact_mut(r).enumerate() {
-                        let root = weight(i).sqrt();
+                    for (weight, gradient) in of_rows.iter().zip(gradients.chunks_exact_mut(r)) {
+                        let root = weight.sqrt();
                         gradient.iter_mut().for_each(|value| *value *= root);
                     }
                 }
-                let g = MatRef::from_row_major_slice(&scratch.gradients, rows, r);
+                let g = MatRef::from_row_major_slice(gradients, of_rows.len(), r);
                 workers.install(|| matmul(state.sums.as_mut(), Accum::Add, g.transpose(), g, 1.0, par(workers)));
             }
-            state.weight += (0..rows).map(weight).sum::<f64>();
+            state.weight += of_rows.iter().sum::<f64>();
         }
         Ok(())
     }
@@ -156,7 +186,6 @@ impl Persist for Products {
 mod tests {
     use super::*;
     use kapprox::Spec;
-    use kstore::key::{Purpose, Stream};
     use kstore::{MemoryRows, Pass};
 
     /// Numbers between -1 and 1.
@@ -196,5 +225,25 @@ mod tests {
         assert!((found.weight - weights.iter().sum::<f64>()).abs() < 1e-9);
         assert_eq!(found, sums(3, 100_000));
         assert!((&sums(2, 1800).sums - &expected).norm_max() < 1e-10 * expected.norm_max());
+    }
+
+    #[test]
+    fn wide_rows_are_sampled_and_their_average_stays() {
+        let (n, m, d, t) = (20_000, 5, 60, 40);
+        let (x, z, alpha) = (numbers(n * d, 0), numbers(m * d, 1), numbers(m * t, 2));
+        let kernel = Spec::parse("gaussian(sigma=6)").unwrap().build().unwrap().typed::<f64>();
+        let rows = MemoryRows::new(x, d).unwrap();
+        let workers = Workers::new(2);
+        let mean = |some: bool| {
+            let fold = OuterProducts::new(kernel.clone(), &z, MatRef::from_column_major_slice(&alpha, m, t));
+            let fold = if some { fold.among(n as u64, 3) } else { fold };
+            let found = Pass::new(900, 4000, &workers).fold(&rows, &fold).unwrap().0;
+            (found.sums * faer::Scale(1.0 / found.weight), found.weight)
+        };
+        let ((all, every), (some, few)) = (mean(false), mean(true));
+        // 1,000 of 2,400 numbers, by keys
+        assert!(every == n as f64 && (few / every - 1000.0 / 2400.0).abs() < 0.02, "{few}");
+        // each entry of an average over 8,000 rows is off by its own deviation over 90
+        assert!((&some - &all).norm_max() < 0.05 * all.norm_max());
     }
 }

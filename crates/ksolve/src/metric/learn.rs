@@ -32,6 +32,8 @@ pub(crate) struct Learned {
     pub form: String,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
+    /// The deviation of each feature's share over folds of the sample; `None` without a metric.
+    pub spread: Option<Vec<f64>>,
     /// Passes over the table.
     pub passes: u64,
 }
@@ -61,7 +63,7 @@ pub(crate) fn settle<T: Real>(asked: &Asked<'_, T>) -> Result<(TrainOptions, Opt
             (TrainOptions { metric, kernel, ..options.clone() }, Some(learned))
         }
         known => {
-            let metric = of(known.known_for(&asked.survey.scaler.scale)?);
+            let metric = of(known.known_for(&asked.survey.scaler)?);
             (TrainOptions { metric, ..options.clone() }, None)
         }
     })
@@ -114,7 +116,7 @@ impl<T: Real> Asked<'_, T> {
         };
         let lengths = Lengths { kernel: &options.kernel, drawn, seed: options.seed };
         let mut search = Search::new(survey.variance(), lengths)?;
-        {
+        let spread = {
             let stage = resources.stages.stage("learning the metric", None);
             let silent = Silent(&*stage);
             let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
@@ -128,12 +130,13 @@ impl<T: Real> Asked<'_, T> {
                 search.descend(&rows, form, factor, &products)?;
             }
             search.stretch(&rows)?;
-        }
+            search.spread(&rows)?
+        };
         let passes = if all_rows { search.finish(&all)? } else { 0 };
         let (best, rounds) = search.found();
         let best = best.ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
-        Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, rounds, passes })
+        Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, rounds, spread, passes })
     }
 }
 

@@ -34,6 +34,7 @@ mod round;
 mod sample;
 mod search;
 mod source;
+mod spread;
 
 pub use given::Given;
 pub(crate) use learn::{Asked, Learned, settle};

@@ -96,6 +96,7 @@ impl<T: Real> Rows<'_, T> {
         let observer = self.resources.stages.stage("gradients", Some(range.end - range.start));
         let wide: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
         let fold = OuterProducts::new(round.kernel.build()?.typed::<f64>(), &wide, coefficients.as_ref());
+        let fold = fold.among(self.n, self.options.seed);
         let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
         let Products { sums, weight } = pass.resume("gradients", &source, &fold)?.0;
         drop(observer);

@@ -4,6 +4,7 @@ use super::likelihood;
 use super::root::root;
 use super::round::{Round, Rows};
 use super::source::Form;
+use super::spread::spread;
 use crate::train::landmarks;
 use crate::{Error, Result};
 use faer::Mat;
@@ -224,6 +225,12 @@ impl<'a, T: Real> Search<'a, T> {
             }
         }
         Ok(())
+    }
+
+    /// How the shares of the features in the best round differ from fold to fold; `None` without a metric.
+    pub(super) fn spread(&self, rows: &Rows<'_, T>) -> Result<Option<Vec<f64>>> {
+        let best = self.best.as_ref().filter(|best| best.form.is_some());
+        best.map_or(Ok(None), |best| spread(rows, &best.round))
     }
 
     /// One round on all rows: the best metric, and the one that its gradients give. Returns the passes over the table.

@@ -3,6 +3,7 @@
 use super::Given;
 use crate::{Error, Result};
 use kapprox::metric::Metric;
+use kstore::Scaler;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ pub enum MetricSource {
 impl MetricSource {
     /// A metric that is known, for the features of the fit as they are scaled.
     pub fn of(metric: Arc<Metric>) -> Self {
-        Self::Given(Given { metric, scale: None })
+        Self::Given(Given { metric, scaler: None })
     }
 
     /// The metric of a source whose metric is known, for features that the fit has scaled.
@@ -77,13 +78,13 @@ impl MetricSource {
         }
     }
 
-    /// The metric of a source whose metric is known, for features with these divisors.
+    /// The metric of a source whose metric is known, for features that are scaled so.
     ///
     /// # Errors
-    /// A metric of another number of features.
-    pub(crate) fn known_for(&self, scale: &[f64]) -> Result<Option<Arc<Metric>>> {
+    /// A metric of another number of features, or from the other side of asinh.
+    pub(crate) fn known_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {
-            Self::Given(given) => given.scaled(scale).map(Some),
+            Self::Given(given) => given.scaled(scaler).map(Some),
             Self::None | Self::Learned(_) => Ok(None),
         }
     }

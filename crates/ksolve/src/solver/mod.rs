@@ -7,6 +7,7 @@
 //!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
+mod class_weight;
 mod features;
 mod fisher;
 mod fold;
@@ -26,6 +27,7 @@ mod spca;
 mod spectral;
 mod svm;
 
+pub use class_weight::ClassWeight;
 pub use features::{FEATURES, MapFeatures};
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};

@@ -160,6 +160,7 @@ fn assemble<T: Real>(
         kernel: mapped.kernel.clone(),
         largest_rank: if view == View::Features { map.dims().1 } else { rank },
         metric: prepared.options.metric.known().cloned(),
+        spread: prepared.learned.as_ref().and_then(|learned| learned.spread.clone()),
         learned: prepared.learned.as_ref().map_or(Vec::new(), |learned| learned.rounds.clone()),
         basis,
         coefficients,

@@ -33,6 +33,8 @@ pub struct Trained<T: Real> {
     pub metric: Option<Arc<Metric>>,
     /// The rounds in which the metric was learned.
     pub learned: Vec<RoundReport>,
+    /// The deviation of each feature's share in the metric over folds; `None` where none was learned.
+    pub spread: Option<Vec<f64>>,
     /// The classes; `None` for regression.
     pub classes: Option<Classes>,
     /// The kernel, every parameter a number.

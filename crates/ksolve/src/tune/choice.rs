@@ -36,7 +36,8 @@ pub trait Listener: Sync {
     fn done(&self, _what: &str, _took: Duration) {}
     /// The steps of the kind have ended.
     fn end(&self) {}
-    /// True once no more than the best so far is wanted. Whoever answers by the clock gives up the same bits on every machine.
+    /// True once no more than the best so far is wanted, asked after every step. Whoever answers by the clock gives up the same bits on
+    /// every machine; [`Chosen::work`] in [`Choice::work`] gives them again.
     fn is_late(&self) -> bool {
         false
     }
@@ -60,6 +61,8 @@ pub struct Choice<'a> {
     pub scalings: &'a [Scaling],
     /// The table.
     pub selected: &'a Selected,
+    /// Steps after which no more than the best so far is wanted: work that does not depend on the machine.
+    pub work: Option<usize>,
     /// The resources. Its observer sees the stages of every step; a checkpoint is not read.
     pub run: &'a Run<'a>,
     /// Hears of the steps.
@@ -89,6 +92,8 @@ pub struct Chosen {
     pub contenders: Vec<ContenderReport>,
     /// The error on rows that no choice saw, and the seconds of that fit.
     pub test: Option<(Apart, f64)>,
+    /// Steps after which the choice was hurried, by [`Choice::work`] or by the listener; `None` where every step was made.
+    pub work: Option<usize>,
     /// What was done when.
     pub history: Vec<Moment>,
 }
@@ -98,9 +103,22 @@ struct Log<'a> {
     listener: &'a dyn Listener,
     started: Instant,
     history: Vec<Moment>,
+    /// Steps that are allowed.
+    most: Option<usize>,
+    /// Steps that were made when it was first late.
+    late: Option<usize>,
 }
 
 impl Log<'_> {
+    fn is_late(&mut self) -> bool {
+        let made = self.history.len();
+        let late = || if let Some(most) = self.most { made >= most } else { self.listener.is_late() };
+        if self.late.is_none() && late() {
+            self.late = Some(made);
+        }
+        self.late.is_some()
+    }
+
     fn step<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<V> {
         self.listener.next(&what)?;
         let started = Instant::now();
@@ -118,22 +136,24 @@ impl Choice<'_> {
     /// # Errors
     /// The errors of [`Search::open`], [`Search::step`] and [`Contest::step`], and those of the listener.
     pub fn make<T: Real>(&self, memory: &mut Memory<'_>) -> Result<Chosen> {
-        let mut log = Log { listener: self.listener, started: Instant::now(), history: Vec::new() };
+        let mut log =
+            Log { listener: self.listener, started: Instant::now(), history: Vec::new(), most: self.work, late: None };
         let (tuned, trials) = self.scaled::<T>(&mut log, memory)?;
         let (base, rank) = (&self.base.clone().scaling(tuned.scaling), self.options.training.rank);
         if self.options.score == Score::Alignment {
             let fit = base.clone().kernel(tuned.kernel.clone());
-            let (metric, form, history) = (tuned.metric.clone(), tuned.form.clone(), log.history);
-            return Ok(Chosen { tuned, fit, rank, metric, form, contenders: Vec::new(), test: None, history });
+            let (metric, form, contenders) = (tuned.metric.clone(), tuned.form.clone(), Vec::new());
+            let (work, history) = (log.late, log.history);
+            return Ok(Chosen { tuned, fit, rank, metric, form, contenders, test: None, work, history });
         }
         let job = self.run.clone().memory(self.run.bytes().saturating_sub(trials.bytes()));
         let mut contest = Contest::new(&trials, contenders(self.solver, base, &tuned)?, rank);
         self.listener.begin("solvers", contest.trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
             log.step(what, || Ok((contest.step(&job, memory)?, None)))?;
-            if self.listener.is_late() && contest.hurry() {
+            if log.is_late() && contest.hurry() {
                 self.listener
-                    .warn("half of the time is over: not every solver was tried on every fold; give more --time");
+                    .warn("the search was cut short: not every solver was tried on every fold; give more `time`, or more `work`");
             }
         }
         self.listener.end();
@@ -150,7 +170,7 @@ impl Choice<'_> {
         let rows = self.selected.known_rows().unwrap_or(trials.seen() as u64);
         let fit = winner.for_rows(trials.seen() as u64, rows);
         let (metric, form) = (winner.metric().cloned(), winner.report.metric);
-        Ok(Chosen { tuned, fit, rank, metric, form, contenders, test, history: log.history })
+        Ok(Chosen { tuned, fit, rank, metric, form, contenders, test, work: log.late, history: log.history })
     }
 
     /// The best kernel with its metric at the scaling of the options, or at another one if the held-out error is less there. A scaling that
@@ -158,7 +178,7 @@ impl Choice<'_> {
     fn scaled<T: Real>(&self, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<(Tuned, Trials<T>)> {
         let mut best = self.search::<T>(self.options, log, memory)?;
         for scaling in self.scalings {
-            if self.listener.is_late() {
+            if log.is_late() {
                 break;
             }
             let training = TrainOptions { scaling: *scaling, ..self.options.training.clone() };
@@ -185,9 +205,9 @@ impl Choice<'_> {
                 false => format!("{kernel} on {rows} rows, scale {scaling}"),
             };
             log.step(what, || search.step(memory).map(|()| ((), search.least())))?;
-            if self.listener.is_late() && search.hurry() {
+            if log.is_late() && search.hurry() {
                 self.listener.warn(
-                    "half of the time is over: not every kernel was tried; give more --time, or name fewer --kernels",
+                    "the search was cut short: not every kernel was tried; give more `time`, or name fewer `kernels`",
                 );
             }
         }

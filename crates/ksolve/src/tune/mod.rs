@@ -15,7 +15,8 @@
 //! length scale, and says little between families of kernels.
 //!
 //! With a metric that is learned ([`crate::metric`]), every kernel comes with the metric and the length scale that its rounds found on
-//! the whole sample; these compete there at the ranks of the search.
+//! the whole sample; these compete there at the ranks of the search. The best of them may compete once more with the features behind
+//! asinh, which no metric can learn ([`Choice`]).
 //!
 //! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as long as the last, in
 //! which two kernels are measured on the whole sample. *Bytes*: the sample three times, and what ridge regression
@@ -32,6 +33,7 @@ mod plan;
 mod rung;
 mod series;
 mod trial;
+mod tuned;
 
 pub use choice::{Choice, Chosen, Listener, Moment};
 pub use contest::{ANY, Contender, ContenderReport, Contest, contenders};
@@ -39,77 +41,27 @@ pub use memory::Memory;
 pub use options::{Score, TuneOptions};
 pub use rung::{Cell, Entry, Rung};
 pub use trial::{Apart, Trials};
+pub use tuned::Tuned;
 
 use crate::folds::FoldSpec;
 use crate::metric::{self, Asked, Form, Learned, MetricSource, RoundReport};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
-use crate::train::{Resources, Scaling, TrainOptions, candidates};
+use crate::train::{Resources, TrainOptions, candidates};
 use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
-use kapprox::metric::Metric;
 use kstore::key::Purpose;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
 use rung::{Candidate, Kept, candidates_of};
 use std::collections::HashSet;
-use std::sync::Arc;
 
 /// One of so many kernels stays after a comparison: the better half.
 const HALVING: usize = 2;
 
 /// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
 const FEWEST_ROWS: usize = 500;
-
-/// The result of a search: the best kernel, and all scores.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Tuned {
-    /// The best kernel, every parameter a number.
-    #[serde(serialize_with = "as_text")]
-    pub kernel: Spec,
-    /// The kernel as it was asked for.
-    #[serde(skip)]
-    pub named: Spec,
-    /// The scaling of the features before the metric.
-    #[serde(serialize_with = "as_text")]
-    pub scaling: Scaling,
-    /// The metric before it; `None` where there is none.
-    #[serde(skip)]
-    pub metric: Option<Arc<Metric>>,
-    /// The form of that metric: none, given, full, diagonal, low-rank(5).
-    pub form: String,
-    /// The folds by which kernels were compared.
-    #[serde(serialize_with = "as_text")]
-    pub folds: FoldSpec,
-    /// Number of classes; 0 for a regression.
-    pub classes: usize,
-    /// The rounds in which the metric of each kernel was learned.
-    pub learned: Vec<RoundReport>,
-    /// The rungs of the search, each with the scores of its kernels.
-    pub rungs: Vec<Rung>,
-    /// Number of passes over the table.
-    pub passes: u64,
-    /// Bytes of memory that were planned: those of the stage that needs most.
-    pub planned_bytes: usize,
-}
-
-impl Tuned {
-    /// The best metric for a fit whose features are scaled as those of the search.
-    pub fn source(&self) -> MetricSource {
-        self.metric.clone().map_or(MetricSource::None, MetricSource::of)
-    }
-
-    /// The kernel of the round with the least error among those without a metric.
-    fn best_without_metric(&self) -> Option<&str> {
-        let plain = self.learned.iter().filter(|round| round.form == "none");
-        plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| round.kernel.as_str())
-    }
-}
-
-fn as_text<V: std::fmt::Display, S: serde::Serializer>(value: &V, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
 
 /// A search that goes on kernel by kernel, so that whoever runs it can tell how far it is.
 pub struct Search<'a, T: Real> {
@@ -351,7 +303,7 @@ impl<'a, T: Real> Search<'a, T> {
         // each kernel has as many length scales, and with a metric that is learned one
         let each = candidates.len().div_ceil(options.kernels.len()).max(1);
         let named = options.kernels.get(alive[0] / each).cloned().unwrap_or_default();
-        let Candidate { kernel, metric, form } = candidates.swap_remove(alive[0]);
+        let Candidate { kernel, metric, form, spread } = candidates.swap_remove(alive[0]);
         let scaling = options.training.scaling;
         let classes = if let Targets::Classes(classes) = &targets { classes.labels().len() } else { 0 };
         let tuned = Tuned {
@@ -360,6 +312,7 @@ impl<'a, T: Real> Search<'a, T> {
             scaling,
             metric,
             form,
+            spread,
             folds: spec,
             classes,
             learned,

@@ -22,6 +22,8 @@ pub(super) struct Candidate {
     pub(super) metric: Option<Arc<Metric>>,
     /// The form of the metric, for the report.
     pub(super) form: String,
+    /// The deviation of each feature's share in it over folds, where it was learned.
+    pub(super) spread: Option<Vec<f64>>,
 }
 
 /// What the rounds of a kernel found, as it is kept: the kernel, the metric's numbers with the number of its rows, 0 for a diagonal.
@@ -31,14 +33,15 @@ pub(super) struct Kept {
     metric: Option<(usize, Vec<f64>)>,
     form: String,
     pub(super) rounds: Vec<RoundReport>,
+    spread: Option<Vec<f64>>,
 }
 
 impl Kept {
     pub(super) fn new(learned: Learned) -> Self {
-        let Learned { metric, kernel, form, rounds, .. } = learned;
+        let Learned { metric, kernel, form, rounds, spread, .. } = learned;
         let rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.outputs() };
         let metric = metric.map(|metric| (rows(&metric), metric.numbers()));
-        Self { kernel: kernel.to_string(), metric, form, rounds }
+        Self { kernel: kernel.to_string(), metric, form, rounds, spread }
     }
 
     pub(super) fn candidate(&self) -> Result<Candidate> {
@@ -47,7 +50,8 @@ impl Kept {
             r => Metric::matrix(numbers, *r),
         });
         let metric = metric.transpose()?.map(Arc::new);
-        Ok(Candidate { kernel: Spec::parse(&self.kernel)?, metric, form: self.form.clone() })
+        let (form, spread) = (self.form.clone(), self.spread.clone());
+        Ok(Candidate { kernel: Spec::parse(&self.kernel)?, metric, form, spread })
     }
 }
 
@@ -58,7 +62,7 @@ pub(super) fn candidates_of<T: Real>(
     source: &MetricSource,
     survey: &Survey,
 ) -> Result<Vec<Candidate>> {
-    let metric = source.known_for(&survey.scaler.scale)?;
+    let metric = source.known_for(&survey.scaler)?;
     let mut candidates: Vec<Candidate> = Vec::new();
     for kernel in &options.kernels {
         let seed = options.training.seed;
@@ -67,8 +71,8 @@ pub(super) fn candidates_of<T: Real>(
             Some(metric) => landmarks::settle(kernel, &behind(sample, metric), seed)?,
         };
         for factor in &options.factors {
-            let candidate =
-                Candidate { kernel: settled.stretched(*factor)?, metric: metric.clone(), form: source.to_string() };
+            let (kernel, metric, form) = (settled.stretched(*factor)?, metric.clone(), source.to_string());
+            let candidate = Candidate { kernel, metric, form, spread: None };
             if !candidates.contains(&candidate) {
                 candidates.push(candidate);
             }
@@ -144,7 +148,7 @@ pub(super) struct Measure<'a, T: Real> {
 }
 
 impl<T: Real> Measure<'_, T> {
-    pub(super) fn entry(&self, Candidate { kernel, metric, form }: &Candidate) -> Result<Entry> {
+    pub(super) fn entry(&self, Candidate { kernel, metric, form, .. }: &Candidate) -> Result<Entry> {
         // candidates would be copies of rows that are in memory anyway
         let known = metric.clone().map_or(MetricSource::None, MetricSource::of);
         let options = &self.options.training;

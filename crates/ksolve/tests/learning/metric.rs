@@ -24,7 +24,7 @@ fn target(x: &[f64]) -> Vec<f64> {
 }
 
 fn given(metric: Metric) -> MetricSource {
-    MetricSource::Given(Given { metric: Arc::new(metric), scale: None })
+    MetricSource::Given(Given { metric: Arc::new(metric), scaler: None })
 }
 
 #[test]
@@ -144,6 +144,10 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
     let units = |metric: &Metric, scale: &[f64]| {
         metric.numbers().iter().enumerate().map(|(i, a)| a / scale[i % D]).collect::<Vec<_>>()
     };
+    // behind asinh the features are others
+    let names = MetricSource::of_model(&learned.model, &names).unwrap();
+    let bent = Fit::ridge().rank(100).scaling(Scaling::Asinh).metric(names).on(&table, &["y"], &run);
+    assert!(bent.unwrap_err().to_string().contains("without asinh"));
     let pairs = units(&before, &one).into_iter().zip(units(&after, &two));
     assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() <= 1e-12 * a.abs()));
 }

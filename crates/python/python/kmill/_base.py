@@ -53,6 +53,8 @@ class KernelEstimator(BaseEstimator):
         engine = dict(self._fixed)
         for parameter in self._parameters:
             value = getattr(self, parameter.name)
+            if isinstance(value, dict):
+                value = {self._told(label): weight for label, weight in value.items()}
             splitter = parameter.engine == "folds" and not isinstance(value, (int, str))
             value = None if splitter else _parameters.text(value)
             if parameter.engine is not None and value is not None:
@@ -60,6 +62,10 @@ class KernelEstimator(BaseEstimator):
         if "lambda" in engine:
             engine.pop("C", None)
         return engine
+
+    def _told(self, label: Any) -> str:
+        """A class as the engine tells it."""
+        return str(label)
 
     def _run(self, **given: Any) -> dict[str, Any]:
         memory = given.get("memory") if given.get("memory") is not None else getattr(self, "memory", None)

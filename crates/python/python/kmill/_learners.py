@@ -56,6 +56,12 @@ class Regressor(RegressorMixin, KernelEstimator):
         more.extend(named)
         return [name for name, _ in named]
 
+    def _told(self, label: Any) -> str:
+        known = getattr(self, "classes_", None)
+        if known is not None and np.any(known == label):
+            label = _labels(known, known, np.arange(len(known)))[np.flatnonzero(known == label)[0]]
+        return str(label).lower() if isinstance(label, (bool, np.bool_)) else str(label)
+
     def _after_files(self, card: dict[str, Any]) -> None:
         self._single = len(card["targets"]) == 1
 

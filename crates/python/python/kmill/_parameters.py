@@ -78,11 +78,12 @@ _TYPES = {
     "folds": "Any",
     "column": "str | None",
     "kernel": "str | None",
+    "class weights": "dict[Any, float] | str | None",
 }
 
 
 # types that read better in words
-_TOLD = {"Any": "int, str or splitter"}
+_TOLD = {"Any": "int, str or splitter", "dict[Any, float] | str | None": "dict, 'balanced' or None"}
 
 
 def _default(parameter: dict[str, Any]) -> Any:
@@ -105,6 +106,8 @@ def of_solver(solver: str) -> list[Parameter]:
     for known in _SOLVERS[solver]["parameters"]:
         name, about = RENAMED.get(known["name"], known["name"]), known["about"]
         type_ = _TYPES.get(known["kind"], "str | None" if known["default"] is None else "str")
+        if known["kind"] == "class weights":
+            about += "; or a dictionary of them"
         if known["kind"] == "folds":
             about += "; or a splitter of scikit-learn, or its pairs of train and test rows"
         parameters.append(Parameter(name, _default(known), type_, about, known["name"]))
@@ -119,6 +122,8 @@ def text(value: Any) -> str | None:
         return "true"
     if isinstance(value, str):
         return value
+    if isinstance(value, dict):
+        return ",".join(f"{key}={text(item)}" for key, item in value.items())
     if hasattr(value, "__iter__"):
         return ",".join(str(text(item)) for item in value)
     number = value.item() if hasattr(value, "item") else value

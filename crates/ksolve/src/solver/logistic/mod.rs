@@ -25,7 +25,7 @@ mod newton;
 
 use super::kept::{Kept, Tile, Wanted};
 use super::parameter::{C, CLASS_WEIGHT, INTERCEPT, LAMBDA, STEPS, TOLERANCE};
-use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
+use super::{ClassWeight, Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Error, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
@@ -47,14 +47,14 @@ pub(super) const FAMILY: Family = Family {
 const STRIP: usize = 256;
 
 /// Logistic regression.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Logistic {
     /// The penalty, as lambda or C.
     pub penalty: Penalty,
     /// Treatment of the constant.
     pub intercept: Intercept,
-    /// True where rows weigh by the inverse of the size of their class.
-    pub balanced: bool,
+    /// How much the rows of each class count.
+    pub class_weight: ClassWeight,
     /// Most Newton steps at the lambda that was asked for.
     pub steps: usize,
 }
@@ -78,7 +78,7 @@ impl Logistic {
         Self {
             penalty: settings.penalty(),
             intercept: settings.intercept(),
-            balanced: settings.word(&CLASS_WEIGHT).is_some(),
+            class_weight: settings.class_weight(),
             steps: settings.count(&STEPS).unwrap_or_default(),
         }
     }
@@ -107,11 +107,12 @@ impl<T: Real> Solver<T> for Logistic {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let classes = data.classes().map_or(0, |classes| classes.labels().len());
+        let Some(named) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
+        let classes = named.labels().len();
         let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
         let stage = data.resources.stages.stage("newton", None);
         let lambda = self.penalty.lambda(data.rows);
-        let weight = class_weights(&kept.codes, classes, self.balanced)?;
+        let weight = self.class_weight.of(&kept.codes, named)?;
         let columns = if classes == 2 { 1 } else { classes };
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
@@ -162,20 +163,6 @@ impl<T: Real> Solver<T> for Logistic {
 }
 
 const RANK: &str = "lower `rank`";
-
-/// Weight of the rows of each class: 1, or n/(k n_c).
-///
-/// # Errors
-/// [`Error::EmptyClass`].
-pub(super) fn class_weights(codes: &[u32], classes: usize, balanced: bool) -> Result<Vec<f64>> {
-    let mut counts = vec![0usize; classes];
-    codes.iter().for_each(|code| counts[*code as usize] += 1);
-    if let Some(class) = counts.iter().position(|count| *count == 0) {
-        return Err(Error::EmptyClass { class });
-    }
-    let weight = |count: &usize| if balanced { codes.len() as f64 / (classes * count) as f64 } else { 1.0 };
-    Ok(counts.iter().map(weight).collect())
-}
 
 /// The mean loss of the rows, without the penalty, by passes over the features.
 struct Loss<'a, 'k, T: Real> {
@@ -358,13 +345,5 @@ mod tests {
         assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
         let mut wide = [1000.0, -1000.0, 0.0];
         assert_eq!((link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
-    }
-
-    #[test]
-    fn balanced_weights_add_up_to_the_rows() {
-        let codes = [0, 0, 0, 1, 2, 2];
-        assert_eq!(class_weights(&codes, 3, true).unwrap(), [6.0 / 9.0, 2.0, 1.0]);
-        assert_eq!(class_weights(&codes, 3, false).unwrap(), [1.0; 3]);
-        assert!(matches!(class_weights(&codes, 4, true), Err(Error::EmptyClass { class: 3 })));
     }
 }

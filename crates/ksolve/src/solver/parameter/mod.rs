@@ -23,6 +23,7 @@ pub use shared::{
     TOLERANCE, UNCENTRED,
 };
 
+use crate::solver::ClassWeight;
 use crate::{Error, FoldSpec, Result, grid};
 use kapprox::Spec;
 
@@ -68,6 +69,8 @@ pub enum Kind {
     Column,
     /// A kernel expression.
     Kernel,
+    /// Weights of classes: `balanced` or `spam=5,ham=1`.
+    ClassWeights,
 }
 
 /// An interval of numbers that are allowed.
@@ -127,6 +130,8 @@ pub enum Value {
     Column(String),
     /// The value of a [`Kind::Kernel`].
     Kernel(Spec),
+    /// The value of [`Kind::ClassWeights`].
+    ClassWeights(ClassWeight),
 }
 
 impl Parameter {
@@ -167,6 +172,7 @@ impl Parameter {
             Kind::Folds => FoldSpec::parse(text).map(Value::Folds),
             Kind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
             Kind::Column => Ok(Value::Column(text.to_string())),
+            Kind::ClassWeights => ClassWeight::parse(text).map(Value::ClassWeights).map_err(wrong),
             Kind::Kernel => Spec::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
         }
     }

@@ -1,7 +1,7 @@
 //! What a solver was given, and what it reads of that: every default filled in.
 
-use super::{C, INTERCEPT, Kind, LAMBDA, Parameter, Value};
-use crate::solver::{Family, Penalty};
+use super::{C, CLASS_WEIGHT, INTERCEPT, Kind, LAMBDA, Parameter, Value};
+use crate::solver::{ClassWeight, Family, Penalty};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Spec;
 use std::collections::BTreeMap;
@@ -115,6 +115,14 @@ impl Settings {
         /// The kernel of a parameter; `None` where it has none.
         kernel, Kernel, Spec);
 
+    /// The weights of the classes: equal unless they were given.
+    pub fn class_weight(&self) -> ClassWeight {
+        match self.values.get(CLASS_WEIGHT.name) {
+            Some(Value::ClassWeights(weight)) => weight.clone(),
+            _ => ClassWeight::Equal,
+        }
+    }
+
     /// True where the flag was given.
     pub fn flag(&self, parameter: &Parameter) -> bool {
         self.values.get(parameter.name) == Some(&Value::Flag(true))
@@ -150,6 +158,7 @@ impl Settings {
             Value::Ranks(ranks) => serde_json::json!(ranks),
             Value::Folds(folds) => serde_json::json!(folds.to_string()),
             Value::Column(name) => serde_json::json!(name),
+            Value::ClassWeights(weight) => serde_json::json!(weight.to_string()),
             Value::Kernel(kernel) => serde_json::json!(kernel.to_string()),
         };
         let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));

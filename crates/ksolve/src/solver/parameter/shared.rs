@@ -76,9 +76,9 @@ pub const NU: Parameter = Parameter {
 /// The parameter `class_weight`: weights of the classes.
 pub const CLASS_WEIGHT: Parameter = Parameter {
     name: "class_weight",
-    kind: Kind::Word(&["balanced"]),
+    kind: Kind::ClassWeights,
     default: None,
-    about: "Weigh the rows by the inverse size of their class: balanced",
+    about: "Weights of the classes: balanced (the inverse of their size), or one for each label, as in spam=5,ham=1",
 };
 
 /// The parameter `components`: number of components of a decomposition.

@@ -15,9 +15,9 @@ use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
 use super::{Best, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, warn_of_gap};
+use crate::solver::ClassWeight;
 use crate::solver::kept::{self, Kept, Wanted};
-use crate::solver::logistic::class_weights;
-use crate::solver::parameter::{CLASS_WEIGHT, FOLDS, GAP, STEPS};
+use crate::solver::parameter::{FOLDS, GAP, STEPS};
 use crate::solver::{Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
@@ -36,8 +36,8 @@ pub struct Svm {
     pub probabilities: bool,
     /// Treatment of the constant.
     pub intercept: Intercept,
-    /// True where rows weigh by the inverse of the size of their class.
-    pub balanced: bool,
+    /// How much the rows of each class count.
+    pub class_weight: ClassWeight,
     /// True for the squared hinge loss, false for the hinge loss.
     pub squared: bool,
     /// Relative duality gap at which a problem is solved.
@@ -85,7 +85,7 @@ impl Svm {
             pairs: settings.flag(&PAIRS),
             probabilities: settings.flag(&PROBABILITIES),
             intercept: settings.intercept(),
-            balanced: settings.word(&CLASS_WEIGHT).is_some(),
+            class_weight: settings.class_weight(),
             squared: settings.word(&LOSS) == Some("squared-hinge"),
             gap: settings.number(&GAP).unwrap_or_default(),
             steps: settings.count(&STEPS).unwrap_or_default(),
@@ -327,7 +327,7 @@ impl<T: Real> Solver<T> for Svm {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let Some(classes) = data.classes() else { return Err(crate::Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();
-        let weights = class_weights(&kept.codes, k, self.balanced)?;
+        let weights = self.class_weight.of(&kept.codes, classes)?;
         let held_out = match data.folds.count() {
             1 => None,
             _ => Some(self.held_out(&kept, data, classes, &weights)?),

@@ -1,0 +1,110 @@
+//! Weights of classes, for classes of very different sizes and mistakes of different cost.
+
+use crate::{Classes, Error, Result};
+use std::fmt;
+
+/// How much the rows of each class count in the loss. A weight of 2 has the effect of every row of the class twice.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum ClassWeight {
+    /// 1 for every row.
+    #[default]
+    Equal,
+    /// n / (k n_c) for the n_c rows of each of k classes: every class counts as much as any other.
+    Balanced,
+    /// These weights for the classes of these labels, and 1 for all others.
+    Given(Vec<(String, f64)>),
+}
+
+impl ClassWeight {
+    /// Reads `balanced`, or labels with their weights: `spam=5,ham=1`. A label may hold any character but a comma.
+    ///
+    /// # Errors
+    /// What is expected, in words.
+    pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
+        if text.trim() == "balanced" {
+            return Ok(Self::Balanced);
+        }
+        let expected = "expected balanced, or labels with weights above 0, such as spam=5,ham=1";
+        let weight = |part: &str| {
+            let (label, weight) = part.rsplit_once('=')?;
+            let weight: f64 = weight.trim().parse().ok()?;
+            (weight.is_finite() && weight > 0.0).then(|| (label.trim().to_string(), weight))
+        };
+        let weights: Option<Vec<_>> = text.split(',').map(weight).collect();
+        let mut weights = weights.ok_or(expected)?;
+        weights.sort_by(|a, b| a.0.cmp(&b.0));
+        match weights.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(format!("class {} has two weights; give one", pair[0].0)),
+            None => Ok(Self::Given(weights)),
+        }
+    }
+
+    /// The weight of the rows of each class, by code.
+    ///
+    /// # Errors
+    /// [`Error::EmptyClass`]; [`Error::Option`] for a label that no row has.
+    pub(super) fn of(&self, codes: &[u32], classes: &Classes) -> Result<Vec<f64>> {
+        let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
+        let mut counts = vec![0usize; labels.len()];
+        codes.iter().for_each(|code| counts[*code as usize] += 1);
+        if let Some(class) = counts.iter().position(|count| *count == 0) {
+            return Err(Error::EmptyClass { class });
+        }
+        match self {
+            Self::Equal => Ok(vec![1.0; labels.len()]),
+            Self::Balanced => {
+                Ok(counts.iter().map(|count| codes.len() as f64 / (labels.len() * count) as f64).collect())
+            }
+            Self::Given(given) => {
+                let mut weights = vec![1.0; labels.len()];
+                for (label, weight) in given {
+                    let code = labels.iter().position(|known| known == label).ok_or_else(|| {
+                        let known = labels.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
+                        let why = format!("no row is of class {label}; the classes are {known}");
+                        Error::option("class_weight", self, why)
+                    })?;
+                    weights[code] = *weight;
+                }
+                Ok(weights)
+            }
+        }
+    }
+}
+
+impl fmt::Display for ClassWeight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Equal => f.write_str("equal"),
+            Self::Balanced => f.write_str("balanced"),
+            Self::Given(weights) => {
+                let each: Vec<String> = weights.iter().map(|(label, weight)| format!("{label}={weight}")).collect();
+                f.write_str(&each.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kstore::Label;
+
+    #[test]
+    fn weights_are_those_of_the_labels() {
+        let classes = |labels: &[i64]| Classes::new(labels.iter().map(|label| Label::Int(*label)).collect()).unwrap();
+        let (codes, three) = ([0, 0, 0, 1, 2, 2], classes(&[-1, 4, 7]));
+        let of = |text: &str| ClassWeight::parse(text).unwrap().of(&codes, &three);
+        assert_eq!(of("balanced").unwrap(), [6.0 / 9.0, 2.0, 1.0]);
+        assert_eq!(ClassWeight::Equal.of(&codes, &three).unwrap(), [1.0; 3]);
+        assert_eq!(of("7=0.5, -1=3").unwrap(), [3.0, 1.0, 0.5]);
+        assert_eq!(ClassWeight::parse("7=0.5, -1=3").unwrap().to_string(), "-1=3,7=0.5");
+        let message = of("5=2").unwrap_err().to_string();
+        assert!(message.contains("class 5") && message.contains("-1, 4, 7"), "{message}");
+        let four = classes(&[0, 1, 2, 3]);
+        assert!(matches!(ClassWeight::Balanced.of(&codes, &four), Err(Error::EmptyClass { class: 3 })));
+        for wrong in ["", "heavy", "a=0", "a=x", "a=1,", "a=1,a=2", "a=inf"] {
+            assert!(ClassWeight::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
