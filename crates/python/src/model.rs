@@ -74,6 +74,12 @@ impl Model {
         self.predictor.outputs()
     }
 
+    /// Number of components that the model holds beside its outputs; 0 for most.
+    #[getter]
+    fn components(&self) -> usize {
+        self.predictor.components()
+    }
+
     /// Number of features of a row.
     #[getter]
     fn features(&self) -> usize {
@@ -130,8 +136,8 @@ impl Model {
         Ok(PyArray1::from_iter(py, decided))
     }
 
-    /// Scores of the rows of a table and, for the extra std, novelty or preimage, what belongs to it: the standard deviation of a new
-    /// observation for each target, the squared distance from the components, or the pre-images.
+    /// Scores of the rows of a table and, for the extra std, components, novelty or preimage, what belongs to it: the standard deviation of a new
+    /// observation for each target, the coordinates along the components, the squared distance from the components, or the pre-images.
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -148,7 +154,11 @@ impl Model {
             let n = predictor.scores(&selected, extras, Vec::new(), &run, |part| {
                 scores.extend_from_slice(&part.scores);
                 more.extend(predictor.deviations(part));
-                more.extend_from_slice(if extras.novelty { &part.quadratic } else { &part.preimages });
+                more.extend_from_slice(match extras {
+                    Extras { novelty: true, .. } => &part.quadratic,
+                    Extras { components: true, .. } => &part.components,
+                    _ => &part.preimages,
+                });
                 Ok(())
             })?;
             Ok::<_, ksolve::Error>((scores, more, n as usize))
@@ -207,10 +217,11 @@ impl Request {
             match name.as_str() {
                 "probabilities" => asked.probabilities = true,
                 "std" => asked.std = true,
+                "components" => asked.components = true,
                 "novelty" => asked.novelty = true,
                 "preimage" => asked.preimages = true,
                 other => {
-                    let text = format!("`extras` {other:?}: expected probabilities, std, novelty or preimage");
+                    let text = format!("`extras` {other:?}: expected probabilities, std, components, novelty or preimage");
                     return Err(PyValueError::new_err(text));
                 }
             }

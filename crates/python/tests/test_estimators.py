@@ -36,6 +36,29 @@ def checks(estimator):
     return [(found, check, expected) for found, check in estimator_checks_generator(estimator)]
 
 
+def test_coordinates_are_those_of_scikit_learn():
+    from sklearn.cross_decomposition import PLSRegression
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(200, 5)) @ rng.normal(size=(5, 5))
+    y = X @ rng.normal(size=5) + rng.normal(size=200)
+    linear = {"kernel": "linear()", "rank": 200, "landmarks": X, "precision": "f64"}
+    ours = kmill.KernelPLS(n_components=3, **linear).fit(X, y)
+    theirs = PLSRegression(n_components=3, scale=False).fit(X, y)
+    assert np.allclose(ours.predict(X), theirs.predict(X), rtol=0, atol=1e-8 * np.abs(y).max())
+    for a, b in zip(ours.transform(X).T, theirs.transform(X).T):
+        assert abs(abs(np.corrcoef(a, b)[0, 1]) - 1) < 1e-10
+    assert ours.get_feature_names_out().tolist() == ["kernelpls0", "kernelpls1", "kernelpls2"]
+    codes = np.digitize(y, np.quantile(y, [0.33, 0.66]))
+    ours = kmill.KernelFisher(lambdas=1e-12, **linear)
+    mine = ours.fit(X, codes).transform(X)
+    lda = LinearDiscriminantAnalysis(solver="eigen").fit(X, codes).transform(X)
+    assert mine.shape == lda.shape == (200, 2)
+    for a, b in zip(mine.T, lda.T):
+        assert abs(abs(np.corrcoef(a, b)[0, 1]) - 1) < 1e-6
+
+
 def test_class_weights_are_repeated_rows():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 2))

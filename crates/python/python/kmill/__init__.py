@@ -14,7 +14,8 @@ from ._kmill import Error, __version__
 # estimators stand on scikit-learn, whose import takes longer than everything else: they are loaded when they are first asked for
 _WHERE = {
     **dict.fromkeys(
-        ["KernelFisher", "KernelLogisticRegression", "KernelRidge", "KernelRidgeClassifier", "Perceptron", "SVC", "SVR"],
+        ["KernelFisher", "KernelLogisticRegression", "KernelPLS", "KernelRidge", "KernelRidgeClassifier", "Perceptron", "SVC",
+         "SVR"],
         "._supervised",
     ),
     **dict.fromkeys(

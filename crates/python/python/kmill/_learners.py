@@ -42,6 +42,11 @@ class Regressor(RegressorMixin, KernelEstimator):
         self._fit_rows(X, y)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._several
+        return tags
+
     def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
         self._single = True
         if isinstance(y, str):
@@ -55,12 +60,6 @@ class Regressor(RegressorMixin, KernelEstimator):
         named = [(free(name, names), np.ascontiguousarray(column)) for name, column in columns]
         more.extend(named)
         return [name for name, _ in named]
-
-    def _told(self, label: Any) -> str:
-        known = getattr(self, "classes_", None)
-        if known is not None and np.any(known == label):
-            label = _labels(known, known, np.arange(len(known)))[np.flatnonzero(known == label)[0]]
-        return str(label).lower() if isinstance(label, (bool, np.bool_)) else str(label)
 
     def _after_files(self, card: dict[str, Any]) -> None:
         self._single = len(card["targets"]) == 1
@@ -116,6 +115,12 @@ class Classifier(ClassifierMixin, KernelEstimator):
         name = free("y", names)
         more.append((name, _labels(y, self.classes_, codes)))
         return [name]
+
+    def _told(self, label: Any) -> str:
+        known = getattr(self, "classes_", None)
+        if known is not None and np.any(known == label):
+            label = _labels(known, known, np.arange(len(known)))[np.flatnonzero(known == label)[0]]
+        return str(label).lower() if isinstance(label, (bool, np.bool_)) else str(label)
 
     def _after_files(self, card: dict[str, Any]) -> None:
         if not hasattr(self, "classes_"):
@@ -207,6 +212,32 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstim
     @property
     def _n_features_out(self) -> int:
         return self.model_.outputs
+
+
+class Coordinates(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Coordinates that a model has beside its predictions."""
+
+    model_: Any
+    _extra: Any
+
+    def transform(self, X: Any) -> Any:
+        """Compute the coordinates of rows along the components.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            The coordinates.
+        """
+        return self._extra(X, "components")[1]
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.model_.components)
 
 
 class Novelty(OutlierMixin, KernelEstimator):

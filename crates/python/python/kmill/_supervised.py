@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from ._learners import Classifier, Regressor, weights_of
+from ._learners import Classifier, Coordinates, Regressor, weights_of
 from ._parameters import Parameter, estimator, text
 
 _ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convention: alpha |w|^2 beside the sum of squared errors; "
@@ -131,11 +131,6 @@ class KernelRidge(_Ridge, Regressor):
             return super().predict(X)
         mean, deviation = self._extra(X, "std")
         return (mean.ravel(), deviation.ravel()) if self._single else (mean, deviation)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 @estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "std", "weights"),
@@ -266,8 +261,10 @@ class Perceptron(Classifier):
 
 
 @estimator("fisher")
-class KernelFisher(Classifier):
+class KernelFisher(Coordinates, Classifier):
     """Kernel Fisher discriminants: classes by the nearest mean within the scatter of classes.
+
+    ``transform`` gives the coordinates along the discriminants, of which there is one less than there are classes.
 
     Parameters
     ----------
@@ -291,9 +288,55 @@ class KernelFisher(Classifier):
     >>> from sklearn.datasets import make_moons
     >>> from kmill import KernelFisher
     >>> X, y = make_moons(300, noise=0.1, random_state=0)
-    >>> bool(KernelFisher(gamma=2.0, rank=50).fit(X, y).score(X, y) > 0.98)
+    >>> model = KernelFisher(gamma=2.0, rank=50).fit(X, y)
+    >>> bool(model.score(X, y) > 0.98)
     True
+    >>> model.transform(X).shape
+    (300, 1)
     """
+
+    n_components: Any
+
+    def _engine(self, rows: float | None) -> dict[str, str]:
+        engine = super()._engine(rows)
+        if self.n_components is None and hasattr(self, "classes_"):
+            engine["components"] = str(len(self.classes_) - 1)
+        return engine
+
+
+@estimator("pls", without=("task", "ranks"), fixed={"task": "regression"})
+class KernelPLS(Coordinates, Regressor):
+    """Kernel partial least squares: regression on the components of greatest covariance with the target.
+
+    ``transform`` gives the coordinates along the components. With a linear kernel and all rows as landmarks it is
+    ``sklearn.cross_decomposition.PLSRegression(scale=False)``.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    trace_error_ : float or None
+        The certificate: the relative trace error of the kernel matrix over all rows, exact.
+    report_ : dict
+        The report of the fit.
+
+    References
+    ----------
+    Rosipal, Trejo, "Kernel partial least squares regression in reproducing kernel Hilbert space", 2001.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import KernelPLS
+    >>> X = np.linspace(0, 6, 500).reshape(-1, 1)
+    >>> model = KernelPLS(n_components=8, gamma=1.0, rank=50).fit(X, np.sin(X).ravel())
+    >>> bool(model.score(X, np.sin(X).ravel()) > 0.999), model.transform(X).shape
+    (True, (500, 8))
+    """
+
+    _several = True
 
 
 @estimator("svr", first=("C",), C=1.0, gamma="scale", coef0=0.0)
