@@ -104,6 +104,7 @@ pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
         task: Task::Regression,
         solver: "ridge".into(),
         kernel: trained.kernel.to_string(),
+        with: None,
         precision: "f64".into(),
         map: map.into(),
         rank: trained.rank,

@@ -38,6 +38,7 @@ fn parameter(parameter: &Parameter) -> serde_json::Value {
         Kind::Ranks => ("ranks", &[]),
         Kind::Folds => ("folds", &[]),
         Kind::Column => ("column", &[]),
+        Kind::Columns => ("columns", &[]),
         Kind::Kernel => ("kernel", &[]),
     };
     json!({"name": parameter.name, "kind": kind, "words": words, "default": parameter.default, "about": parameter.about})

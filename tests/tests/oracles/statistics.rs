@@ -341,6 +341,9 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
         assert!((found - expected).abs() < 1e-9, "{found} {expected}");
     }
     assert_eq!(found, picks(3, Place::Recomputed));
+        let kernel = Spec::parse(spec).unwrap();
     // a random sample of thirty rows is tr C/30 away on average
     assert!(found.squared_distances[29] < 0.002, "{:?}", found.squared_distances);
+            kernel: &kernel,
 }
+            second: 0,

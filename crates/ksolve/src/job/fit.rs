@@ -2,6 +2,7 @@
 
 use super::{Fitted, Run, fitted};
 use crate::metric::MetricSource;
+use crate::solver::views::WITH;
 use crate::solver::{self, Family, Options, Settings, parameter, ridge};
 use crate::statistic::combination::{Combination, combine};
 use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
@@ -267,7 +268,13 @@ impl Fit {
             }
             _ => {}
         }
+        let mut features = selection.features;
+        if !features.is_empty() {
+            // the columns of a second view are features too
+            features.extend(settings.columns(&WITH).into_iter().flatten());
+        }
         Ok(Selection {
+            features,
             class_target: task == Task::Classification,
             weight: settings.column(&ridge::WEIGHTS),
             group: match settings.folds(&solver::parameter::FOLDS) {

@@ -19,7 +19,7 @@ const STRIP: usize = 128;
 ///
 /// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² for the product.
 #[derive(Debug)]
-pub(super) struct OuterProducts<'a> {
+pub(crate) struct OuterProducts<'a> {
     kernel: Arc<dyn Kernel<f64>>,
     /// z, m x r row-major.
     landmarks: &'a [f64],
@@ -30,29 +30,29 @@ pub(super) struct OuterProducts<'a> {
 
 /// The sums of a pass.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Products {
+pub(crate) struct Products {
     /// The matrix, r x r.
-    pub(super) sums: Mat<f64>,
+    pub(crate) sums: Mat<f64>,
     /// Sum of the weights.
-    pub(super) weight: f64,
+    pub(crate) weight: f64,
 }
 
 impl Products {
     /// Bytes for r features.
-    pub(super) fn bytes(r: usize) -> usize {
+    pub(crate) fn bytes(r: usize) -> usize {
         8 * r * r
     }
 }
 
 impl<'a> OuterProducts<'a> {
     /// A pass for functions of `landmarks` (m x r, row-major).
-    pub(super) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
+    pub(crate) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
         Self { kernel, landmarks, coefficients, r }
     }
 
     /// Bytes of a lane's buffers, for m landmarks and r features on so many threads.
-    pub(super) fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
+    pub(crate) fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
         8 * (2 * CHUNK * r + threads.max(1) * STRIP * 3 * m)
     }
 
@@ -79,7 +79,7 @@ impl<'a> OuterProducts<'a> {
 
 /// Buffers of a lane.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     x: Vec<f64>,
     gradients: Vec<f64>,
     weights: Pool<Vec<f64>>,

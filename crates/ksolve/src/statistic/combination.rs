@@ -14,7 +14,7 @@
 //!
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012.
 
-use super::joint::Joint;
+use crate::joint::Joint;
 use crate::metric::MetricSource;
 use crate::train::landmarks;
 use crate::train::plan::{self, Cut};

@@ -68,6 +68,8 @@ pub enum Kind {
     Column,
     /// A kernel expression.
     Kernel,
+    /// Names and patterns of columns, with commas between.
+    Columns,
 }
 
 /// An interval of numbers that are allowed.
@@ -127,6 +129,8 @@ pub enum Value {
     Column(String),
     /// The value of a [`Kind::Kernel`].
     Kernel(Spec),
+    /// The value of a [`Kind::Columns`], names and patterns.
+    Columns(Vec<String>),
 }
 
 impl Parameter {
@@ -170,6 +174,10 @@ impl Parameter {
             Kind::Kernel => Spec::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
         }
     }
+            Kind::Columns if text.split(',').any(|name| name.trim().is_empty()) => {
+                Err(wrong("expected names of columns, with commas between".to_string()))
+            }
+            Kind::Columns => Ok(Value::Columns(text.split(',').map(|name| name.trim().to_string()).collect())),
 }
 
 #[cfg(test)]

@@ -112,6 +112,10 @@ impl Settings {
         column, Column, String);
 
     read!(
+        /// The names and patterns of the columns of a parameter; `None` where it has none.
+        columns, Columns, Vec<String>);
+
+    read!(
         /// The kernel of a parameter; `None` where it has none.
         kernel, Kernel, Spec);
 
@@ -150,6 +154,7 @@ impl Settings {
             Value::Ranks(ranks) => serde_json::json!(ranks),
             Value::Folds(folds) => serde_json::json!(folds.to_string()),
             Value::Column(name) => serde_json::json!(name),
+            Value::Columns(names) => serde_json::json!(names),
             Value::Kernel(kernel) => serde_json::json!(kernel.to_string()),
         };
         let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
