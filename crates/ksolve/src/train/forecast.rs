@@ -242,7 +242,7 @@ impl Costs {
     }
 
     /// The stages of a run on features, from their plans: statistics, landmarks, map, features, solve.
-    pub(super) fn on_features(self, plans: Vec<Plan>, cut: Cut) -> Vec<Stage> {
+    pub(crate) fn on_features(self, plans: Vec<Plan>, cut: Cut) -> Vec<Stage> {
         let scoring = u64::from(self.scored > 0.0);
         let stage = |(number, plan)| match number {
             0 => self.scan(plan),
