@@ -34,7 +34,7 @@ fn passes(criterion: &mut Criterion) {
         generate(&path);
         let selected = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap();
         let half = vec![0.5; FEATURES];
-        let scaler = Some(Arc::new(Scaler { centre: half.clone(), scale: half.clone(), mean: half }));
+        let scaler = Some(Arc::new(Scaler { centre: half.clone(), scale: half.clone(), mean: half, asinh: false }));
         let rows = selected.rows::<f32>(Reading { scaler, ..Reading::default() }).unwrap();
         for lanes in [1, 2] {
             let pass = Pass {

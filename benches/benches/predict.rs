@@ -24,6 +24,7 @@ fn model() -> Model<f32> {
             task: Task::Regression,
             solver: "ridge".into(),
             kernel: "gaussian(sigma=3)".into(),
+            with: None,
             precision: "f32".into(),
             map: "nystrom".into(),
             rank: LANDMARKS,

@@ -46,6 +46,7 @@ pub fn kernel(spec: &str) -> Kernel {
             Box::new(move |_, _| value)
         }
         "linear" => Box::new(dot),
+        "distance" => Box::new(|x, z| (dot(x, x).sqrt() + dot(z, z).sqrt() - l2(x, z)) / 2.0),
         "cosine" => Box::new(|x, z| {
             let norms = (dot(x, x) * dot(z, z)).sqrt();
             if norms > 0.0 { dot(x, z) / norms } else { 0.0 }

@@ -104,6 +104,7 @@ pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
         task: Task::Regression,
         solver: "ridge".into(),
         kernel: trained.kernel.to_string(),
+        with: None,
         precision: "f64".into(),
         map: map.into(),
         rank: trained.rank,
@@ -118,6 +119,7 @@ pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
         rows: trained.rows,
         seed: 0,
         landmarks: None,
+        asinh: false,
         options: serde_json::Value::Null,
     };
     Model {

@@ -9,6 +9,7 @@ use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_
 use faer::linalg::householder;
 use faer::linalg::matmul::matmul;
 use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
+use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::{Accum, Conj, Mat, MatRef, Par};
 
 /// Eigenvalues, ascending, and orthonormal eigenvectors of a symmetric matrix; its lower triangle is read. 9m³ flops.
@@ -45,6 +46,22 @@ fn no_convergence() -> Error {
         what: "the spectrum of a kernel matrix".to_string(),
         remedy: "scale the features or choose another kernel".to_string(),
     }
+}
+
+/// The singular vectors and values of A = U diag(s) Vᵀ: U, the values, descending, and V, of as many columns as the smaller side of A. About
+/// 20m³ flops for a square matrix.
+///
+/// # Errors
+/// The errors of [`symmetric_eigen`].
+pub fn singular(a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
+    let (m, n) = a.shape();
+    let (thin, size) = (ComputeSvdVectors::Thin, m.min(n));
+    let (mut u, mut v, mut values) = (Mat::zeros(m, size), Mat::zeros(n, size), Diag::<f64>::zeros(size));
+    let mut memory = MemBuffer::new(svd_scratch::<f64>(m, n, thin, thin, Par::Seq, Default::default()));
+    let stack = MemStack::new(&mut memory);
+    svd(a, values.as_mut(), Some(u.as_mut()), Some(v.as_mut()), Par::Seq, stack, Default::default())
+        .map_err(|_| no_convergence())?;
+    Ok((u, values.column_vector().iter().copied().collect(), v))
 }
 
 /// An orthonormal basis of the columns, the Q of A = Q R, and the signs of R's diagonal. A must not be wider than high.

@@ -218,6 +218,7 @@ impl fmt::Display for ModelReport {
         writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), card.solver, card.task)?;
         let mut facts = Listing::facts();
         facts.fact("kernel", card.kernel.as_str());
+        card.with.iter().for_each(|with| facts.fact("with kernel", with.kernel.as_str()));
         if let Some(metric) = &self.metric {
             facts.fact("metric", described(metric));
         }

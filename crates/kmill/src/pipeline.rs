@@ -107,11 +107,11 @@ fn learn(
 pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
     let selected = select(options, &run.progress)?;
     let (fit, scratch) = (with_files(options, &selected)?, scratch.open()?);
-    // weights are learned from the rows: a sum takes as long whatever they are
-    let sum = options.combine.iter().flatten().cloned().reduce(std::ops::Add::add);
-    let fit = sum.into_iter().fold(fit, Fit::kernel);
     let job = scratch.iter().fold(job(run), job::Run::scratch);
-    Ok(PlanReport::new(fit.plan(&selected, &job)?))
+    Ok(PlanReport::new(match &options.combine {
+        Some(kernels) => fit.plan_combined(kernels, &selected, &job)?,
+        None => fit.plan(&selected, &job)?,
+    }))
 }
 
 /// The memory, the threads and the progress display that the job may use.

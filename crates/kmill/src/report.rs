@@ -156,6 +156,7 @@ impl fmt::Display for FitReport {
         )?;
         let mut facts = Table::facts();
         facts.fact("kernel", fit.kernel.as_str());
+        fit.with_kernel.iter().for_each(|kernel| facts.fact("with kernel", kernel.as_str()));
         fit.metric.iter().for_each(|metric| facts.fact("metric", described(metric)));
         if let Some(landmarks) = &fit.landmarks {
             let (m, scheme, among) = (count(landmarks.count as u64), &landmarks.scheme, count(landmarks.candidates));

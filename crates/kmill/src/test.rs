@@ -211,7 +211,7 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
     let names = tables[0].feature_names();
     let kernel = |spec: &Spec, columns: Option<&[String]>| -> Result<Spec> {
         let spec = match columns {
-            Some(columns) => spec.clone().on(&listed(columns))?,
+            Some(columns) => spec.clone().on_columns(columns)?,
             None => spec.clone(),
         };
         Ok(spec.resolve_columns(&names)?)
@@ -247,14 +247,6 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
         permutations: usize::try_from(args.permutations).unwrap_or(usize::MAX),
         seed: args.seed,
     })
-}
-
-/// The names as the parameter `on=` of a kernel takes them, each in quotes so that it is no pattern and no range.
-fn listed(names: &[String]) -> String {
-    format!(
-        "[{}]",
-        names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect::<Vec<_>>().join(", ")
-    )
 }
 
 fn report<T: kapprox::Real>(family: &Family, args: &TestArgs, run: &Run, rows: &Rows, outcome: Outcome) -> TestReport {

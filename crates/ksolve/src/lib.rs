@@ -12,6 +12,7 @@ pub mod folds;
 pub mod gram;
 pub mod grid;
 pub mod job;
+mod joint;
 pub mod metric;
 pub mod model;
 mod passes;

@@ -221,7 +221,8 @@ impl Request {
                 "novelty" => asked.novelty = true,
                 "preimage" => asked.preimages = true,
                 other => {
-                    let text = format!("`extras` {other:?}: expected probabilities, std, components, novelty or preimage");
+                    let text =
+                        format!("`extras` {other:?}: expected probabilities, std, components, novelty or preimage");
                     return Err(PyValueError::new_err(text));
                 }
             }

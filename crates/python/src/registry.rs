@@ -33,12 +33,13 @@ fn parameter(parameter: &Parameter) -> serde_json::Value {
         Kind::Count { .. } => ("count", &[]),
         Kind::Number(_) => ("number", &[]),
         Kind::Word(words) => ("word", words),
-        Kind::Penalties { several: true } => ("penalties", &[]),
-        Kind::Penalties { several: false } => ("penalty", &[]),
+        Kind::Penalties { several: true, .. } => ("penalties", &[]),
+        Kind::Penalties { several: false, .. } => ("penalty", &[]),
         Kind::Ranks => ("ranks", &[]),
         Kind::Folds => ("folds", &[]),
         Kind::Column => ("column", &[]),
         Kind::ClassWeights => ("class weights", &[]),
+        Kind::Columns => ("columns", &[]),
         Kind::Kernel => ("kernel", &[]),
     };
     json!({"name": parameter.name, "kind": kind, "words": words, "default": parameter.default, "about": parameter.about})

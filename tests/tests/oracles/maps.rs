@@ -95,6 +95,15 @@ fn random_features_are_unbiased() {
     let wide = Points::<f64>::new(
         &Lcg(9).normals(12, 24).iter().map(|x| x.iter().map(|v| v * 0.5).collect()).collect::<Vec<_>>(),
     );
+    // frequencies of a product add, those of a sum are of one of its kernels
+    let laplacian = |x: &[f64], z: &[f64]| (-x.iter().zip(z).map(|(x, z)| (x - z).abs()).sum::<f64>() / 3.0).exp();
+    let sum = fourier(spectrum("gaussian(sigma=1.7) + 0.5*laplacian(sigma=3) + 0.25"), d, Sampling::Plain);
+    check_unbiased("sum", &sum, &points, |x, z| gaussian(x, z) + 0.5 * laplacian(x, z) + 0.25, 64);
+    let product = fourier(spectrum("2*gaussian(sigma=1.7) * laplacian(sigma=3)"), d, Sampling::Plain);
+    check_unbiased("product", &product, &points, |x, z| 2.0 * gaussian(x, z) * laplacian(x, z), 64);
+    let refused =
+        Fourier::<f64>::new(&spectrum("gaussian(sigma=1) + laplacian(sigma=2)"), d, 2, Sampling::Orthogonal, 0);
+    assert!(refused.unwrap_err().to_string().contains("one by one"));
     let structured = fourier(spectrum("gaussian(sigma=1.7)"), 24, Sampling::Structured);
     check_unbiased("gaussian Structured", &structured, &wide, gaussian, 64);
     for spec in shift_invariant() {

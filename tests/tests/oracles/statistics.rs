@@ -116,6 +116,28 @@ fn mean_discrepancy_is_that_of_the_formula() {
 }
 
 #[test]
+fn discrepancy_by_distances_is_half_the_energy_distance() {
+    // of one dimension that is ∫ (F − G)² of the empirical distribution functions; scipy's energy_distance is its root, times √2
+    let (first, second) = (normals(3, 70), normals(4, 90).iter().map(|v| 0.7 * v + 0.5).collect::<Vec<_>>());
+    let mut sorted: Vec<f64> = first.iter().chain(&second).copied().collect();
+    sorted.sort_by(f64::total_cmp);
+    let below = |sample: &[f64], at: f64| sample.iter().filter(|v| **v <= at).count() as f64 / sample.len() as f64;
+    let gaps = sorted.windows(2).map(|w| (w[1] - w[0]) * (below(&first, w[0]) - below(&second, w[0])).powi(2));
+    let expected: f64 = gaps.sum();
+    let folder = tempfile::tempdir().unwrap();
+    let points: Vec<Vec<f64>> = first.iter().chain(&second).map(|v| vec![*v]).collect();
+    let path = table(folder.path(), &points);
+    let (a, b) = (selected(&path, "x0", 0..70), selected(&path, "x0", 70..160));
+    let kernel: Spec = "distance()".parse().unwrap();
+    let all = options(&kernel, &kernel, 160, 0);
+    let exact = StatisticOptions { map: "exact".parse().unwrap(), ..all.clone() };
+    for options in [all, exact] {
+        let got = on::<f64>(USUAL, "mmd", Compared::Samples(&a, &b), &options).measured.biased;
+        assert!((got / expected - 1.0).abs() < 1e-8, "{got} against {expected}");
+    }
+}
+
+#[test]
 fn the_independence_criterion_is_that_of_the_formula() {
     let folder = tempfile::tempdir().unwrap();
     let (kernel, case) = golden("hsic");
@@ -319,9 +341,12 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
         let workers = Workers::new(threads);
         let resources =
             Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+        let kernel = Spec::parse(spec).unwrap();
         let features = Features {
             source: &points,
+            kernel: &kernel,
             map: &map,
+            second: 0,
             targets: &Targets::Numeric { centre: Vec::new() },
             rows: 120,
             cut: Cut { tile: 32, segment: 64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 },

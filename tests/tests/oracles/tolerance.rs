@@ -20,6 +20,10 @@ fn the_smallest_rank_within_the_tolerance_by_every_solver() {
     for family in registry() {
         let reads = |name: &str| family.parameters.iter().any(|parameter| parameter.name == name);
         assert!(reads("tolerance"), "{} does not read a tolerance", family.name);
+        // two views have columns to divide, and a tolerance each
+        if reads("with") {
+            continue;
+        }
         for (scheme, tolerance) in [("rpcholesky", 0.05), ("greedy", 0.2), ("uniform", 0.1)] {
             let given = Options::new();
             let given = if reads("clusters") { given.set("clusters", 2) } else { given };
@@ -30,6 +34,11 @@ fn the_smallest_rank_within_the_tolerance_by_every_solver() {
                 ..exact(family.task, KERNEL, n)
             };
             let trained = solve::<f64>(&select(&path, family.task), &options, family.name, &given, 2);
+            // directions of the rows are no functions of the landmarks
+            if let Some(certificate) = trained.certificate.filter(|_| trained.importance.is_some()) {
+                assert!(certificate.trace_error <= tolerance && trained.rank < n, "{}", family.name);
+                continue;
+            }
             let points = trained.basis.landmarks().unwrap().0;
             let landmarks: Vec<Vec<f64>> = points.chunks(golden.x[0].len()).map(<[f64]>::to_vec).collect();
             assert!(landmarks.len() == trained.rank && trained.rank < n, "{} {}", family.name, trained.rank);

@@ -55,6 +55,15 @@ impl<T: Real> Kernel<T> for Combined {
         all(&self.first) && self.others.iter().all(all)
     }
 
+    fn spectrum(&self) -> Option<Spectrum> {
+        let kernels = [&self.first].into_iter().chain(&self.others);
+        let parts = kernels.map(|kernel| kernel.typed::<T>().spectrum()).collect::<Option<Vec<_>>>()?;
+        Some(match self.operation {
+            Operation::Sum => Spectrum::sum(parts),
+            Operation::Product => Spectrum::product(parts),
+        })
+    }
+
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
         self.first.typed::<T>().block(x, z, out.rb_mut());

@@ -9,9 +9,9 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::Profile;
 use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
 use super::inner::product;
+use super::{Law, Profile};
 use crate::Real;
 
 /// The family of kernels `constant(value=1)`.
@@ -41,5 +41,10 @@ impl Profile for Constant {
             #[inline(always)]
             |_: T| T::ZERO,
         )
+    }
+
+    /// Waves of frequency 0.
+    fn law(&self) -> Option<Law> {
+        Some(Law::radial(|_| 0.0))
     }
 }

@@ -5,7 +5,7 @@ use super::fixed::KernelColumns;
 use super::gradient::{self, Slope, Weighted, argument, weigh};
 use super::panel::{self, Finish, Products};
 use super::points::{Frame, row, squared_norm};
-use super::{Kernel, Profile, check_shapes};
+use super::{Kernel, Profile, Spectrum, check_shapes};
 use crate::Real;
 use crate::vectorised;
 use faer::prelude::*;
@@ -37,6 +37,12 @@ impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
 
     fn positive_definite(&self) -> bool {
         self.positive_definite
+    }
+
+    /// Of a constant.
+    fn spectrum(&self) -> Option<Spectrum> {
+        let amplitude = self.profile.function::<f64>()(0.0);
+        Some(Spectrum { amplitude, ..Spectrum::new(self.profile.law()?, 1.0) })
     }
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {

@@ -49,6 +49,7 @@ pub mod chi_squared;
 pub mod constant;
 mod cosine;
 pub mod delta;
+pub mod distance;
 pub mod exponential;
 pub mod feature_space;
 pub mod gaussian;

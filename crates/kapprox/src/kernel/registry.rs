@@ -1,9 +1,9 @@
 //! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
 
 use super::{
-    KernelFamily, additive_chi_squared, anova, cauchy, chi_squared, constant, cosine, delta, exponential, gaussian,
-    intersection, jaccard, laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic,
-    sigmoid, skewed_chi_squared, subset,
+    KernelFamily, additive_chi_squared, anova, cauchy, chi_squared, constant, cosine, delta, distance, exponential,
+    gaussian, intersection, jaccard, laplacian, linear, matern, matern_product, periodic, polynomial,
+    rational_quadratic, sigmoid, skewed_chi_squared, subset,
 };
 use crate::Result;
 use kstore::named::{Named, Registry};
@@ -20,6 +20,7 @@ static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     polynomial::FAMILY,
     linear::FAMILY,
     constant::FAMILY,
+    distance::FAMILY,
     cosine::FAMILY,
     sigmoid::FAMILY,
     chi_squared::FAMILY,

@@ -121,6 +121,16 @@ impl Spec {
         self.0.map(&mut |call| Ok(Call { columns: restrict(call), ..call.clone() })).map(Self)
     }
 
+    /// This kernel on the columns of these names, as [`on`](Self::on) has it.
+    ///
+    /// # Errors
+    /// A name that no expression can hold.
+    pub fn on_columns(self, names: &[String]) -> Result<Self> {
+        // in quotes, so that no name is a pattern or a range
+        let quoted = names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+        self.on(&format!("[{}]", quoted.collect::<Vec<_>>().join(", ")))
+    }
+
     /// Whether any kernel is restricted to columns that have not been found, so that
     /// [`resolve_columns`](Self::resolve_columns) must come before anything else.
     pub fn needs_columns(&self) -> bool {

@@ -38,6 +38,10 @@ pub enum Law {
         /// The quantile function of a coordinate, where it is known: points of a sequence need it.
         quantile: Option<fn(f64) -> f64>,
     },
+    /// A frequency of one of these, drawn by their amplitudes: a sum of kernels.
+    Sum(Vec<Spectrum>),
+    /// The sum of a frequency of each of these: a product of kernels.
+    Convolution(Vec<Spectrum>),
 }
 
 impl Law {
@@ -58,6 +62,8 @@ impl fmt::Debug for Law {
         f.write_str(match self {
             Self::Radial(_) => "Radial",
             Self::Product { .. } => "Product",
+            Self::Sum(_) => "Sum",
+            Self::Convolution(_) => "Convolution",
         })
     }
 }
@@ -66,6 +72,18 @@ impl Spectrum {
     /// A law with one length scale and k(0) = 1.
     pub fn new(law: Law, length: f64) -> Self {
         Self { law, lengths: vec![length], amplitude: 1.0 }
+    }
+
+    /// The law of a sum of kernels.
+    pub fn sum(parts: Vec<Self>) -> Self {
+        let amplitude = parts.iter().map(|part| part.amplitude).sum();
+        Self { amplitude, ..Self::new(Law::Sum(parts), 1.0) }
+    }
+
+    /// The law of a product of kernels.
+    pub fn product(parts: Vec<Self>) -> Self {
+        let amplitude = parts.iter().map(|part| part.amplitude).product();
+        Self { amplitude, ..Self::new(Law::Convolution(parts), 1.0) }
     }
 
     /// The length scale of feature c.

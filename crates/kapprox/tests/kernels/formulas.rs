@@ -35,6 +35,7 @@ pub(crate) fn cases() -> Vec<(&'static str, Oracle)> {
         ("polynomial(degree=2, gamma=0.1, c0=0)", |x, z| (0.1 * dot(x, z)).powi(2)),
         ("linear()", dot),
         ("constant(value=0.5)", |_, _| 0.5),
+        ("distance()", |x, z| (dot(x, x).sqrt() + dot(z, z).sqrt() - l2(x, z)) / 2.0),
         ("rational_quadratic(alpha=0.75, sigma=2)", |x, z| (1.0 + l2(x, z).powi(2) / 6.0).powf(-0.75)),
         ("rational_quadratic(alpha=30, sigma=0.5)", |x, z| (1.0 + l2(x, z).powi(2) / 15.0).powf(-30.0)),
         ("periodic(period=0.75, sigma=1.5)", |x, z| {

@@ -62,6 +62,7 @@ fn arg(parameter: &'static Parameter) -> Arg {
         Kind::Penalties { .. } | Kind::Ranks => "LIST",
         Kind::Folds => "FOLDS",
         Kind::Column => "COLUMN",
+        Kind::Columns => "GLOBS",
         Kind::Kernel => "EXPR",
     };
     arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| understood(parameter, text))

@@ -99,17 +99,19 @@ impl Picture<'_> {
 
     fn lines(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
-        let levels: Vec<(f64, &str)> = match (&self.regions, self.grids.len()) {
-            // scores of two classes are ±1 at the rows: where they are equal, and as far as the codes
-            (Some(_), 1) => vec![(-1.0, "contour"), (0.0, "border"), (1.0, "contour")],
-            (Some(_), _) => Vec::new(),
-            (None, _) => {
-                let (low, high) = range(grid);
-                let ticks = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
-                ticks.into_iter().map(|level| (level, "contour")).collect()
-            }
-        };
-        for (level, class) in levels {
+        let (low, high) = range(grid);
+        let mut levels = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
+        match (&self.regions, self.grids.len()) {
+            // scores of two classes are ±1 at the rows: where they are equal, as far as the codes, and beyond
+            (Some(_), 1) => levels.extend([-1.0, 0.0, 1.0]),
+            (Some(_), _) => levels.clear(),
+            (None, _) => {}
+        }
+        levels.sort_by(f64::total_cmp);
+        // a tick may be a rounding away from a whole number
+        levels.dedup_by(|a, b| (*a - *b).abs() <= 1e-9 * (high - low));
+        for level in levels {
+            let class = if level == 0.0 && self.regions.is_some() { "border" } else { "contour" };
             let pieces = grid.contour(level);
             if pieces.is_empty() {
                 continue;

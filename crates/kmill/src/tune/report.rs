@@ -105,7 +105,8 @@ impl TuneReport {
             // the fit took the metric of the search as a given one, and knows nothing of its folds
             if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
                 let (source, rounds) = (report.source.clone(), report.rounds.clone());
-                *report = MetricReport::spread(source, metric, selected.feature_names(), rounds, spread);
+                let shares = selected.feature_names().into_iter().zip(metric.importance()).collect();
+                *report = MetricReport::new(source, metric.outputs(), shares, spread, rounds);
             }
             fit
         });

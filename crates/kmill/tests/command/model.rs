@@ -13,6 +13,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         task: if classes.is_empty() { Task::Regression } else { Task::Classification },
         solver: "ridge".to_string(),
         kernel: "gaussian(sigma=1)".to_string(),
+        with: None,
         precision: "f64".to_string(),
         map: "nystrom".to_string(),
         rank: 1,

@@ -16,6 +16,8 @@ fn a_picture_has_regions_a_border_and_the_rows() {
     assert_eq!((&report["rows"], &report["drawn"]), (&3000.into(), &2000.into()));
     assert_eq!(svg.matches("<circle class=\"row c").count(), 2000);
     assert!(svg.contains("region c0") && svg.contains("region c1") && svg.contains("class=\"border\""));
+    // lines of equal score at several levels, each with its number
+    assert!(svg.matches("class=\"contour\"").count() > 2, "few levels");
     assert!(!svg.contains("NaN") && svg.starts_with("<svg xmlns="));
     // rows of the first moon are above those of the second at the same x: the region above the border is the first
     let scores = report["scores"][0].as_array().unwrap();

@@ -117,7 +117,14 @@ fn a_sum_of_kernels_is_learned_from_the_target() {
     ok(at, "predict m t.csv -o m.csv");
     ok(at, "predict s t.csv -o s.csv");
     assert!(std::fs::read(at.join("m.csv")).unwrap() == std::fs::read(at.join("s.csv")).unwrap());
-    assert!(ok(at, &format!("plan ridge t.csv --target y --rank 100 {kernels} --json"))["fits"] == true);
+    let plan = ok(at, &format!("plan ridge t.csv --target y --rank 100 {kernels} --json"));
+    let stages: Vec<&str> = plan["stages"].as_array().unwrap().iter().map(|s| s["what"].as_str().unwrap()).collect();
+    assert!(plan["fits"] == true && stages.len() == 10, "{stages:?}");
+    assert!(stages[..5].iter().all(|what| what.starts_with("combination: ")), "{stages:?}");
+    // statistics, and the passes of the maps and of the moments, as they were made: two and those of the maps, and as many for the fit
+    assert!(plan["passes"].as_u64().unwrap() > fit["passes"].as_u64().unwrap() + 1, "{plan}");
+    let (code, _, stderr) = kmill(at, &format!("plan kpca t.csv {kernels}"));
+    assert!(code != 0 && stderr.contains("--combine"), "{stderr}");
     let (code, _, stderr) = kmill(at, &format!("fit kpca t.csv {kernels} -o refused"));
     assert!(code != 0 && stderr.contains("--combine"), "{stderr}");
     let (code, _, _) = kmill(at, &format!("fit ridge t.csv --target y {kernels} --kernel linear() -o refused"));

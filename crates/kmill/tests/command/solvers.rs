@@ -198,3 +198,44 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
     );
     refused(at, "fit ridge t.parquet --target y --pairs -o refused", "ridge does not read it");
 }
+
+#[test]
+fn two_views_and_directions_of_the_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 -o t.parquet -q");
+    let views = "--features x0,x1,x2 --with x3,y --rank 60 --folds 3";
+    let report = ok(at, &format!("fit cca t.parquet {views} -o m --json"));
+    assert!(report["kernel"].as_str().unwrap().contains("on=[x0, x1, x2]"), "{report}");
+    assert!(report["with_kernel"].as_str().unwrap().contains("on=[x3, y]"), "{report}");
+    assert_eq!((&report["features"], &report["warnings"]), (&5.into(), &serde_json::json!([])));
+    let figure = |name: &str| {
+        let figures = report["figures"].as_array().unwrap();
+        figures.iter().find(|figure| figure["name"] == name).unwrap()["values"].as_array().unwrap().clone()
+    };
+    let (own, held) = (figure("correlation")[0].as_f64().unwrap(), figure("held-out correlation")[0].as_f64().unwrap());
+    assert!(own > 0.5 && held > 0.5 && held < own + 0.05, "{own} {held}");
+    ok(at, &format!("fit cca t.parquet {views} -o same --threads 1 --json"));
+    assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("same")).unwrap(), "other bits");
+    let card = ok(at, "inspect m --json");
+    assert_eq!(card["with"]["functions"], 60);
+    ok(at, "predict m t.parquet -o p.csv -q --json");
+    let header = std::fs::read_to_string(at.join("p.csv")).unwrap().lines().next().unwrap().to_string();
+    assert_eq!(header, "component_0,component_1,with_component_0,with_component_1");
+    ok(
+        at,
+        "fit covariance t.parquet --features x* --with y --with-kernel linear() --components 1 --rank 60 -o c --json",
+    );
+    refused(at, "fit cca t.parquet --features x* --with y --landmarks t.parquet -o refused", "landmarks of their own");
+    refused(at, "fit cca t.parquet --features x* --with y --metric low-rank(2) -o refused", "without a target");
+    // x0 to x4 make the target of friedman1, the others are noise
+    let report = ok(at, "fit kdr t.parquet --target y --components 3 --rank 100 -o k --json");
+    let shares = report["metric"]["importance"].as_array().unwrap();
+    let first: Vec<&str> = shares[..5].iter().map(|share| share[0].as_str().unwrap()).collect();
+    assert!(["x0", "x1", "x2", "x3", "x4"].iter().all(|name| first.contains(name)), "{shares:?}");
+    let fit = ok(at, "fit ridge t.parquet --target y --metric k --lambda 1e-5 --rank 100 -o r --json");
+    assert_eq!(fit["metric"]["features"], 3);
+    ok(at, "predict k t.parquet -o q.csv -q --json");
+    refused(at, "fit kdr t.parquet --target y --metric k -o refused", "leave it out");
+    refused(at, "fit kdr t.parquet --target y --kernel delta() -o refused", "gradient");
+}

@@ -2,8 +2,9 @@
 
 use super::{Fitted, Run, fitted};
 use crate::metric::MetricSource;
+use crate::solver::views::WITH;
 use crate::solver::{self, Family, Options, Settings, parameter, ridge};
-use crate::statistic::combination::{Combination, combine};
+use crate::statistic::combination::{self, Combination, combine};
 use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
 use crate::{AnyModel, Error, Result, Task};
 use kapprox::Spec;
@@ -267,7 +268,13 @@ impl Fit {
             }
             _ => {}
         }
+        let mut features = selection.features;
+        if !features.is_empty() {
+            // the columns of a second view are features too
+            features.extend(settings.columns(&WITH).into_iter().flatten());
+        }
         Ok(Selection {
+            features,
             class_target: task == Task::Classification,
             weight: settings.column(&ridge::WEIGHTS),
             group: match settings.folds(&solver::parameter::FOLDS) {
@@ -297,6 +304,25 @@ impl Fit {
     /// Options that contradict each other; errors of reading the first rows. A plan over the budget is no error here.
     pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         self.forecast(selected, &run.resources(), Duration::ZERO)
+    }
+
+    /// The plan of a run that learns the weights of a sum of kernels first ([`Fit::combined`]): the stages of both. How long the weights take is not
+    /// told.
+    ///
+    /// # Errors
+    /// The errors of [`Fit::plan`] and [`Fit::combined`].
+    pub fn plan_combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
+        let (training, names, resources) = (self.training(selected)?, selected.feature_names(), run.resources());
+        let found = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
+        let mut steps = match self.precision {
+            ElementType::F32 => combination::forecast::<f32>(selected, &training, &found, &resources)?,
+            ElementType::F64 => combination::forecast::<f64>(selected, &training, &found, &resources)?,
+        };
+        // a sum takes as long whatever its weights are
+        let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
+        let fit = sum.into_iter().fold(self.clone(), Self::kernel).plan(selected, run)?;
+        steps.extend(fit.steps);
+        Ok(Forecast { steps, ..fit })
     }
 
     /// The plan of the run, with the time estimated only if the run is likely to take longer than `worth`.

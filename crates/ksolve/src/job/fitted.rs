@@ -8,7 +8,6 @@ use crate::train::{self, Resources, Solved, TrainOptions, Trained};
 use crate::{AnyModel, Card, Cell, Certificate, Error, Model, Result};
 use kapprox::Real;
 use kapprox::map::MapSpec;
-use kapprox::metric::Metric;
 use kstore::checkpoint::Journal;
 use kstore::{Label, Selected};
 use std::time::Duration;
@@ -62,6 +61,9 @@ pub struct FitReport {
     pub landmarks: Option<LandmarkReport>,
     /// The kernel with every parameter a number.
     pub kernel: String,
+    /// The kernel of the second of two views.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_kernel: Option<String>,
     /// Rank of the chosen cell.
     pub rank: usize,
     /// Lambda of the chosen cell; `None` for solvers without.
@@ -125,25 +127,20 @@ pub struct MetricReport {
 }
 
 impl MetricReport {
-    /// The report of a metric on features of these names.
-    pub fn new(source: String, metric: &Metric, names: Vec<String>, rounds: Vec<RoundReport>) -> Self {
-        Self::spread(source, metric, names, rounds, &[])
-    }
-
-    /// The report of a metric whose shares differ so over folds, in the order of the names.
-    pub fn spread(
+    /// The report of a metric of so many outputs, from the shares of the features in any order, and the deviations of these where they are
+    /// known.
+    pub fn new(
         source: String,
-        metric: &Metric,
-        names: Vec<String>,
-        rounds: Vec<RoundReport>,
+        features: usize,
+        shares: Vec<(String, f64)>,
         deviations: &[f64],
+        rounds: Vec<RoundReport>,
     ) -> Self {
-        let shares = metric.importance();
         let mut order: Vec<usize> = (0..shares.len()).collect();
-        order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]));
-        let importance = order.iter().map(|j| (names[*j].clone(), shares[*j])).collect();
+        order.sort_by(|a, b| shares[*b].1.total_cmp(&shares[*a].1));
+        let importance = order.iter().map(|j| shares[*j].clone()).collect();
         let spread = order.iter().filter_map(|j| deviations.get(*j)).copied().collect();
-        Self { source, features: metric.outputs(), importance, spread, rounds }
+        Self { source, features, importance, spread, rounds }
     }
 
     /// Each feature with its share and the deviation of that, where it is known.
@@ -260,10 +257,11 @@ fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, traine
     Ok(Card {
         task: trained.task.unwrap_or(training.task),
         solver: fit.family.name.to_string(),
-        kernel: trained.kernel.to_string(),
+        kernel: if trained.importance.is_some() { "linear()".to_string() } else { trained.kernel.to_string() },
+        with: trained.with.clone(),
         map: fit.map.to_string(),
         precision: <T as kstore::Real>::NAME.to_string(),
-        rank: trained.rank,
+        rank: trained.rank.min(trained.coefficients.nrows()),
         lambda: trained.lambda,
         intercept: fit.settings()?.intercept(),
         features: selected.feature_names(),
@@ -299,6 +297,7 @@ fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trai
             candidates,
         }),
         kernel: trained.kernel.to_string(),
+        with_kernel: trained.with.as_ref().map(|with| with.kernel.clone()),
         rank: trained.rank,
         lambda: trained.lambda,
         lambda_convention: LAMBDA,
@@ -316,9 +315,18 @@ fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trai
         warnings: Vec::new(),
         scaling: scaling.map(|(name, (centre, scale))| (name, *centre, *scale)).collect(),
         metric: trained.metric.as_ref().map(|metric| {
-            let (source, names) = (training.metric.to_string(), selected.feature_names());
-            let spread = trained.spread.as_deref().unwrap_or(&[]);
-            MetricReport::spread(source, metric, names, trained.learned.clone(), spread)
+            let names = selected.feature_names();
+            let (source, shares) = match &trained.importance {
+                Some(shares) => (fit.family.name.to_string(), shares.clone()),
+                None => (training.metric.to_string(), metric.importance()),
+            };
+            MetricReport::new(
+                source,
+                metric.outputs(),
+                names.into_iter().zip(shares).collect(),
+                trained.spread.as_deref().unwrap_or(&[]),
+                trained.learned.clone(),
+            )
         }),
         certificates: trained.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
     }

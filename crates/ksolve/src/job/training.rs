@@ -4,10 +4,12 @@ use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
 use crate::metric::MetricSource;
 use crate::solver::parameter::{FOLDS, TOLERANCE};
+use crate::solver::views::{WITH, WITH_KERNEL};
 use crate::solver::{Settings, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
-use kstore::Selected;
+use kapprox::Spec;
+use kstore::{Selected, Selection};
 
 /// Default rank.
 const RANK: usize = 1000;
@@ -51,11 +53,13 @@ impl Fit {
             let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
             return Err(Error::option(ridge::SELECT.name, "error", why));
         }
+        let (kernel, with) = self.kernels(&settings, selected)?;
         Ok(TrainOptions {
             task,
             scaling: self.scaling,
             metric: self.metric.clone(),
-            kernel: self.kernel.resolve_columns(&selected.feature_names())?,
+            kernel,
+            with,
             map: self.map.clone(),
             landmarks: self.landmarks.clone().unwrap_or_default(),
             candidates: self.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
@@ -65,6 +69,25 @@ impl Fit {
             folds,
             seed: self.seed,
         })
+    }
+
+    /// The kernel, and that of the second view, each on the columns of its own; of a solver of one view on all.
+    fn kernels(&self, settings: &Settings, selected: &Selected) -> Result<(Spec, Option<Spec>)> {
+        let names = selected.feature_names();
+        let Some(patterns) = settings.columns(&WITH) else { return Ok((self.kernel.resolve_columns(&names)?, None)) };
+        if let Some(landmarks @ LandmarkSource::Rows(_)) = &self.landmarks {
+            return Err(Error::option("landmarks", landmarks, "the views have landmarks of their own; name a scheme"));
+        }
+        let with = Selection { features: patterns.clone(), ..Selection::default() };
+        let second = selected.table().select(&with)?.feature_names();
+        let first: Vec<String> = names.iter().filter(|name| !second.contains(name)).cloned().collect();
+        if first.is_empty() {
+            let why = "no column is left for the first view; name fewer, or more `features`";
+            return Err(Error::option(WITH.name, patterns.join(","), why));
+        }
+        let other = settings.kernel(&WITH_KERNEL).unwrap_or_else(|| self.kernel.clone());
+        let on = |kernel: &Spec, columns: &[String]| kernel.clone().on_columns(columns)?.resolve_columns(&names);
+        Ok((on(&self.kernel, &first)?, Some(on(&other, &second)?)))
     }
 
     /// Refuses landmarks, and candidates for them, that no step of the fit would read.

@@ -20,7 +20,7 @@ const STRIP: usize = 128;
 ///
 /// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² for the product.
 #[derive(Debug)]
-pub(super) struct OuterProducts<'a> {
+pub(crate) struct OuterProducts<'a> {
     kernel: Arc<dyn Kernel<f64>>,
     /// z, m x r row-major.
     landmarks: &'a [f64],
@@ -41,23 +41,23 @@ const FEWEST: f64 = 2000.0;
 
 /// The sums of a pass.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Products {
+pub(crate) struct Products {
     /// The matrix, r x r.
-    pub(super) sums: Mat<f64>,
+    pub(crate) sums: Mat<f64>,
     /// Sum of the weights.
-    pub(super) weight: f64,
+    pub(crate) weight: f64,
 }
 
 impl Products {
     /// Bytes for r features.
-    pub(super) fn bytes(r: usize) -> usize {
+    pub(crate) fn bytes(r: usize) -> usize {
         8 * r * r
     }
 }
 
 impl<'a> OuterProducts<'a> {
     /// A pass for functions of `landmarks` (m x r, row-major).
-    pub(super) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
+    pub(crate) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
         Self { kernel, landmarks, coefficients, r, share: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
@@ -72,7 +72,8 @@ impl<'a> OuterProducts<'a> {
     /// Copies the chosen rows of a block from `first` on to `x`, and their weights.
     fn choose<T: Real>(&self, block: &RowBlock<'_, T>, first: usize, x: &mut Vec<f64>, weights: &mut Vec<f64>) {
         let rows = first..block.rows.len().min(first + CHUNK);
-        (x.clear(), weights.clear());
+        x.clear();
+        weights.clear();
         for i in rows.filter(|i| self.share >= 1.0 || self.keys.uniform(block.rows[*i]) < self.share) {
             x.extend(block.x[i * self.r..(i + 1) * self.r].iter().map(|value| value.to_f64()));
             weights.push(block.weight(i).unwrap_or(1.0));
@@ -80,7 +81,7 @@ impl<'a> OuterProducts<'a> {
     }
 
     /// Bytes of a lane's buffers, for m landmarks and r features on so many threads.
-    pub(super) fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
+    pub(crate) fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
         8 * (2 * CHUNK * r + threads.max(1) * STRIP * 3 * m)
     }
 
@@ -107,7 +108,7 @@ impl<'a> OuterProducts<'a> {
 
 /// Buffers of a lane.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     x: Vec<f64>,
     /// The weights of these rows.
     of_rows: Vec<f64>,

@@ -37,6 +37,7 @@ mod source;
 mod spread;
 
 pub use given::Given;
+pub(crate) use gradient::{OuterProducts, Products};
 pub(crate) use learn::{Asked, Learned, settle};
 pub(crate) use neighbours::{alike, warning as warning_of_neighbours};
 pub(crate) use plan::{folds, plan as planned, stage};

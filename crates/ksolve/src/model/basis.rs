@@ -1,12 +1,14 @@
 //! The basis functions of a model, which its coefficients multiply.
 
 use super::{Card, Model};
+use crate::joint::Joint;
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::{Expansion, KernelFunctions, Making, MapSpec, WithoutRows};
 use kapprox::{AnyKernel, FeatureMap, Kernel, Real, Spec};
 use kstore::Workers;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The basis functions of a model, which its coefficients multiply.
@@ -91,14 +93,20 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// A kernel or a map that this version does not know, and random features that it draws otherwise.
     pub fn functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
-        let Card { kernel, map, rank, seed, features, .. } = &self.card;
+        let Card { kernel, with, map, rank, seed, features, .. } = &self.card;
         let kernel = Spec::parse(kernel)?.resolve_columns(features)?;
         let d = self.dims().1;
         let probed = match &self.basis {
             Basis::Landmarks { points, rows } => {
-                let landmarks =
-                    LandmarkSet { points: points.clone(), rows: rows.clone(), d, passes: 0, evaluations: 0 };
-                return Ok(Box::new(KernelFunctions::new(&kernel.build()?, landmarks)));
+                let functions = |kernel: &Spec, some: Range<usize>| -> Result<Box<dyn FeatureMap<T>>> {
+                    let (points, rows) = (points[some.start * d..some.end * d].to_vec(), rows[some].to_vec());
+                    let landmarks = LandmarkSet { points, rows, d, passes: 0, evaluations: 0 };
+                    Ok(Box::new(KernelFunctions::new(&kernel.build()?, landmarks)))
+                };
+                let Some(with) = with else { return functions(&kernel, 0..rows.len()) };
+                let (second, first) = (with.kernel.parse::<Spec>()?, rows.len().saturating_sub(with.functions));
+                let second = functions(&second.resolve_columns(features)?, first..rows.len())?;
+                return Ok(Box::new(Joint(vec![functions(&kernel, 0..first)?, second])));
             }
             Basis::Features { probe } => probe,
         };

@@ -287,6 +287,9 @@ impl<R: Read + Seek> Reader<'_, R> {
             return Err(self.damaged(format!("it has {t} outputs for {outputs} targets or classes")));
         }
         let all = matches!(basis, Basis::Features { .. });
+        if let Some(with) = card.with.as_ref().filter(|with| all || with.functions > m) {
+            return Err(self.damaged(format!("it has {m} functions, its second view {}", with.functions)));
+        }
         if card.rank > m || (all && card.rank < m) {
             return Err(self.damaged(format!("it has {m} functions, its rank is {}", card.rank)));
         }

@@ -41,6 +41,9 @@ pub struct Card {
     pub solver: String,
     /// The kernel as an expression that parses back to it.
     pub kernel: String,
+    /// The second of two views, whose kernel functions are the last ones; absent for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<SecondView>,
     /// The type that predictions are computed in: `f32` or `f64`. A fit in f32 whose landmarks need it predicts in f64.
     pub precision: String,
     /// The feature map as an expression that parses back to it.
@@ -76,6 +79,15 @@ pub struct Card {
     pub asinh: bool,
     /// The other options that define the result, as the caller names them.
     pub options: serde_json::Value,
+}
+
+/// The second view of a model of two sets of columns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondView {
+    /// Its kernel, as an expression that parses back to it.
+    pub kernel: String,
+    /// Number of its kernel functions; those of the first view are the others.
+    pub functions: usize,
 }
 
 impl Card {

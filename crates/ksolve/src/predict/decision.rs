@@ -106,6 +106,10 @@ impl Predictor {
         let mut parts = match (card.task, self.classes()) {
             (_, Some(classes)) => vec![Part::Label(classes.clone())],
             (Task::Components, None) if card.is_features() => vec![Part::Scores(numbered("phi"))],
+            (Task::Components, None) if card.with.is_some() => {
+                let view = |name: &'static str| (0..t / 2).map(move |j| format!("{name}_{j}"));
+                vec![Part::Scores(view("component").chain(view("with_component")).collect())]
+            }
             (Task::Components, None) => vec![Part::Scores(numbered("component"))],
             (Task::Clusters, None) => vec![Part::Group],
             (Task::Novelty, None) => {

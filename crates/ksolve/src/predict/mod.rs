@@ -121,8 +121,10 @@ impl Predictor {
     pub fn metric(&self) -> Option<MetricReport> {
         let metric = either!(self, typed => typed.model.metric.as_ref())?;
         let card = self.card();
-        let source = card.options["metric"].as_str().unwrap_or("given").to_string();
-        Some(MetricReport::new(source, metric, card.features.clone(), Vec::new()))
+        // directions that a solver found are its model
+        let source = card.options["metric"].as_str().unwrap_or(&card.solver).to_string();
+        let shares = card.features.iter().cloned().zip(metric.importance()).collect();
+        Some(MetricReport::new(source, metric.outputs(), shares, &[], Vec::new()))
     }
 
     /// Number of features of a row, d.

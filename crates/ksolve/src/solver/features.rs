@@ -3,11 +3,12 @@
 //! A model of them is a fitted map in a file: prediction gives phi, and a linear learner on phi is a kernel learner. Nothing is
 //! learned but the scaling, the kernel's length scale and the landmarks; the certificate is that of all rows.
 //!
-//! *Passes*: one, for the certificate. *Flops*: the map and np². *Bytes*: about 3p² numbers in f64.
+//! *Passes*: one, for the certificate; none for a map that has none. *Flops*: the map. *Bytes*: about 3p² numbers in f64, for the coefficients of the model; no
+//! Gram matrix is made.
 
 use super::parameter::TOLERANCE;
 use super::{Family, Features, Fitted, Settings, Solver};
-use crate::train::{Cut, Shape};
+use crate::train::{Cut, Residuals, Shape, Stage, View, Work, plan};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -41,10 +42,19 @@ impl<T: Real> Solver<T> for MapFeatures {
         plan.term("coefficients of the features", 8 * p * (p + 2 * m), "lower `rank`")
     }
 
+    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        // as of features that are kept: what no pass sums is not planned
+        let (shape, budget) = (Shape { keeps: true, ..work.shape.clone() }, work.resources.memory);
+        let last = |cut: Cut| Solver::<T>::plan(self, plan::features("solve", &shape, cut, budget), &shape, cut);
+        let (cut, plans) = plan::cut::<T>(&shape, &last, budget);
+        Ok((cut, Solver::<T>::costs(self, work).on_features(plans, cut)))
+    }
+
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let certificate = data.moments()?.certificate;
-        let p = data.map.dims().1;
+        let residuals = Residuals { map: data.map, tile: data.cut.tile };
+        let certificate = if residuals.exist() { Some(data.fold("certificate", &residuals)?) } else { None };
+        let (p, passes) = (data.map.dims().1, u64::from(certificate.is_some()));
         let (weights, intercept) = (Mat::identity(p, p), vec![0.0; p]);
-        Ok(Fitted { weights, intercept, certificate, passes: 1, ..Fitted::default() })
+        Ok(Fitted { weights, intercept, certificate, passes, ..Fitted::default() })
     }
 }

@@ -7,10 +7,12 @@
 //!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
+mod centred;
 mod class_weight;
 mod features;
 mod fisher;
 mod fold;
+mod kdr;
 pub(crate) mod kept;
 mod kmeans;
 pub(crate) mod kpca;
@@ -26,11 +28,14 @@ pub mod ridge;
 mod spca;
 mod spectral;
 mod svm;
+mod target;
+pub(crate) mod views;
 
 pub use class_weight::ClassWeight;
 pub use features::{FEATURES, MapFeatures};
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
+pub use kdr::KernelDimensionReduction;
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
@@ -44,6 +49,7 @@ pub use pls::PartialLeastSquares;
 pub use spca::SupervisedPca;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
+pub use views::{CanonicalCorrelations, MaximalCovariance};
 
 use crate::model::Basis;
 use crate::quadratic::OnFeatures;
@@ -55,17 +61,17 @@ use crate::{
 };
 use faer::Mat;
 use kapprox::landmark::LandmarkSet;
+use kapprox::metric::Metric;
 use kapprox::{FeatureMap, PrecisionPair, Real, Spec};
 use kstore::checkpoint::Persist;
 use kstore::named::{Named, Registry};
 use kstore::{Fold, MemoryRows, Merge, Pass, Plan, Reading, RowSource};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// The points whose kernel functions a solver combines itself, where it does: see [`View`].
 #[derive(Debug)]
 pub struct Points<'a, T: Real> {
-    /// The kernel, every parameter a number.
-    pub kernel: &'a Spec,
     /// The landmarks, in [`View::Landmarks`].
     pub landmarks: Option<&'a LandmarkSet<T>>,
     /// All rows with their targets, in [`View::Rows`].
@@ -81,8 +87,12 @@ pub struct Points<'a, T: Real> {
 pub struct Features<'a, T: Real> {
     /// The source of the rows.
     pub source: &'a dyn RowSource<T>,
+    /// The kernel, every parameter a number.
+    pub kernel: &'a Spec,
     /// The map; it has no features for a solver that combines kernel functions itself.
     pub map: &'a dyn FeatureMap<T>,
+    /// Number of features of the second view, which are the last ones; 0 for one view.
+    pub second: usize,
     /// The targets of the rows; empty for solvers without.
     pub targets: &'a Targets,
     /// Number of selected rows, n.
@@ -161,6 +171,8 @@ pub struct Fitted<T> {
     pub wide: bool,
     /// What the functions mean, where that is not the task of the fit: components that were learned from a target.
     pub task: Option<Task>,
+    /// Directions of the scaled rows, which the model projects on in the place of functions of the features.
+    pub projection: Option<Projection>,
     /// How scores become probabilities.
     pub link: Option<Link>,
     /// True where the scores are those of pairs of classes.
@@ -198,6 +210,7 @@ impl<T> Default for Fitted<T> {
             basis: None,
             wide: false,
             task: None,
+            projection: None,
             link: None,
             pairs: false,
             quadratic: None,
@@ -213,6 +226,15 @@ impl<T> Default for Fitted<T> {
             passes: 0,
         }
     }
+}
+
+/// Directions of the scaled rows that a solver found: the metric of a model whose outputs are its features.
+#[derive(Debug)]
+pub struct Projection {
+    /// The directions, as the rows of a metric.
+    pub metric: Arc<Metric>,
+    /// The share of each feature in what the directions were found by, d numbers that sum to 1.
+    pub importance: Vec<f64>,
 }
 
 /// Named numbers of a solver's report.
@@ -357,6 +379,9 @@ static SOLVERS: Registry<Family> = Registry::new(&[
     perceptron::FAMILY,
     pls::FAMILY,
     spca::FAMILY,
+    kdr::FAMILY,
+    views::CCA,
+    views::COVARIANCE,
     features::FAMILY,
 ]);
 

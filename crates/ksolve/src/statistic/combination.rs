@@ -14,13 +14,13 @@
 //!
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012.
 
-use super::joint::Joint;
+use crate::joint::Joint;
 use crate::metric::MetricSource;
 use crate::train::landmarks;
 use crate::train::plan::{self, Cut};
 use crate::train::prepare::{self, check};
 use crate::train::survey::survey;
-use crate::train::{Resources, TrainOptions};
+use crate::train::{Costs, Resources, Step, TrainOptions, Work};
 use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold};
 use faer::prelude::*;
 use faer::{Mat, Side};
@@ -74,24 +74,15 @@ pub fn combine<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Combination> {
     check_options(options, kernels)?;
-    let rank = options.rank.min(RANK);
-    let of = |kernel: &Spec| TrainOptions {
-        kernel: kernel.clone(),
-        rank,
-        ranks: vec![rank],
-        tolerance: None,
-        folds: FoldSpec::None,
-        ..options.clone()
-    };
     // the weights are found anew by a run that goes on: they take little time beside the fit
     let resources = &Resources { journal: None, ..*resources };
-    let (cut, plans) = planned::<T>(selected, &of(&kernels[0]), kernels.len(), resources)?;
+    let (cut, plans) = planned::<T>(selected, &of(options, &kernels[0]), kernels.len(), resources)?;
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
     let (source, targets) = (selected.rows::<T>(survey.reading())?, survey.targets_of_regression());
     let (mut maps, mut found, mut passes) = (Vec::new(), Vec::new(), 2);
     for kernel in kernels {
-        let mapped = landmarks::map(&source, survey.rows(), &survey.reading(), &of(kernel), cut, resources)?;
+        let mapped = landmarks::map(&source, survey.rows(), &survey.reading(), &of(options, kernel), cut, resources)?;
         passes += mapped.passes;
         found.push(mapped.kernel);
         maps.push(mapped.map);
@@ -111,6 +102,40 @@ pub fn combine<T: Real>(
     let state = cut.pass(cut.gram_lanes, resources, &*observer).fold(&source, &fold)?.0;
     drop(observer);
     of_moments(&state.gram, &ends, found, passes)
+}
+
+/// The stages of a combination, for the plan of the fit that follows: what they hold, and their passes. Reads nothing.
+///
+/// # Errors
+/// The errors of [`combine`], but for a plan that does not fit.
+pub(crate) fn forecast<T: Real>(
+    selected: &Selected,
+    options: &TrainOptions,
+    kernels: &[Spec],
+    resources: &Resources<'_>,
+) -> Result<Vec<Step>> {
+    check_options(options, kernels)?;
+    let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
+    let plans = planned::<T>(selected, &own[0], kernels.len(), resources)?.1;
+    let known = prepare::assumed(selected, &own[0]);
+    // statistics, landmarks and maps kernel by kernel, the moments of all, and the weights
+    let mut passes = [1, 0, 0, 1, 0];
+    for options in &own {
+        let [choosing, making] = Costs::new(&Work::new::<T>(selected, options, resources, known, false)?).of_map();
+        passes[1] += choosing;
+        passes[2] += making;
+    }
+    let step = |(plan, passes): (kstore::Plan, u64)| {
+        let plan = kstore::Plan { what: format!("combination: {}", plan.what), ..plan };
+        Step { plan, passes, bytes_read: None, seconds: None }
+    };
+    Ok(plans.into_iter().zip(passes).map(step).collect())
+}
+
+/// The options of the map of one kernel.
+fn of(options: &TrainOptions, kernel: &Spec) -> TrainOptions {
+    let (kernel, rank) = (kernel.clone(), options.rank.min(RANK));
+    TrainOptions { kernel, rank, ranks: vec![rank], tolerance: None, folds: FoldSpec::None, ..options.clone() }
 }
 
 /// Refuses what cannot be combined.

@@ -45,7 +45,6 @@ pub mod combination;
 mod exact;
 mod herding;
 mod hsic;
-mod joint;
 mod mmd;
 mod null;
 mod relabel;

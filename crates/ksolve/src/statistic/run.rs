@@ -1,6 +1,5 @@
 //! The run of a statistic on tables: scaling, maps and the memory plan.
 
-use super::joint::Joint;
 use super::{Compares, Family, Measured, Outcome, exact};
 use crate::gram::{GramScratch, GramState};
 use crate::solver::{Features, Place};
@@ -10,9 +9,9 @@ use crate::train::prepare::{self, check};
 use crate::train::survey::{self, Survey};
 use crate::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
+use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::map::MapSpec;
-use kapprox::{FeatureMap, Real};
 use kstore::source::Chained;
 use kstore::{Plan, Reading, RowSource, Selected, Statistics, StatisticsFold, TableRows};
 
@@ -114,11 +113,12 @@ pub fn measure<T: Real>(
             format!("{} needs features; leave it out (with `rank` at the number of rows they are exact)", family.name);
         return Err(Error::option("map", "exact", remedy));
     }
-    let training = options.training(&options.kernel);
+    let with = Some(&options.other).filter(|_| family.compares == Compares::Columns).cloned();
+    let training = TrainOptions { with, ..options.training(&options.kernel) };
     let unscaled = open::<T>(&tables, &Reading::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_features(source.shape().features)?;
-    let shape = shape(&source, family, &training, resources)?;
+    let shape = shape(&source, &training, resources)?;
     let stage = |cut: Cut| match options.map.is_exact() {
         true => exact::plan(&shape, resources.memory, options.permutations),
         false => last::<T>(family, &shape, options, cut, resources).1,
@@ -172,21 +172,9 @@ fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
     Ok(Chained::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
 }
 
-/// The sizes of the work; those of two maps at once where two sets of columns are compared.
-fn shape<T: Real>(
-    source: &Chained<'_, T>,
-    family: &Family,
-    training: &TrainOptions,
-    resources: &Resources<'_>,
-) -> Result<Shape> {
-    let mut shape = prepare::shape_of(source, training, resources, 0, 1)?;
-    shape.keeps = true;
-    if family.compares == Compares::Columns {
-        let map = &mut shape.map;
-        (map.p, map.making) = (2 * map.p, map.footprint.fixed + map.making);
-        map.footprint = map.footprint + map.footprint;
-    }
-    Ok(shape)
+/// The sizes of the work.
+fn shape<T: Real>(source: &Chained<'_, T>, training: &TrainOptions, resources: &Resources<'_>) -> Result<Shape> {
+    Ok(Shape { keeps: true, ..prepare::shape_of(source, training, resources, 0, 1)? })
 }
 
 /// Finds the scaling of the features and the number of rows of every table, in one pass over each.
@@ -241,22 +229,21 @@ impl<T: Real> Run<'_, T> {
         keep: Place,
         first_rows: u64,
     ) -> Result<(Measured, Vec<String>, Vec<usize>, u64)> {
-        let first = self.map(training)?;
-        let (mut kernels, mut ranks) = (vec![first.kernel.to_string()], vec![first.map.dims().1]);
-        let mut passes = first.passes + 1 + u64::from(keep == Place::Recomputed);
-        let (map, division): (Box<dyn FeatureMap<T>>, usize) = match family.compares {
-            Compares::Samples => (first.map, usize::try_from(first_rows).unwrap_or(usize::MAX)),
-            Compares::Columns => {
-                let second = self.map(&self.options.training(&self.options.other))?;
-                kernels.push(second.kernel.to_string());
-                ranks.push(second.map.dims().1);
-                passes += second.passes;
-                (Box::new(Joint(vec![first.map, second.map])), ranks[0])
-            }
+        let Mapped { map, kernel, with, passes, .. } = self.map(training)?;
+        let passes = passes + 1 + u64::from(keep == Place::Recomputed);
+        let second = with.as_ref().map_or(0, |with| with.features);
+        let (kernels, ranks): (Vec<String>, Vec<usize>) = std::iter::once((kernel.to_string(), map.dims().1 - second))
+            .chain(with.map(|with| (with.kernel.to_string(), with.features)))
+            .unzip();
+        let division = match family.compares {
+            Compares::Samples => usize::try_from(first_rows).unwrap_or(usize::MAX),
+            Compares::Columns => ranks[0],
         };
         let features = Features {
             source: self.source,
+            kernel: &kernel,
             map: &*map,
+            second,
             targets: &Targets::Numeric { centre: Vec::new() },
             rows: self.survey.rows(),
             cut: self.cut,

@@ -229,7 +229,7 @@ impl Costs {
     /// The stage that chooses landmarks.
     pub(crate) fn choose(self, plan: Plan, cut: Cut) -> Stage {
         let (rounds, linear, square) = self.rounds;
-        let passes = u64::from(self.samples) + if self.candidates.is_none() { rounds } else { 0 };
+        let [passes, _] = self.of_map();
         self.stage(plan, passes, move |rates| {
             let scale = self.scale(rates);
             let round = |share: f64| share * (linear * scale * rates.linear + square * scale * scale * rates.solve);
@@ -242,7 +242,7 @@ impl Costs {
     }
 
     /// The stages of a run on features, from their plans: statistics, landmarks, map, features, solve.
-    pub(super) fn on_features(self, plans: Vec<Plan>, cut: Cut) -> Vec<Stage> {
+    pub(crate) fn on_features(self, plans: Vec<Plan>, cut: Cut) -> Vec<Stage> {
         let scoring = u64::from(self.scored > 0.0);
         let stage = |(number, plan)| match number {
             0 => self.scan(plan),
@@ -260,6 +260,12 @@ impl Costs {
             }),
         };
         plans.into_iter().enumerate().map(stage).collect()
+    }
+
+    /// Passes that choose the landmarks, and those that make the map of them.
+    pub(crate) fn of_map(&self) -> [u64; 2] {
+        let rounds = if self.candidates.is_none() { self.rounds.0 } else { 0 };
+        [u64::from(self.samples) + rounds, self.making]
     }
 
     /// Landmarks for one of those that were timed.

@@ -5,11 +5,12 @@ use super::no_features::NoFeatures;
 use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
 use super::{prepare, tolerance};
+use crate::joint::Joint;
 use crate::{Error, Result};
-use faer::MatRef;
+use faer::{Mat, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, NO_ROW, RowSample, Scan, uniform_sample};
-use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
+use kapprox::map::{Expansion, Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
@@ -25,6 +26,8 @@ pub(crate) const MEDIAN_ROWS: usize = 1000;
 pub(crate) struct Mapped<T: Real> {
     pub(crate) map: Box<dyn FeatureMap<T>>,
     pub(crate) kernel: Spec,
+    /// The second view, whose features are the last ones of the map.
+    pub(crate) with: Option<SecondView>,
     /// The landmarks, for a solver that combines their kernel functions itself; then the map has no features.
     pub(crate) set: Option<LandmarkSet<T>>,
     /// Landmarks, and the rows they were chosen among; `None` for a map without.
@@ -33,8 +36,41 @@ pub(crate) struct Mapped<T: Real> {
     pub(crate) passes: u64,
 }
 
-/// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map.
+/// The second of two views.
+#[derive(Clone, Debug)]
+pub(crate) struct SecondView {
+    /// The kernel, every parameter a number.
+    pub(crate) kernel: Spec,
+    /// Number of features.
+    pub(crate) features: usize,
+    /// Number of kernel functions that functions of its features are made of.
+    pub(crate) functions: usize,
+}
+
+/// Makes the map, of two views those of both side by side.
 pub(crate) fn map<T: Real>(
+    source: &dyn RowSource<T>,
+    n: u64,
+    reading: &Reading,
+    options: &TrainOptions,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<Mapped<T>> {
+    let first = view(source, n, reading, options, cut, resources)?;
+    let Some(kernel) = &options.with else { return Ok(first) };
+    let own = TrainOptions { kernel: kernel.clone(), ..options.clone() };
+    let Mapped { map, kernel, passes, .. } = view(source, n, reading, &own, cut, resources)?;
+    let features = map.dims().1;
+    let functions = match map.expand(Mat::zeros(features, 1).as_ref(), resources.workers) {
+        Expansion::Landmarks { landmarks, .. } => landmarks.len(),
+        Expansion::Features { .. } => features,
+    };
+    let with = Some(SecondView { kernel, features, functions });
+    Ok(Mapped { map: Box::new(Joint(vec![first.map, map])), with, passes: first.passes + passes, ..first })
+}
+
+/// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
+fn view<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
     reading: &Reading,
@@ -50,7 +86,7 @@ pub(crate) fn map<T: Real>(
             let Settled { kernel, passes, .. } = run.settle()?;
             let (spec, seed) = (&options.map, options.seed);
             let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
-            return Ok(Mapped { map, kernel, set: None, landmarks: None, passes });
+            return Ok(Mapped { map, kernel, with: None, set: None, landmarks: None, passes });
         }
         Making::Exact => {
             let remedy = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
@@ -65,7 +101,8 @@ pub(crate) fn map<T: Real>(
     let (seed, workers) = (options.seed, resources.workers);
     let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
     passes += options.map.passes();
-    let mut mapped = Mapped { map: make(given)?, kernel, set: None, landmarks: Some((count, among)), passes };
+    let mut mapped =
+        Mapped { map: make(given)?, kernel, with: None, set: None, landmarks: Some((count, among)), passes };
     drop(observer);
     tolerance::cut(&mut mapped, source, options, cut, resources)?;
     Ok(mapped)
@@ -82,7 +119,7 @@ pub(super) fn unmapped<T: Real>(
 ) -> Result<Mapped<T>> {
     let Selection { set, kernel, among, passes } = Run { source, n, reading, options, cut, resources }.select()?;
     let (map, landmarks) = (Box::new(NoFeatures { d: set.d }), Some((set.len(), among)));
-    Ok(Mapped { map, kernel, set: Some(set), landmarks, passes })
+    Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
 }
 
 /// Settles the kernel, for a solver that combines the kernel functions of all rows. They were loaded in one pass, and a pass over
@@ -97,7 +134,7 @@ pub(super) fn of_rows<T: Real>(
     let resources = Resources { journal: None, ..*resources };
     let (kernel, _) = kernel(rows, rows.len() as u64, reading, options, cut, &resources)?;
     let d = RowSource::<T>::shape(rows).features;
-    Ok(Mapped { map: Box::new(NoFeatures { d }), kernel, set: None, landmarks: None, passes: 1 })
+    Ok(Mapped { map: Box::new(NoFeatures { d }), kernel, with: None, set: None, landmarks: None, passes: 1 })
 }
 
 /// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.

@@ -34,5 +34,6 @@ pub(crate) use plan::{RANK, on_features};
 pub use run::{stages, train};
 pub(crate) use stage::fit;
 pub use stage::{Stage, View, Work};
+pub(crate) use tolerance::Residuals;
 pub use trained::{Solved, Trained};
 pub(crate) use trained::{explained, needs_wide_for};

@@ -76,6 +76,8 @@ pub struct TrainOptions {
     pub metric: MetricSource,
     /// The kernel; a median still to be taken is taken on a sample.
     pub kernel: Spec,
+    /// The kernel of a second view, whose features stand behind those of `kernel`; `None` for one view.
+    pub with: Option<Spec>,
     /// The map from rows to features.
     pub map: MapSpec,
     /// The landmark scheme, or the table with the landmarks, for maps that have some.
@@ -103,6 +105,7 @@ impl TrainOptions {
             scaling: Scaling::default(),
             metric: MetricSource::None,
             kernel,
+            with: None,
             map: MapSpec::default(),
             landmarks: LandmarkSource::default(),
             candidates: None,

@@ -52,8 +52,8 @@ impl<T: Real> Prepared<T> {
     /// The points whose kernel functions a solver combines itself; `None` for one that sees features.
     pub(crate) fn points<'p>(&'p self, shape: &'p Shape) -> Option<Points<'p, T>> {
         let (landmarks, memory) = (self.mapped.set.as_ref(), self.memory.as_ref());
-        let (kernel, reading) = (&self.mapped.kernel, self.survey.reading());
-        (landmarks.is_some() || memory.is_some()).then_some(Points { kernel, landmarks, memory, reading, shape })
+        let reading = self.survey.reading();
+        (landmarks.is_some() || memory.is_some()).then_some(Points { landmarks, memory, reading, shape })
     }
 
     /// The rows as a solver sees them; `keep` is where it keeps their features, and `plan` what it holds.
@@ -66,7 +66,9 @@ impl<T: Real> Prepared<T> {
     ) -> Features<'p, T> {
         Features {
             source: self.source(),
+            kernel: &self.mapped.kernel,
             map: &*self.mapped.map,
+            second: self.mapped.with.as_ref().map_or(0, |with| with.features),
             targets: &self.targets,
             rows: self.survey.rows(),
             cut: self.cut,
@@ -130,7 +132,7 @@ pub(crate) fn shape_of<T: Real>(
     let (n, columns) = (range.end - range.start, source.shape().features);
     let d = options.metric.outputs(columns);
     let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
-    let map = map_shape::<T>(options, d, n)?;
+    let mut map = map_shape::<T>(options, d, n)?;
     let scheme = match (&options.landmarks, map.landmarks) {
         (LandmarkSource::Scheme(name), Some(count)) => {
             landmark::by_name(name).map_or(0, |scheme| {
@@ -143,6 +145,11 @@ pub(crate) fn shape_of<T: Real>(
         }
         _ => 0,
     };
+    if options.with.is_some() {
+        // the maps of two views at once
+        (map.p, map.making) = (2 * map.p, map.footprint.fixed + map.making);
+        map.footprint = map.footprint + map.footprint;
+    }
     let (mut cursor, mut held) = (source.footprint(), source.held());
     let mut candidates = options.candidates;
     if options.metric != MetricSource::None {
@@ -239,7 +246,12 @@ pub(crate) fn prepare<T: Real>(
 /// Warns of fewer features than were asked for, where the landmarks of the map span no more.
 fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
     let Some((landmarks, candidates)) = mapped.landmarks else { return };
-    let (asked, got) = (options.rank, if mapped.set.is_some() { landmarks } else { mapped.map.dims().1 });
+    let features = match &mapped.with {
+        // the smaller of two views
+        Some(with) => with.features.min(mapped.map.dims().1 - with.features),
+        None => mapped.map.dims().1,
+    };
+    let (asked, got) = (options.rank, if mapped.set.is_some() { landmarks } else { features });
     if got == asked || options.tolerance.is_some() {
         return;
     }

@@ -6,7 +6,7 @@ use super::prepare::{self, Prepared};
 use super::stage::{Stage, View, Work, plans};
 use super::trained::Trained;
 use crate::metric;
-use crate::model::Basis;
+use crate::model::{Basis, SecondView};
 use crate::solver::{Fitted, Place, Solver};
 use crate::{Certificate, Error, FoldSpec, Head, Result};
 use kapprox::Real;
@@ -137,6 +137,8 @@ fn assemble<T: Real>(
 ) -> Result<Trained<T>> {
     let Prepared { survey, mapped, planned_bytes, .. } = &prepared;
     let (map, rank) = (&*mapped.map, fitted.weights.nrows());
+    // a projection is learned from all features of the map, and keeps none of them
+    let rank = if fitted.projection.is_some() { map.dims().1 } else { rank };
     let certificate = certificates.iter().find(|(at, _)| *at == rank).map(|(_, certificate)| *certificate);
     let (basis, coefficients, wide) = match fitted.basis {
         Some(basis) => (basis, fitted.weights, fitted.wide),
@@ -158,9 +160,14 @@ fn assemble<T: Real>(
         classes: survey.classes.clone().filter(|_| fitted.task.is_none()),
         task: fitted.task,
         kernel: mapped.kernel.clone(),
+        with: mapped
+            .with
+            .as_ref()
+            .map(|with| SecondView { kernel: with.kernel.to_string(), functions: with.functions }),
         largest_rank: if view == View::Features { map.dims().1 } else { rank },
-        metric: prepared.options.metric.known().cloned(),
         spread: prepared.learned.as_ref().and_then(|learned| learned.spread.clone()),
+        metric: fitted.projection.as_ref().map(|found| &found.metric).or(prepared.options.metric.known()).cloned(),
+        importance: fitted.projection.map(|found| found.importance),
         learned: prepared.learned.as_ref().map_or(Vec::new(), |learned| learned.rounds.clone()),
         basis,
         coefficients,

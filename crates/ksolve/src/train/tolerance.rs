@@ -53,13 +53,21 @@ pub(super) fn cut<T: Real>(
 }
 
 /// The fold that finds the certificate of every rank.
-struct Residuals<'a, T: Real> {
-    map: &'a dyn FeatureMap<T>,
-    tile: usize,
+pub(crate) struct Residuals<'a, T: Real> {
+    pub(crate) map: &'a dyn FeatureMap<T>,
+    pub(crate) tile: usize,
+}
+
+impl<T: Real> Residuals<'_, T> {
+    /// False for a map that is no projection, which has no certificate.
+    pub(crate) fn exist(&self) -> bool {
+        let origin = vec![T::default(); self.map.dims().0];
+        self.map.kernel_diag(MatRef::from_row_major_slice(&origin, 1, origin.len()), &mut [0.0]).is_some()
+    }
 }
 
 /// Buffers of a lane.
-struct Scratch<T: Real> {
+pub(crate) struct Scratch<T: Real> {
     phi: Mat<T>,
     diag: Vec<f64>,
     partial: Vec<f64>,

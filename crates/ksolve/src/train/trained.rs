@@ -2,6 +2,7 @@
 
 use crate::metric::RoundReport;
 use crate::model::Basis;
+use crate::model::SecondView;
 use crate::quadratic::Quadratic;
 use crate::solver::Figure;
 use crate::solver::ridge::surface::Surface;
@@ -31,14 +32,18 @@ pub struct Trained<T: Real> {
     pub scaler: Arc<Scaler>,
     /// The metric before the kernel.
     pub metric: Option<Arc<Metric>>,
+    /// The share of each feature in what a projection was found by: then the metric is the model, and its basis the features behind it.
+    pub importance: Option<Vec<f64>>,
     /// The rounds in which the metric was learned.
     pub learned: Vec<RoundReport>,
     /// The deviation of each feature's share in the metric over folds; `None` where none was learned.
     pub spread: Option<Vec<f64>>,
     /// The classes; `None` for regression.
     pub classes: Option<Classes>,
-    /// The kernel, every parameter a number.
+    /// The kernel of the features that were learned from, every parameter a number.
     pub kernel: Spec,
+    /// The second of two views.
+    pub with: Option<SecondView>,
     /// The basis functions of the model.
     pub basis: Basis<T>,
     /// Coefficients of the basis functions, m x t, in f64: f(x) = basis(x)·coefficients + intercept.

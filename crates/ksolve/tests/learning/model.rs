@@ -14,6 +14,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             task: Task::Regression,
             solver: "ridge".into(),
             kernel: "linear()".into(),
+            with: None,
             precision: <T as kstore::Real>::NAME.into(),
             map: "nystrom".into(),
             rank: m,

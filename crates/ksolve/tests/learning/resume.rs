@@ -170,7 +170,7 @@ struct Look<'a>(Option<&'a Restless>);
 
 impl Stages for Restless {
     fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        let iterates = ["newton", "held-out rows", "clusters", "sweep", "farthest row"].contains(&name);
+        let iterates = ["newton", "held-out rows", "clusters", "sweep", "farthest row", "gradients"].contains(&name);
         Box::new(Look(iterates.then_some(self)))
     }
     fn warn(&self, text: String) {
@@ -236,10 +236,11 @@ fn machines_go_on_at_their_last_step() {
 }
 
 #[test]
-fn logistic_regression_clusters_components_and_sweeps_go_on_at_their_last_step() {
+fn logistic_regression_clusters_components_sweeps_and_gradients_go_on_at_their_last_step() {
     iterates("logistic", &Options::new().set("lambda", 1e-6), 4000, 1);
     iterates("kmeans", &Options::new().set("clusters", 5), 250, 1);
     iterates("kpca-l1", &Options::new().set("components", 12), 250, 1);
     iterates("perceptron", &Options::new().set("steps", 12), 250, 1);
+    iterates("kdr", &Options::new().set("components", 2), 30, 1);
     iterates("spectral", &Options::new().set("clusters", 3), 250, 1);
 }

@@ -77,6 +77,7 @@ _TYPES = {
     "ranks": "str | Sequence[int] | None",
     "folds": "Any",
     "column": "str | None",
+    "columns": "str | None",
     "kernel": "str | None",
     "class weights": "dict[Any, float] | str | None",
 }

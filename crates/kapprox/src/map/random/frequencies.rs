@@ -6,7 +6,8 @@ use crate::decompose::orthonormal;
 use crate::kernel::{Law, Spectrum};
 use crate::{Error, Result};
 use faer::Mat;
-use rand::{Rng, SeedableRng};
+use rand::distr::Open01;
+use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
@@ -56,6 +57,17 @@ pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampl
                 remedy: "use plain random features",
             });
         }
+        (Law::Sum(_) | Law::Convolution(_), Sampling::Plain) => {
+            let mut omega = vec![0.0; count * d];
+            omega.chunks_exact_mut(d).for_each(|row| add(spectrum, &mut rng, row));
+            return Ok(omega);
+        }
+        (Law::Sum(_) | Law::Convolution(_), _) => {
+            return Err(Error::NoSpectrum {
+                why: "the frequencies of sums and products of kernels are drawn one by one".to_string(),
+                remedy: "use plain random features, `map` fourier",
+            });
+        }
         (Law::Product { .. }, Sampling::Orthogonal | Sampling::Structured) => {
             return Err(Error::NoSpectrum {
                 why: "its frequencies have independent coordinates and cannot be rotated".to_string(),
@@ -69,6 +81,31 @@ pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampl
         }
     }
     Ok(omega)
+}
+
+/// Adds a random frequency in turns to `omega`.
+fn add(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
+    let turns = |c: usize| std::f64::consts::TAU * spectrum.length(c);
+    match &spectrum.law {
+        Law::Radial(scale) => {
+            let scale = scale(rng);
+            for (c, value) in omega.iter_mut().enumerate() {
+                let normal: f64 = StandardNormal.sample(rng);
+                *value += scale * normal / turns(c);
+            }
+        }
+        Law::Product { draw, .. } => omega.iter_mut().enumerate().for_each(|(c, value)| *value += draw(rng) / turns(c)),
+        Law::Sum(parts) => {
+            let mut left = spectrum.amplitude * rng.sample::<f64, _>(Open01);
+            let chosen = parts.iter().find(|part| {
+                left -= part.amplitude;
+                left < 0.0
+            });
+            // rounding may leave a little behind the last
+            chosen.or(parts.last()).into_iter().for_each(|part| add(part, rng, omega));
+        }
+        Law::Convolution(parts) => parts.iter().for_each(|part| add(part, rng, omega)),
+    }
 }
 
 /// The rows, with row j multiplied by `factor(j)`.

@@ -60,6 +60,8 @@ pub enum Kind {
     Penalties {
         /// True where the solver compares several penalties.
         several: bool,
+        /// True where 0 alone is a penalty too.
+        zero: bool,
     },
     /// Ranks to compare: a list or range.
     Ranks,
@@ -67,6 +69,8 @@ pub enum Kind {
     Folds,
     /// The name of a column.
     Column,
+    /// Names and patterns of columns, with commas between.
+    Columns,
     /// A kernel expression.
     Kernel,
     /// Weights of classes: `balanced` or `spam=5,ham=1`.
@@ -128,6 +132,8 @@ pub enum Value {
     Folds(FoldSpec),
     /// The value of a [`Kind::Column`], a name.
     Column(String),
+    /// The value of a [`Kind::Columns`], names and patterns.
+    Columns(Vec<String>),
     /// The value of a [`Kind::Kernel`].
     Kernel(Spec),
     /// The value of [`Kind::ClassWeights`].
@@ -161,7 +167,8 @@ impl Parameter {
                 None => Err(wrong(format!("expected {}", words.join(" or ")))),
                 Some(word) => Ok(Value::Word(word)),
             },
-            Kind::Penalties { several } => {
+            Kind::Penalties { zero: true, .. } if number() == Some(0.0) => Ok(Value::Penalties(vec![0.0])),
+            Kind::Penalties { several, .. } => {
                 let values = grid::penalties(self.name, text)?;
                 match several || values.len() == 1 {
                     true => Ok(Value::Penalties(values)),
@@ -173,6 +180,10 @@ impl Parameter {
             Kind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
             Kind::Column => Ok(Value::Column(text.to_string())),
             Kind::ClassWeights => ClassWeight::parse(text).map(Value::ClassWeights).map_err(wrong),
+            Kind::Columns if text.split(',').any(|name| name.trim().is_empty()) => {
+                Err(wrong("expected names of columns, with commas between".to_string()))
+            }
+            Kind::Columns => Ok(Value::Columns(text.split(',').map(|name| name.trim().to_string()).collect())),
             Kind::Kernel => Spec::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
         }
     }

@@ -112,6 +112,10 @@ impl Settings {
         column, Column, String);
 
     read!(
+        /// The names and patterns of the columns of a parameter; `None` where it has none.
+        columns, Columns, Vec<String>);
+
+    read!(
         /// The kernel of a parameter; `None` where it has none.
         kernel, Kernel, Spec);
 
@@ -159,6 +163,7 @@ impl Settings {
             Value::Folds(folds) => serde_json::json!(folds.to_string()),
             Value::Column(name) => serde_json::json!(name),
             Value::ClassWeights(weight) => serde_json::json!(weight.to_string()),
+            Value::Columns(names) => serde_json::json!(names),
             Value::Kernel(kernel) => serde_json::json!(kernel.to_string()),
         };
         let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));

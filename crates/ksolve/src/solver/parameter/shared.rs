@@ -6,24 +6,24 @@ use crate::{Error, Result};
 /// The parameter `lambda` of a solver that takes one penalty.
 pub const LAMBDA: Parameter = Parameter {
     name: "lambda",
-    kind: Kind::Penalties { several: false },
+    kind: Kind::Penalties { several: false, zero: false },
     default: Some("1e-6"),
-    about: "Penalty per row of (1/n) sum loss + lambda |w|^2: 1e-6; where several are compared a list 1e-8,1e-6 or a range 1e-9..1e-3, two per decade",
+    about: "Penalty per row of (1/n) sum loss + lambda |w|^2: 1e-6; where several are compared a list 1e-8,1e-6 or a range 1e-9..1e-3, two per decade; of ridge also 0, the solution of smallest norm",
 };
 
 /// The parameter `lambda` of a solver that compares several penalties.
-pub const LAMBDAS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..LAMBDA };
+pub const LAMBDAS: Parameter = Parameter { kind: Kind::Penalties { several: true, zero: false }, ..LAMBDA };
 
 /// The parameter `C`, the penalty as LIBSVM writes it.
 pub const C: Parameter = Parameter {
     name: "C",
-    kind: Kind::Penalties { several: false },
+    kind: Kind::Penalties { several: false, zero: false },
     default: None,
     about: "The penalty as LIBSVM writes it, in the place of lambda: C = 1/(2 n lambda); where several are compared 0.1,1,10 or 0.01..100",
 };
 
 /// The parameter `C` of a solver that compares several penalties.
-pub const COSTS: Parameter = Parameter { kind: Kind::Penalties { several: true }, ..C };
+pub const COSTS: Parameter = Parameter { kind: Kind::Penalties { several: true, zero: false }, ..C };
 
 /// The parameter `tolerance`: the trace error that chooses the rank. Every solver on features reads it.
 pub const TOLERANCE: Parameter = Parameter {

@@ -1,6 +1,6 @@
 //! The components themselves, from centred moments.
 
-use super::centred::Centred;
+use crate::solver::centred::Centred;
 use crate::solver::kpca::sign;
 use crate::{Head, Result};
 use faer::linalg::matmul::matmul;

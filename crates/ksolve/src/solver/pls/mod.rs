@@ -20,15 +20,14 @@
 //! References: Rosipal, Trejo, "Kernel partial least squares regression in reproducing kernel Hilbert space", JMLR 2, 2001; Dayal,
 //! MacGregor, "Improved PLS algorithms", Journal of Chemometrics 11, 1997.
 
-mod centred;
 mod components;
 
+use super::centred::Centred;
 use super::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
 use super::{Family, Features, Figure, Fitted, Settings, Solver, ridge};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions, Work, explained};
 use crate::{Error, FoldSpec, GramState, Head, Result, RidgeFold, Task};
-use centred::Centred;
 use components::Components;
 use faer::Mat;
 use kapprox::Real;

@@ -7,7 +7,7 @@ use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
 use super::{Choice, Ridge, RidgeOptions, head, variance};
 use crate::quadratic::Quadratic;
-use crate::solver::{FeatureFold, Features, Fitted};
+use crate::solver::{FeatureFold, Features, Figure, Fitted};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, LandmarkSource, RANK, Shape, Work, explained};
 use crate::{CvErrorFold, Error, GramState, Head, Result, RidgeFold, RidgeState, Targets};
@@ -28,6 +28,10 @@ pub(super) fn check(work: &Work<'_>) -> Result<()> {
 pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
     let (p, t) = (shape.map.p, shape.t);
     let plan = plan.term("system and its factor", System::bytes(p, t, shape.ranks, ridge.intercept), RANK);
+    let plan = match ridge.is_shortest() {
+        true => plan.term("eigenvectors", 5 * 8 * p * p, RANK),
+        false => plan,
+    };
     let plan = plan.term("columns of an inverse", System::inverse_bytes(p, shape.threads), RANK);
     let plan = match ridge.variance {
         true => plan.term("variances", Quadratic::making_bytes(p, p), "leave `std` out"),
@@ -51,9 +55,32 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
     let RidgeState { gram, certificate } = sums;
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
     let options = RidgeOptions { ranks, lambdas, intercept: ridge.intercept, target_centre };
+    let (stages, workers) = (data.resources.stages, data.resources.workers);
+    if ridge.is_shortest() {
+        let (rank, stage) = (options.ranks.last().copied().unwrap_or_default(), stages.stage("eigenvectors", None));
+        let (fit, directions) = head::shortest(&gram, rank, &options, workers)?;
+        drop(stage);
+        if directions < rank {
+            let left = rank - directions;
+            stages.warn(format!(
+                "without a penalty {left} of {rank} directions of the features are left out: what they say of the target is rounding"
+            ));
+        }
+        let Head { weights, intercept } = fit.head;
+        return Ok(Fitted {
+            weights,
+            intercept,
+            certificate,
+            ranks: options.ranks,
+            lambda: Some(0.0),
+            train: Some(train_score(&gram, &fit.train_mse)),
+            figures: vec![Figure { name: "directions", values: vec![directions as f64] }],
+            passes: 1,
+            ..Fitted::default()
+        });
+    }
     let (surface, scoring) = run.surface(&gram, &options)?;
     let (rank, lambda) = run.choose(&surface, &options, &gram)?;
-    let (stages, workers) = (data.resources.stages, data.resources.workers);
     let (fit, quadratic) = {
         let _stage = stages.stage("solve", None);
         let (fit, system) = head::factored(&gram, rank, lambda, &options, workers)?;

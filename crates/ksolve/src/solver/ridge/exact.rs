@@ -182,7 +182,7 @@ impl<T: Real> Exact<'_, T> {
     fn direct(&self) -> Result<(Dual, Solved)> {
         let (n, Resources { workers, stages, .. }) = (self.rows.len(), *self.data.resources);
         let _stage = stages.stage(plan::FACTOR, None);
-        let kernel = self.points.kernel.build()?.typed::<f64>();
+        let kernel = self.data.kernel.build()?.typed::<f64>();
         kapprox::kernel::require_positive_definite(&*kernel, "exact kernel ridge regression")?;
         let wide: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&wide, n, self.x().ncols());
@@ -200,7 +200,7 @@ impl<T: Real> Exact<'_, T> {
     fn iterative(&self) -> Result<(Dual, Solved)> {
         let Features { options, cut, resources, .. } = *self.data;
         let (n, workers) = (self.rows.len(), resources.workers);
-        let (map, kernel) = (kapprox::MapSpec::default(), self.points.kernel.clone());
+        let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
         // rows in memory are no pass over the table: nothing of them is kept in the journal
         let here = Resources { journal: None, ..*resources };

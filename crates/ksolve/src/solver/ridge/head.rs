@@ -133,13 +133,36 @@ pub(crate) fn factored(
     if solution.solved == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
     }
+    Ok((whole(state, rank, &solution, &options, workers), system))
+}
+
+/// The fit of smallest ‖w‖ among those of smallest squared error, which is what ridge regression tends to as lambda goes to 0, and the number of
+/// directions that it is made of: those of the features that are no rounding.
+///
+/// # Errors
+/// [`Error::NoVariance`] where no direction varies.
+pub(crate) fn shortest(
+    state: &GramState,
+    rank: usize,
+    options: &RidgeOptions,
+    workers: &Workers,
+) -> Result<(Fit, usize)> {
+    let options = RidgeOptions { ranks: vec![rank], lambdas: Vec::new(), ..options.clone() };
+    options.check(state)?;
+    let mut system = System::new(state.features(), &options.target_centre, options.intercept);
+    system.assemble(state, None, workers)?;
+    let (solution, directions) = system.shortest(rank, state.epsilon())?;
+    Ok((whole(state, rank, &solution, &options, workers), directions))
+}
+
+/// The fit of a solution for one rank, with its error on all rows.
+fn whole(state: &GramState, rank: usize, solution: &Solution, options: &RidgeOptions, workers: &Workers) -> Fit {
     let mut train_mse = vec![0.0; state.targets()];
     for fold in state.folds() {
-        let part = squared_errors(fold, &solution, rank, state.epsilon(), workers);
+        let part = squared_errors(fold, solution, rank, state.epsilon(), workers);
         train_mse.iter_mut().zip(part).for_each(|(sum, part)| *sum += part / state.weight());
     }
-    let fit = Fit { head: head(&solution, 0, rank, &options), train_mse, condition: solution.condition };
-    Ok((fit, system))
+    Fit { head: head(solution, 0, rank, options), train_mse, condition: solution.condition }
 }
 
 /// The head of the `k`-th rank of a solution.

@@ -120,6 +120,11 @@ impl Ridge {
         }
     }
 
+    /// True for the solution of smallest norm, which `lambda` 0 stands for.
+    pub(crate) fn is_shortest(&self) -> bool {
+        self.lambdas == [0.0]
+    }
+
     /// The relative residual at which the iteration ends: 1e-6 in f32 and 1e-9 in f64, unless it was given. It bounds the relative
     /// error of fitted values, and kernel values in f32 are no better.
     pub fn tolerated<T: Real>(&self) -> f64 {
@@ -189,6 +194,16 @@ impl<T: Real> Solver<T> for Ridge {
         if self.variance && options.task != Task::Regression {
             let remedy = "the variance of a class's score says nothing of the class; leave it out";
             return Err(Error::option("std", options.task, remedy));
+        }
+        if self.is_shortest() {
+            let folds = options.folds != FoldSpec::None || options.ranks.len() > 1;
+            let unread = [("std", self.variance), ("loo", self.leave_one_out), ("folds", folds)];
+            let unread = unread.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+            let exact = options.map.is_exact() || self.method == Method::Pcg;
+            if let Some(name) = unread.or(exact.then_some(if options.map.is_exact() { "map" } else { "method" })) {
+                let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
+                return Err(Error::option(name, "", why));
+            }
         }
         if options.map.is_exact() || self.method == Method::Pcg {
             self.check_one_cell(work)?;
@@ -270,7 +285,7 @@ pub(crate) const FAMILY: Family = Family {
     task: Task::Regression,
     parameters: &[
         TASK,
-        Parameter { default: Some("1e-9..1e-3"), ..LAMBDAS },
+        Parameter { default: Some("1e-9..1e-3"), kind: Kind::Penalties { several: true, zero: true }, ..LAMBDAS },
         RANKS,
         TOLERANCE,
         FOLDS,

@@ -201,7 +201,7 @@ pub(super) fn fit<T: Real>(
     let Features { source, targets, cut, resources, .. } = *data;
     let shape = points.shape;
     let (_, tiers) = solving::<T>(shape, cut, resources);
-    let any = points.kernel.build()?;
+    let any = data.kernel.build()?;
     let (own, exact) = (any.typed::<T>(), any.typed::<f64>());
     kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
     let workers = resources.workers;

@@ -8,10 +8,14 @@ use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::triangular_solve as triangular;
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef, Par, Spec};
+use kapprox::decompose::symmetric_eigen;
 use kstore::Workers;
 
 /// Columns assembled by one thread at a time.
 const COLUMNS: usize = 16;
+
+/// Eigenvalues below this many roundings of the trace are rounding.
+const NOISE: f64 = 4.0;
 
 /// Columns of an inverse that one thread computes at a time.
 const INVERTED: usize = 64;
@@ -167,6 +171,39 @@ impl System {
             self.substitute(&ranks[..solved], &mut solution, workers);
         }
         solution
+    }
+
+    /// The shortest coefficients that minimise the squared error, for the leading `rank` features, and how many directions they are made of: A's
+    /// eigenvectors whose eigenvalues are above the rounding of A, whose entries are known to `epsilon`. 9q³ flops, and two matrices of q².
+    ///
+    /// # Errors
+    /// [`Error::NoVariance`] where there is no such direction; numbers that are not finite.
+    pub(crate) fn shortest(&self, rank: usize, epsilon: f64) -> Result<(Solution, usize)> {
+        let order = rank + self.intercept.lead();
+        let q = self.p + self.intercept.lead();
+        let entry = |i: usize, j: usize| self.packed[packed_start(i.min(j), q) + i.max(j) - i.min(j)];
+        let a = Mat::from_fn(order, order, entry);
+        let trace: f64 = (0..order).map(|j| a[(j, j)]).sum();
+        let (values, vectors) = symmetric_eigen(a.as_ref())?;
+        // an entry errs by ε√(A_ii A_jj), so that all of them move an eigenvalue by ε tr A at most
+        let floor = NOISE * epsilon * trace;
+        let kept: Vec<usize> = (0..order).filter(|j| values[*j] > floor && values[*j] > 0.0).collect();
+        let (Some(least), Some(largest)) = (kept.first(), kept.last()) else { return Err(Error::NoVariance) };
+        let right = self.right.subrows(0, order);
+        let along = |k: usize, t: usize| -> f64 {
+            (0..order).map(|i| vectors[(i, kept[k])] * right[(i, t)]).sum::<f64>() / values[kept[k]]
+        };
+        let along = Mat::from_fn(kept.len(), self.t, along);
+        let w =
+            Mat::from_fn(order, self.t, |i, t| (0..kept.len()).map(|k| vectors[(i, kept[k])] * along[(k, t)]).sum());
+        let mut solution = Solution {
+            weights: Mat::zeros(self.p, self.t),
+            shift: vec![0.0; self.t],
+            solved: 1,
+            condition: values[*largest] / values[*least],
+        };
+        self.store(w.as_ref(), 0, &mut solution);
+        Ok((solution, kept.len()))
     }
 
     /// Factors the leading `rank` features' block of A + lambda·n·I; false where it is not positive definite.

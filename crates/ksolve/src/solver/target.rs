@@ -1,7 +1,9 @@
-//! Features of the targets: the Nyström map of a kernel on some of them.
+//! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
-use crate::solver::Features;
-use crate::{Error, Result, Targets};
+use super::Features;
+use super::parameter::{Kind, Parameter};
+use crate::train::{Cut, Shape};
+use crate::{Error, Result, Targets, Task};
 use faer::{Mat, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
@@ -9,7 +11,15 @@ use kapprox::matrix::{self, Function};
 use kapprox::{FeatureMap, Nystrom, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kstore::{Fold, Merge, Plan, RowBlock, Workers};
+
+/// The kernel on the targets.
+pub(super) const TARGET_KERNEL: Parameter = Parameter {
+    name: "target_kernel",
+    kind: Kind::Kernel,
+    default: None,
+    about: "Kernel on the target, such as gaussian() for dependence of any kind [default: for values linear(), of kdr gaussian(); delta() for classes]",
+};
 
 /// Most features of the targets.
 pub(super) const MOST: usize = 200;
@@ -19,6 +29,41 @@ pub(super) const SAMPLE: usize = 2000;
 
 /// Share of the trace at which more features of the targets change nothing.
 const ENOUGH: f64 = 1e-13;
+
+/// The kernel on the targets whose features are still to be made; `None` where the targets themselves, or their codes, serve.
+pub(super) fn needed(kernel: Option<&Spec>, task: Task) -> Option<&Spec> {
+    let plain = if task == Task::Classification { "delta" } else { "linear" };
+    kernel.filter(|kernel| kernel.name() != Some(plain))
+}
+
+/// Refuses a kernel that the targets have no features of.
+pub(super) fn check(kernel: Option<&Spec>, task: Task) -> Result<()> {
+    match needed(kernel, task) {
+        Some(kernel) if task == Task::Classification => {
+            let why =
+                "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
+            Err(Error::option(TARGET_KERNEL.name, kernel, why))
+        }
+        Some(kernel) if kernel.looks_at_columns() || !kernel.positive_definite() => {
+            let why = "it has to be positive definite, and on all of the targets";
+            Err(Error::option(TARGET_KERNEL.name, kernel, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds what the features of the targets hold to a plan.
+pub(super) fn plan(plan: Plan, kernel: Option<&Spec>, shape: &Shape, cut: Cut) -> Plan {
+    if kernel.is_none() {
+        return plan;
+    }
+    let (p, t, states) = (shape.map.p, shape.t, 2 + cut.gram_lanes);
+    plan.term("features of the target", 8 * MOST * (4 * MOST + (states + 4) * p + 4 * cut.tile), "lower `rank`").term(
+        "sample of the target",
+        8 * SAMPLE * (2 * t + 2 + MOST),
+        "leave `target_kernel` out",
+    )
+}
 
 /// The map from targets to features.
 pub(super) struct TargetFeatures {

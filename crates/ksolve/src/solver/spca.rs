@@ -11,7 +11,7 @@
 //! covariance with the target, with `delta()` the differences between classes, with a Gaussian dependence of any kind. In the dual they are the
 //! solutions of K H L H K a = σ² K a. Signs: the largest entry of each direction is positive.
 //!
-//! The features of the targets are those of the Nyström map on at most [`target::MOST`] targets of a sample, by greedy pivoted Cholesky;
+//! The features of the targets are those of the Nyström map on at most 200 targets of a sample, by greedy pivoted Cholesky;
 //! `linear()` and, for classes, `delta()` need none: the targets and their ±1 codes serve.
 //!
 //! *Passes*: one, and one more for the sample of the targets. *Flops*: the map, and np² + 2npt for t features of the targets. *Bytes*:
@@ -20,10 +20,9 @@
 //! Reference: Barshan, Ghodsi, Azimifar, Jahromi, "Supervised principal component analysis: visualization, classification and regression on
 //! subspaces and submanifolds", Pattern Recognition 44, 2011.
 
-mod target;
-
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, Kind, Parameter, TOLERANCE};
+use super::parameter::{COMPONENTS, TOLERANCE};
+use super::target::{self, TARGET_KERNEL};
 use super::{Family, Features, Figure, Fitted, Settings, Solver, ridge};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions, Work};
@@ -40,14 +39,6 @@ pub(super) const FAMILY: Family = Family {
     task: Task::Regression,
     parameters: &[ridge::TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
     make: |settings| Ok(Box::new(SupervisedPca::new(settings))),
-};
-
-/// The kernel on the targets.
-const TARGET_KERNEL: Parameter = Parameter {
-    name: "target_kernel",
-    kind: Kind::Kernel,
-    default: None,
-    about: "Kernel on the target, such as gaussian() for dependence of any kind [default: linear() for values, delta() for classes]",
 };
 
 /// Singular values below this many roundings of the first are rounding.
@@ -67,32 +58,16 @@ impl SupervisedPca {
         let target_kernel = settings.kernel(&TARGET_KERNEL);
         Self { components: settings.count(&COMPONENTS).unwrap_or_default(), target_kernel }
     }
-
-    /// The kernel on the targets whose features are still to be made; `None` where the targets themselves, or their codes, serve.
-    fn needs_features(&self, task: Task) -> Option<&Spec> {
-        let plain = if task == Task::Classification { "delta" } else { "linear" };
-        self.target_kernel.as_ref().filter(|kernel| kernel.name() != Some(plain))
-    }
 }
 
 impl<T: Real> Solver<T> for SupervisedPca {
     fn check(&self, work: &Work<'_>) -> Result<()> {
         work.refuse_weights("the solver", "only ridge does")?;
-        match self.needs_features(work.options.task) {
-            Some(kernel) if work.options.task == Task::Classification => {
-                let why = "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
-                Err(Error::option(TARGET_KERNEL.name, kernel, why))
-            }
-            Some(kernel) if kernel.looks_at_columns() || !kernel.positive_definite() => {
-                let why = "it has to be positive definite, and on all of the targets";
-                Err(Error::option(TARGET_KERNEL.name, kernel, why))
-            }
-            _ => Ok(()),
-        }
+        target::check(self.target_kernel.as_ref(), work.options.task)
     }
 
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
-        match self.needs_features(options.task) {
+        match target::needed(self.target_kernel.as_ref(), options.task) {
             Some(_) => {
                 Err("features of the target are made of a sample, in a pass of its own; leave `target_kernel` out")
             }
@@ -103,18 +78,11 @@ impl<T: Real> Solver<T> for SupervisedPca {
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let (p, t) = (shape.map.p, shape.t);
         let plan = plan.term("covariances with the target", 4 * 8 * p * t.max(1), "lower `rank`");
-        match &self.target_kernel {
-            None => plan,
-            Some(_) => {
-                let (m, states) = (target::MOST, 2 + cut.gram_lanes);
-                plan.term("features of the target", 8 * m * (4 * m + (states + 4) * p + 4 * cut.tile), "lower `rank`")
-                    .term("sample of the target", 8 * target::SAMPLE * (2 * t + 2 + m), "leave `target_kernel` out")
-            }
-        }
+        target::plan(plan, self.target_kernel.as_ref(), shape, cut)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let kernel = self.needs_features(data.options.task);
+        let kernel = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
         let folds = data.whole()?;
         let fold = RidgeFold::new(data.map, &folds, data.targets).with_bin(data.cut.tile);

@@ -28,7 +28,7 @@ impl Centred {
     pub(super) fn of<'a>(folds: impl Iterator<Item = &'a FoldGram> + Clone) -> Result<Self> {
         let rows: u64 = folds.clone().map(|fold| fold.rows).sum();
         if rows < 2 {
-            return Err(Error::TooFewFor { what: "pls outside a fold", needed: 2, rows });
+            return Err(Error::TooFewFor { what: "the moments of a fold and of the rows outside", needed: 2, rows });
         }
         let n = rows as f64;
         let mean = sum(folds.clone().map(|fold| &fold.s[..])).into_iter().map(|s| s / n).collect::<Vec<_>>();

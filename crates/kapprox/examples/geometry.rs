@@ -1,0 +1,56 @@
+//! Geometry in feature space: Gram–Schmidt coefficients, distances, and the variance along a direction, from features alone.
+//!
+//! The features of the Nyström map are coefficients on the landmarks' kernel functions after Gram–Schmidt, in their order: φ_j(x) = ⟨q_j, k(x, ·)⟩
+//! with q_1, q_2, … orthonormal and q_j in the span of the first j landmarks. So φ(z_i) ends with its i-th entry, and every length, angle and
+//! variance in that span is one of ordinary vectors.
+//!
+//! `cargo run --release -p kapprox --example geometry`
+
+use faer::{Mat, MatRef, Par};
+use kapprox::landmark::{LandmarkSet, NO_ROW};
+use kapprox::{FeatureMap, Nystrom, Spec};
+use kstore::Workers;
+
+fn main() -> kapprox::Result<()> {
+    let (n, d, m) = (500, 2, 20);
+    let wave = |i: usize, j: usize| ((i * (3 * j + 2)) as f64 * 0.61).sin();
+    let x: Vec<f64> = (0..n).flat_map(|i| [wave(i, 0), wave(i, 1)]).collect();
+    let rows = MatRef::from_row_major_slice(&x, n, d);
+
+    // the first rows are the landmarks
+    let points = x[..m * d].to_vec();
+    let landmarks = LandmarkSet { points, rows: vec![NO_ROW; m], d, passes: 0, evaluations: 0 };
+    let kernel = Spec::parse("gaussian(sigma=1)")?.build()?;
+    let map = Nystrom::<f64>::new(&kernel, landmarks, Par::Seq)?;
+    let p = map.dims().1;
+    let mut phi = Mat::zeros(n, p);
+    map.apply(rows, phi.as_mut(), &Workers::sequential());
+
+    println!("Gram-Schmidt coefficients of the first three rows on themselves:");
+    (0..3).for_each(|i| println!("  {:.4} {:.4} {:.4}", phi[(i, 0)], phi[(i, 1)], phi[(i, 2)]));
+
+    // ‖k(x, ·) − k(z, ·)‖² = k(x, x) − 2 k(x, z) + k(z, z), here of two landmarks
+    let squared: f64 = (0..p).map(|j| (phi[(0, j)] - phi[(1, j)]).powi(2)).sum();
+    let between: f64 = (0..d).map(|j| (rows[(0, j)] - rows[(1, j)]).powi(2)).sum();
+    println!("squared distance {squared:.6}, by the kernel {:.6}", 2.0 - 2.0 * (-between / 2.0).exp());
+
+    // the share of a row that its features do not reach, √(k(x, x) − ‖φ(x)‖²)
+    let outside = |i: usize| (1.0 - (0..p).map(|j| phi[(i, j)].powi(2)).sum::<f64>()).max(0.0).sqrt();
+    let farthest = (0..n).map(outside).fold(0.0, f64::max);
+    println!("distance of the farthest row from the span of {p} landmarks {farthest:.4}");
+
+    // the variance of the rows along the direction from the second landmark to the first: vᵀ C v with ‖v‖ = 1
+    let along: Vec<f64> = (0..n)
+        .map(|i| (0..p).map(|j| phi[(i, j)] * (phi[(0, j)] - phi[(1, j)])).sum::<f64>() / squared.sqrt())
+        .collect();
+    let mean = along.iter().sum::<f64>() / n as f64;
+    let variance = along.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n as f64;
+    let total: f64 = (0..p)
+        .map(|j| {
+            let mean = (0..n).map(|i| phi[(i, j)]).sum::<f64>() / n as f64;
+            (0..n).map(|i| (phi[(i, j)] - mean).powi(2)).sum::<f64>() / n as f64
+        })
+        .sum();
+    println!("variance along the direction {variance:.4}, of {total:.4} in all");
+    Ok(())
+}

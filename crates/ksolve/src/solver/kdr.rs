@@ -1,0 +1,245 @@
+//! Kernel dimension reduction by gradients: the directions of the rows that a target depends on.
+//!
+//! If the law of y given x is that of y given Uᵀx for a few directions U, the function x ↦ E[ψ(y) | x] of any features ψ of the target changes
+//! along these directions only. Ridge regression of ψ on the features φ of the rows estimates it, and the average outer product of its
+//! gradients finds them:
+//!
+//! ```text
+//! W = (ΦᵀΦ + n lambda I)⁻¹ ΦᵀΨ,      f(x) = Wᵀφ(x)
+//! M = (1/n) Σ_i J_i J_iᵀ,            J_i = ∂f(x_i)/∂x, d x t            U = the leading eigenvectors of M
+//! ```
+//!
+//! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i, D_i the gradients of k(x_l, ·) at x_i and L
+//! the kernel matrix of the targets. Features of the targets are those of [`spca`](super::SupervisedPca): for `gaussian()`, the default for values, dependence
+//! of any kind counts, for `linear()` that of the mean alone (the target is taken less its mean); classes have `delta()`.
+//!
+//! A model of it is the projection of the scaled rows, Uᵀx, as its [metric](kapprox::metric): predictions are the coordinates, and any other
+//! solver takes the projection by its `metric`. M_jj is the mean square of the slope along feature j: the importance of the feature. Signs: the
+//! largest entry of each direction is positive.
+//!
+//! *Passes*: two, and one for the sample of the targets. *Flops*: the map and np² + 2npt; 5nmdt for the gradients. *Bytes*: about 3p² + 4pt + d² numbers.
+//!
+//! References: Fukumizu, Leng, "Gradient-based kernel dimension reduction for regression", JASA 109, 2014; Mukherjee, Zhou, "Learning
+//! coordinate covariances via gradients", JMLR 7, 2006.
+
+use super::kpca::sign;
+use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
+use super::target::{self, TARGET_KERNEL};
+use super::{Family, Features, Figure, Fitted, Penalty, Projection, Settings, Solver, ridge};
+use crate::metric::{MetricSource, OuterProducts, Products};
+use crate::model::Basis;
+use crate::train::plan::GRAM;
+use crate::train::{Cut, Shape, Work};
+use crate::{Error, FoldGram, Result, RidgeFold, Task};
+use faer::prelude::*;
+use faer::{Mat, MatRef, Side};
+use kapprox::decompose::symmetric_eigen;
+use kapprox::landmark::NO_ROW;
+use kapprox::map::Expansion;
+use kapprox::metric::Metric;
+use kapprox::{Real, Spec};
+use kstore::Plan;
+use std::sync::Arc;
+
+/// The description of the solver `kdr`.
+pub(super) const FAMILY: Family = Family {
+    name: "kdr",
+    about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
+    task: Task::Regression,
+    parameters: &[ridge::TASK, Parameter { default: Some("2"), ..COMPONENTS }, TARGET_KERNEL, LAMBDA, TOLERANCE],
+    make: |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
+};
+
+/// Eigenvalues below this many roundings of the largest are rounding, and a target that varies by less does not vary.
+const NOISE: f64 = 64.0;
+
+/// Kernel dimension reduction by gradients.
+#[derive(Clone, Debug)]
+pub struct KernelDimensionReduction {
+    /// Number of directions q, at most that of the columns.
+    pub components: usize,
+    /// The kernel on the targets; `None` for the ±1 codes of classes, which are those of `delta()`.
+    pub target_kernel: Option<Spec>,
+    /// The penalty of the regression that the gradients are of.
+    pub penalty: Penalty,
+}
+
+impl KernelDimensionReduction {
+    fn new(settings: &Settings) -> Result<Self> {
+        let target_kernel = match (settings.kernel(&TARGET_KERNEL), settings.word(&ridge::TASK)) {
+            (None, word) if word != Some("classification") => Some(Spec::parse("gaussian()")?),
+            (given, _) => given,
+        };
+        let components = settings.count(&COMPONENTS).unwrap_or_default();
+        Ok(Self { components, target_kernel, penalty: settings.penalty() })
+    }
+}
+
+impl<T: Real> Solver<T> for KernelDimensionReduction {
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        work.refuse_weights("the solver", "only ridge does")?;
+        if work.options.metric != MetricSource::None {
+            let why = "the directions are those of the columns as they are; leave it out";
+            return Err(Error::option("metric", &work.options.metric, why));
+        }
+        if work.options.map.is_without_rows() {
+            let why = "gradients are those of kernel functions of landmarks; take a map that has some, such as nystrom";
+            return Err(Error::option("map", &work.options.map, why));
+        }
+        target::check(self.target_kernel.as_ref(), work.options.task)
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        let (p, m, d) = (shape.map.p, shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
+        let t = if self.target_kernel.is_some() { target::MOST } else { shape.t + 1 };
+        let gradients = cut.gram_lanes * OuterProducts::scratch_bytes(m, d, shape.threads);
+        let plan = plan
+            .term("system of the regression", 8 * (2 * p * p + p * t), "lower `rank`")
+            .term("functions of the landmarks", 8 * m * (d + t), "lower `rank`")
+            .term("gradients", gradients, "read fewer columns (`features`)")
+            .term(
+                "products of gradients",
+                (5 + cut.gram_lanes) * Products::bytes(d),
+                "read fewer columns (`features`)",
+            );
+        target::plan(plan, self.target_kernel.as_ref(), shape, cut)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let kernel = data.kernel.build()?.typed::<f64>();
+        if !kernel.differentiable() {
+            let why = "its gradient is not known; take a kernel that has one, such as gaussian()";
+            return Err(Error::option("kernel", data.kernel, why));
+        }
+        let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
+        let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;
+        let folds = data.whole()?;
+        let fold = RidgeFold::new(data.map, &folds, data.targets).with_bin(data.cut.tile);
+        let fold = target.iter().fold(fold, |fold, target| fold.with_target_features(&target.map));
+        let state = data.fold(GRAM, &fold)?;
+        let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows));
+        if !varies(moments) {
+            let why = "the target does not vary: no direction tells anything of it; check the target";
+            return Err(Error::option(COMPONENTS.name, self.components, why));
+        }
+        let stage = data.resources.stages.stage("regression", None);
+        let weights = regression(moments, data.classes().is_some(), lambda).ok_or(Error::Indefinite {
+            rank: moments.s.len(),
+            lambda,
+            precision: state.gram.precision(),
+        })?;
+        let Expansion::Landmarks { landmarks, coefficients, .. } =
+            data.map.expand(weights.as_ref(), data.resources.workers)
+        else {
+            return Err(Error::option(
+                "map",
+                &data.options.map,
+                "gradients are those of kernel functions of landmarks",
+            ));
+        };
+        drop(stage);
+        let wide: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
+        let products = data.fold("gradients", &OuterProducts::new(kernel, &wide, coefficients.as_ref()))?;
+        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let found = Directions::of(&products, self.components)?;
+        let there = found.values.len();
+        if there < self.components {
+            let (asked, d) = (self.components, found.slopes.len());
+            let why = match asked > d {
+                true => format!("the rows have {d} columns"),
+                false => "the target depends on no more directions".to_string(),
+            };
+            data.resources.stages.warn(format!("components reduced from {asked} to {there}: {why}"));
+        }
+        let mut figures = found.figures();
+        figures
+            .extend(target.map(|target| Figure { name: "features of the target", values: vec![target.count as f64] }));
+        let points = (0..there * there).map(|at| if at % (there + 1) == 0 { T::ONE } else { T::ZERO }).collect();
+        Ok(Fitted {
+            weights: Mat::identity(there, there),
+            intercept: vec![0.0; there],
+            basis: Some(Basis::Landmarks { points, rows: vec![NO_ROW; there] }),
+            task: Some(Task::Components),
+            projection: Some(found.projection()?),
+            certificate: state.certificate,
+            ranks: vec![moments.s.len()],
+            lambda: Some(lambda),
+            figures,
+            passes: 2 + u64::from(needed.is_some()),
+            ..Fitted::default()
+        })
+    }
+}
+
+/// True where the targets, or their features, vary by more than rounding.
+fn varies(moments: &FoldGram) -> bool {
+    let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
+    let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
+    squares > NOISE * f64::EPSILON * total
+}
+
+/// W = (G + n lambda I)⁻¹ B, p x t, where B has the indicators of the classes in the place of their ±1 codes; `None` where the matrix has no factor.
+fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>> {
+    let (p, t) = (moments.s.len(), moments.sy.len());
+    let b = MatRef::from_column_major_slice(&moments.b, p, t);
+    let b = match (classes, t) {
+        (false, _) => b.to_owned(),
+        // one column of codes, +1 for the second class
+        (true, 1) => Mat::from_fn(p, 2, |i, k| (moments.s[i] + if k == 0 { -b[(i, 0)] } else { b[(i, 0)] }) / 2.0),
+        (true, _) => Mat::from_fn(p, t, |i, k| (moments.s[i] + b[(i, k)]) / 2.0),
+    };
+    let g = MatRef::from_column_major_slice(&moments.g, p, p);
+    let ridge = moments.rows as f64 * lambda;
+    let g = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] + if i == j { ridge } else { 0.0 });
+    Some(g.llt(Side::Lower).ok()?.solve(&b))
+}
+
+/// What the gradients say.
+struct Directions {
+    /// The leading eigenvalues of M, descending.
+    values: Vec<f64>,
+    /// The directions, d x q.
+    vectors: Mat<f64>,
+    /// The diagonal of M: the mean squares of the slopes along the columns.
+    slopes: Vec<f64>,
+}
+
+impl Directions {
+    /// The `q` leading directions, fewer where others are rounding.
+    fn of(products: &Products, q: usize) -> Result<Self> {
+        let d = products.sums.nrows();
+        let m = Mat::from_fn(d, d, |i, j| products.sums[(i.max(j), i.min(j))] / products.weight);
+        let (values, vectors) = symmetric_eigen(m.as_ref())?;
+        let floor = NOISE * f64::EPSILON * values[d - 1];
+        let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
+        if kept.is_empty() {
+            let why = "the regression has no slope: the kernel or `lambda` does not suit the rows";
+            return Err(Error::option(COMPONENTS.name, q, why));
+        }
+        let signs: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j)).collect();
+        Ok(Self {
+            values: kept.iter().map(|j| values[*j]).collect(),
+            vectors: Mat::from_fn(d, kept.len(), |i, k| signs[k] * vectors[(i, kept[k])]),
+            slopes: (0..d).map(|j| m[(j, j)].max(0.0)).collect(),
+        })
+    }
+
+    /// The sum of the eigenvalues of M, which is above 0.
+    fn total(&self) -> f64 {
+        self.slopes.iter().sum()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        vec![
+            Figure { name: "share of the slopes", values: self.values.iter().map(|v| v / self.total()).collect() },
+            Figure { name: "slope of each column", values: self.slopes.iter().map(|slope| slope.sqrt()).collect() },
+        ]
+    }
+
+    fn projection(&self) -> Result<Projection> {
+        let (d, q) = self.vectors.shape();
+        let rows: Vec<f64> = (0..q).flat_map(|k| (0..d).map(move |j| self.vectors[(j, k)])).collect();
+        let importance = self.slopes.iter().map(|slope| slope / self.total()).collect();
+        Ok(Projection { metric: Arc::new(Metric::matrix(&rows, q)?), importance })
+    }
+}

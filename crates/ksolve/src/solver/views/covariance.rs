@@ -1,0 +1,89 @@
+//! Maximal covariance: the directions of two views that vary together most.
+//!
+//! max aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, and each further pair orthogonal to those before: the singular vectors of C_xy. No penalty is needed, and a
+//! direction of large variance counts for more than one that correlates better. With linear kernels it is scikit-learn's
+//! `PLSSVD(scale=False)`.
+//!
+//! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004, section 6.5.
+
+use super::{Moments, Pairs, WITH, WITH_KERNEL};
+use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
+use crate::solver::{Family, Features, Figure, Fitted, Settings, Solver};
+use crate::train::{Cut, Shape, Work};
+use crate::{Error, Result, Task};
+use kapprox::Real;
+use kapprox::decompose::singular;
+use kstore::Plan;
+
+/// The description of the solver `covariance`.
+pub(in crate::solver) const FAMILY: Family = Family {
+    name: "covariance",
+    about: "maximal covariance: the directions of two sets of columns that vary together most",
+    task: Task::Components,
+    parameters: &[WITH, WITH_KERNEL, Parameter { default: Some("2"), ..COMPONENTS }, FOLDS, TOLERANCE],
+    make: |settings| Ok(Box::new(MaximalCovariance::new(settings)?)),
+};
+
+/// Maximal covariance analysis of two views.
+#[derive(Clone, Debug)]
+pub struct MaximalCovariance {
+    /// Number of pairs q, at most the features of the smaller view.
+    pub components: usize,
+}
+
+impl MaximalCovariance {
+    fn new(settings: &Settings) -> Result<Self> {
+        super::require_two(settings)?;
+        Ok(Self { components: settings.count(&COMPONENTS).unwrap_or_default() })
+    }
+
+    /// The leading pairs, fewer where others are rounding.
+    fn pairs(&self, moments: &Moments, epsilon: f64) -> Result<Pairs> {
+        let (u, values, v) = singular(moments.xy.as_ref())?;
+        let floor = super::NOISE * epsilon * (super::trace(&moments.xx) * super::trace(&moments.yy)).max(0.0).sqrt();
+        let kept = values.iter().take(self.components).take_while(|value| **value > floor).count();
+        Ok(Pairs::signed(u.subcols(0, kept), v.subcols(0, kept), values[..kept].to_vec()))
+    }
+}
+
+impl<T: Real> Solver<T> for MaximalCovariance {
+    fn holds_out(&self) -> bool {
+        true
+    }
+
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        super::check(work)
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        super::plan(plan, shape, 1)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let gram = super::gather(data)?;
+        let _stage = data.resources.stages.stage("singular vectors", None);
+        let (mut held, mut rows) = (vec![0.0; self.components], 0.0);
+        super::held_out(&gram, data.second, |own, new| {
+            let found = new.correlations(&self.pairs(own, gram.epsilon())?, gram.epsilon());
+            held.iter_mut().zip(found).for_each(|(sum, correlation)| *sum += correlation * new.rows as f64);
+            rows += new.rows as f64;
+            Ok(())
+        })?;
+        let moments = Moments::of(gram.folds().iter(), data.second)?;
+        let pairs = self.pairs(&moments, gram.epsilon())?;
+        if pairs.values.is_empty() {
+            let why = "the two views do not vary together: check their columns and kernels";
+            return Err(Error::option(COMPONENTS.name, self.components, why));
+        }
+        let total = moments.xy.squared_norm_l2();
+        let mut figures = vec![
+            Figure { name: "covariance", values: pairs.values.clone() },
+            Figure { name: "share of the covariance", values: pairs.values.iter().map(|v| v * v / total).collect() },
+            Figure { name: "correlation", values: moments.correlations(&pairs, gram.epsilon()) },
+        ];
+        if rows > 0.0 {
+            figures.push(Figure { name: "held-out correlation", values: held.iter().map(|sum| sum / rows).collect() });
+        }
+        Ok(super::fitted(data, &moments, &pairs, self.components, figures))
+    }
+}

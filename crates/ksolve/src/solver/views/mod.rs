@@ -1,0 +1,189 @@
+//! Two views: two sets of columns of the same rows, each with features of its own kernel and landmarks, and the directions of both that
+//! vary together.
+//!
+//! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and C_xy = (1/n) Σ φ̃ψ̃ᵀ, of every fold, and [`cca`] and
+//! [`covariance`] say which pairs of directions (a, b) they are looked through for. A row has the coordinates a_jᵀφ̃ of the first view and
+//! b_jᵀψ̃ of the second, and the model writes both. Signs: the largest entry of each a_j is positive.
+//!
+//! *Passes*: one. *Flops*: the maps, and n(p + r)² for p and r features; about 20p³ for each penalty and fold. *Bytes*: the moments of each fold,
+//! (p + r)² numbers, and about 8 p² for each thread.
+
+mod cca;
+mod covariance;
+
+pub use cca::CanonicalCorrelations;
+pub(super) use cca::FAMILY as CCA;
+pub(super) use covariance::FAMILY as COVARIANCE;
+pub use covariance::MaximalCovariance;
+
+use super::centred::Centred;
+use super::kpca::sign;
+use super::parameter::{Kind, Parameter};
+use super::{Features, Figure, Fitted, Settings};
+use crate::metric::MetricSource;
+use crate::train::plan::GRAM;
+use crate::train::{Shape, Work};
+use crate::{Error, FoldGram, GramState, Result, RidgeFold};
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use kapprox::decompose::product;
+use kstore::Plan;
+
+/// The columns of the second view.
+pub(crate) const WITH: Parameter = Parameter {
+    name: "with",
+    kind: Kind::Columns,
+    default: None,
+    about: "Columns of the second view, as names or globs, comma-separated; the first has the other features; has to be given",
+};
+
+/// The kernel on the second view.
+pub(crate) const WITH_KERNEL: Parameter = Parameter {
+    name: "with_kernel",
+    kind: Kind::Kernel,
+    default: None,
+    about: "Kernel on the second view [default: that of the first]",
+};
+
+/// Correlations of directions that vary by less than this many roundings of their view are none.
+const NOISE: f64 = 64.0;
+
+/// Refuses a solver of two views that was given one.
+fn require_two(settings: &Settings) -> Result<()> {
+    let why = "it names the columns of the second view: with 'y*'";
+    settings.columns(&WITH).map(|_| ()).ok_or_else(|| Error::missing(WITH.name, settings.solver, why))
+}
+
+/// Refuses what two views do not go with.
+fn check(work: &Work<'_>) -> Result<()> {
+    work.refuse_weights("the solver", "only ridge does")?;
+    if work.options.map.is_without_rows() {
+        let why = "two views have landmarks each; take a map that has some, such as nystrom";
+        return Err(Error::option("map", &work.options.map, why));
+    }
+    match work.options.metric {
+        MetricSource::None => Ok(()),
+        _ => {
+            let why = "each view has a kernel of its own and no metric; leave it out";
+            Err(Error::option("metric", &work.options.metric, why))
+        }
+    }
+}
+
+/// Adds the matrices of the two views to a plan, on so many threads at once.
+fn plan(plan: Plan, shape: &Shape, threads: usize) -> Plan {
+    // both views together
+    let p = shape.map.p.div_ceil(2);
+    plan.term("moments of the views", 2 * 8 * 2 * shape.map.p * shape.map.p, "lower `rank`")
+        .term("singular vectors", 8 * 10 * p * p * threads, "lower `rank`")
+        .term("directions", 8 * 8 * shape.map.landmarks.unwrap_or(p) * p.min(100), "lower `components`")
+}
+
+/// The moments of some rows: covariances of the two views, about their means.
+#[derive(Debug)]
+struct Moments {
+    rows: u64,
+    /// C_xx, p x p.
+    xx: Mat<f64>,
+    /// C_yy, r x r.
+    yy: Mat<f64>,
+    /// C_xy, p x r.
+    xy: Mat<f64>,
+    /// The means of both views, one after the other.
+    mean: Vec<f64>,
+}
+
+impl Moments {
+    /// The moments of the rows of some folds, of which the last `second` features are the second view.
+    fn of<'a>(folds: impl Iterator<Item = &'a FoldGram> + Clone, second: usize) -> Result<Self> {
+        let rows = folds.clone().map(|fold| fold.rows).sum();
+        let Centred { g, mean, rows: n, .. } = Centred::of(folds)?;
+        let first = mean.len() - second;
+        let part =
+            |at: (usize, usize), size: (usize, usize)| Mat::from_fn(size.0, size.1, |i, j| g[(at.0 + i, at.1 + j)] / n);
+        let (xx, yy) = (part((0, 0), (first, first)), part((first, first), (second, second)));
+        Ok(Self { rows, xx, yy, xy: part((0, first), (first, second)), mean })
+    }
+
+    /// The correlation of each pair of directions on these rows; 0 where one of them does not vary.
+    fn correlations(&self, pairs: &Pairs, epsilon: f64) -> Vec<f64> {
+        let (x, y) = (product(self.xx.as_ref(), pairs.x.as_ref()), product(self.yy.as_ref(), pairs.y.as_ref()));
+        let both = product(self.xy.as_ref(), pairs.y.as_ref());
+        let inner = |a: &Mat<f64>, b: &Mat<f64>, j: usize| {
+            a.col(j).iter().zip(b.col(j).iter()).map(|(a, b)| a * b).sum::<f64>()
+        };
+        let least = |c: &Mat<f64>, a: &Mat<f64>, j: usize| NOISE * epsilon * trace(c) * inner(a, a, j);
+        let of = |j: usize| {
+            let (square, other) = (inner(&pairs.x, &x, j), inner(&pairs.y, &y, j));
+            let varies = square > least(&self.xx, &pairs.x, j) && other > least(&self.yy, &pairs.y, j);
+            if varies { inner(&pairs.x, &both, j) / (square * other).sqrt() } else { 0.0 }
+        };
+        (0..pairs.values.len()).map(of).collect()
+    }
+}
+
+fn trace(matrix: &Mat<f64>) -> f64 {
+    (0..matrix.nrows()).map(|j| matrix[(j, j)]).sum()
+}
+
+/// Directions of the two views, side by side.
+#[derive(Debug)]
+struct Pairs {
+    /// a_1, …, a_q, p x q.
+    x: Mat<f64>,
+    /// b_1, …, b_q, r x q.
+    y: Mat<f64>,
+    /// What each pair was found by, descending.
+    values: Vec<f64>,
+}
+
+impl Pairs {
+    /// The pairs with the largest entry of each a_j made positive.
+    fn signed(x: MatRef<'_, f64>, y: MatRef<'_, f64>, values: Vec<f64>) -> Self {
+        let signs: Vec<f64> = (0..values.len()).map(|j| sign(x, j)).collect();
+        let of = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
+        Self { x: of(x), y: of(y), values }
+    }
+}
+
+/// Takes the moments of the two views of every fold: one pass.
+fn gather<T: Real>(data: &Features<'_, T>) -> Result<GramState> {
+    let fold = RidgeFold::new(data.map, data.folds, data.targets).with_bin(data.cut.tile);
+    Ok(data.fold(GRAM, &fold)?.gram)
+}
+
+/// Calls `each` with the moments of the rows outside and inside of every fold that holds rows out.
+fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Moments) -> Result<()>) -> Result<()> {
+    let folds = gram.folds();
+    if folds.len() < 2 {
+        return Ok(());
+    }
+    for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 1) {
+        let others = folds.iter().enumerate().filter(|(other, _)| *other != left_out).map(|(_, fold)| fold);
+        each(&Moments::of(others, second)?, &Moments::of(std::iter::once(fold), second)?)?;
+    }
+    Ok(())
+}
+
+/// The coordinates of both views as functions of the features of both, and what is said of too few pairs.
+fn fitted<T: Real>(
+    data: &Features<'_, T>,
+    moments: &Moments,
+    pairs: &Pairs,
+    asked: usize,
+    figures: Vec<Figure>,
+) -> Fitted<T> {
+    let (p, q) = (pairs.x.nrows(), pairs.values.len());
+    if q < asked {
+        let why = "the views have no more directions that vary together";
+        data.resources.stages.warn(format!("components reduced from {asked} to {q}: {why}"));
+    }
+    let weights = Mat::from_fn(p + pairs.y.nrows(), 2 * q, |i, j| match (i < p, j < q) {
+        (true, true) => pairs.x[(i, j)],
+        (false, false) => pairs.y[(i - p, j - q)],
+        _ => 0.0,
+    });
+    let along = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
+    let intercept = (0..2 * q).map(|j| -along(j)).collect();
+    Fitted { weights, intercept, figures, passes: 1, ..Fitted::default() }
+}
