@@ -39,6 +39,7 @@ fn model() -> Model<f32> {
             rows: 0,
             seed: 0,
             landmarks: None,
+            asinh: false,
             options: serde_json::Value::Null,
         },
         basis: Basis::Landmarks {
