@@ -6,7 +6,7 @@ use super::parse::{self, Kernels};
 use super::run::{DiskArgs, EngineArgs, RunArgs};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use ksolve::tune::Score;
+use ksolve::tune::{Score, Work};
 use std::path::PathBuf;
 
 /// Options of `kmill tune`.
@@ -36,10 +36,10 @@ pub struct TuneArgs {
     /// Time for the search and the fit: the rank of the fit is the largest of 500, 1000, 2000, … that is likely to end in time
     #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with_all = ["rank", "ranks"], help_heading = "Search")]
     pub time: Option<std::time::Duration>,
-    /// Work of the search, in the place of --time: so many steps, each of which learns or measures one kernel, or tries one solver. The
+    /// Work of the search, in the place of --time: so many steps that learn or measure a kernel, and so many trials of solvers. The
     /// report of a search with --time tells the work and ranks it came to; these give the same model on any machine
-    #[arg(long, value_name = "N", conflicts_with = "time", help_heading = "Search")]
-    pub work: Option<usize>,
+    #[arg(long, value_name = "STEPS,TRIALS", conflicts_with = "time", help_heading = "Search")]
+    pub work: Option<Work>,
     /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
     /// lengths, not families of kernels)
     #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]

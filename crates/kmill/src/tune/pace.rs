@@ -26,9 +26,9 @@ impl Pace {
         Self { started: Instant::now(), time }
     }
 
-    /// True once half of the time is over: the rest belongs to the fit.
-    pub(super) fn is_late(&self) -> bool {
-        self.time.is_some_and(|time| self.started.elapsed() > time / 2)
+    /// True once a share of the time is over: the rest belongs to what follows.
+    pub(super) fn is_over(&self, share: f64) -> bool {
+        self.time.is_some_and(|time| self.started.elapsed() > time.mul_f64(share))
     }
 
     /// The fit at the largest rank that is likely to end in time and fits the memory, with all smaller ones in its surface. Which that

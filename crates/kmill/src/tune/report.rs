@@ -6,7 +6,7 @@ use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
 use ksolve::train::Scaling;
-use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score};
+use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, Work};
 use kstore::Selected;
 use kstore::budget::bytes;
 use std::fmt;
@@ -68,9 +68,9 @@ pub struct TuneReport {
     pub contenders: Vec<ContenderReport>,
     /// The error of the winner, fitted on the sample, on rows of the sample that no choice saw; `None` with fewer than three folds.
     pub test: Option<Apart>,
-    /// Steps after which the search was cut short, by `--time` or `--work`; absent where every step was made.
+    /// The steps of the search and the trials of solvers, where one was cut short by `--time` or `--work`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub work: Option<usize>,
+    pub work: Option<Work>,
     /// The options that give this model on any machine in the place of `--time`; absent without that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,

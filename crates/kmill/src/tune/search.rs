@@ -6,23 +6,29 @@ use crate::curve::Silent;
 use crate::interrupt;
 use crate::progress::Work;
 use ksolve::train::Stages;
-use ksolve::tune::Listener;
+use ksolve::tune::{Listener, SEARCH};
 use kstore::pass::Observer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+/// Share of the time by which the search among kernels ends, and that by which the trials of solvers do.
+const SEARCHED: f64 = 0.3;
+const TRIED: f64 = 0.5;
 
 /// Shows the stages until the first steps begin; after that the steps are shown, and their stages and warnings are not.
 pub(super) struct Watch<'a> {
     run: &'a Run,
     pace: &'a Pace,
     began: AtomicBool,
+    /// True once solvers are tried.
+    trials: AtomicBool,
     work: Mutex<Option<Work<'a>>>,
 }
 
 impl<'a> Watch<'a> {
     pub(super) fn new(run: &'a Run, pace: &'a Pace) -> Self {
-        Self { run, pace, began: AtomicBool::new(false), work: Mutex::new(None) }
+        Self { run, pace, began: AtomicBool::new(false), trials: AtomicBool::new(false), work: Mutex::new(None) }
     }
 
     fn work(&self, show: impl FnOnce(&Work<'a>)) {
@@ -49,6 +55,8 @@ impl Stages for Watch<'_> {
 
 impl Listener for Watch<'_> {
     fn begin(&self, kind: &str, steps: u64) {
+        // the first part is the search
+        self.trials.store(kind != SEARCH, Ordering::Relaxed);
         self.began.store(true, Ordering::Relaxed);
         *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.run.progress.work(kind, steps));
     }
@@ -66,7 +74,7 @@ impl Listener for Watch<'_> {
         self.take().into_iter().for_each(Work::finish);
     }
     fn is_late(&self) -> bool {
-        self.pace.is_late()
+        self.pace.is_over(if self.trials.load(Ordering::Relaxed) { TRIED } else { SEARCHED })
     }
     fn warn(&self, text: &str) {
         Stages::warn(&self.run.progress, text.to_string());

@@ -10,6 +10,12 @@ use kstore::Selected;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The part of a choice in which kernels are compared.
+pub const SEARCH: &str = "search";
+
+/// The part in which solvers are tried.
+const TRIALS: &str = "solvers";
+
 /// A moment of the choice: what was done, and the least held-out error of a kernel so far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Moment {
@@ -19,6 +25,33 @@ pub struct Moment {
     pub what: String,
     /// Least score of a kernel so far; `None` before the first.
     pub best: Option<f64>,
+}
+
+/// The steps of the two parts of a choice: the search among kernels, and the trials of solvers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Work {
+    /// Steps of the search.
+    pub kernels: usize,
+    /// Trials of solvers.
+    pub solvers: usize,
+}
+
+impl std::fmt::Display for Work {
+    /// Writes the steps as they are typed: `4,12`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},{}", self.kernels, self.solvers)
+    }
+}
+
+impl std::str::FromStr for Work {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let expected = || "expected steps of the search and trials of solvers, such as 4,12".to_string();
+        let (kernels, solvers) = text.split_once(',').ok_or_else(expected)?;
+        let count = |text: &str| text.trim().parse::<usize>().map_err(|_| expected());
+        Ok(Self { kernels: count(kernels)?, solvers: count(solvers)? })
+    }
 }
 
 /// Hears of the steps of a choice, and may end it early or stop it.
@@ -36,7 +69,7 @@ pub trait Listener: Sync {
     fn done(&self, _what: &str, _took: Duration) {}
     /// The steps of the kind have ended.
     fn end(&self) {}
-    /// True once no more than the best so far is wanted, asked after every step. Whoever answers by the clock gives up the same bits on
+    /// True once the part of the choice that began last is to end with the best so far, asked after every step. Whoever answers by the clock gives up the same bits on
     /// every machine; [`Chosen::work`] in [`Choice::work`] gives them again.
     fn is_late(&self) -> bool {
         false
@@ -61,8 +94,8 @@ pub struct Choice<'a> {
     pub scalings: &'a [Scaling],
     /// The table.
     pub selected: &'a Selected,
-    /// Steps after which no more than the best so far is wanted: work that does not depend on the machine.
-    pub work: Option<usize>,
+    /// Most steps of each part, in the place of what the listener wants: work that does not depend on the machine.
+    pub work: Option<Work>,
     /// The resources. Its observer sees the stages of every step; a checkpoint is not read.
     pub run: &'a Run<'a>,
     /// Hears of the steps.
@@ -92,8 +125,8 @@ pub struct Chosen {
     pub contenders: Vec<ContenderReport>,
     /// The error on rows that no choice saw, and the seconds of that fit.
     pub test: Option<(Apart, f64)>,
-    /// Steps after which the choice was hurried, by [`Choice::work`] or by the listener; `None` where every step was made.
-    pub work: Option<usize>,
+    /// The steps that were made, where a part was ended early, by [`Choice::work`] or by the listener.
+    pub work: Option<Work>,
     /// What was done when.
     pub history: Vec<Moment>,
 }
@@ -103,20 +136,40 @@ struct Log<'a> {
     listener: &'a dyn Listener,
     started: Instant,
     history: Vec<Moment>,
-    /// Steps that are allowed.
-    most: Option<usize>,
-    /// Steps that were made when it was first late.
+    /// Most steps of each part.
+    most: Option<Work>,
+    kernels: Part,
+    solvers: Part,
+    /// True for the trials of solvers.
+    trials: bool,
+}
+
+/// The steps of a part, and after how many of them it was late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    made: usize,
     late: Option<usize>,
 }
 
 impl Log<'_> {
+    fn part(&mut self) -> &mut Part {
+        if self.trials { &mut self.solvers } else { &mut self.kernels }
+    }
+
     fn is_late(&mut self) -> bool {
-        let made = self.history.len();
-        let late = || if let Some(most) = self.most { made >= most } else { self.listener.is_late() };
-        if self.late.is_none() && late() {
-            self.late = Some(made);
-        }
-        self.late.is_some()
+        let most = self.most.map(|most| if self.trials { most.solvers } else { most.kernels });
+        let made = self.part().made;
+        let late = most.map_or_else(|| self.listener.is_late(), |most| made >= most);
+        let part = self.part();
+        // what is left of a part that is late counts for nothing
+        part.late = part.late.or(late.then_some(made));
+        part.late.is_some()
+    }
+
+    fn work(&self) -> Option<Work> {
+        let steps = |part: Part| part.late.unwrap_or(part.made);
+        let short = self.kernels.late.or(self.solvers.late).is_some();
+        short.then(|| Work { kernels: steps(self.kernels), solvers: steps(self.solvers) })
     }
 
     fn step<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<V> {
@@ -124,6 +177,7 @@ impl Log<'_> {
         let started = Instant::now();
         let (value, best) = run()?;
         self.listener.done(&what, started.elapsed());
+        self.part().made += 1;
         let best = best.or_else(|| self.history.last().and_then(|last| last.best));
         self.history.push(Moment { seconds: self.started.elapsed().as_secs_f64(), what, best });
         Ok(value)
@@ -136,19 +190,27 @@ impl Choice<'_> {
     /// # Errors
     /// The errors of [`Search::open`], [`Search::step`] and [`Contest::step`], and those of the listener.
     pub fn make<T: Real>(&self, memory: &mut Memory<'_>) -> Result<Chosen> {
-        let mut log =
-            Log { listener: self.listener, started: Instant::now(), history: Vec::new(), most: self.work, late: None };
+        let mut log = Log {
+            listener: self.listener,
+            started: Instant::now(),
+            history: Vec::new(),
+            most: self.work,
+            kernels: Part::default(),
+            solvers: Part::default(),
+            trials: false,
+        };
         let (tuned, trials) = self.scaled::<T>(&mut log, memory)?;
         let (base, rank) = (&self.base.clone().scaling(tuned.scaling), self.options.training.rank);
         if self.options.score == Score::Alignment {
             let fit = base.clone().kernel(tuned.kernel.clone());
             let (metric, form, contenders) = (tuned.metric.clone(), tuned.form.clone(), Vec::new());
-            let (work, history) = (log.late, log.history);
+            let (work, history) = (log.work(), log.history);
             return Ok(Chosen { tuned, fit, rank, metric, form, contenders, test: None, work, history });
         }
         let job = self.run.clone().memory(self.run.bytes().saturating_sub(trials.bytes()));
         let mut contest = Contest::new(&trials, contenders(self.solver, base, &tuned)?, rank);
-        self.listener.begin("solvers", contest.trials() as u64);
+        log.trials = true;
+        self.listener.begin(TRIALS, contest.trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
             log.step(what, || Ok((contest.step(&job, memory)?, None)))?;
             if log.is_late() && contest.hurry() {
@@ -158,6 +220,7 @@ impl Choice<'_> {
         }
         self.listener.end();
         let (winner, contenders) = contest.finish();
+        let work = log.work();
         let test = log.step("rows kept apart".to_string(), || {
             let timed = memory.recall_or(|| {
                 let started = Instant::now();
@@ -170,7 +233,7 @@ impl Choice<'_> {
         let rows = self.selected.known_rows().unwrap_or(trials.seen() as u64);
         let fit = winner.for_rows(trials.seen() as u64, rows);
         let (metric, form) = (winner.metric().cloned(), winner.report.metric);
-        Ok(Chosen { tuned, fit, rank, metric, form, contenders, test, work: log.late, history: log.history })
+        Ok(Chosen { tuned, fit, rank, metric, form, contenders, test, work, history: log.history })
     }
 
     /// The best kernel with its metric at the scaling of the options, or at another one if the held-out error is less there. A scaling that
@@ -197,7 +260,7 @@ impl Choice<'_> {
     ) -> Result<(Tuned, Trials<T>)> {
         let resources = self.run.resources();
         let mut search = Search::<T>::open(self.selected, options, &resources)?;
-        self.listener.begin("search", search.runs() as u64);
+        self.listener.begin(SEARCH, search.runs() as u64);
         let scaling = options.training.scaling;
         while let Some((kernel, rows)) = search.upcoming() {
             let what = match scaling == self.options.training.scaling {

@@ -35,7 +35,7 @@ mod series;
 mod trial;
 mod tuned;
 
-pub use choice::{Choice, Chosen, Listener, Moment};
+pub use choice::{Choice, Chosen, Listener, Moment, SEARCH, Work};
 pub use contest::{ANY, Contender, ContenderReport, Contest, contenders};
 pub use memory::Memory;
 pub use options::{Score, TuneOptions};
