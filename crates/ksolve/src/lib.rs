@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+pub mod agreement;
 pub mod auc;
 pub mod bins;
 pub mod certificate;
@@ -12,6 +13,7 @@ pub mod folds;
 pub mod gram;
 pub mod grid;
 pub mod job;
+mod median;
 pub mod metric;
 pub mod model;
 mod passes;
