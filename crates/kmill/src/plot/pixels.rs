@@ -117,14 +117,24 @@ impl Canvas for Pixels {
     fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
         let size = LETTERS as f32;
         let width = self.letters.width(word, size);
-        let start = if anchor == Anchor::End { -width } else { -width / 2.0 };
+        let start = match anchor {
+            Anchor::Start => 0.0,
+            Anchor::End => -width,
+            Anchor::Middle | Anchor::Upwards => -width / 2.0,
+        };
         let turn = if anchor == Anchor::Upwards { -90.0 } else { 0.0 };
         let to = Transform::from_translate(start, 0.0)
             .post_rotate(turn)
             .post_translate(x as f32, y as f32)
             .post_scale(DENSITY, DENSITY);
         if let Some(path) = self.letters.outline(word, size).finish() {
-            self.fill(&path, Ink::of(class), to);
+            let ink = Ink::of(class);
+            // a ground of the paper's colour behind the letters, where they have one
+            if let Some(paint) = paint(ink.stroke, ink.opacity) {
+                let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, ..Stroke::default() };
+                self.map.stroke_path(&path, &paint, &stroke, to, None);
+            }
+            self.fill(&path, ink, to);
         }
     }
 }

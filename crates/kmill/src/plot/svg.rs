@@ -49,7 +49,11 @@ impl Canvas for Svg {
     }
 
     fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
-        let end = if anchor == Anchor::End { "end" } else { "middle" };
+        let end = match anchor {
+            Anchor::Start => "start",
+            Anchor::End => "end",
+            Anchor::Middle | Anchor::Upwards => "middle",
+        };
         let turn = if anchor == Anchor::Upwards { " rotate(-90)" } else { "" };
         let _ = writeln!(
             self.0,
