@@ -6,7 +6,7 @@ use crate::page::{Axis, COLOURS, Scale, tick};
 use std::collections::HashMap;
 
 /// Height of a line of the legend.
-const LINE: f64 = 18.0;
+const LINE: f64 = 21.0;
 
 /// Letters of a name that are shown.
 const SHOWN: usize = 14;

@@ -8,7 +8,7 @@ use crate::page::{Axis, COLOURS, Scale, tick};
 
 /// Width and height of the drawing in its own units; below, the edges of the area between the axes.
 pub(super) const SIZE: (f64, f64) = (760.0, 520.0);
-const PLANE: (f64, f64, f64, f64) = (58.0, 626.0, 34.0, 460.0);
+const PLANE: (f64, f64, f64, f64) = (66.0, 626.0, 34.0, 460.0);
 
 /// Size of letters in units of the drawing, as in the style rules.
 pub(super) const LETTERS: f64 = 12.0;
