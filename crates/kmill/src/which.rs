@@ -153,6 +153,6 @@ mod tests {
             assert!(asked <= 5 && !seen.contains(&solver.to_string()), "{solver}");
             seen.push(solver.to_string());
         });
-        assert_eq!(seen.len(), 9);
+        assert_eq!(seen.len(), 10);
     }
 }

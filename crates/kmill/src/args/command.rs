@@ -6,11 +6,11 @@ use clap::{Arg, Command, CommandFactory};
 use ksolve::solver::Family;
 use std::ffi::OsString;
 
-/// Verbs with more options than a screen has lines: their short help has those of [`FIRST`].
-const CROWDED: usize = 20;
+/// Verbs with more options than a screen has lines: their short help has those of [`FIRST`], each in a few words.
+const CROWDED: usize = 16;
 
-/// The options that most runs need, which short help has. Longer help has them all.
-const FIRST: [&str; 22] = [
+/// The options that most runs need.
+const FIRST: [&str; 20] = [
     "solver",
     "model",
     "paths",
@@ -22,12 +22,10 @@ const FIRST: [&str; 22] = [
     "kernel",
     "kernels",
     "rank",
-    "ranks",
     "methods",
     "time",
     "lambda",
     "folds",
-    "task",
     "components",
     "output",
     "report",
@@ -35,22 +33,55 @@ const FIRST: [&str; 22] = [
     "verbose",
 ];
 
+/// The arguments whose help is short already, and has parentheses that belong to it.
+const SHORT: [&str; 3] = ["solver", "kernel", "paths"];
+
 /// The verbs whose first word is a solver.
 const LEARNING: [&str; 2] = ["fit", "plan"];
 
-/// The command line, with the help that belongs to what was typed.
+/// The command line, with the help that belongs to what was typed: `-h` is short, anything else has all.
 pub fn command(words: &[OsString]) -> Command {
-    let shortened = |verb: Command| match verb.get_arguments().count() > CROWDED {
-        true => verb.mut_args(|arg| if is_first(&arg) { arg } else { arg.hide_short_help(true) }),
-        false => verb,
-    };
-    let command = Cli::command().mut_subcommands(shortened);
+    let short = words.iter().any(|word| word == "-h");
+    let command = Cli::command().mut_subcommands(|verb| if short { shortened(verb) } else { whole(verb) });
     let Some((verb, family)) = learning(words) else { return command };
-    command.mut_subcommand(verb, |verb| for_solver(verb, family))
+    command.mut_subcommand(verb, |verb| for_solver(verb, family, short))
 }
 
-fn is_first(arg: &Arg) -> bool {
-    FIRST.contains(&arg.get_id().as_str())
+/// A verb whose help has the first options, each in a few words, if it has many.
+fn shortened(verb: Command) -> Command {
+    let crowded = verb.get_arguments().count() > CROWDED;
+    let brief = |arg: Arg| match arg.get_id().as_str() {
+        _ if !crowded => arg,
+        id if !FIRST.contains(&id) => arg.hide(true),
+        id if SHORT.contains(&id) => arg,
+        _ => {
+            let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            arg.help(few_words(&text))
+        }
+    };
+    // clap has a longer layout for --help as soon as an argument has more to say there
+    let verb = verb.mut_args(|arg| brief(arg).long_help(None));
+    let name = verb.get_name().to_string();
+    let said = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let more = if crowded { format!("{said}\nkmill {name} --help has all options.") } else { said };
+    verb.after_help(more.trim_start().to_string()).after_long_help(None)
+}
+
+/// A verb whose help has all that is known, in the layout of short help.
+fn whole(verb: Command) -> Command {
+    let examples = verb.get_after_long_help().or(verb.get_after_help()).cloned().unwrap_or_default();
+    let verb = verb.mut_args(|arg| match arg.get_long_help().cloned() {
+        Some(long) => arg.help(long).long_help(None),
+        None => arg,
+    });
+    verb.after_help(examples).after_long_help(None)
+}
+
+/// A help text up to its first semicolon, bracket or parenthesis; those of a formula stay.
+fn few_words(text: &str) -> String {
+    let formula = |at: usize| text[at + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
+    let ends = [text.find(';'), text.find(" ["), text.find(" (").filter(|at| !formula(*at))];
+    text[..ends.into_iter().flatten().min().unwrap_or(text.len())].to_string()
 }
 
 /// The verb and the solver that a line names, in this order and before any option.
@@ -62,14 +93,15 @@ fn learning(words: &[OsString]) -> Option<(&'static str, &'static Family)> {
 }
 
 /// A verb whose help has the parameters of one solver, and none of the others'.
-fn for_solver(verb: Command, family: &'static Family) -> Command {
+fn for_solver(verb: Command, family: &'static Family, short: bool) -> Command {
+    let said = |text: String| if short { few_words(&text) } else { text };
     let (name, about) = (family.name, flags(family.about));
     let told = verb.mut_args(|arg| {
         let id = arg.get_id().as_str().to_string();
         match family.parameters.iter().find(|parameter| parameter.name == id) {
-            Some(own) => arg.hide_short_help(false).help(solver::own_help(own)),
+            Some(own) => arg.hide(false).help(said(solver::own_help(own))),
             None if solver::is_parameter(&id) => arg.hide(true),
-            None if id == "solver" => arg.help(about.clone()).long_help(about.clone()),
+            None if id == "solver" => arg.help(about.clone()),
             None if id == "target" && !family.task.has_target() => arg.hide(true),
             None => arg,
         }
@@ -80,7 +112,7 @@ fn for_solver(verb: Command, family: &'static Family) -> Command {
         "Example:\n  kmill fit {name} train.parquet{target}{needed} -o model.safetensors\n\n\
          kmill help which chooses a solver; kmill fit --help has the options of all."
     );
-    told.after_help(example.clone()).after_long_help(example)
+    told.after_help(example)
 }
 
 #[cfg(test)]
@@ -97,7 +129,7 @@ mod tests {
     fn short_help_is_one_screen() {
         for verb in ["", " fit", " predict", " evaluate", " tune", " curve", " plan", " plot", " convert"] {
             let text = help(&format!("kmill{verb} -h"));
-            assert!(text.lines().count() <= 45, "{} lines: {text}", text.lines().count());
+            assert!(text.lines().count() <= 48, "{} lines: {text}", text.lines().count());
         }
     }
 

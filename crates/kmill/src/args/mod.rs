@@ -108,7 +108,7 @@ pub enum Command {
     after_help = "Examples:\n  \
     kmill fit ridge train.parquet --target y -o model.safetensors\n  \
     kmill fit oneclass train.parquet --features '*,!id' --nu 0.01 -o model.safetensors\n\n\
-    kmill help which chooses a solver; kmill fit SOLVER --help has all options of one; kmill fit --help those of all.",
+    kmill help which chooses a solver; kmill fit SOLVER --help has all options of one.",
     after_long_help = "Examples:\n  \
     kmill fit ridge train.parquet --target y -o model.safetensors\n  \
     kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \

@@ -108,6 +108,11 @@ pub(crate) fn main(args: &PlotArgs) -> Result<()> {
 }
 
 fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
+    if let [only] = &card.features[..] {
+        let why = format!("it has one feature, {only}, and a picture shows two");
+        let remedy = format!("write its predictions beside the feature with kmill predict --keep {only}");
+        return Err(Error::option("MODEL", args.model.display(), why, remedy));
+    }
     let place = |option: &'static str, given: &Option<String>, default: usize| match given {
         None if card.features.len() == 2 => Ok(default),
         None => {

@@ -187,9 +187,9 @@ mod tests {
             at += 12 + length;
         }
         assert_eq!(kinds.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["IHDR", "IDAT", "IEND"]);
-        assert_eq!(kinds[0].1, [0, 0, 5, 0, 0, 0, 3, 232, 8, 2, 0, 0, 0], "1280 x 1000 in colour");
+        assert_eq!(kinds[0].1, [0, 0, 5, 240, 0, 0, 4, 16, 8, 2, 0, 0, 0], "1520 x 1040 in colour");
         let mut rows = Vec::new();
         io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(&kinds[1].1[..]), &mut rows).unwrap();
-        assert_eq!(rows.len(), 1000 * (1 + 3 * 1280));
+        assert_eq!(rows.len(), 1040 * (1 + 3 * 1520));
     }
 }

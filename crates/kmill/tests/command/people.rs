@@ -80,6 +80,8 @@ fn errors_say_what_can_be_done() {
             ["column city holds text", "whole numbers"],
         ),
         ("fit logistic t.csv --target high --folds 5 -o m", ["--folds 5: logistic does not read it", "leave it out"]),
+        ("plot one t.csv -o p.png", ["MODEL one: it has one feature, a", "kmill predict --keep a"]),
+        ("plot one t.csv --x a -o p.png", ["MODEL one: it has one feature, a", "kmill predict --keep a"]),
         ("evaluate one t.csv --threshold 0.5", ["--threshold 0.5: it decides between two classes", "leave it out"]),
         ("predict one t.csv --top 5 -o p.csv", ["--top 5: only models of oneclass and mean", "leave it out"]),
     ] {

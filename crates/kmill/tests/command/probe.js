@@ -14,7 +14,14 @@ frame.addEventListener("load", () => {
   out.dark = getComputedStyle(inner.body).backgroundColor;
   const svg = charts[0] ?? inner.querySelector("svg"), box = svg.getBoundingClientRect();
   svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width - 20, clientY: box.top + 40, bubbles: true }));
-  out.tip = inner.querySelector(".tip")?.innerText ?? "";
+  const tip = inner.querySelector(".tip");
+  out.tip = tip?.innerText ?? "";
+  if (tip) {
+    // the box holds its words, and the chart holds the box
+    const [inside, around] = [tip, tip.closest("figure")].map((element) => element.getBoundingClientRect());
+    const within = inside.left >= around.left - 1 && inside.right <= around.right + 1 && inside.bottom <= around.bottom + 1;
+    out.inside = within && inside.top >= around.top - 1 && tip.scrollWidth <= tip.clientWidth + 1;
+  }
   svg.dispatchEvent(new PointerEvent("pointerleave"));
   out.gone = inner.querySelector(".tip") === null;
   inner.querySelector("#show-0")?.click();
