@@ -1,6 +1,6 @@
 //! The whole command line as clap knows it: short help of one screen, and the help of one solver with its options only.
 
-use super::{Cli, solver};
+use super::{Cli, learn, solver};
 use crate::error::flags;
 use clap::{Arg, Command, CommandFactory};
 use ksolve::solver::Family;
@@ -34,7 +34,7 @@ const FIRST: [&str; 20] = [
 ];
 
 /// The arguments whose help is short already, and has parentheses that belong to it.
-const SHORT: [&str; 3] = ["solver", "kernel", "paths"];
+const SHORT: [&str; 2] = ["solver", "paths"];
 
 /// The verbs whose first word is a solver.
 const LEARNING: [&str; 2] = ["fit", "plan"];
@@ -53,6 +53,7 @@ fn shortened(verb: Command) -> Command {
     let brief = |arg: Arg| match arg.get_id().as_str() {
         _ if !crowded => arg,
         id if !FIRST.contains(&id) => arg.hide(true),
+        "kernel" => arg.help(learn::KERNEL),
         id if SHORT.contains(&id) => arg,
         _ => {
             let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
@@ -63,7 +64,13 @@ fn shortened(verb: Command) -> Command {
     let verb = verb.mut_args(|arg| brief(arg).long_help(None));
     let name = verb.get_name().to_string();
     let said = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let more = if crowded { format!("{said}\nkmill {name} --help has all options.") } else { said };
+    // the examples; what is explained below them is for --help
+    let said = if crowded { said.split("\n\n").next().unwrap_or_default().to_string() } else { said };
+    let more = if crowded {
+        format!("{said}\n\nkmill {name} --help has all options; kmill help which chooses a solver.")
+    } else {
+        said
+    };
     verb.after_help(more.trim_start().to_string()).after_long_help(None)
 }
 
