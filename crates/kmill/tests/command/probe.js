@@ -8,7 +8,12 @@ frame.addEventListener("load", () => {
   out.ran = inner.documentElement.dataset.script;
   out.overflow = inner.documentElement.scrollWidth - frame.clientWidth;
   out.series = Object.fromEntries(charts.map((svg) => [svg.id, [...svg.querySelectorAll(".series")].filter(shown).length]));
-  out.letters = Math.min(...charts.flatMap((svg) => [...svg.querySelectorAll("text")].map((t) => t.getBoundingClientRect().height)));
+  // a word that runs upwards is as wide as its letters are high
+  const height = (word) => {
+    const box = word.getBoundingClientRect();
+    return (word.getAttribute("transform") ?? "").includes("rotate") ? box.width : box.height;
+  };
+  out.letters = Math.min(...charts.flatMap((svg) => [...svg.querySelectorAll("text")].map(height)));
   out.clouds = inner.querySelectorAll(".cloud").length;
   out.heat = inner.querySelectorAll("td.heat").length;
   out.dark = getComputedStyle(inner.body).backgroundColor;
