@@ -1,19 +1,21 @@
 //! Scores as a page: residuals of a regression; confusions and the ROC curve of a classification.
 
+use crate::evaluate::{self, EvaluateReport};
 use crate::machine;
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series};
-use crate::table::{Grid, count, number, percent};
-use ksolve::predict::{ClassificationScores, Details, Evaluation, RegressionScores};
+use crate::table::{Grid, count, number};
+use ksolve::predict::{ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores};
 use std::path::Path;
 
 /// Most classes with which the confusion matrix is shown.
 const CLASSES: usize = 30;
 
 /// Makes the page of a report.
-pub(crate) fn page(report: &Evaluation, details: &Details, model: &Path) -> Page {
+pub(crate) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
     let (mut sections, rows) = match report {
-        Evaluation::Regression(report) => (regression(report, details), report.rows),
-        Evaluation::Classification(report) => (classification(report, details), report.rows),
+        EvaluateReport::Target(Evaluation::Regression(report)) => (regression(report, details), report.rows),
+        EvaluateReport::Target(Evaluation::Classification(report)) => (classification(report, details), report.rows),
+        EvaluateReport::Novelty(report) => (novelty(report, details), report.rows),
     };
     let facts = [
         ("kmill", env!("CARGO_PKG_VERSION").to_string()),
@@ -24,26 +26,15 @@ pub(crate) fn page(report: &Evaluation, details: &Details, model: &Path) -> Page
     Page {
         title: "Evaluation".to_string(),
         subtitle: format!("{} on {} rows", model.display(), count(rows)),
-        style: String::new(),
+        // a curve is a line; its points are there for the values under the pointer
+        style: "#roc .mark, #precision .mark { opacity: 0; }\n".to_string(),
         sections,
         data: serde_json::to_value(report).unwrap_or_default(),
     }
 }
 
-fn optional(value: Option<f64>) -> String {
-    value.map_or("–".to_string(), |value| number(value, 4))
-}
-
 fn regression(report: &RegressionScores, details: &Details) -> Vec<Section> {
-    let s = &report.scores;
-    let facts = [
-        ("rows", count(report.rows)),
-        ("mse", optional(s.mse)),
-        ("rmse", optional(s.rmse)),
-        ("mae", optional(s.mae)),
-        ("r2", optional(s.r2)),
-        ("relative error", optional(s.relative_error)),
-    ];
+    let facts = evaluate::regression_facts(report);
     let mut sections = vec![Section::new("Scores", page::facts(facts))];
     if let Some(charts) = residuals(report, details) {
         sections.push(Section::new("Residuals", charts));
@@ -82,26 +73,28 @@ fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
 }
 
 fn classification(report: &ClassificationScores, details: &Details) -> Vec<Section> {
-    let mut facts = vec![
-        ("rows", count(report.rows)),
-        ("accuracy", percent(report.accuracy.unwrap_or(f64::NAN))),
-        ("error", percent(report.error.unwrap_or(f64::NAN))),
-    ];
-    facts.extend(report.auc.map(|auc| ("area under the ROC curve", optional(auc))));
-    if report.unknown > 0 {
-        facts.push(("unknown", format!("{} rows of classes the model has never seen", count(report.unknown))));
-    }
+    let facts = evaluate::classification_facts(report);
     let mut sections = vec![Section::new("Scores", page::facts(facts))];
     if report.classes.len() <= CLASSES {
         sections.push(Section::new("Confusions", confusions(report)));
     }
-    if let Some(chart) = roc(details) {
-        sections.push(Section::new("ROC curve", format!("<div class=\"charts\">{chart}</div>")));
-    }
+    sections.extend(ranking(details));
     sections
 }
 
-/// The confusion matrix as HTML, in shares of each true class, darkest where most rows are.
+fn novelty(report: &NoveltyScores, details: &Details) -> Vec<Section> {
+    let scores = Section::new("Scores", page::facts(evaluate::novelty_facts(report)));
+    std::iter::once(scores).chain(ranking(details)).collect()
+}
+
+/// The curves of a ranking of the rows: ROC, and precision against recall.
+fn ranking(details: &Details) -> Option<Section> {
+    let charts: Vec<String> =
+        [roc(details), precision(details)].into_iter().flatten().map(|chart| chart.to_string()).collect();
+    (!charts.is_empty()).then(|| Section::new("Ranking", format!("<div class=\"charts\">{}</div>", charts.concat())))
+}
+
+/// The confusion matrix as HTML, in shares of each true class, strongest where most rows are.
 fn confusions(report: &ClassificationScores) -> String {
     let names: Vec<String> = report.classes.iter().map(ToString::to_string).collect();
     let rows = names.iter().zip(&report.confusion);
@@ -113,22 +106,41 @@ fn confusions(report: &ClassificationScores) -> String {
         rows: rows.map(|(name, row)| (name.clone(), row.iter().map(|n| count(*n)).collect())).collect(),
         marked: None,
     };
-    let heat = Heat { title: "Confusion matrix", grid, scores };
-    format!("{heat}<p class=\"note\">Darker is a larger share of the true class.</p>")
+    let heat = Heat { title: "Confusion matrix", grid, shading: Scale::Linear, scores };
+    format!("{heat}<p class=\"note\">The stronger the colour, the larger the share of the true class.</p>")
+}
+
+/// A line through points, each with what is said of it.
+fn curve(name: &str, points: &[(f64, f64)], note: impl Fn(f64) -> String) -> Vec<Series> {
+    let mark = |(x, y): &(f64, f64)| Mark { x: *x, y: *y, band: (*y, *y), note: note(*x) };
+    vec![Series { name: name.to_string(), place: 0, marks: points.iter().map(mark).collect() }]
 }
 
 fn roc(details: &Details) -> Option<Chart> {
     let points = details.roc.as_ref()?;
     let ends = || [0.0, 1.0];
-    let mark =
-        |(x, y): &(f64, f64)| Mark { x: *x, y: *y, band: (*y, *y), note: format!("false positives {}", number(*x, 3)) };
     Some(Chart {
         id: "roc".to_string(),
-        title: "True against false positives".to_string(),
-        x: Axis::new("share of the first class taken for the second", Scale::Linear, ends())?,
-        y: Axis::new("share of the second class recognised", Scale::Linear, ends())?,
-        series: vec![Series { name: "model".to_string(), place: 0, marks: points.iter().map(mark).collect() }],
+        title: "ROC curve".to_string(),
+        x: Axis::new("false positives: share of the first class taken for the second", Scale::Linear, ends())?,
+        y: Axis::new("true positives: share of the second class recognised", Scale::Linear, ends())?,
+        series: curve("model", points, |x| format!("false positives {}", number(x, 3))),
         cloud: Vec::new(),
         floor: Some(("chance".to_string(), vec![(0.0, 0.0), (1.0, 1.0)])),
+    })
+}
+
+fn precision(details: &Details) -> Option<Chart> {
+    let points = details.precision.as_ref()?;
+    let ends = || [0.0, 1.0];
+    let chance = points.last()?.1;
+    Some(Chart {
+        id: "precision".to_string(),
+        title: "Precision against recall".to_string(),
+        x: Axis::new("recall: share of the second class that is found", Scale::Linear, ends())?,
+        y: Axis::new("precision: share of what is found that is right", Scale::Linear, ends())?,
+        series: curve("model", points, |x| format!("recall {}", number(x, 3))),
+        cloud: Vec::new(),
+        floor: Some(("chance".to_string(), vec![(0.0, chance), (1.0, chance)])),
     })
 }

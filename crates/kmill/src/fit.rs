@@ -156,7 +156,7 @@ mod tests {
         let line = format!("kmill fit ridge {} --target y -o m {line}", path.display());
         let Command::Fit(fit) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else { panic!() };
         let options = FitOptions::new(&fit.solver, &fit.data, &fit.learn)?;
-        let selected = pipeline::select(&options, &crate::progress::Progress::new(true))?;
+        let selected = pipeline::select(&options, &crate::progress::Progress::new(crate::progress::Voice::Quiet))?;
         let training = options.fit.training(&selected)?;
         Ok((options, training))
     }

@@ -1,8 +1,8 @@
 //! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series, Stage};
-use crate::report::{self, FitReport, SHOWN, counted};
-use crate::table::{count, number};
+use crate::report::{self, FitReport, counted};
+use crate::table::{count, list, number, rounded};
 use crate::{machine, table};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
@@ -32,7 +32,7 @@ pub(crate) fn page(report: &FitReport) -> Page {
     sections.push(Section::new("Run", run(report)));
     Page {
         title: format!("{} fit", report.fit.solver),
-        subtitle: format!("{rows} rows, {features} features{target}, {}", report.fit.kernel),
+        subtitle: format!("{rows} rows, {features} features{target}, {}", rounded(&report.fit.kernel)),
         style: String::new(),
         sections,
         data: serde_json::to_value(report).unwrap_or_default(),
@@ -53,9 +53,7 @@ fn result(report: &FitReport) -> String {
         facts.push(("training mse", format!("{}{r2}", number(train.mse, 4))));
     }
     for figure in &report.fit.figures {
-        let values: Vec<String> = figure.values.iter().take(SHOWN).map(|value| number(*value, 4)).collect();
-        let more = if figure.values.len() > SHOWN { ", …" } else { "" };
-        facts.push((figure.name, format!("{}{more}", values.join(", "))));
+        facts.push((figure.name, list(&figure.values)));
     }
     if let Some(landmarks) = &report.fit.landmarks {
         let (m, among) = (count(landmarks.count as u64), count(landmarks.candidates));
@@ -74,17 +72,17 @@ fn surface(report: &FitReport) -> Option<String> {
     let scores: Vec<Vec<Option<f64>>> = report.surface_scores();
     let score = if report.is_chosen_by_error() { "error" } else { "mse" };
     let note = format!(
-        "<p class=\"note\">Cross-validated {score}, folds {}; lighter is better, the chosen cell is outlined.</p>",
+        "<p class=\"note\">Cross-validated {score}, folds {}; the fainter the better, the chosen cell is outlined.</p>",
         page::text(&report.fit.folds)
     );
     let folds = report.folds_grid().map_or(String::new(), |(grid, scores)| {
-        let heat = Heat { title: "Fold by fold", grid, scores };
+        let heat = Heat { title: "Fold by fold", grid, shading: Scale::Log, scores };
         format!(
             "<h3>Fold by fold</h3>\n{heat}<p class=\"note\">Mean squared error on the rows of each fold, at the best lambda of \
              each rank; the worst fold of the chosen cell is outlined.</p>"
         )
     });
-    let heat = Heat { title: "Surface", grid, scores };
+    let heat = Heat { title: "Surface", grid, shading: Scale::Log, scores };
     Some(format!("{heat}{note}{folds}"))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::GenerateArgs;
 use crate::generators::{self, Generator, Recipe, Target};
-use crate::progress::Progress;
+use crate::progress::{Progress, Voice};
 use crate::table::count;
 use crate::writer::{self, TableWriter};
 use crate::{Error, Result, interrupt, output};
@@ -80,7 +80,7 @@ pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     let generator = generators::find(&args.name).ok_or_else(unknown)?;
     let recipe = Recipe::new(generator, args.rows, args.seed, args.features, args.noise)?;
     output::check(&args.output)?;
-    let progress = Progress::new(args.quiet);
+    let progress = Progress::new(Voice::new(args.quiet, args.verbose));
     let files = match args.precision {
         ElementType::F32 => write::<f32>(generator, &recipe, &args.output, &progress)?,
         ElementType::F64 => write::<f64>(generator, &recipe, &args.output, &progress)?,

@@ -3,7 +3,7 @@
 use crate::args::InspectArgs;
 use crate::args::run::Run;
 use crate::report::{described, importance};
-use crate::table::{Align, Table as Listing, count, exact, number};
+use crate::table::{Align, Table as Listing, count, exact, number, rounded};
 use crate::{Result, output, predictor};
 use ksolve::Card;
 use ksolve::job::MetricReport;
@@ -124,7 +124,7 @@ impl TableReport {
 }
 
 /// True where two names are numbered one after the other, such as `x9` and `x10`.
-fn follows(name: &str, next: &str) -> bool {
+pub(crate) fn follows(name: &str, next: &str) -> bool {
     let split = |name: &str| {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         name[stem.len()..].parse::<u64>().ok().map(|number| (stem.to_string(), number))
@@ -217,8 +217,8 @@ impl fmt::Display for ModelReport {
         let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), card.solver, card.task)?;
         let mut facts = Listing::facts();
-        facts.fact("kernel", card.kernel.as_str());
-        card.with.iter().for_each(|with| facts.fact("with kernel", with.kernel.as_str()));
+        facts.fact("kernel", rounded(&card.kernel));
+        card.with.iter().for_each(|with| facts.fact("with kernel", rounded(&with.kernel)));
         if let Some(metric) = &self.metric {
             facts.fact("metric", described(metric));
         }

@@ -6,6 +6,8 @@
 
 pub mod allocator;
 pub mod args;
+mod colour;
+mod columns;
 pub mod convert;
 pub mod curve;
 pub mod demo;
@@ -21,6 +23,7 @@ pub mod herd;
 pub mod inspect;
 pub mod interrupt;
 pub mod machine;
+mod manual;
 pub mod output;
 pub mod page;
 pub mod pipeline;
@@ -36,12 +39,13 @@ pub mod table;
 pub mod test;
 pub mod tune;
 mod usage;
+mod which;
 pub mod writer;
 
 pub use error::{Error, Result};
 
 use args::{Cli, Command};
-use clap::Parser;
+use clap::FromArgMatches;
 use std::process::ExitCode;
 
 /// Reads the command line, runs the verb, and returns the exit code.
@@ -49,9 +53,11 @@ pub fn run() -> ExitCode {
     allocator::configure();
     allocator::outlive_long_files();
     silence_decoders();
-    let cli = match Cli::try_parse() {
+    let words = usage::words(std::env::args_os().collect());
+    let parsed = args::command(&words).try_get_matches_from(&words);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(answer) => return usage::answer(&answer),
+        Err(answer) => return usage::answer(&answer, &words),
     };
     interrupt::install();
     let outcome = match &cli.command {
@@ -73,6 +79,8 @@ pub fn run() -> ExitCode {
         Command::Merge(args) => shards::merged(args),
         Command::Solve(args) => shards::solve(args),
         Command::Demo(args) => demo::main(args),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::pages(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
 //! Standard output: results for people, or one JSON object for programs.
 
-use crate::{Error, Result};
+use crate::{Error, Result, colour};
 use kstore::{AtomicFile, shown};
 use serde::Serialize;
 use std::fmt::Display;
@@ -14,7 +14,18 @@ use std::path::{Path, PathBuf};
 pub fn text(text: impl Display) -> Result<()> {
     let text = text.to_string();
     let mut out = std::io::stdout().lock();
-    write!(out, "{}", shown::lines(&text)).and_then(|()| out.flush()).map_err(closed)
+    write!(out, "{}", colour::painted(&shown::lines(&text), &std::io::stdout()))
+        .and_then(|()| out.flush())
+        .map_err(closed)
+}
+
+/// Writes bytes to standard output as they are.
+///
+/// # Errors
+/// The errors of [`text()`].
+pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(closed)
 }
 
 /// The error for a failed write to standard output; a closed pipe becomes [`Error::BrokenPipe`].

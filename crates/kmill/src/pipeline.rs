@@ -7,14 +7,14 @@ use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
 use crate::report::FitReport;
-use crate::{Result, convert, inspect, output};
+use crate::{Error, Result, columns, convert, inspect, output};
 use ksolve::AnyModel;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::metric::MetricSource;
 use ksolve::train::{Forecast, LandmarkSource, Stages};
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
-use kstore::{Selected, Selection, Table};
+use kstore::{Selected, Selection};
 use std::path::{Path, PathBuf};
 
 impl Stages for Progress {
@@ -25,10 +25,10 @@ impl Stages for Progress {
         Self::warn(self, flags(&text));
     }
     fn wants_plan(&self) -> bool {
-        !self.is_quiet()
+        self.is_full()
     }
     fn planned(&self, forecast: &Forecast) {
-        PlanReport::new(forecast.clone()).to_string().lines().for_each(|line| self.note(line));
+        PlanReport::new(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
     }
 }
 
@@ -97,7 +97,20 @@ fn learn(
     let job = job(run).checkpoint(checkpoint);
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
-    Ok(work(&fit, &job)?)
+    work(&fit, &job).map_err(|error| in_terms_of_columns(error, selected))
+}
+
+/// The error of a kernel that is restricted to a column of the table which is no feature says why it is none.
+fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
+    if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
+        let column = selected.table().schema().columns.iter().find(|column| column.name == *name);
+        if let Some(column) = column.filter(|column| !column.kind.is_numeric()) {
+            let why = format!("column {name} holds {}, and kernels compare numbers", column.kind);
+            let remedy = "write its values as whole numbers into the table, one for each, and name that column";
+            return Error::option("--kernel", format!("{kernel}(on={name})"), why, remedy);
+        }
+    }
+    error.into()
 }
 
 /// The plan of a fit: the passes, time and memory of each of its stages.
@@ -131,28 +144,8 @@ pub(crate) fn select(options: &FitOptions, progress: &Progress) -> Result<Select
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     let selection = options.selection(targets)?;
     let selected = table.select(&selection)?;
-    tell_left_out(options, &table, &selected, selection.group.as_deref(), progress);
+    columns::tell(options, &selection, &selected, progress);
     Ok(selected)
-}
-
-/// Notes which columns are no features because they choose or number rows; they would be features if they were named.
-fn tell_left_out(options: &FitOptions, table: &Table, selected: &Selected, group: Option<&str>, progress: &Progress) {
-    if !options.features.is_empty() {
-        return;
-    }
-    let features = selected.feature_names();
-    let condition = options.condition.as_ref().map(|condition| condition.column.as_str());
-    let schema = table.schema();
-    let labels = schema.row_labels.iter().map(|place| &schema.columns[*place]);
-    let labels = labels.filter(|column| column.kind.is_feature()).map(|column| column.name.as_str());
-    let chosen = [condition, group].into_iter().flatten().map(|name| (name, "chooses rows"));
-    for (name, does) in chosen.chain(labels.map(|name| (name, "is the index of a pandas table"))) {
-        let known = schema.position(name).is_some();
-        let target = selected.target_names().iter().any(|target| target == name) || selected.class_name() == Some(name);
-        if known && !target && !features.iter().any(|feature| feature == name) {
-            progress.note(&format!("note: column {name} {does} and is no feature (--features names it to use it)"));
-        }
-    }
 }
 
 /// Opens a table of landmarks, or of a metric, and selects the columns of the features in it.

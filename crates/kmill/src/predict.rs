@@ -13,6 +13,10 @@ use ksolve::predict::Extras;
 pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
     output::check(&args.output)?;
     let predictor = predictor::load(&args.model, run)?;
+    let predictor = match args.threshold {
+        Some(threshold) => predictor.above(threshold)?,
+        None => predictor,
+    };
     let selected = predictor::select(&predictor, &args.data, &[])?;
     let kept = match args.keep.is_empty() {
         true => None,
@@ -20,6 +24,9 @@ pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
     };
     output::spare(&args.output, selected.table(), Some(&args.model))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
+    if let Some(top) = args.top {
+        return Ok(predictor.write_top(&selected, kept.as_ref(), top, &args.output, &pipeline::job(run))?.rows);
+    }
     let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual };
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &pipeline::job(run))?;
     if written.unsettled > 0 {

@@ -1,7 +1,7 @@
-//! The progress of a run on stderr: bars on a terminal, plain lines elsewhere; and its times and warnings.
+//! The progress of a run on stderr: a bar on a terminal, a line now and then elsewhere; and its times and warnings.
 
-use crate::interrupt;
 use crate::table::{count, duration};
+use crate::{colour, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kstore::pass::Observer;
 use kstore::shown;
@@ -13,34 +13,44 @@ use std::time::{Duration, Instant};
 /// Time between two plain lines of one stage: often enough to see life in a log, seldom enough to read it.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
-/// The form of the progress of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Voice {
-    /// No output at all.
+/// How much a run says of its progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Voice {
+    /// Nothing at all.
     Quiet,
-    /// One line when a stage begins, one when it ends, and one every few seconds between.
-    Lines,
-    /// A bar that is replaced by one line when the stage ends.
-    Bars,
+    /// Warnings and notes, a bar while a stage is at work, or a line every few seconds where there is no terminal.
+    #[default]
+    Brief,
+    /// Also the plan, and a line for every stage.
+    Full,
+}
+
+impl Voice {
+    /// What two options of the command line ask for, of which one is given at most.
+    pub fn new(quiet: bool, verbose: bool) -> Self {
+        match (quiet, verbose) {
+            (true, _) => Self::Quiet,
+            (false, true) => Self::Full,
+            (false, false) => Self::Brief,
+        }
+    }
 }
 
 /// The stages of a run: shows them, times them, and collects the warnings.
 #[derive(Debug)]
 pub struct Progress {
     voice: Voice,
+    /// Bars, because stderr is a terminal.
+    bars: bool,
     seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
 }
 
 impl Progress {
-    /// Bars on a terminal, lines elsewhere, silence if `quiet`.
-    pub fn new(quiet: bool) -> Self {
-        let voice = match (quiet, std::io::stderr().is_terminal()) {
-            (true, _) => Voice::Quiet,
-            (false, true) => Voice::Bars,
-            (false, false) => Voice::Lines,
-        };
-        Self { voice, seconds: Mutex::default(), warnings: Mutex::default() }
+    /// No stages yet.
+    pub fn new(voice: Voice) -> Self {
+        let bars = voice != Voice::Quiet && std::io::stderr().is_terminal();
+        Self { voice, bars, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 
     /// Begins a stage over `rows` rows; `None` for work that is no pass over rows, such as a factorisation.
@@ -48,13 +58,9 @@ impl Progress {
     /// A stage that appears several times (the rounds of a landmark scheme) adds up under one name.
     pub fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
         let name = name.into();
-        let bar = match (self.voice, rows) {
-            (Voice::Bars, Some(rows)) => Some(pass_bar(&name, rows)),
-            (Voice::Bars, None) => Some(spinner(&name)),
-            _ => None,
-        };
-        if self.voice == Voice::Lines {
-            say(&match rows {
+        let bar = self.bars.then(|| rows.map_or_else(|| spinner(&name), |rows| pass_bar(&name, rows)));
+        if !self.bars {
+            self.detail(&match rows {
                 Some(rows) => format!("{name}: {} rows", count(rows)),
                 None => format!("{name} …"),
             });
@@ -70,7 +76,7 @@ impl Progress {
 
     /// Begins work that consists of `runs` runs, each of which takes a while.
     pub fn work(&self, name: &str, runs: u64) -> Work<'_> {
-        let bar = (self.voice == Voice::Bars).then(|| {
+        let bar = self.bars.then(|| {
             let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
             bar.set_style(style("{prefix} {bar:24} {pos}/{len} runs  {msg}"));
             bar.set_prefix(shown::line(name).into_owned());
@@ -89,9 +95,26 @@ impl Progress {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// True where nothing is written to stderr.
+    /// How much is said.
+    pub fn voice(&self) -> Voice {
+        self.voice
+    }
+
+    /// True where everything is said, the plan too.
+    pub fn is_full(&self) -> bool {
+        self.voice == Voice::Full
+    }
+
+    /// True where nothing is said, warnings neither.
     pub fn is_quiet(&self) -> bool {
         self.voice == Voice::Quiet
+    }
+
+    /// Writes a plain line to stderr where everything is said.
+    pub fn detail(&self, text: &str) {
+        if self.is_full() {
+            say(text);
+        }
     }
 
     /// Writes a plain line to stderr, unless quiet.
@@ -149,9 +172,9 @@ impl Stage<'_> {
             bar.finish_and_clear();
         }
         let rows = self.rows.load(Ordering::Relaxed);
-        self.progress.note(&match (self.progress.voice, rows) {
-            (Voice::Bars, 0) => format!("{:<24} {:>17} {:>9}", self.name, "", duration(elapsed)),
-            (Voice::Bars, _) => format!("{:<24} {:>12} rows {:>9}", self.name, count(rows), duration(elapsed)),
+        self.progress.detail(&match (self.progress.bars, rows) {
+            (true, 0) => format!("{:<24} {:>17} {:>9}", self.name, "", duration(elapsed)),
+            (true, _) => format!("{:<24} {:>12} rows {:>9}", self.name, count(rows), duration(elapsed)),
             (_, 0) => format!("{}: done in {}", self.name, duration(elapsed)),
             (_, _) => format!("{}: {} rows in {}", self.name, count(rows), duration(elapsed)),
         });
@@ -173,10 +196,10 @@ impl Stage<'_> {
 impl Observer for Stage<'_> {
     fn advance(&self, rows: u64) {
         let total = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
-        match (&self.bar, self.progress.voice) {
-            (Some(bar), _) => bar.inc(rows),
-            (None, Voice::Lines) => self.speak(total),
-            (None, _) => {}
+        match &self.bar {
+            Some(bar) => bar.inc(rows),
+            None if self.progress.is_quiet() => {}
+            None => self.speak(total),
         }
     }
 
@@ -314,7 +337,8 @@ fn style(template: &str) -> ProgressStyle {
 
 /// Writes a line to stderr; a closed stderr is ignored.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", shown::line(text));
+    let text = shown::line(text);
+    let _ = writeln!(std::io::stderr(), "{}", colour::painted(&text, &std::io::stderr()));
 }
 
 #[cfg(test)]
@@ -323,7 +347,7 @@ mod tests {
 
     #[test]
     fn stages_of_one_name_add_up_in_order() {
-        let progress = Progress::new(true);
+        let progress = Progress::new(Voice::Quiet);
         for name in ["scale", "landmarks", "landmarks", "gram"] {
             let stage = progress.stage(name, Some(10));
             stage.advance(10);

@@ -2,20 +2,17 @@
 
 use crate::args::run::Run;
 use crate::error::flags;
+use crate::progress::Voice;
 use crate::surface::short;
-use crate::table::{Align, Table, count, duration, number, percent};
+use crate::table::{Align, Grid, Table, count, duration, list, number, percent, rounded};
 use ksolve::Certificate;
 use ksolve::job::{self, LAMBDA, MetricReport};
 use kstore::budget::bytes;
 use kstore::shown;
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Most numbers of a figure that are shown.
-pub(crate) const SHOWN: usize = 8;
 
 /// The report of `kmill fit`: that of the library, with the time, memory and files of the process.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -39,6 +36,9 @@ pub struct FitReport {
     /// The model file; absent where none was written.
     #[serde(flatten)]
     pub model: Option<ModelFile>,
+    /// How much of this people are shown.
+    #[serde(skip)]
+    pub voice: Voice,
 }
 
 /// A model file that was written.
@@ -80,12 +80,18 @@ impl FitReport {
             threads: run.threads,
             warnings: run.progress.warnings(),
             model: model.map(ModelFile::at),
+            voice: run.progress.voice(),
         }
     }
 }
 
-/// Features whose importance is shown.
+/// Features whose importance is shown in a table, and in a line.
 const MOST_IMPORTANT: usize = 12;
+const IN_A_LINE: usize = 4;
+
+/// Rows of a surface on either side of the chosen one that are shown, where the whole has more than [`WHOLE_SURFACE`].
+const AROUND: usize = 1;
+const WHOLE_SURFACE: usize = 4;
 
 /// Length of the bar of a feature that counts for everything.
 const BAR: f64 = 40.0;
@@ -124,6 +130,22 @@ pub(crate) fn counted(share: f64, spread: Option<f64>) -> String {
     spread.map_or(percent(share), |spread| format!("{} +- {:.1}", percent(share), 100.0 * spread))
 }
 
+/// The features that count most in the metric, in a line.
+fn most_important(metric: &MetricReport) -> String {
+    let share = |(name, share): &(String, f64)| format!("{name} {}", percent(*share));
+    metric.importance.iter().take(IN_A_LINE).map(share).collect::<Vec<_>>().join(", ")
+}
+
+/// The rows of a surface about the marked one, and what is said of the others.
+fn about_the_best(mut grid: Grid) -> (Grid, String) {
+    let all = grid.rows.len();
+    let Some((row, column)) = grid.marked.filter(|_| all > WHOLE_SURFACE) else { return (grid, String::new()) };
+    let first = row.saturating_sub(AROUND).min(all.saturating_sub(2 * AROUND + 1));
+    grid.rows = grid.rows.into_iter().skip(first).take(2 * AROUND + 1).collect();
+    grid.marked = Some((row - first, column));
+    (grid, format!("; -v shows all {all} rows"))
+}
+
 /// The certificate in a sentence.
 pub(crate) fn certified(certificate: &Certificate) -> String {
     let (error, floor) = (number(certificate.trace_error, 3), number(certificate.floor, 2));
@@ -154,10 +176,13 @@ impl fmt::Display for FitReport {
             count(fit.rows),
             count(fit.features as u64),
         )?;
+        let whole = self.voice == Voice::Full;
         let mut facts = Table::facts();
-        facts.fact("kernel", fit.kernel.as_str());
-        fit.with_kernel.iter().for_each(|kernel| facts.fact("with kernel", kernel.as_str()));
+        let kernel = |kernel: &str| if whole { kernel.to_string() } else { rounded(kernel) };
+        facts.fact("kernel", kernel(&fit.kernel));
+        fit.with_kernel.iter().for_each(|with| facts.fact("with kernel", kernel(with)));
         fit.metric.iter().for_each(|metric| facts.fact("metric", described(metric)));
+        fit.metric.iter().filter(|_| !whole).for_each(|metric| facts.fact("features", most_important(metric)));
         if let Some(landmarks) = &fit.landmarks {
             let (m, scheme, among) = (count(landmarks.count as u64), &landmarks.scheme, count(landmarks.candidates));
             facts.fact("landmarks", format!("{m} by {scheme} among {among} rows"));
@@ -171,8 +196,28 @@ impl fmt::Display for FitReport {
         write!(f, "{facts}")?;
         if let Some(grid) = self.surface_grid() {
             let score = if self.is_chosen_by_error() { "error" } else { "mse" };
-            write!(f, "\ncross-validated {score}, folds {} (* chosen)\n\n{grid}", fit.folds)?;
+            let (grid, rest) = if whole { (grid, String::new()) } else { about_the_best(grid) };
+            write!(f, "\ncross-validated {score}, folds {} (* chosen{rest})\n{grid}", fit.folds)?;
         }
+        write!(f, "\n{}\n", self.results())?;
+        if let Some(metric) = fit.metric.as_ref().filter(|_| whole) {
+            writeln!(f, "{}", importance(metric))?;
+        }
+        if whole {
+            writeln!(f, "{}\n{LAMBDA}", self.cost())?;
+        }
+        // whoever is not quiet has read them on stderr
+        for warning in self.warnings.iter().filter(|_| self.voice == Voice::Quiet) {
+            writeln!(f, "warning: {}", shown::line(warning))?;
+        }
+        self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.in_all()))
+    }
+}
+
+impl FitReport {
+    /// A table of what was chosen, and of how good it is.
+    fn results(&self) -> Table {
+        let fit = &self.fit;
         let mut facts = Table::facts();
         facts.fact("rank", count(fit.rank as u64));
         fit.lambda.inspect(|lambda| facts.fact("lambda", short(*lambda)));
@@ -186,41 +231,31 @@ impl fmt::Display for FitReport {
             facts.fact("train mse", format!("{} (r2 {r2})", number(train.mse, 4)));
             train.loo_mse.inspect(|mse| facts.fact("loo mse", number(*mse, 4)));
         }
-        for figure in &fit.figures {
-            let values = figure.values.iter().take(SHOWN).map(|value| number(*value, 4));
-            let more = if figure.values.len() > SHOWN { ", …" } else { "" };
-            facts.fact(figure.name, format!("{}{more}", values.collect::<Vec<_>>().join(", ")));
-        }
-        write!(f, "\n{facts}\n")?;
-        if let Some(metric) = &fit.metric {
-            writeln!(f, "{}", importance(metric))?;
-        }
-        write!(f, "{}", self.cost())?;
-        // on one terminal with stderr they were read a moment ago
-        let read = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-        for warning in self.warnings.iter().filter(|_| !read) {
-            writeln!(f, "\nwarning: {}", shown::line(warning))?;
-        }
-        if fit.lambda.is_some() || self.model.is_some() {
-            writeln!(f, "\n{LAMBDA}")?;
-        }
-        self.model.iter().try_for_each(|model| writeln!(f, "model: {model}"))
+        fit.figures.iter().for_each(|figure| facts.fact(figure.name, list(&figure.values)));
+        facts
     }
-}
 
-impl FitReport {
-    /// A table of time, passes and memory.
+    /// A table of time, passes and memory, stage by stage.
     fn cost(&self) -> Table {
         let mut facts = Table::facts();
-        let total: f64 = self.seconds.iter().map(|(_, seconds)| seconds).sum();
-        let stage = |(name, seconds): &(String, f64)| format!("{name} {}", time(*seconds));
-        let stages: Vec<String> = self.seconds.iter().map(stage).collect();
-        facts.fact("time", format!("{} ({})", time(total), stages.join(", ")));
+        facts.fact("time", time(self.total()));
+        self.seconds.iter().for_each(|(name, seconds)| facts.fact(&format!("  {name}"), time(*seconds)));
         let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
         facts.fact("read", format!("{read} in {} passes", self.fit.passes));
         let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
         facts.fact("memory", format!("peak {peak}, budget {}", bytes(self.memory_budget_bytes)));
         facts
+    }
+
+    /// Seconds of all stages.
+    fn total(&self) -> f64 {
+        self.seconds.iter().map(|(_, seconds)| seconds).sum()
+    }
+
+    /// Time and memory in a few words.
+    fn in_all(&self) -> String {
+        let peak = self.peak_rss_bytes.map_or(String::new(), |peak| format!(" and at most {} of memory", bytes(peak)));
+        format!("{}{peak}", time(self.total()))
     }
 }
 
@@ -265,6 +300,7 @@ pub(crate) mod tests {
             threads: 2,
             warnings: vec!["feature x3 is constant".to_string()],
             model: Some(ModelFile { path: PathBuf::from("m.safetensors"), bytes: 120 << 10 }),
+            voice: Voice::Brief,
         }
     }
 
@@ -278,7 +314,6 @@ ridge on 284,217 rows, 29 features, target y
   certificate  relative trace error 0.0123 on all rows (rounding floor 1.0e-7)
 
 cross-validated mse, folds 5 (* chosen)
-
   lambda \\ rank     250     1000
            1e-8  0.3000   0.2000
         3.16e-8  0.2900   0.1900
@@ -290,16 +325,39 @@ cross-validated mse, folds 5 (* chosen)
   gcv        0.2500
   train mse  0.1700 (r2 0.8300)
 
-  time    4.5 s (scale 500 ms, gram 4.0 s)
-  read    17.0 MiB in 4 passes
-  memory  peak 400 MiB, budget 512 MiB
-
-warning: feature x3 is constant
-
-lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)
-model: m.safetensors (120 KiB)
+model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
 ";
         assert_eq!(report().to_string(), expected);
+    }
+
+    #[test]
+    fn all_is_said_where_it_is_wanted_and_warnings_where_stderr_is_silent() {
+        let full = FitReport { voice: Voice::Full, ..report() }.to_string();
+        for part in ["\n    gram   4.0 s\n", "17.0 MiB in 4 passes", "budget 512 MiB", LAMBDA] {
+            assert!(full.contains(part), "{part}: {full}");
+        }
+        assert!(!full.contains("warning"), "{full}");
+        let quiet = FitReport { voice: Voice::Quiet, ..report() }.to_string();
+        assert!(quiet.contains("warning: feature x3 is constant\n"), "{quiet}");
+    }
+
+    #[test]
+    fn a_report_has_twenty_lines_at_most() {
+        let mut report = report();
+        let rank = |lambda: i32| ksolve::Cell { lambda: 10f64.powi(lambda), ..report.fit.surface[0].clone() };
+        report.fit.surface = (-9..4).map(rank).collect();
+        (report.fit.rank, report.fit.lambda) = (250, Some(1e-9));
+        report.fit.kernel = "gaussian(sigma=5.80593116055527)".to_string();
+        let text = report.to_string();
+        assert!(text.lines().count() <= 20, "{text}");
+        assert!(text.contains("gaussian(sigma=5.806)") && text.contains("-v shows all 13 rows"), "{text}");
+        let shown: Vec<&str> = text.lines().filter(|line| line.contains("0.3000")).collect();
+        assert_eq!(
+            shown,
+            ["           1e-9  0.3000*", "           1e-8  0.3000", "           1e-7  0.3000", "  cv mse     0.3000"]
+        );
+        let whole = FitReport { voice: Voice::Full, ..report }.to_string();
+        assert!(whole.contains("5.80593116055527") && whole.matches("0.3000").count() == 14, "{whole}");
     }
 
     #[test]

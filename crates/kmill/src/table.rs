@@ -163,6 +163,43 @@ pub fn exact(value: f64) -> String {
     if power.len() < plain.len() { power } else { plain }
 }
 
+/// Most numbers of a list that are shown.
+const SHOWN: usize = 8;
+
+/// The first numbers of a list with commas between: without points where all of them count something.
+pub(crate) fn list(values: &[f64]) -> String {
+    // from 0 to 2^53 every whole number has a text of its own
+    let whole = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
+    let text = |value: &f64| if whole { count(*value as u64) } else { number(*value, 4) };
+    let more = if values.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", values.iter().take(SHOWN).map(text).collect::<Vec<_>>().join(", "))
+}
+
+/// A kernel expression whose long numbers have four significant digits: `gaussian(sigma=5.806)` for
+/// `gaussian(sigma=5.80593116055527)`. Numbers of up to six letters stay as they were typed.
+///
+/// ```
+/// assert_eq!(kmill::table::rounded("0.25*gaussian(sigma=5.80593116)"), "0.25*gaussian(sigma=5.806)");
+/// ```
+pub fn rounded(expression: &str) -> String {
+    let mut out = String::with_capacity(expression.len());
+    let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    // the digits of a name such as x12 belong to it
+    let is_word = |letter: char| is_number(letter) || letter.is_alphabetic() || letter == '_';
+    let mut rest = expression;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len()).max(first.len_utf8());
+        let (word, behind) = rest.split_at(end);
+        let long = word.len() > 6 && word.contains('.') && word.chars().all(is_number);
+        match word.parse::<f64>().ok().filter(|_| long) {
+            Some(value) => out.push_str(&number(value, 4)),
+            None => out.push_str(word),
+        }
+        rest = behind;
+    }
+    out
+}
+
 /// The text of a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -176,9 +213,21 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// The text of a share as a percentage: `3.12 %` for 0.0312.
+/// The text of a share as a percentage: `3.12 %` for 0.0312. Above one half the share that is left has the three digits, so that an
+/// accuracy of `99.9667 %` stands beside an error of `0.0333 %`, and `100 %` is all.
 pub fn percent(share: f64) -> String {
-    if share.is_nan() { "–".to_string() } else { format!("{} %", number(100.0 * share, 3)) }
+    let rest = 1.0 - share;
+    if share.is_nan() {
+        return "–".to_string();
+    }
+    if !(0.5..1.0).contains(&share) {
+        let whole = share == 1.0;
+        return if whole { "100 %".to_string() } else { format!("{} %", number(100.0 * share, 3)) };
+    }
+    // digits behind the point of the rest; beyond six they say nothing
+    let exponent = format!("{:.2e}", 100.0 * rest).rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
+    let decimals = (2i32 - exponent).clamp(1, 6) as usize;
+    format!("{:.decimals$} %", 100.0 * share)
 }
 
 #[cfg(test)]
@@ -208,7 +257,30 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(number(value, 4), text, "{value:?}");
         }
-        assert_eq!(percent(0.0312), "3.12 %");
+        assert_eq!([0.0312, 0.5, 0.9, 0.9875].map(percent), ["3.12 %", "50.0 %", "90.0 %", "98.75 %"]);
+        // an accuracy is all of the rows only where no row is wrong
+        assert_eq!([1.0 - 1.0 / 3000.0, 1.0 / 3000.0].map(percent), ["99.9667 %", "0.0333 %"]);
+        assert_eq!([0.0, 1.0, f64::NAN].map(percent), ["0 %", "100 %", "–"]);
+    }
+
+    #[test]
+    fn counts_have_no_points() {
+        assert_eq!([list(&[11.0]), list(&[9790.0, 0.0])], ["11", "9,790, 0"]);
+        assert_eq!(list(&[11.0, 0.5]), "11.00, 0.5000");
+    }
+
+    #[test]
+    fn long_numbers_of_an_expression_are_rounded() {
+        for (typed, shown) in [
+            ("gaussian(sigma=5.80593116055527)", "gaussian(sigma=5.806)"),
+            ("0.3079123*gaussian(sigma=1) + 1", "0.3079*gaussian(sigma=1) + 1"),
+            ("matern(nu=2.5, sigma=0.1234)", "matern(nu=2.5, sigma=0.1234)"),
+            ("delta(on=x1.2345678)", "delta(on=x1.2345678)"),
+            ("gaussian(sigma=1.2345678e-7)", "gaussian(sigma=1.2345678e-7)"),
+            ("größe", "größe"),
+        ] {
+            assert_eq!(rounded(typed), shown);
+        }
     }
 
     #[test]

@@ -1,23 +1,36 @@
 //! The answers to a request for help, and to a command line that cannot be understood.
 
-use crate::args::Cli;
-use crate::{output, progress};
+use crate::args::{self, elsewhere};
+use crate::{colour, output, progress, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use kstore::shown;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// The words of the command line; `help fit ridge` becomes `fit ridge --help`, which has a help of its own.
+pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.len() > 3 && words[1] == "help" {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
+}
+
 /// Prints the answer, and returns the exit code: 0 for help that was asked for, 2 for wrong usage.
-pub(crate) fn answer(answer: &clap::Error) -> ExitCode {
-    if answer.use_stderr() {
-        let mut command = Cli::command();
+pub(crate) fn answer(answer: &clap::Error, words: &[OsString]) -> ExitCode {
+    let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
+    if answer.use_stderr() && !is_which {
+        let mut command = args::command(words);
         // names of arguments are shown as they are in the sentence only then
         command.build();
-        let _ = write!(std::io::stderr(), "{}", shown::lines(&complaint(answer, &command)));
+        let text = shown::lines(&complaint(answer, &command)).into_owned();
+        let _ = write!(std::io::stderr(), "{}", colour::painted(&text, &std::io::stderr()));
         return ExitCode::from(2);
     }
-    match answer.print().and_then(|()| std::io::stdout().flush()).map_err(output::closed) {
+    let printed = if is_which { which::ask() } else { answer.print() };
+    match printed.and_then(|()| std::io::stdout().flush()).map_err(output::closed) {
         Ok(()) | Err(crate::Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
             progress::say(&format!("error: {error}"));
@@ -29,6 +42,9 @@ pub(crate) fn answer(answer: &clap::Error) -> ExitCode {
 /// The text of an error of usage; where clap does not say what the option is for, this adds it.
 fn complaint(error: &clap::Error, command: &Command) -> String {
     let mut text = error.render().to_string();
+    if let Some(answer) = elsewhere::answer(error) {
+        return format!("error: {answer}\n\nFor more information, try '--help'.\n");
+    }
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
         text = text.replace(value.as_str(), &shown::short(value));
     }

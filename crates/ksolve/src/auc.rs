@@ -85,16 +85,13 @@ impl AucState {
     /// False and true positive rates as the threshold falls from above every score to below, thinned to about `most`
     /// points; `None` where a class has no row. Scores that are equal, or share a bin, are one step.
     pub fn curve(&self, most: usize) -> Option<Vec<(f64, f64)>> {
-        let steps: Vec<(u64, u64)> = match &self.scores {
-            Scores::Kept { positive, negative } => tallies(positive, negative).collect(),
-            Scores::Binned { positive, negative } => positive.iter().copied().zip(negative.iter().copied()).collect(),
-        };
+        let steps = self.falling();
         let (p, n) = steps.iter().fold((0, 0), |(p, n), step| (p + step.0, n + step.1));
         if p == 0 || n == 0 {
             return None;
         }
         let (mut found, mut all) = ((0, 0), vec![(0.0, 0.0)]);
-        for step in steps.iter().rev().filter(|step| step.0 + step.1 > 0) {
+        for step in steps {
             found = (found.0 + step.0, found.1 + step.1);
             all.push((found.1 as f64 / n as f64, found.0 as f64 / p as f64));
         }
@@ -108,6 +105,64 @@ impl AucState {
         }
         shown.push(end);
         Some(shown)
+    }
+
+    /// Numbers of positives and of negatives with each score, or in each bin of them, from the highest down.
+    fn falling(&self) -> Vec<(u64, u64)> {
+        let mut steps: Vec<(u64, u64)> = match &self.scores {
+            Scores::Kept { positive, negative } => tallies(positive, negative).collect(),
+            Scores::Binned { positive, negative } => {
+                let both = positive.iter().copied().zip(negative.iter().copied());
+                both.filter(|(p, n)| p + n > 0).collect()
+            }
+        };
+        steps.reverse();
+        steps
+    }
+
+    /// The average precision, Σ (R_i − R_{i−1}) P_i over falling thresholds with precision P and recall R: the area under the
+    /// precision-recall curve without interpolation. `None` without a positive row.
+    pub fn average_precision(&self) -> Option<f64> {
+        let steps = self.falling();
+        let positives: u64 = steps.iter().map(|step| step.0).sum();
+        let (mut found, mut sum) = ((0, 0), 0.0);
+        for (p, n) in steps {
+            found = (found.0 + p, found.1 + n);
+            sum += p as f64 * (found.0 as f64 / (found.0 + found.1) as f64);
+        }
+        (positives > 0).then(|| sum / positives as f64)
+    }
+
+    /// Recall and precision as the threshold falls, thinned to about `most` points; `None` without a positive row.
+    pub fn precision_curve(&self, most: usize) -> Option<Vec<(f64, f64)>> {
+        let steps = self.falling();
+        let positives: u64 = steps.iter().map(|step| step.0).sum();
+        if positives == 0 {
+            return None;
+        }
+        let (mut found, mut shown) = ((0, 0), Vec::<(f64, f64)>::new());
+        let last = steps.len() - 1;
+        for (i, (p, n)) in steps.into_iter().enumerate() {
+            found = (found.0 + p, found.1 + n);
+            let point = (found.0 as f64 / positives as f64, found.0 as f64 / (found.0 + found.1) as f64);
+            let apart = |before: &(f64, f64)| (point.0 - before.0).abs() + (point.1 - before.1).abs();
+            if shown.last().is_none_or(|before| apart(before) >= 2.0 / most.max(1) as f64) || i == last {
+                shown.push(point);
+            }
+        }
+        Some(shown)
+    }
+
+    /// The share of positives among the `k` rows of the highest scores; of rows with equal scores at the end the same share of each
+    /// kind counts. `None` where there are fewer rows.
+    pub fn precision_at(&self, k: u64) -> Option<f64> {
+        let (mut left, mut found) = (k, 0.0);
+        for (p, n) in self.falling() {
+            let taken = left.min(p + n);
+            found += p as f64 * (taken as f64 / (p + n) as f64);
+            left -= taken;
+        }
+        (k > 0 && left == 0).then(|| found / k as f64)
     }
 
     /// The area under the curve; `None` where a class has no row.
@@ -139,11 +194,22 @@ impl Merge for AucState {
 }
 
 /// The histogram bin of a score: the leading bits of its f32, in the order of the numbers.
-fn bin(score: f64) -> usize {
+pub(crate) fn bin(score: f64) -> usize {
     // −0 and 0 are equal scores
     let bits = (score as f32 + 0.0).to_bits();
     let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
     (ordered >> (32 - BITS)) as usize
+}
+
+/// Number of histogram bins.
+pub(crate) const fn bins() -> usize {
+    1 << BITS
+}
+
+/// The number in the middle of a bin of numbers from 0 on.
+pub(crate) fn middle_of_bin(bin: usize) -> f64 {
+    let ordered = (bin as u32) << (32 - BITS) | 1 << (31 - BITS);
+    f64::from(f32::from_bits(ordered & !(1 << 31)))
 }
 
 /// For each different score, in ascending order, the numbers of positives and of negatives with it.
@@ -251,6 +317,29 @@ mod tests {
             assert!(few.len() <= 12 && few.iter().all(|point| curve.contains(point)), "{few:?}");
         }
         assert_eq!(state(&[(1.0, true)], 9).curve(10), None);
+    }
+
+    #[test]
+    fn precision_by_counting() {
+        // ranked: + − (+ −) −, the two in parentheses equal
+        let few = state(&[(5.0, true), (4.0, false), (3.0, true), (3.0, false), (1.0, false)], 9);
+        // the first positive at precision 1, the second among four rows
+        assert!((few.average_precision().unwrap() - (1.0 + 2.0 / 4.0) / 2.0).abs() < 1e-15);
+        assert_eq!(few.precision_curve(usize::MAX).unwrap(), [(0.5, 1.0), (0.5, 0.5), (1.0, 0.5), (1.0, 0.4)]);
+        let at = [1, 2, 3, 4, 5].map(|k| few.precision_at(k).unwrap());
+        assert_eq!(at, [1.0, 0.5, 1.5 / 3.0, 0.5, 0.4]);
+        assert_eq!((few.precision_at(6), few.precision_at(0)), (None, None));
+        assert_eq!(state(&[(1.0, false)], 9).average_precision(), None);
+        // one row at a time, over a threshold at every row
+        let rows: Vec<(f64, bool)> =
+            rows(400).into_iter().enumerate().map(|(i, (s, p))| (s + 1e-6 * i as f64, p)).collect();
+        let mut sorted = rows.clone();
+        sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let positives = rows.iter().filter(|row| row.1).count() as f64;
+        let precision = |i: usize| sorted[..=i].iter().filter(|row| row.1).count() as f64 / (i + 1) as f64;
+        let sum: f64 = (0..rows.len()).filter(|i| sorted[*i].1).map(precision).sum();
+        assert!((state(&rows, 400).average_precision().unwrap() - sum / positives).abs() < 1e-12);
+        assert!((state(&rows, 100).average_precision().unwrap() - sum / positives).abs() < 0.01);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+pub mod agreement;
 pub mod auc;
 pub mod bins;
 pub mod certificate;
@@ -13,6 +14,7 @@ pub mod gram;
 pub mod grid;
 pub mod job;
 mod joint;
+mod median;
 pub mod metric;
 pub mod model;
 mod passes;

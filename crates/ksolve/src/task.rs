@@ -47,6 +47,20 @@ impl Link {
         out.iter_mut().for_each(|score| *score /= sum);
     }
 
+    /// The score of the second of two classes that has this probability, above 0 and below 1; `None` where no score or every score has
+    /// it, or a larger score is a smaller probability.
+    pub fn score_of(&self, probability: f64) -> Option<f64> {
+        let odds = (probability / (1.0 - probability)).ln();
+        let score = match self {
+            Self::Logit => odds,
+            Self::Platt { a, b } => match (&a[..], &b[..]) {
+                ([a], [b]) if *a < 0.0 => (-odds - b) / a,
+                _ => return None,
+            },
+        };
+        score.is_finite().then_some(score)
+    }
+
     /// −ln of the probability of `class`, from the scores themselves: finite however small it is.
     pub fn log_loss(&self, scores: &[f64], class: usize) -> f64 {
         let mut all = Vec::new();
@@ -100,11 +114,13 @@ crate::words::words!(
 ///
 /// Classes [in pairs](Classes::in_pairs) have a score for every two, first (0, 1), (0, 2), …: positive for the second of the two. The
 /// decision is the class that wins most of its pairs; of equal ones the first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Classes {
     labels: Vec<Label>,
     /// True where the scores are those of pairs of classes.
     pairs: bool,
+    /// The score above which a row is of the second of two classes.
+    threshold: f64,
 }
 
 impl Classes {
@@ -116,13 +132,19 @@ impl Classes {
         if labels.len() < 2 {
             return Err(Error::TooFewClasses { classes: labels.len() });
         }
-        Ok(Self { labels, pairs: false })
+        Ok(Self { labels, pairs: false, threshold: 0.0 })
     }
 
     /// The classes with a score for every two of them.
     #[must_use]
     pub fn in_pairs(self) -> Self {
         Self { pairs: self.labels.len() > 2, ..self }
+    }
+
+    /// The classes where a row is of the second of two if its score is above `threshold`; more than two have none.
+    #[must_use]
+    pub fn above(self, threshold: f64) -> Self {
+        Self { threshold, ..self }
     }
 
     /// True where there is a score for every two classes.
@@ -173,7 +195,7 @@ impl Classes {
         let mut best = (0, f64::NEG_INFINITY);
         for (j, score) in scores.into_iter().enumerate() {
             if self.labels.len() == 2 {
-                return usize::from(score > 0.0);
+                return usize::from(score > self.threshold);
             }
             if score > best.1 {
                 best = (j, score);
@@ -223,6 +245,21 @@ mod tests {
         assert_eq!(three.decide([-1.0, 2.0, 2.0]), 2);
         assert_eq!(classes(2).in_pairs(), classes(2));
         assert_eq!(classes(5).in_pairs().targets(), 10);
+    }
+
+    #[test]
+    fn the_score_of_a_probability_has_that_probability() {
+        for link in [Link::Logit, Link::Platt { a: vec![-1.7], b: vec![0.4] }] {
+            for probability in [0.01, 0.5, 0.9] {
+                let (score, mut out) = (link.score_of(probability).unwrap(), Vec::new());
+                link.probabilities(&[score], &mut out);
+                assert!((out[1] - probability).abs() < 1e-12, "{link:?} {probability} {out:?}");
+            }
+            assert_eq!((link.score_of(0.0), link.score_of(1.0)), (None, None));
+        }
+        assert_eq!(Link::Platt { a: vec![0.3], b: vec![0.0] }.score_of(0.5), None);
+        let two = Classes::new(vec![Label::Int(0), Label::Int(1)]).unwrap().above(0.4);
+        assert_eq!([0.3, 0.4, 0.5].map(|score| two.decide([score])), [0, 0, 1]);
     }
 
     #[test]

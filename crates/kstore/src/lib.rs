@@ -50,6 +50,7 @@ pub mod atomic;
 pub mod budget;
 pub mod checkpoint;
 mod chunk;
+mod column_names;
 pub mod condition;
 mod convert;
 mod digest;

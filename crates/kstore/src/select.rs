@@ -7,7 +7,7 @@ use crate::schema::{Kind, Schema};
 use crate::table::Table;
 use crate::table_rows::{Reading, TableRows};
 use crate::{Error, OutputColumn, OutputKind, Real, Result, Statistics};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// How rows with a missing, NaN or infinite value are treated.
@@ -26,7 +26,8 @@ pub enum Missing {
 ///
 /// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
 /// patterns with `*` and `?`. Their order is that of the list and, for the columns of
-/// one pattern, that of the file; a column named twice counts once. An empty list stands for every numeric or truth
+/// one pattern, that of the file; a column named twice counts once. `!` before a name or pattern takes its columns away from the
+/// others, or from those of an empty list where nothing else is named; `*` alone stands for those too. An empty list stands for every numeric or truth
 /// column that has no other role, in the order of the file; dates and times, and the index of a pandas table, are features
 /// only where they are named.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,7 @@ pub struct Selection {
     pub weight: Option<String>,
     /// A column whose values name folds.
     pub group: Option<String>,
-    /// Columns that are only carried along, and are no features unless named as such.
+    /// Names or patterns of columns that are only carried along, and are no features unless named as such.
     pub keep: Vec<String>,
     /// An empty list of features stands for none: only the kept columns are wanted.
     pub without_features: bool,
@@ -166,7 +167,7 @@ impl Table {
         }
     }
 
-    fn expect_numbers(&self, column: usize, expected: &str) -> Result<()> {
+    pub(crate) fn expect_numbers(&self, column: usize, expected: &str) -> Result<()> {
         if self.schema().columns[column].kind.is_numeric() { Ok(()) } else { Err(self.wrong_type(column, expected)) }
     }
 
@@ -177,44 +178,7 @@ impl Table {
         }
     }
 
-    /// Names of the columns that names and patterns stand for, each once. Unlike features they may hold anything.
-    pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
-        let (schema, places) = (self.schema(), self.schema().places());
-        let (mut names, mut known) = (Vec::new(), HashSet::new());
-        for text in patterns {
-            let block = schema.block(text);
-            let found: Vec<&str> = match places.get(text.as_str()) {
-                Some(_) => vec![text],
-                None if !block.is_empty() => block.iter().map(|i| schema.columns[*i].name.as_str()).collect(),
-                None => {
-                    let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column(text))?;
-                    let names = schema.columns.iter().map(|column| column.name.as_str());
-                    names.filter(|name| pattern.matches(name)).collect()
-                }
-            };
-            if found.is_empty() {
-                return Err(self.no_such_column(text));
-            }
-            names.extend(found.into_iter().filter(|name| known.insert(*name)).map(str::to_string));
-        }
-        Ok(names)
-    }
-
-    fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
-        let places = self.schema().places();
-        let place = |name: &String| places.get(name.as_str()).copied().ok_or_else(|| self.no_such_column(name));
-        let columns = names.iter().map(place).collect::<Result<Vec<_>>>()?;
-        for column in &columns {
-            if let Kind::Other(_) = self.schema().columns[*column].kind {
-                return Err(
-                    self.wrong_type(*column, "only numbers, truth values, times, text and bytes can be carried along")
-                );
-            }
-        }
-        Ok(columns)
-    }
-
-    fn wrong_type(&self, column: usize, expected: &str) -> Error {
+    pub(crate) fn wrong_type(&self, column: usize, expected: &str) -> Error {
         let column = &self.schema().columns[column];
         Error::WrongType {
             path: self.first_path(),
@@ -225,7 +189,7 @@ impl Table {
     }
 
     /// Every numeric column without another role.
-    fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
+    pub(crate) fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
         let Schema { columns, row_labels } = self.schema();
         let free = |i: &usize| columns[*i].kind.is_feature() && !roles.contains(i) && !row_labels.contains(i);
         let features: Vec<_> = (0..columns.len()).filter(free).collect();
@@ -234,46 +198,6 @@ impl Table {
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
         }
         Ok(features)
-    }
-
-    /// The columns of names and patterns. A name takes its column whatever else it is, except a target.
-    fn named_features(
-        &self,
-        names: &[String],
-        roles: &[usize],
-        targets: impl Iterator<Item = usize>,
-    ) -> Result<Vec<usize>> {
-        let (targets, places): (Vec<usize>, _) = (targets.collect(), self.schema().places());
-        let (mut features, mut taken) = (Vec::new(), vec![false; self.schema().columns.len()]);
-        for name in names {
-            let columns = match places.get(name.as_str()).copied() {
-                Some(column) if targets.contains(&column) => {
-                    let expected = "it is the target; a model that is given its target learns nothing".to_string();
-                    return Err(Error::Syntax { what: "`features`", text: name.clone(), expected });
-                }
-                Some(column) => {
-                    self.expect_numbers(column, "a feature must hold numbers; leave it out with `features`")?;
-                    vec![column]
-                }
-                None => match self.schema().block(name) {
-                    block if block.is_empty() => self.matching(name, roles)?,
-                    block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
-                },
-            };
-            features.extend(columns.into_iter().filter(|column| !std::mem::replace(&mut taken[*column], true)));
-        }
-        Ok(features)
-    }
-
-    /// The numeric columns without another role that match a pattern.
-    fn matching(&self, name: &str, roles: &[usize]) -> Result<Vec<usize>> {
-        let pattern = glob::Pattern::new(name).map_err(|_| self.no_such_column(name))?;
-        let columns = self.schema().columns.iter().enumerate();
-        let found: Vec<usize> = columns
-            .filter(|(i, column)| pattern.matches(&column.name) && column.kind.is_numeric() && !roles.contains(i))
-            .map(|(i, _)| i)
-            .collect();
-        if found.is_empty() { Err(self.no_such_column(name)) } else { Ok(found) }
     }
 
     fn row_range(&self, rows: Option<&Range<u64>>) -> Result<Range<u64>> {

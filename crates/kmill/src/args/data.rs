@@ -106,24 +106,22 @@ impl SelectArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub struct DataArgs {
-    /// The files, and the rows of them.
-    #[command(flatten)]
-    pub select: SelectArgs,
     /// Target columns, comma-separated; FILE.npy for .npy tables. None for solvers that learn without
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub target: Vec<String>,
-    /// Feature columns as names or globs, comma-separated [default: every numeric column but the target]
+    /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every numeric column but
+    /// the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub features: Vec<String>,
+    /// The files, and the rows of them.
+    #[command(flatten)]
+    pub select: SelectArgs,
 }
 
 /// A table to rewrite.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub struct ConvertDataArgs {
-    /// The files, and the rows of them.
-    #[command(flatten)]
-    pub select: SelectArgs,
     /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub target: Vec<String>,
@@ -133,4 +131,7 @@ pub struct ConvertDataArgs {
     /// Columns to leave out, as names or globs, comma-separated: also those that the other format has no place for
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub drop: Vec<String>,
+    /// The files, and the rows of them.
+    #[command(flatten)]
+    pub select: SelectArgs,
 }

@@ -11,6 +11,10 @@ use ksolve::job::{Candidates, ElementType};
 use ksolve::train::Scaling;
 use std::ops::Deref;
 
+/// The help of `--kernel` in a line.
+pub(super) const KERNEL: &str =
+    "Kernel, such as gaussian(sigma=2), matern(nu=1.5), laplacian or 1 + linear(); --help has all";
+
 /// The help text of `--kernel`: the names of all kernels.
 pub(super) fn kernel_help() -> String {
     let names = |known: fn(&Facts) -> bool| {
@@ -54,7 +58,7 @@ pub struct MapArgs {
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::metric)]
     pub metric: Option<parse::Metric>,
     /// The kernel expression.
-    #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
+    #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
     pub kernel: Spec,
     /// The map from rows to features.
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]

@@ -3,11 +3,14 @@
 //! The types here hold the options as typed; a verb's file turns them into plain options
 //! ([`crate::fit::FitOptions`]) and checks those that depend on each other.
 
+mod command;
 pub mod curve;
 pub mod data;
+pub(crate) mod elsewhere;
 pub mod features;
 pub mod herd;
 pub mod learn;
+pub mod manual;
 pub mod parse;
 pub mod predict;
 pub mod run;
@@ -16,11 +19,13 @@ pub mod solver;
 pub mod test;
 pub mod tune;
 
+pub use command::command;
 pub use curve::CurveArgs;
 pub use data::DataArgs;
 pub use features::FeaturesArgs;
 pub use herd::HerdArgs;
 pub use learn::LearnArgs;
+pub use manual::{CompletionsArgs, ManArgs};
 pub use predict::PredictArgs;
 pub use run::{DiskArgs, EngineArgs, RunArgs, ScratchArgs};
 pub use test::TestArgs;
@@ -41,7 +46,7 @@ use std::path::PathBuf;
     max_term_width = 110,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Start with `kmill demo`, or:\n  \
+    after_help = "kmill help which chooses a solver. Start with kmill demo, or:\n  \
         kmill generate friedman1 --rows 1e6 -o train.parquet\n  \
         kmill fit ridge train.parquet --target y --rank 500 -o model.safetensors\n  \
         kmill evaluate model.safetensors train.parquet"
@@ -91,11 +96,20 @@ pub enum Command {
     Solve(shards::SolveArgs),
     /// Generate data, fit, evaluate, and explain: the first thing to run
     Demo(DemoArgs),
+    /// Print what a shell needs to complete options by the tab key
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    Man(ManArgs),
 }
 
 /// Options of `kmill fit`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    after_help = "Examples:\n  \
+    kmill fit ridge train.parquet --target y -o model.safetensors\n  \
+    kmill fit oneclass train.parquet --features '*,!id' --nu 0.01 -o model.safetensors\n\n\
+    kmill help which chooses a solver; kmill fit SOLVER --help has all options of one.",
+    after_long_help = "Examples:\n  \
     kmill fit ridge train.parquet --target y -o model.safetensors\n  \
     kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \
     kmill fit ridge all.parquet --target y --rows ..427500 --task classification --folds blocks:6 -o m.safetensors\n  \
@@ -103,10 +117,12 @@ pub enum Command {
     kmill fit fisher train.parquet --target label --lambda 1e-5 -o m.safetensors\n  \
     kmill fit svm train.parquet --target label --C 10 --scratch /fast/disk -o m.safetensors\n\n\
     Lambda is per row: ridge minimises (1/n) sum (y - f(x))^2 + lambda |w|^2, so scikit-learn's alpha is lambda * n,\n\
-    and C of LIBSVM and of scikit-learn's logistic regression is 1/(2 n lambda).")]
+    and C of LIBSVM and of scikit-learn's logistic regression is 1/(2 n lambda)."
+)]
 pub struct FitArgs {
     /// What to minimise
-    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_help(), value_parser = solvers())]
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
+        value_parser = solvers())]
     pub solver: String,
     /// The files, rows and columns of the table.
     #[command(flatten)]
@@ -140,7 +156,8 @@ pub struct FitArgs {
     kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB")]
 pub struct PlanArgs {
     /// What would be minimised
-    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_help(), value_parser = solvers())]
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
+        value_parser = solvers())]
     pub solver: String,
     /// The files, rows and columns of the table.
     #[command(flatten)]
@@ -163,7 +180,9 @@ pub struct PlanArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
-    kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json")]
+    kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json\n  \
+    kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n\n\
+    A model of oneclass or mean is scored where --target names a column that is 0 for usual rows and 1 for unusual ones.")]
 pub struct EvaluateArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
@@ -174,6 +193,12 @@ pub struct EvaluateArgs {
     /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub target: Vec<String>,
+    /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
+    #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
+    pub threshold: Option<f64>,
+    /// Score the N most unusual rows (oneclass, mean) [default: as many as the target says there are]
+    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
+    pub top: Option<usize>,
     /// Also write a page: residuals, or confusions and the ROC curve
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub report: Option<PathBuf>,
@@ -262,9 +287,12 @@ pub struct GenerateArgs {
     /// Type of the features: f32 or f64
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]
     pub precision: ElementType,
-    /// Neither progress nor stage times on stderr
-    #[arg(short, long)]
+    /// Neither progress nor notes on stderr
+    #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
+    /// Also a line for every stage with its time
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 /// Options of `kmill convert`.
@@ -308,6 +336,12 @@ pub struct DemoArgs {
 /// The names of the solvers, as the values that clap accepts.
 fn solvers() -> PossibleValuesParser {
     PossibleValuesParser::new(ksolve::solver::registry().into_iter().map(|family| family.name))
+}
+
+/// The help of the solver argument in short: the names.
+fn solvers_in_short() -> String {
+    let names: Vec<&str> = ksolve::solver::registry().into_iter().map(|family| family.name).collect();
+    format!("What to learn: {}", names.join(", "))
 }
 
 /// The help text of the solver argument: the name and the description of every solver.

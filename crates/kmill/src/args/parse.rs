@@ -1,5 +1,6 @@
 //! The parsers from the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
+use super::elsewhere;
 use crate::error::flags;
 use clap::builder::TypedValueParser;
 use kapprox::Spec;
@@ -330,7 +331,7 @@ pub fn ranks(text: &str) -> Result<String, String> {
 
 /// Parses `--kernel`, a kernel expression. The message points at the character that cannot be right.
 pub fn kernel(text: &str) -> Result<Spec, String> {
-    Spec::parse(text).map_err(|error| flags(&error.to_string()))
+    Spec::parse(text).map_err(|error| elsewhere::kernel(text).unwrap_or_else(|| flags(&error.to_string())))
 }
 
 /// Parses `--candidates`, a number of rows or `all`.

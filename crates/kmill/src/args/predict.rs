@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 /// Options of `kmill predict`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  \
+#[command(after_help = "Examples:\n  \
     kmill predict model.safetensors new.parquet -o predictions.parquet\n  \
-    kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n\n\
+    kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n  \
+    kmill predict anomalies.safetensors new.csv --top 100 --keep '*' -o strange.csv\n\n\
     Columns are matched by name; the target may be absent. Rows keep their order.")]
 pub struct PredictArgs {
     /// A model written by `kmill fit`
@@ -40,8 +41,14 @@ pub struct PredictArgs {
     /// The coordinate outside the span of the features, sqrt(k(x, x) - |phi|^2), as `residual` (models of features or of fit features)
     #[arg(long, help_heading = "Run")]
     pub residual: bool,
-    /// Columns to carry along, before the predictions, comma-separated
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
+    #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
+    pub threshold: Option<f64>,
+    /// Only the N most unusual rows, the strangest first, with their number as `row` (oneclass, mean)
+    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
+    pub top: Option<usize>,
+    /// Columns to carry along, before the predictions: names or globs, comma-separated; !NAME leaves one out
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub keep: Vec<String>,
     /// Where the predictions go: .parquet, .csv, .tsv (column `prediction`) or .npy
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]

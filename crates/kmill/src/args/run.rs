@@ -2,7 +2,7 @@
 
 use super::parse;
 use crate::Result;
-use crate::progress::Progress;
+use crate::progress::{Progress, Voice};
 use clap::Args;
 use ksolve::train::Resources;
 use kstore::Workers;
@@ -25,8 +25,11 @@ pub struct RunArgs {
     #[arg(long)]
     pub json: bool,
     /// Neither progress nor warnings on stderr
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
+    /// Also the plan, every stage with its time, and whole tables
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 /// The options for files that a fit keeps on disk beside its model: the checkpoint and the scratch folder.
@@ -123,7 +126,8 @@ impl RunArgs {
         let available = kstore::budget::available();
         let half = || available.map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let (memory, progress) = (self.memory.unwrap_or_else(half), Progress::new(self.quiet));
+        let voice = Voice::new(self.quiet, self.verbose);
+        let (memory, progress) = (self.memory.unwrap_or_else(half), Progress::new(voice));
         if let Some(there) = available.filter(|there| memory > *there) {
             let (asked, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(there));
             progress.warn(format!("--memory allows {asked}, but this machine or control group has {there}"));

@@ -97,13 +97,15 @@ fn power(mantissa: f64, exponent: i32) -> f64 {
     format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// The labels of a linear axis: multiples of 1, 2 or 5 times a power of ten.
+/// The labels of a linear axis: multiples of 1, 2, 2.5 or 5 times a power of ten, as many as have room.
 fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let rough = (high - low) / (MOST_TICKS - 1) as f64;
     let exponent = rough.log10().floor() as i32;
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|m| power(m, exponent));
-    let step = steps.into_iter().find(|step| *step >= rough).unwrap_or(rough);
-    let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+    let ends = |step: f64| ((low / step).ceil() as i64, (high / step).floor() as i64);
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| power(m, exponent));
+    let few = |step: &f64| ends(*step).1 - ends(*step).0 < MOST_TICKS as i64;
+    let step = steps.into_iter().find(few).unwrap_or(rough);
+    let (first, last) = ends(step);
     // a division rounds to the number that is written, a product need not
     let inverse = 1.0 / step;
     let whole = inverse >= 1.0;

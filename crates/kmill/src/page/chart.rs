@@ -9,6 +9,9 @@ use std::fmt::{self, Write};
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 330.0;
 
+/// Series with whole lines and shapes of their own; the lines of further series are dashed.
+const WHOLE: usize = 7;
+
 /// The edges of the area between the axes: left, right, top, bottom.
 const PLANE: (f64, f64, f64, f64) = (66.0, WIDTH - 14.0, 14.0, HEIGHT - 52.0);
 
@@ -122,7 +125,7 @@ impl Chart {
 
     fn line(&self, f: &mut fmt::Formatter<'_>, series: &Series) -> fmt::Result {
         let place = series.place;
-        let dashed = if place >= COLOURS { " dashed" } else { "" };
+        let dashed = if place >= WHOLE { " dashed" } else { "" };
         let name = text(&series.name);
         write!(f, "<g class=\"series s{place} c{}{dashed}\" data-name=\"{name}\">", place % COLOURS)?;
         let placed: Vec<(&Mark, f64, f64)> =
@@ -202,7 +205,7 @@ fn shape(place: usize, x: f64, y: f64) -> String {
         let moved: Vec<(f64, f64)> = points.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
         format!("{}Z", path(&moved))
     };
-    match place % COLOURS {
+    match place % WHOLE {
         0 => format!("M{:.1} {y:.1}a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0Z", x - 3.6),
         1 => at(&[(-3.3, -3.3), (3.3, -3.3), (3.3, 3.3), (-3.3, 3.3)]),
         2 => at(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
@@ -215,7 +218,7 @@ fn shape(place: usize, x: f64, y: f64) -> String {
 
 /// A short line with the mark of a place in the palette, for a legend.
 pub fn swatch(place: usize) -> String {
-    let dashed = if place >= COLOURS { " dashed" } else { "" };
+    let dashed = if place >= WHOLE { " dashed" } else { "" };
     format!(
         "<svg viewBox=\"0 0 24 12\" aria-hidden=\"true\" class=\"c{}{dashed}\"><path class=\"line\" d=\"M0 6H24\"/>\
          <path class=\"mark\" d=\"{}\"/></svg>",
@@ -246,7 +249,7 @@ mod tests {
     fn what_has_no_place_is_left_out_and_the_rest_is_there() {
         let svg = chart(&[(50.0, 0.5), (100.0, 0.0), (200.0, 0.1), (2000.0, f64::NAN)]).to_string();
         assert_eq!(svg.matches("class=\"mark\"").count(), 2, "{svg}");
-        assert!(svg.contains("data-name=\"a&amp;b\"") && svg.contains("s8 c1 dashed") && svg.contains("&lt;b&gt;"));
+        assert!(svg.contains("data-name=\"a&amp;b\"") && svg.contains("s8 c8 dashed") && svg.contains("&lt;b&gt;"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(svg.contains(">50</text>") && svg.contains(">2000</text>") && svg.contains("class=\"floor\""));
         // the numbers are there to the last digit

@@ -23,8 +23,8 @@ const STYLE: &str = include_str!("style.css");
 /// The script that shows values under the pointer and saves charts.
 const SCRIPT: &str = include_str!("script.js");
 
-/// Colours of the palette; further series repeat them with dashed lines.
-pub const COLOURS: usize = 7;
+/// Colours of the palette; further classes and series repeat them.
+pub const COLOURS: usize = 24;
 
 /// A page with its sections.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! Parts of a page: tables, lists of facts, the command, grids and the bar of stages.
 
-use super::{COLOURS, text};
+use super::{COLOURS, Scale, text};
 use crate::table::{Grid, duration};
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -51,13 +51,16 @@ pub fn command(line: &str) -> String {
     format!("<pre class=\"command\">{}</pre>", text(line))
 }
 
-/// A grid whose cells are shaded by a number: small ones light, on a logarithmic scale where all are positive.
+/// A grid whose cells are shaded by a number: the smaller, the fainter.
 #[derive(Clone, Debug)]
 pub struct Heat {
     /// Title of the grid, in a few words.
     pub title: &'static str,
     /// The texts of the cells; the marked cell is outlined.
     pub grid: Grid,
+    /// How numbers become shades. Linear, for shares: from 0 to the largest. Logarithmic, for errors: from the smallest to the
+    /// largest, or linear between them where one is not positive.
+    pub shading: Scale,
     /// The numbers that the cells are shaded by, row by row; a cell with `None` stays blank.
     pub scores: Vec<Vec<Option<f64>>>,
 }
@@ -65,10 +68,11 @@ pub struct Heat {
 impl fmt::Display for Heat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = || self.scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
-        let logs = all().all(|score| score > 0.0);
+        let logs = self.shading == Scale::Log && all().all(|score| score > 0.0);
         let height = |score: f64| if logs { score.ln() } else { score };
         let (low, high) =
             all().map(height).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        let low = if self.shading == Scale::Linear { low.min(0.0) } else { low };
         let shade = |score: Option<f64>| {
             let share = (height(score?) - low) / (high - low);
             share.is_finite().then_some(share)
@@ -150,6 +154,25 @@ mod tests {
         );
         assert!(html.contains("&lt;x&gt;</th><td>most</td>") && html.contains("width=\"25.0\""), "{html}");
         assert!(!bars(["a", "b"], &[("x".to_string(), 0.0, String::new())]).contains("NaN"));
+    }
+
+    #[test]
+    fn shares_are_shaded_from_zero_whether_or_not_one_is_zero() {
+        let grid = Grid {
+            corner: String::new(),
+            columns: vec!["a".to_string(), "b".to_string()],
+            rows: vec![("a".to_string(), vec!["73".to_string(), "27".to_string()])],
+            marked: None,
+        };
+        let heat = |shading, shares: [f64; 2]| {
+            Heat { title: "t", grid: grid.clone(), shading, scores: vec![shares.map(Some).to_vec()] }.to_string()
+        };
+        // 70 % is the strongest shade: 27 of 73 have 26 %
+        let shares = heat(Scale::Linear, [0.73, 0.27]);
+        assert!(shares.contains("--heat: 70%") && shares.contains("--heat: 26%"), "{shares}");
+        assert!(heat(Scale::Linear, [1.0, 0.0]).contains("--heat: 0%"));
+        let errors = heat(Scale::Log, [1.0, 0.5]);
+        assert!(errors.contains("--heat: 70%") && errors.contains("--heat: 0%"), "{errors}");
     }
 
     #[test]

@@ -62,7 +62,7 @@
       const [x, y] = [event.clientX - box.left, event.clientY - box.top];
       const left = x > box.width / 2 ? x - tip.offsetWidth - 14 : x + 14;
       tip.style.left = `${Math.max(0, Math.min(left, box.width - tip.offsetWidth))}px`;
-      tip.style.top = `${Math.max(0, y - tip.offsetHeight / 2)}px`;
+      tip.style.top = `${Math.max(0, Math.min(y - tip.offsetHeight / 2, box.height - tip.offsetHeight))}px`;
     });
     svg.addEventListener("pointerleave", clear);
   };

@@ -3,6 +3,8 @@
 /// The position of a word relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
+    /// The word begins at the point.
+    Start,
     /// The middle of the word is at the point.
     Middle,
     /// The word ends at the point.

@@ -6,6 +6,7 @@
 mod canvas;
 mod contour;
 mod ink;
+mod legend;
 mod letters;
 mod picture;
 mod pixels;
@@ -15,11 +16,12 @@ mod svg;
 use crate::args::PlotArgs;
 use crate::args::run::Run;
 use crate::page::{self, Page, Section};
+use crate::table::rounded;
 use crate::{Error, Result, machine, output, predictor};
 use canvas::Canvas;
 use contour::Grid;
 use ksolve::predict::Predictor;
-use ksolve::{Card, Classes};
+use ksolve::{Card, Classes, Task};
 use kstore::budget::Term;
 use kstore::{AtomicFile, shown};
 use picture::{Picture, SIZE};
@@ -106,11 +108,17 @@ pub(crate) fn main(args: &PlotArgs) -> Result<()> {
 }
 
 fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
+    if let [only] = &card.features[..] {
+        let why = format!("it has one feature, {only}, and a picture shows two");
+        let remedy = format!("write its predictions beside the feature with kmill predict --keep {only}");
+        return Err(Error::option("MODEL", args.model.display(), why, remedy));
+    }
     let place = |option: &'static str, given: &Option<String>, default: usize| match given {
         None if card.features.len() == 2 => Ok(default),
         None => {
-            let why = format!("the model has {} features", card.features.len());
-            Err(Error::option(option, "", why, "name one of them"))
+            let why = format!("the model has {} features, and a picture shows two", card.features.len());
+            let first = card.features.first().map_or(String::new(), |name| format!(", such as {option} {name}"));
+            Err(Error::option(option, "", why, format!("name one of them{first} (kmill inspect MODEL lists them)")))
         }
         Some(name) => card.features.iter().position(|feature| feature == name).ok_or_else(|| {
             Error::option(option, name, "the model has no such feature", "kmill inspect MODEL lists them")
@@ -145,7 +153,21 @@ fn draw(
     let grids: Vec<Grid> = (0..outputs).map(|j| Grid { width: GRID.0, height: GRID.1, values: values(j) }).collect();
     let decide = |classes: &Classes| scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect();
     let regions = predictor.classes().map(decide);
-    let picture = Picture { names: &axes.names, bounds, points, grids: &grids, regions, component: component - 1 };
+    let card = predictor.card();
+    let what = match (card.task, &card.targets[..]) {
+        (Task::Regression | Task::Classification, targets) => match targets.get(component - 1).or(targets.first()) {
+            Some(target) => target.clone(),
+            None => card.solver.clone(),
+        },
+        (Task::Novelty, _) => format!("{}: score", card.solver),
+        (Task::Clusters, _) => format!("{}: score of group {}", card.solver, component - 1),
+        (Task::Components, _) => format!("{}: component {component} of {outputs}", card.solver),
+    };
+    let classes = card.classes.iter().map(ToString::to_string).collect();
+    let border = (card.task == Task::Novelty).then_some(0.0);
+    let component = component - 1;
+    let picture =
+        Picture { names: &axes.names, bounds, points, grids: &grids, regions, classes, component, what, border };
     match kind {
         Kind::Png => save(&args.output, &png(&picture).map_err(kstore::Error::io("write", &args.output))?)?,
         Kind::Svg => save(&args.output, svg(&picture, true).as_bytes())?,
@@ -193,6 +215,9 @@ fn svg(picture: &Picture<'_>, alone: bool) -> String {
         svg.rectangle("paper", (0.0, 0.0), SIZE);
     }
     picture.draw(&mut svg);
+    if alone {
+        picture.title(&mut svg);
+    }
     svg.finish()
 }
 
@@ -200,6 +225,7 @@ fn png(picture: &Picture<'_>) -> std::io::Result<Vec<u8>> {
     let mut pixels = Pixels::new();
     pixels.rectangle("paper", (0.0, 0.0), SIZE);
     picture.draw(&mut pixels);
+    picture.title(&mut pixels);
     pixels.png()
 }
 
@@ -212,8 +238,8 @@ fn page(picture: &Picture<'_>, card: &Card, args: &PlotArgs) -> Page {
     let run = format!("{}{}", page::command(&machine::command()), page::facts(facts));
     let [x, y] = picture.names;
     Page {
-        title: format!("{} over {x} and {y}", card.solver),
-        subtitle: card.kernel.clone(),
+        title: format!("{} over {x} and {y}", picture.what),
+        subtitle: format!("{} by {}", card.solver, rounded(&card.kernel)),
         sections: vec![Section::new("Picture", body), Section::new("Run", run)],
         style: picture::page_style(),
         ..Page::default()

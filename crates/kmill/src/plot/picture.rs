@@ -2,12 +2,13 @@
 
 use super::canvas::{Anchor, Canvas};
 use super::contour::Grid;
+use super::legend;
 use super::points::Points;
 use crate::page::{Axis, COLOURS, Scale, tick};
 
 /// Width and height of the drawing in its own units; below, the edges of the area between the axes.
-pub(super) const SIZE: (f64, f64) = (640.0, 500.0);
-const PLANE: (f64, f64, f64, f64) = (58.0, 626.0, 14.0, 440.0);
+pub(super) const SIZE: (f64, f64) = (760.0, 520.0);
+const PLANE: (f64, f64, f64, f64) = (66.0, 626.0, 34.0, 460.0);
 
 /// Size of letters in units of the drawing, as in the style rules.
 pub(super) const LETTERS: f64 = 12.0;
@@ -20,9 +21,9 @@ pub(super) const STYLE: &str = include_str!("picture.css");
 
 /// The rules of the picture on a page, which has its own for axes and letters.
 pub(super) fn page_style() -> String {
-    let own = [".region", ".shade", ".h", ".border", ".contour", ".row", ".tick"];
+    let own = [".region", ".shade", ".h", ".border", ".contour", ".row", ".tick", ".label"];
     let rules = STYLE.split_inclusive('}').map(str::trim).filter(|rule| own.iter().any(|name| rule.starts_with(name)));
-    let fills = (0..COLOURS).map(|i| format!("#picture circle.c{i} {{ fill: var(--c{i}); }}\n"));
+    let fills = (0..COLOURS).map(|i| format!("#picture .c{i} {{ fill: var(--c{i}); }}\n"));
     let named = |rule: &str| {
         // colours of the page, which has two sets of them
         [("#1b1e23", "--ink"), ("#5a626e", "--soft"), ("#0b62a4", "--c0"), ("#fff", "--paper")]
@@ -40,15 +41,21 @@ pub(super) struct Picture<'a> {
     pub(super) grids: &'a [Grid],
     /// The class at every grid point, for a classifier; `None` for other models.
     pub(super) regions: Option<Vec<usize>>,
+    /// Names of the classes; none for other models.
+    pub(super) classes: Vec<String>,
     /// Number of the output that is drawn where there are no classes, from 0.
     pub(super) component: usize,
+    /// What is drawn, such as the name of the target.
+    pub(super) what: String,
+    /// The value whose line tells two kinds of rows apart: 0 for a model of novelty.
+    pub(super) border: Option<f64>,
 }
 
 impl Picture<'_> {
     /// The title of the picture, in a line.
     pub(super) fn name(&self) -> String {
         let [x, y] = self.names;
-        format!("{y} against {x}")
+        format!("{} over {y} against {x}", self.what)
     }
 
     /// Draws all parts on a canvas, from the back to the front.
@@ -59,7 +66,32 @@ impl Picture<'_> {
         }
         self.lines(canvas);
         self.rows(canvas);
+        self.labels(canvas);
         self.axes(canvas);
+        match self.regions {
+            Some(_) => legend::classes(canvas, &self.classes, PLANE),
+            None => self.bar(canvas),
+        }
+    }
+
+    /// Writes the title above the picture, for one that stands alone.
+    pub(super) fn title(&self, canvas: &mut dyn Canvas) {
+        canvas.word("title", &self.name(), ((PLANE.0 + PLANE.1) / 2.0, PLANE.2 - 14.0), Anchor::Middle);
+    }
+
+    /// Writes the name of each class where its region is widest, so that nobody has to know it by its colour.
+    fn labels(&self, canvas: &mut dyn Canvas) {
+        let (Some(regions), Some(grid)) = (&self.regions, self.grids.first()) else { return };
+        for (class, (column, row)) in legend::middles(regions, grid.width, self.classes.len()) {
+            let (x, y) = self.place(column as f64, row as f64);
+            canvas.word("label", &legend::short(&self.classes[class]), (x, y + 0.34 * LETTERS), Anchor::Middle);
+        }
+    }
+
+    /// Draws the bar of the shades with its numbers.
+    fn bar(&self, canvas: &mut dyn Canvas) {
+        let Some(grid) = self.grids.get(self.component) else { return };
+        legend::shades(canvas, range(grid), SHADES, PLANE);
     }
 
     fn place(&self, column: f64, row: f64) -> (f64, f64) {
@@ -100,18 +132,23 @@ impl Picture<'_> {
     fn lines(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
         let (low, high) = range(grid);
-        let mut levels = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
-        match (&self.regions, self.grids.len()) {
+        let mut ticks = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
+        let border = match (&self.regions, self.grids.len()) {
             // scores of two classes are ±1 at the rows: where they are equal, as far as the codes, and beyond
-            (Some(_), 1) => levels.extend([-1.0, 0.0, 1.0]),
-            (Some(_), _) => levels.clear(),
-            (None, _) => {}
-        }
-        levels.sort_by(f64::total_cmp);
+            (Some(_), 1) => {
+                ticks.extend([-1.0, 1.0]);
+                Some(0.0)
+            }
+            (Some(_), _) => return self.edges(canvas),
+            (None, _) => self.border,
+        };
+        ticks.extend(border);
+        ticks.sort_by(f64::total_cmp);
         // a tick may be a rounding away from a whole number
-        levels.dedup_by(|a, b| (*a - *b).abs() <= 1e-9 * (high - low));
-        for level in levels {
-            let class = if level == 0.0 && self.regions.is_some() { "border" } else { "contour" };
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (high - low);
+        ticks.dedup_by(|a, b| near(*a, *b));
+        for level in ticks {
+            let class = if border.is_some_and(|border| near(border, level)) { "border" } else { "contour" };
             let pieces = grid.contour(level);
             if pieces.is_empty() {
                 continue;
@@ -119,6 +156,22 @@ impl Picture<'_> {
             let placed: Vec<_> =
                 pieces.iter().map(|piece| piece.map(|(column, row)| self.place(column, row))).collect();
             canvas.lines(class, &placed, Some(&tick(level)));
+        }
+    }
+
+    /// Draws the lines where the largest score changes from one class to another; scores of pairs have none.
+    fn edges(&self, canvas: &mut dyn Canvas) {
+        let Some(first) = self.grids.first().filter(|_| self.grids.len() == self.classes.len()) else { return };
+        for (k, grid) in self.grids.iter().enumerate() {
+            let others =
+                |at: usize| self.grids.iter().enumerate().filter(move |(j, _)| *j != k).map(move |(_, g)| g.values[at]);
+            let ahead = |at: usize| grid.values[at] - others(at).fold(f64::NEG_INFINITY, f64::max);
+            let lead = Grid { values: (0..grid.values.len()).map(ahead).collect(), ..*first };
+            let placed: Vec<_> =
+                lead.contour(0.0).iter().map(|piece| piece.map(|(column, row)| self.place(column, row))).collect();
+            if !placed.is_empty() {
+                canvas.lines("contour", &placed, None);
+            }
         }
     }
 

@@ -117,14 +117,24 @@ impl Canvas for Pixels {
     fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
         let size = LETTERS as f32;
         let width = self.letters.width(word, size);
-        let start = if anchor == Anchor::End { -width } else { -width / 2.0 };
+        let start = match anchor {
+            Anchor::Start => 0.0,
+            Anchor::End => -width,
+            Anchor::Middle | Anchor::Upwards => -width / 2.0,
+        };
         let turn = if anchor == Anchor::Upwards { -90.0 } else { 0.0 };
         let to = Transform::from_translate(start, 0.0)
             .post_rotate(turn)
             .post_translate(x as f32, y as f32)
             .post_scale(DENSITY, DENSITY);
         if let Some(path) = self.letters.outline(word, size).finish() {
-            self.fill(&path, Ink::of(class), to);
+            let ink = Ink::of(class);
+            // a ground of the paper's colour behind the letters, where they have one
+            if let Some(paint) = paint(ink.stroke, ink.opacity) {
+                let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, ..Stroke::default() };
+                self.map.stroke_path(&path, &paint, &stroke, to, None);
+            }
+            self.fill(&path, ink, to);
         }
     }
 }
@@ -177,9 +187,9 @@ mod tests {
             at += 12 + length;
         }
         assert_eq!(kinds.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["IHDR", "IDAT", "IEND"]);
-        assert_eq!(kinds[0].1, [0, 0, 5, 0, 0, 0, 3, 232, 8, 2, 0, 0, 0], "1280 x 1000 in colour");
+        assert_eq!(kinds[0].1, [0, 0, 5, 240, 0, 0, 4, 16, 8, 2, 0, 0, 0], "1520 x 1040 in colour");
         let mut rows = Vec::new();
         io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(&kinds[1].1[..]), &mut rows).unwrap();
-        assert_eq!(rows.len(), 1000 * (1 + 3 * 1280));
+        assert_eq!(rows.len(), 1040 * (1 + 3 * 1520));
     }
 }

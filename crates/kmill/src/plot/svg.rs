@@ -29,6 +29,9 @@ impl Svg {
 
 impl Canvas for Svg {
     fn rectangle(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        // corners are rounded, not lengths, so that neighbours meet without a seam
+        let round = |v: f64| (100.0 * v).round() / 100.0;
+        let (width, height) = (round(x + width) - round(x), round(y + height) - round(y));
         let _ = writeln!(
             self.0,
             "<rect class=\"{class}\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"/>"
@@ -49,7 +52,11 @@ impl Canvas for Svg {
     }
 
     fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
-        let end = if anchor == Anchor::End { "end" } else { "middle" };
+        let end = match anchor {
+            Anchor::Start => "start",
+            Anchor::End => "end",
+            Anchor::Middle | Anchor::Upwards => "middle",
+        };
         let turn = if anchor == Anchor::Upwards { " rotate(-90)" } else { "" };
         let _ = writeln!(
             self.0,

@@ -76,7 +76,7 @@ fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
     }
     assert_eq!(count(), before);
     // what fits is said before it is done, what a fit reads does not count the calibration
-    let (_, fit, stderr) = kmill(at, "fit ridge t.parquet --target y --rank 20 --lambda 1e-6 --json -o m");
+    let (_, fit, stderr) = kmill(at, "fit ridge t.parquet --target y --rank 20 --lambda 1e-6 --json -v -o m");
     assert!(stderr.contains("plan for 2,000 rows") && stderr.contains("Gram matrix"), "{stderr}");
     assert!(fit["bytes_read"].as_u64().unwrap() > 0, "{fit}");
     std::fs::remove_file(at.join("m")).unwrap();

@@ -18,6 +18,7 @@ mod memory;
 mod model;
 mod page;
 mod parsers;
+mod people;
 mod plot;
 mod restricted;
 #[cfg(unix)]

@@ -79,6 +79,7 @@ fn the_page_of_a_curve_shows_every_series_at_every_width() {
         assert_eq!(seen["dark"], if dark { "rgb(21, 24, 28)" } else { "rgb(255, 255, 255)" }, "{seen}");
         let tip = seen["tip"].as_str().unwrap();
         assert!(tip.contains("rank 80") && tip.contains("rpcholesky") && tip.contains("kmeans"), "{tip}");
+        assert_eq!(seen["inside"], true, "the box under the pointer at {width}: {seen}");
         assert_eq!((&seen["gone"], &seen["hidden"]), (&true.into(), &5.into()), "{seen}");
         assert_eq!(seen["seconds"].as_array().unwrap().len(), 4, "{seen}");
         assert!(seen["seconds"].to_string().contains("trace-seconds"), "{seen}");
@@ -138,6 +139,35 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
                 assert!(words.contains(word), "{name}: {words}");
                 assert!(saved[&format!("{sheet}.png")]["length"].as_u64().unwrap() > 2_000, "{name}: {seen}");
             }
+        }
+    }
+}
+
+#[test]
+fn pictures_of_two_eight_and_nineteen_classes_can_be_read_on_every_screen() {
+    let Some(browser) = chromium() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for classes in [2, 8, 19] {
+        let row = |i: usize| {
+            let (k, (u, v)) = (i % classes, ((i * 37 % 100) as f64 / 50.0, (i * 53 % 97) as f64 / 48.0));
+            format!("{},{},kind {k}\n", (k % 5 * 3) as f64 + u, (k / 5 * 3) as f64 + v)
+        };
+        std::fs::write(at.join("t.csv"), format!("a,b,kind\n{}", (0..1900).map(row).collect::<String>())).unwrap();
+        ok(
+            at,
+            "fit ridge t.csv --target kind --task classification --kernel gaussian(sigma=0.4) --rank 150 --lambda 1e-6 -o m -q --json",
+        );
+        ok(at, "plot m t.csv -o p.html -q --json");
+        let page = std::fs::read_to_string(at.join("p.html")).unwrap();
+        for (width, dark) in [(1280, false), (1280, true), (390, false), (390, true)] {
+            let (seen, console) = look(&browser, at, &page, width, dark);
+            assert_eq!((console.as_str(), &seen["ran"]), ("", &"ran".into()), "{classes} at {width}: {seen}");
+            assert!(seen["overflow"].as_i64().unwrap() <= 0, "{classes} at {width}: {seen}");
+            assert!(seen["letters"].as_f64().unwrap() >= 9.0, "{classes} at {width}: {seen}");
+            let words = seen["saved"]["picture.svg"]["words"].as_str().unwrap();
+            let all = (0..classes).all(|k| words.split('|').any(|word| word == format!("kind {k}")));
+            assert!(all && words.contains("kind over b against a"), "{words}");
         }
     }
 }

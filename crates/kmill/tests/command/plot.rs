@@ -25,6 +25,9 @@ fn a_picture_has_regions_a_border_and_the_rows() {
     ok(at, "plot m t.parquet --x x1 --y x0 -o m.html -q --json");
     let page = std::fs::read_to_string(at.join("m.html")).unwrap();
     assert!(page.contains("id=\"picture\"") && page.contains("x0 against x1"));
+    // colours have names, and regions too
+    assert!(svg.contains(">y over x1 against x0</text>") && svg.matches(">0</text>").count() >= 2, "{svg}");
+    assert!(svg.matches("class=\"label\"").count() == 2, "a name in each region");
     // the same drawing as pixels: the same bytes whoever draws it, and the colours of both classes
     ok(at, "plot m t.parquet -o m.png -q --json");
     ok(at, "plot m t.parquet -o n.png -q --json --threads 1");
@@ -44,6 +47,12 @@ fn numbers_and_components_are_shades_with_lines() {
         ok(at, &format!("{line} -q --json"));
         let svg = std::fs::read_to_string(at.join(&line[line.len() - 5..])).unwrap();
         assert!(svg.contains("shade h0") && svg.contains("shade h11") && svg.contains("class=\"contour\""), "{line}");
+        let title = if line.starts_with("plot r") {
+            "y over x4 against x3"
+        } else {
+            "kpca: component 2 of 3 over x1 against x0"
+        };
+        assert!(svg.contains(title), "{title}: {svg}");
     }
     for (line, why) in [
         ("plot r t.parquet -o a.svg", "name one of them"),
@@ -55,4 +64,43 @@ fn numbers_and_components_are_shades_with_lines() {
         let (code, _, text) = kmill(at, line);
         assert!(code == 1 && text.contains(why), "{line}: {text}");
     }
+}
+
+#[test]
+fn twenty_classes_have_colours_and_names_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // a grid of five by four groups
+    let group = |k: usize| ((k % 5) as f64 * 3.0, (k / 5) as f64 * 3.0);
+    let row = |i: usize| {
+        let ((x, y), k) = (group(i % 20), i % 20);
+        format!("{},{},kind{k}\n", x + (i * 37 % 100) as f64 / 100.0, y + (i * 53 % 97) as f64 / 97.0)
+    };
+    std::fs::write(at.join("t.csv"), format!("a,b,kind\n{}", (0..2000).map(row).collect::<String>())).unwrap();
+    ok(
+        at,
+        "fit ridge t.csv --target kind --task classification --kernel gaussian(sigma=0.4) --rank 200 --lambda 1e-6 -o m -q --json",
+    );
+    ok(at, "plot m t.csv -o m.svg -q --json");
+    let svg = std::fs::read_to_string(at.join("m.svg")).unwrap();
+    for k in 0..20 {
+        assert!(svg.contains(&format!("region c{k}\"")) && svg.contains(&format!("class=\"row c{k}\"")), "{k}");
+        // in the legend, and in the region
+        assert_eq!(svg.matches(&format!(">kind{k}</text>")).count(), 2, "{k}");
+    }
+    let rule = |k: usize| svg.split(&format!(".c{k} {{ fill: ")).nth(1).unwrap()[..7].to_string();
+    let colours: std::collections::HashSet<String> = (0..24).map(rule).collect();
+    assert_eq!(colours.len(), 24);
+}
+
+#[test]
+fn the_border_of_novelty_is_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 1000 -o t.parquet -q");
+    ok(at, "fit oneclass t.parquet --features x* --nu 0.1 --kernel gaussian(sigma=0.5) --rank 50 -o m -q --json");
+    ok(at, "plot m t.parquet -o m.svg -q --json");
+    let svg = std::fs::read_to_string(at.join("m.svg")).unwrap();
+    assert_eq!(svg.matches("class=\"border\"").count(), 1, "{svg}");
+    assert!(svg.contains(">oneclass: score over x1 against x0</text>"), "{svg}");
 }

@@ -8,13 +8,25 @@ frame.addEventListener("load", () => {
   out.ran = inner.documentElement.dataset.script;
   out.overflow = inner.documentElement.scrollWidth - frame.clientWidth;
   out.series = Object.fromEntries(charts.map((svg) => [svg.id, [...svg.querySelectorAll(".series")].filter(shown).length]));
-  out.letters = Math.min(...charts.flatMap((svg) => [...svg.querySelectorAll("text")].map((t) => t.getBoundingClientRect().height)));
+  // a word that runs upwards is as wide as its letters are high
+  const height = (word) => {
+    const box = word.getBoundingClientRect();
+    return (word.getAttribute("transform") ?? "").includes("rotate") ? box.width : box.height;
+  };
+  out.letters = Math.min(...charts.flatMap((svg) => [...svg.querySelectorAll("text")].map(height)));
   out.clouds = inner.querySelectorAll(".cloud").length;
   out.heat = inner.querySelectorAll("td.heat").length;
   out.dark = getComputedStyle(inner.body).backgroundColor;
   const svg = charts[0] ?? inner.querySelector("svg"), box = svg.getBoundingClientRect();
   svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width - 20, clientY: box.top + 40, bubbles: true }));
-  out.tip = inner.querySelector(".tip")?.innerText ?? "";
+  const tip = inner.querySelector(".tip");
+  out.tip = tip?.innerText ?? "";
+  if (tip) {
+    // the box holds its words, and the chart holds the box
+    const [inside, around] = [tip, tip.closest("figure")].map((element) => element.getBoundingClientRect());
+    const within = inside.left >= around.left - 1 && inside.right <= around.right + 1 && inside.bottom <= around.bottom + 1;
+    out.inside = within && inside.top >= around.top - 1 && tip.scrollWidth <= tip.clientWidth + 1;
+  }
   svg.dispatchEvent(new PointerEvent("pointerleave"));
   out.gone = inner.querySelector(".tip") === null;
   inner.querySelector("#show-0")?.click();

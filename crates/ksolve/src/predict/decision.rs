@@ -9,6 +9,8 @@ use std::ops::Range;
 /// Columns that are made together.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
+    /// The number of the row in the table, from 0.
+    Row,
     /// The scores, under these names.
     Scores(Vec<String>),
     /// The group of a row, which is the position of its largest score.
@@ -38,6 +40,7 @@ impl Part {
         let number = |name: &str| OutputColumn::new(name, OutputKind::F64);
         match self {
             Self::Scores(names) | Self::Deviations(names, _) => names.iter().map(|name| number(name)).collect(),
+            Self::Row => vec![OutputColumn::new("row", OutputKind::I64)],
             Self::Group => vec![OutputColumn::new("prediction", OutputKind::I64)],
             Self::Label(classes) => vec![OutputColumn::new("prediction", label_kind(classes.labels()))],
             Self::Probabilities(classes, _) => {
@@ -58,6 +61,7 @@ impl Part {
         let each = || wide.chunks_exact(t);
         match self {
             Self::Scores(names) => columns(wide, names.len()),
+            Self::Row => vec![KeptValues::I64(scores.rows[rows].iter().map(|row| *row as i64).collect())],
             Self::Group => vec![KeptValues::I64(each().map(|row| largest(row) as i64).collect())],
             Self::Label(classes) => {
                 let decided = each().map(|row| &classes.labels()[classes.decide(row.iter().copied())]);
@@ -103,8 +107,8 @@ impl Predictor {
             several => several.iter().map(|target| format!("{name}_{target}")).collect(),
         };
         let numbered = |name: &str| (0..t).map(|j| format!("{name}_{j}")).collect();
-        let mut parts = match (card.task, self.classes()) {
-            (_, Some(classes)) => vec![Part::Label(classes.clone())],
+        let mut parts = match (card.task, self.decisions()) {
+            (_, Some(classes)) => vec![Part::Label(classes)],
             (Task::Components, None) if card.is_features() => vec![Part::Scores(numbered("phi"))],
             (Task::Components, None) if card.with.is_some() => {
                 let view = |name: &'static str| (0..t / 2).map(move |j| format!("{name}_{j}"));

@@ -1,10 +1,11 @@
 //! The scores of a model on a table that has the truth.
 
 use super::{Extras, Predictor};
+use crate::agreement::Agreement;
 use crate::auc::{AucState, EXACT_ROWS};
 use crate::job::Run;
 use crate::score::Regression;
-use crate::{Classes, ClassificationScore, Error, RegressionScore, Result};
+use crate::{Classes, ClassificationScore, Error, RegressionScore, Result, Task};
 use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
 use kstore::{Coded, Label, Selected};
@@ -20,6 +21,29 @@ pub enum Evaluation {
     Classification(ClassificationScores),
 }
 
+/// Scores of a model of novelty on rows of which it is known whether they are unusual.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct NoveltyScores {
+    /// Number of rows scored.
+    pub rows: u64,
+    /// Number of rows that are unusual by the column.
+    pub unusual: u64,
+    /// Number of rows with a negative score.
+    pub negative: u64,
+    /// Share of the rows with a negative score that are unusual.
+    pub precision: Option<f64>,
+    /// Share of the unusual rows that have a negative score.
+    pub recall: Option<f64>,
+    /// The probability that an unusual row has a lower score than another; null where either kind has no row.
+    pub auc: Option<f64>,
+    /// Average precision of the rows by falling strangeness, [`AucState::average_precision`].
+    pub average_precision: Option<f64>,
+    /// Number of rows that `precision_at` looks at: as many as are unusual, or as was asked for.
+    pub top: u64,
+    /// Share of the `top` rows of the lowest scores that are unusual.
+    pub precision_at: Option<f64>,
+}
+
 /// Scores of a regression; over several targets their averages.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RegressionScores {
@@ -31,6 +55,10 @@ pub struct RegressionScores {
     /// The scores of each target, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_target: Vec<TargetScores>,
+    /// Share of the true values within 1.96 standard deviations of the prediction, 0.95 if they are right; for models that have
+    /// standard deviations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<f64>,
 }
 
 /// Scores of one of several targets.
@@ -56,12 +84,22 @@ pub struct ClassificationScores {
     pub classes: Vec<Label>,
     /// The confusion matrix: numbers of rows by true class (row) and predicted class (column).
     pub confusion: Vec<Vec<u64>>,
+    /// Balanced accuracy, F1 and the coefficient of Matthews.
+    #[serde(flatten)]
+    pub agreement: Agreement,
     /// Area under the ROC curve, for two classes; null where one of them has no row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc: Option<Option<f64>>,
     /// Largest possible error of `auc`, where it comes from a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc_within: Option<f64>,
+    /// Average precision of the second of two classes: the area under the precision-recall curve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub average_precision: Option<f64>,
+    /// The score of Brier: the mean square of what the probability of the second of two classes is away from 1 or 0; of more classes
+    /// the sum of the squares of all. For models that have probabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brier: Option<f64>,
     /// Mean of −ln of the probability of the true class, over the rows of known classes; for models that have probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_loss: Option<f64>,
@@ -81,10 +119,15 @@ pub struct Details {
     pub points: Vec<(f64, f64)>,
     /// False and true positive rate at falling thresholds, for two classes.
     pub roc: Option<Vec<(f64, f64)>>,
+    /// Recall and precision at falling thresholds, for two classes and for novelty.
+    pub precision: Option<Vec<(f64, f64)>>,
 }
 
 /// Most points of a residual plot: more would hide each other.
 const POINTS: usize = 2_000;
+
+/// Standard deviations within which 95 % of a normal distribution lie.
+const NEAR: f64 = 1.959_964;
 
 /// Number of points of a ROC curve that are shown, about.
 const ROC_POINTS: usize = 60;
@@ -143,10 +186,46 @@ impl Predictor {
             let why = format!("of {} has no truth to be compared with; predict with it", card.task);
             return Err(Error::option("model", "", why));
         }
-        match self.classes() {
+        match self.decisions() {
             None => self.regression(selected, run),
-            Some(classes) => self.classification(selected, classes, run),
+            Some(classes) => self.classification(selected, &classes, run),
         }
+    }
+
+    /// Scores a model of novelty on rows with a column that is 0 for usual rows; the precision is that of the `top` rows of the lowest
+    /// scores, or of as many as are unusual.
+    ///
+    /// *Cost*: one pass. *Bytes*: those of [`Predictor::scores`], and the scores that are ranked.
+    ///
+    /// # Errors
+    /// A model of another task, several columns, errors of [`Predictor::scores`].
+    pub fn novelty(&self, selected: &Selected, top: Option<u64>, run: &Run<'_>) -> Result<(NoveltyScores, Details)> {
+        let names = selected.target_names();
+        if self.card().task != Task::Novelty || names.len() != 1 {
+            let why =
+                "a model of oneclass or mean is compared with one column, 0 for usual rows and 1 for unusual ones";
+            return Err(Error::option("target", names.join(","), why));
+        }
+        let (mut ranks, mut scores) = (AucState::new(EXACT_ROWS), NoveltyScores::default());
+        let mut right = 0u64;
+        self.scores(selected, Extras::default(), vec![ranked(selected, 2)], run, |block| {
+            for (score, truth) in block.scores.iter().zip(&block.y) {
+                let (unusual, negative) = (*truth != 0.0, *score < 0.0);
+                ranks.push(-score, unusual);
+                scores.rows += 1;
+                scores.unusual += u64::from(unusual);
+                scores.negative += u64::from(negative);
+                right += u64::from(unusual && negative);
+            }
+            Ok(())
+        })?;
+        let share = |of: u64| (of > 0).then(|| right as f64 / of as f64);
+        (scores.precision, scores.recall) = (share(scores.negative), share(scores.unusual));
+        (scores.auc, scores.average_precision) = (ranks.auc().map(|auc| auc.value), ranks.average_precision());
+        scores.top = top.unwrap_or(scores.unusual);
+        scores.precision_at = ranks.precision_at(scores.top);
+        let (roc, precision) = (ranks.curve(ROC_POINTS), ranks.precision_curve(ROC_POINTS));
+        Ok((scores, Details { points: Vec::new(), roc, precision }))
     }
 
     fn regression(&self, selected: &Selected, run: &Run<'_>) -> Result<(Evaluation, Details)> {
@@ -156,7 +235,14 @@ impl Predictor {
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut score, mut sample) = (RegressionScore::new(t), Sample::new());
-        self.scores(selected, Extras::default(), Vec::new(), run, |scores| {
+        let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
+        let rows = selected.known_rows().map_or(usize::MAX, |rows| rows as usize);
+        let held = Term::new("errors to be ranked", RegressionScore::bytes(t, rows), "");
+        let mut within = 0u64;
+        self.scores(selected, extras, vec![held], run, |scores| {
+            let near = |((deviation, prediction), truth): (_, &f64)| f64::abs(truth - prediction) <= NEAR * deviation;
+            let deviations = self.deviations(scores);
+            within += deviations.iter().zip(&scores.scores).zip(&scores.y).filter(|row| near(*row)).count() as u64;
             let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t));
             for (prediction, truth) in rows {
                 score.push(prediction, truth);
@@ -169,25 +255,33 @@ impl Predictor {
         all.into_iter().try_for_each(|scores| finite(scores, report.rows))?;
         let by_target = names.into_iter().zip(report.targets).map(|(target, scores)| TargetScores { target, scores });
         let by_target = by_target.collect();
-        let scores = RegressionScores { rows: report.rows, scores: report.scores, by_target };
-        Ok((Evaluation::Regression(scores), Details { points: sample.points(), roc: None }))
+        let numbers = report.rows * t as u64;
+        let coverage = (extras.std && numbers > 0).then(|| within as f64 / numbers as f64);
+        let scores = RegressionScores { rows: report.rows, scores: report.scores, by_target, coverage };
+        Ok((Evaluation::Regression(scores), Details { points: sample.points(), ..Details::default() }))
     }
 
     fn classification(&self, selected: &Selected, classes: &Classes, run: &Run<'_>) -> Result<(Evaluation, Details)> {
         let mut score = ClassificationScore::new(classes.labels(), EXACT_ROWS)?;
         let (link, mut loss, mut known) = (self.card().link.clone(), 0.0, 0u64);
-        self.scores(selected, Extras::default(), vec![ranked(selected, classes)], run, |scores| {
+        let (mut brier, mut likely) = (0.0, Vec::new());
+        self.scores(selected, Extras::default(), vec![ranked(selected, classes.labels().len())], run, |scores| {
             for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {
                 let truth = (*code != Coded::UNKNOWN).then_some(*code as usize);
                 score.push(classes.decide(row.iter().copied()), truth, row[0]);
                 if let (Some(link), Some(class)) = (&link, truth) {
                     loss += link.log_loss(row, class);
+                    link.probabilities(row, &mut likely);
+                    let away = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
+                    // of two classes each is as far away as the other: the second counts
+                    brier += likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
                     known += 1;
                 }
             }
             Ok(())
         })?;
-        let details = Details { points: Vec::new(), roc: score.roc(ROC_POINTS) };
+        let (roc, precision) = (score.roc(ROC_POINTS), score.precision_curve(ROC_POINTS));
+        let details = Details { points: Vec::new(), roc, precision };
         let report = score.report();
         let scores = ClassificationScores {
             rows: report.rows,
@@ -195,8 +289,11 @@ impl Predictor {
             error: report.error,
             classes: report.confusion.labels,
             confusion: report.confusion.counts,
+            agreement: report.agreement,
             auc: report.auc,
             auc_within: report.auc_within,
+            average_precision: report.average_precision,
+            brier: (known > 0).then(|| brier / known as f64),
             log_loss: (known > 0).then(|| loss / known as f64),
             unknown: report.confusion.unknown.iter().sum(),
         };
@@ -206,16 +303,24 @@ impl Predictor {
 
 /// The term of the plan for scores that are kept to be ranked: for two classes, as far as the area under the ROC curve
 /// is exact.
-fn ranked(selected: &Selected, classes: &Classes) -> Term {
+fn ranked(selected: &Selected, classes: usize) -> Term {
     let rows = selected.known_rows().map_or(EXACT_ROWS, |rows| EXACT_ROWS.min(rows as usize));
-    let bytes = if classes.labels().len() == 2 { AucState::bytes(rows) } else { 0 };
+    let bytes = if classes == 2 { AucState::bytes(rows) } else { 0 };
     Term::new("scores to be ranked", bytes, "")
 }
 
 /// Refuses scores that overflow.
 fn finite(scores: &Regression, rows: u64) -> Result<()> {
-    let Regression { mse, rmse, mae, r2, relative_error } = *scores;
-    let named = [("mse", mse), ("rmse", rmse), ("mae", mae), ("r2", r2), ("relative error", relative_error)];
+    let Regression { mse, rmse, mae, median_error, mape, r2, relative_error } = *scores;
+    let named = [
+        ("mse", mse),
+        ("rmse", rmse),
+        ("mae", mae),
+        ("median error", median_error),
+        ("mape", mape),
+        ("r2", r2),
+        ("relative error", relative_error),
+    ];
     match named.into_iter().find_map(|(what, value)| Some((what, value.filter(|value| !value.is_finite())?))) {
         Some((what, value)) => Err(Error::ScoreOverflow { what, rows, value }),
         None => Ok(()),

@@ -12,11 +12,12 @@ mod carried;
 mod decision;
 mod evaluate;
 mod table;
+mod top;
 mod typed;
 mod writer;
 
 pub use carried::COPIES;
-pub use evaluate::{ClassificationScores, Details, Evaluation, RegressionScores, TargetScores};
+pub use evaluate::{ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, TargetScores};
 pub use table::Scores;
 pub use writer::Predicted;
 
@@ -48,7 +49,7 @@ use typed::{TILE, Typed, model_term};
 /// # Ok::<(), ksolve::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Predictor(Inner);
+pub struct Predictor(Inner, Option<f64>);
 
 /// Evaluates an expression on the model inside, whatever its precision.
 macro_rules! either {
@@ -82,10 +83,34 @@ impl Predictor {
     /// # Errors
     /// A kernel or a map that this version does not know.
     pub fn new(model: AnyModel) -> Result<Self> {
-        Ok(Self(match model {
+        let inner = match model {
             AnyModel::F32(model) => Inner::F32(Arc::new(Typed::new(model)?)),
             AnyModel::F64(model) => Inner::F64(Arc::new(Typed::new(model)?)),
-        }))
+        };
+        Ok(Self(inner, None))
+    }
+
+    /// The predictor that decides for the second of two classes where its probability is above `threshold`, or, in a model without
+    /// probabilities, its score.
+    ///
+    /// # Errors
+    /// A model without two classes; a probability that is not between 0 and 1.
+    pub fn above(self, threshold: f64) -> Result<Self> {
+        let wrong = |why: &str| Err(Error::option("threshold", threshold, why));
+        match (self.classes().map(|classes| classes.labels().len()), &self.card().link) {
+            (Some(2), None) if threshold.is_finite() => Ok(Self(self.0, Some(threshold))),
+            (Some(2), Some(link)) => match link.score_of(threshold) {
+                Some(score) => Ok(Self(self.0, Some(score))),
+                None => wrong("this model has probabilities; give one between 0 and 1"),
+            },
+            (Some(2), None) => wrong("give a number, such as 0.3"),
+            _ => wrong("it decides between two classes, and this model has not two; leave it out"),
+        }
+    }
+
+    /// The classes with the threshold between two of them; `None` for a model without classes.
+    fn decisions(&self) -> Option<Classes> {
+        self.classes().map(|classes| classes.clone().above(self.1.unwrap_or(0.0)))
     }
 
     /// Reads a model from a file.
@@ -174,7 +199,8 @@ impl Predictor {
 
     /// The predicted label of a row with these scores; `None` for models without classes.
     pub fn label(&self, scores: &[f64]) -> Option<&Label> {
-        self.classes().and_then(|classes| classes.labels().get(classes.decide(scores.iter().copied())))
+        let code = self.decisions()?.decide(scores.iter().copied());
+        self.classes()?.labels().get(code)
     }
 
     /// Writes the probabilities of the classes of a row with these scores to `out`, in the order of [`Card::classes`];

@@ -15,9 +15,9 @@ const GROUP_BYTES: usize = 64 << 20;
 const NOTE_BYTES: usize = 2 << 10;
 
 /// A file of predictions being written; dropped before [`PredictionWriter::finish`], it leaves nothing.
-struct PredictionWriter {
-    sink: Box<dyn Sink>,
-    parts: Vec<Part>,
+pub(super) struct PredictionWriter {
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) parts: Vec<Part>,
     /// Number of columns of predictions, without the columns that are carried along.
     columns: usize,
 }
@@ -28,7 +28,7 @@ impl PredictionWriter {
     /// # Errors
     /// A path that cannot be written, an extension that is not known, text in `.npy`, a kept column that is called as
     /// the predictions are.
-    fn create(path: &Path, kept: &[OutputColumn], parts: Vec<Part>) -> Result<Self> {
+    pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<Part>) -> Result<Self> {
         let predictions: Vec<OutputColumn> = parts.iter().flat_map(Part::columns).collect();
         if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
             let why = "the predictions are called so";
@@ -77,7 +77,7 @@ impl PredictionWriter {
     ///
     /// # Errors
     /// Errors of the file system.
-    fn finish(self) -> Result<()> {
+    pub(super) fn finish(self) -> Result<()> {
         Ok(self.sink.finish()?)
     }
 }
@@ -128,7 +128,7 @@ impl Predictor {
 }
 
 /// The terms of the plan beside the lanes: the file being written, and the columns that are carried along.
-fn held(out: &PredictionWriter, kept: Option<&Selected>) -> Result<Vec<Term>> {
+pub(super) fn held(out: &PredictionWriter, kept: Option<&Selected>) -> Result<Vec<Term>> {
     let mut held = vec![Term::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
     if let Some(kept) = kept {
         let source = carried::source(kept, TextLimit::default())?;

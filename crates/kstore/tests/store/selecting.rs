@@ -47,6 +47,48 @@ fn features_follow_the_file_or_the_patterns() {
 }
 
 #[test]
+fn columns_are_left_out_by_name_and_pattern() {
+    let folder = folder();
+    let table = Table::open(&split(folder.path(), 10, &[], 10)).unwrap();
+    let select = |features: &[&str], keep: &[&str]| {
+        let selection =
+            Selection { features: names(features), keep: names(keep), targets: names(&["y"]), ..Selection::default() };
+        table.select(&selection)
+    };
+    let features = |list: &[&str]| select(list, &[]).unwrap().feature_names();
+    assert_eq!(features(&["*"]), ["a", "b", "fold"]);
+    assert_eq!(features(&["*", "!fold"]), ["a", "b"]);
+    assert_eq!(features(&["!fold", "!a"]), ["b"]);
+    assert_eq!(features(&["[a-f]*", "!?"]), ["fold"]);
+    assert!(select(&["*", "!flod"], &[]).unwrap_err().to_string().contains("did you mean \"fold\""));
+    assert!(select(&["a", "!a"], &[]).unwrap_err().to_string().contains("leaves no column"));
+    // text can be carried along, and what is carried along is no feature
+    let kept = |list: &[&str]| {
+        let selected = select(&[], list).unwrap();
+        let names: Vec<String> = selected.kept_columns().into_iter().map(|column| column.name).collect();
+        (names, selected.feature_names())
+    };
+    let (carried, others) = kept(&["c*", "fold"]);
+    assert_eq!((carried, others), (names(&["city", "fold"]), names(&["a", "b"])));
+    assert_eq!(kept(&["[a-c]*", "!a"]).0, ["b", "city"]);
+    assert_eq!(table.columns_like(&names(&["!city", "!a"])).unwrap(), ["b", "y", "fold"]);
+}
+
+#[test]
+fn a_pattern_for_all_has_no_clock_and_a_name_with_a_mark_is_a_name() {
+    let time: ArrayRef = Arc::new(TimestampSecondArray::from(vec![1, 2]));
+    let numbers: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 2.0]));
+    let (_folder, path) = table(&[("time", time), ("!a", numbers.clone()), ("a", numbers)]);
+    let table = Table::open(&[path]).unwrap();
+    let features = |list: &[&str]| {
+        table.select(&Selection { features: names(list), ..Selection::default() }).unwrap().feature_names()
+    };
+    assert_eq!(features(&["*"]), ["!a", "a"]);
+    assert_eq!(features(&["!a"]), ["!a"], "a column of that name is meant");
+    assert_eq!(features(&["t*", "a"]), ["time", "a"]);
+}
+
+#[test]
 fn conditions_and_ranges_keep_the_stored_row_numbers() {
     let folder = folder();
     let paths = split(folder.path(), 1000, &[137, 600], 90);

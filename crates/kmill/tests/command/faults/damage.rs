@@ -214,7 +214,9 @@ fn a_decoder_that_panics_is_not_heard() {
     assert_eq!(run(at, "convert labels.parquet --rows ..40 -o small.parquet -q").code, 0);
     let whole = std::fs::read(at.join("small.parquet")).unwrap();
     let path = at.join("damaged.parquet");
-    let settings = kmill::args::RunArgs { memory: Some(1 << 30), threads: Some(1), json: false, quiet: true }.resolve();
+    let settings =
+        kmill::args::RunArgs { memory: Some(1 << 30), threads: Some(1), json: false, quiet: true, verbose: false }
+            .resolve();
     let mut panics = 0;
     // every byte of the pages and of the footer, until enough assertions were found
     for place in 4..whole.len() - 8 {

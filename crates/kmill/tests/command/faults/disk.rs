@@ -96,10 +96,10 @@ fn an_interrupted_run_leaves_nothing() {
     );
     let before = files(at);
     for line in [
-        "fit ridge t.parquet --target y --rank 1500 -o m",
-        "predict model t.parquet -o p.parquet",
-        "convert t.parquet t.parquet -o c.npy --precision f64",
-        "generate friedman1 --rows 1e10 -o g.npy",
+        "fit ridge t.parquet --target y --rank 1500 -v -o m",
+        "predict model t.parquet -v -o p.parquet",
+        "convert t.parquet t.parquet -o c.npy --precision f64 -v",
+        "generate friedman1 --rows 1e10 -v -o g.npy",
     ] {
         for signal in ["INT", "TERM"] {
             let mut child = command(at, line).stderr(Stdio::piped()).spawn().unwrap();

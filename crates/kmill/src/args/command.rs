@@ -1,0 +1,156 @@
+//! The whole command line as clap knows it: short help of one screen, and the help of one solver with its options only.
+
+use super::{Cli, learn, solver};
+use crate::error::flags;
+use clap::{Arg, Command, CommandFactory};
+use ksolve::solver::Family;
+use std::ffi::OsString;
+
+/// Verbs with more options than a screen has lines: their short help has those of [`FIRST`], each in a few words.
+const CROWDED: usize = 16;
+
+/// The options that most runs need.
+const FIRST: [&str; 20] = [
+    "solver",
+    "model",
+    "paths",
+    "target",
+    "features",
+    "rows",
+    "condition",
+    "missing",
+    "kernel",
+    "kernels",
+    "rank",
+    "methods",
+    "time",
+    "lambda",
+    "folds",
+    "components",
+    "output",
+    "report",
+    "json",
+    "verbose",
+];
+
+/// The arguments whose help is short already, and has parentheses that belong to it.
+const SHORT: [&str; 2] = ["solver", "paths"];
+
+/// The verbs whose first word is a solver.
+const LEARNING: [&str; 2] = ["fit", "plan"];
+
+/// The command line, with the help that belongs to what was typed: `-h` is short, anything else has all.
+pub fn command(words: &[OsString]) -> Command {
+    let short = words.iter().any(|word| word == "-h");
+    let command = Cli::command().mut_subcommands(|verb| if short { shortened(verb) } else { whole(verb) });
+    let Some((verb, family)) = learning(words) else { return command };
+    command.mut_subcommand(verb, |verb| for_solver(verb, family, short))
+}
+
+/// A verb whose help has the first options, each in a few words, if it has many.
+fn shortened(verb: Command) -> Command {
+    let crowded = verb.get_arguments().count() > CROWDED;
+    let brief = |arg: Arg| match arg.get_id().as_str() {
+        _ if !crowded => arg,
+        id if !FIRST.contains(&id) => arg.hide(true),
+        "kernel" => arg.help(learn::KERNEL),
+        id if SHORT.contains(&id) => arg,
+        _ => {
+            let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            arg.help(few_words(&text))
+        }
+    };
+    // clap has a longer layout for --help as soon as an argument has more to say there
+    let verb = verb.mut_args(|arg| brief(arg).long_help(None));
+    let name = verb.get_name().to_string();
+    let said = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+    // the examples; what is explained below them is for --help
+    let said = if crowded { said.split("\n\n").next().unwrap_or_default().to_string() } else { said };
+    let more = if crowded {
+        format!("{said}\n\nkmill {name} --help has all options; kmill help which chooses a solver.")
+    } else {
+        said
+    };
+    verb.after_help(more.trim_start().to_string()).after_long_help(None)
+}
+
+/// A verb whose help has all that is known, in the layout of short help.
+fn whole(verb: Command) -> Command {
+    let examples = verb.get_after_long_help().or(verb.get_after_help()).cloned().unwrap_or_default();
+    let verb = verb.mut_args(|arg| match arg.get_long_help().cloned() {
+        Some(long) => arg.help(long).long_help(None),
+        None => arg,
+    });
+    verb.after_help(examples).after_long_help(None)
+}
+
+/// A help text up to its first semicolon, bracket or parenthesis; those of a formula stay.
+fn few_words(text: &str) -> String {
+    let formula = |at: usize| text[at + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
+    let ends = [text.find(';'), text.find(" ["), text.find(" (").filter(|at| !formula(*at))];
+    text[..ends.into_iter().flatten().min().unwrap_or(text.len())].to_string()
+}
+
+/// The verb and the solver that a line names, in this order and before any option.
+fn learning(words: &[OsString]) -> Option<(&'static str, &'static Family)> {
+    let verb = LEARNING.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
+    let named = words.get(2)?.to_str()?;
+    let family = ksolve::solver::registry().into_iter().find(|family| family.name == named)?;
+    Some((verb, family))
+}
+
+/// A verb whose help has the parameters of one solver, and none of the others'.
+fn for_solver(verb: Command, family: &'static Family, short: bool) -> Command {
+    let said = |text: String| if short { few_words(&text) } else { text };
+    let (name, about) = (family.name, flags(family.about));
+    let told = verb.mut_args(|arg| {
+        let id = arg.get_id().as_str().to_string();
+        match family.parameters.iter().find(|parameter| parameter.name == id) {
+            Some(own) => arg.hide(false).help(said(solver::own_help(own))),
+            None if solver::is_parameter(&id) => arg.hide(true),
+            None if id == "solver" => arg.help(about.clone()),
+            None if id == "target" && !family.task.has_target() => arg.hide(true),
+            None => arg,
+        }
+    });
+    let target = if family.task.has_target() { " --target y" } else { "" };
+    let needed = if family.parameters.iter().any(|own| own.name == "clusters") { " --clusters 5" } else { "" };
+    let example = format!(
+        "Example:\n  kmill fit {name} train.parquet{target}{needed} -o model.safetensors\n\n\
+         kmill help which chooses a solver; kmill fit --help has the options of all."
+    );
+    told.after_help(example)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text of the help that a line asks for.
+    fn help(line: &str) -> String {
+        let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+        command(&words).term_width(100).try_get_matches_from(&words).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn short_help_is_one_screen() {
+        for verb in ["", " fit", " predict", " evaluate", " tune", " curve", " plan", " plot", " convert"] {
+            let text = help(&format!("kmill{verb} -h"));
+            assert!(text.lines().count() <= 48, "{} lines: {text}", text.lines().count());
+        }
+    }
+
+    #[test]
+    fn the_help_of_a_solver_has_its_options_only() {
+        let every = help("kmill fit --help");
+        assert!(every.contains("--epsilon") && every.contains("--nu") && every.contains("--zero-based"));
+        let svr = help("kmill fit svr --help");
+        assert!(svr.contains("--epsilon") && svr.contains("--lambda") && svr.contains("--kernel"), "{svr}");
+        assert!(!svr.contains("--nu") && !svr.contains("--clusters") && svr.lines().count() < every.lines().count());
+        assert!(svr.contains("kmill fit svr train.parquet --target y -o"), "{svr}");
+        // what other solvers take by default says nothing here
+        assert!(!svr.contains("for ridge"), "{svr}");
+        let groups = help("kmill plan kmeans --help");
+        assert!(groups.contains("--clusters 5") && !groups.contains("--target <"), "{groups}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Words that people know from other programs, and what they are called here.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Options of other programs, and what answers them here.
+const ELSEWHERE: [(&str, &str); 18] = [
+    ("alpha", "the penalty is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
+    ("gamma", GAUSSIAN),
+    ("sigma", GAUSSIAN),
+    ("bandwidth", GAUSSIAN),
+    ("length-scale", GAUSSIAN),
+    ("cv", "folds are --folds, such as --folds 5 or --folds column:subject"),
+    ("n-components", "components are --components, such as --components 10; the number of landmarks is --rank"),
+    ("n-clusters", "groups are --clusters, such as --clusters 5"),
+    ("k", "groups are --clusters, such as --clusters 5"),
+    ("centers", "the number of landmarks is --rank, such as --rank 2000"),
+    ("label", "the column to predict is --target, such as --target label"),
+    ("labels", "the column to predict is --target, such as --target label"),
+    ("drop", "columns are left out by --features, such as --features '*,!id'"),
+    ("random-state", "the seed is --seed, such as --seed 1"),
+    ("n-jobs", "threads are --threads, such as --threads 4"),
+    ("max-iter", "the number of steps is --steps, such as --steps 500 (of solvers that take steps)"),
+    ("degree", "the degree is part of the kernel: --kernel 'polynomial(degree=3)'"),
+    ("out", "the output is -o, such as -o model.safetensors"),
+];
+
+/// Where the width of a kernel is.
+const GAUSSIAN: &str =
+    "the width is part of the kernel: --kernel 'gaussian(sigma=2)'; scikit-learn's gamma is 1/(2 sigma^2)";
+
+/// Solvers by the names of other programs, and by ours.
+const SOLVERS: [(&str, &str); 10] = [
+    ("krr", "ridge"),
+    ("kernelridge", "ridge"),
+    ("regression", "ridge"),
+    ("gp", "ridge"),
+    ("svc", "svm"),
+    ("classification", "svm"),
+    ("pca", "kpca"),
+    ("lda", "fisher"),
+    ("ocsvm", "oneclass"),
+    ("anomaly", "oneclass"),
+];
+
+/// Kernels by the names of other programs, and by ours.
+const KERNELS: [(&str, &str); 6] = [
+    ("rbf", "gaussian here, with sigma in the place of gamma = 1/(2 sigma^2): gaussian(sigma=2)"),
+    ("se", "gaussian here: gaussian(sigma=2)"),
+    ("squared_exponential", "gaussian here: gaussian(sigma=2)"),
+    ("poly", "polynomial here: polynomial(degree=3)"),
+    ("rq", "rational_quadratic here: rational_quadratic(alpha=1)"),
+    ("chi2", "chi_squared here: chi_squared()"),
+];
+
+/// The answer to an option or a solver that is called otherwise here; `None` for one that no table has.
+pub(crate) fn answer(error: &clap::Error) -> Option<String> {
+    let said = |kind| match error.get(kind) {
+        Some(ContextValue::String(said)) => Some(said.as_str()),
+        _ => None,
+    };
+    let find =
+        |table: &'static [(&str, &str)], word: &str| table.iter().find(|(known, _)| *known == word).map(|at| at.1);
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let option = said(ContextKind::InvalidArg)?;
+            let word = option.trim_start_matches('-').replace('_', "-").to_ascii_lowercase();
+            Some(format!("there is no option {option}: {}", find(&ELSEWHERE, &word)?))
+        }
+        ErrorKind::InvalidValue if said(ContextKind::InvalidArg)? == "<SOLVER>" => {
+            let named = said(ContextKind::InvalidValue)?;
+            let plain = named.to_ascii_lowercase().replace(['-', '_'], "");
+            let own = find(&SOLVERS, &plain)?;
+            Some(format!("there is no solver {named}: it is called {own} here (kmill help which chooses one)"))
+        }
+        _ => None,
+    }
+}
+
+/// The answer to a kernel that is called otherwise here; `None` for one that the table does not have.
+pub(crate) fn kernel(expression: &str) -> Option<String> {
+    let mut words = expression.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'));
+    let found = words.find_map(|word| KERNELS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)));
+    found.map(|(known, own)| format!("{known} is {own}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use kapprox::Spec;
+    use std::ffi::OsString;
+
+    #[test]
+    fn what_is_named_here_is_there() {
+        let words = ["kmill", "fit"].map(OsString::from);
+        let command = args::command(&words);
+        let fit = command.find_subcommand("fit").unwrap();
+        let known: Vec<String> =
+            fit.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
+        for (word, answer) in ELSEWHERE {
+            assert!(!known.contains(&format!("--{word}")), "{word} is an option");
+            let named = answer.split([' ', ';', ',']).find(|part| part.starts_with("--")).unwrap_or("--output");
+            assert!(known.iter().any(|option| option == named), "{word}: {named}");
+        }
+        for (word, own) in SOLVERS {
+            assert!(ksolve::solver::registry().into_iter().any(|family| family.name == own), "{own}");
+            assert!(ksolve::solver::registry().into_iter().all(|family| family.name != word), "{word}");
+        }
+    }
+
+    #[test]
+    fn kernels_by_other_names_are_answered_with_ours() {
+        for (other, answer) in KERNELS {
+            assert!(Spec::parse(other).is_err(), "{other}");
+            let example = answer.rsplit(": ").next().unwrap();
+            Spec::parse(example).unwrap();
+            assert!(kernel(&format!("1 + {other}(gamma=1)")).unwrap().contains(example));
+        }
+        assert_eq!(kernel("gausian(sigma=1)"), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! Colour where the terminal has it: errors, warnings, and the chosen cell of a table.
+
+use std::borrow::Cow;
+use std::io::IsTerminal;
+
+const BOLD: &str = "\u{1b}[1m";
+const RED: &str = "\u{1b}[1;31m";
+const YELLOW: &str = "\u{1b}[1;33m";
+const PLAIN: &str = "\u{1b}[0m";
+
+/// The text with colours, where the stream is a terminal that has them. `NO_COLOR` (<https://no-color.org>) takes them away.
+pub(crate) fn painted<'t>(text: &'t str, stream: &impl IsTerminal) -> Cow<'t, str> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let dumb = set("TERM").is_some_and(|term| term == "dumb");
+    if !stream.is_terminal() || dumb || set("NO_COLOR").is_some() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.split_inclusive('\n').map(line).collect())
+}
+
+/// A line with its colours.
+fn line(line: &str) -> String {
+    for (start, colour) in [("error:", RED), ("warning:", YELLOW)] {
+        if let Some(rest) = line.strip_prefix(start) {
+            return format!("{colour}{start}{PLAIN}{rest}");
+        }
+    }
+    // the mark of a table stands behind a number; that of an expression does not
+    let marked = |word: &str| word.len() > 1 && word.ends_with('*') && word.starts_with(|c: char| c.is_ascii_digit());
+    line.split_inclusive([' ', '\n'])
+        .map(|part| {
+            let word = part.trim_end();
+            if marked(word) { format!("{BOLD}{word}{PLAIN}{}", &part[word.len()..]) } else { part.to_string() }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_and_warnings_have_colours_and_the_rest_has_none() {
+        assert_eq!(line("warning: x\n"), format!("{YELLOW}warning:{PLAIN} x\n"));
+        assert_eq!(line("  1e-7  0.1379*\n"), format!("  1e-7  {BOLD}0.1379*{PLAIN}\n"));
+        assert_eq!(line("  (* chosen) 2 * gaussian()\n"), "  (* chosen) 2 * gaussian()\n");
+    }
+
+    #[test]
+    fn what_is_no_terminal_stays_plain() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(painted("error: x", &file), "error: x");
+    }
+}

@@ -1,0 +1,222 @@
+//! What is said of the columns of a table: which are features, which are not and why, and which are hardly meant to be.
+
+use crate::fit::FitOptions;
+use crate::inspect::follows;
+use crate::progress::Progress;
+use crate::table::{Align, Table as Listing, count};
+use kstore::schema::Kind;
+use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection};
+use std::collections::HashSet;
+
+/// Rows that are looked at for columns that number or name rows: many enough that measurements repeat.
+const LOOKED_AT: usize = 10_000;
+
+/// Fewest rows that tell anything.
+const FEWEST: usize = 50;
+
+/// Most columns that are looked at.
+const MOST: usize = 64;
+
+/// Columns of a list that are named before "…".
+const NAMED: usize = 6;
+
+/// Names of columns that number the parts of a table.
+const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
+
+/// Says in one line which columns are features and which are not, or in a table where everything is said, and warns of features
+/// that look like names or numbers of rows.
+pub(crate) fn tell(options: &FitOptions, selection: &Selection, selected: &Selected, progress: &Progress) {
+    let features = selected.feature_names();
+    let others = left_out(options, selection, selected, &features);
+    if progress.is_full() {
+        table(&features, &others).to_string().lines().for_each(|line| progress.detail(line));
+    } else if !progress.is_quiet() {
+        progress.note(&sentence(&features, &others));
+    }
+    for (name, why) in suspects(options, selected, &features) {
+        let rest = "if it says nothing about the target, leave it out with";
+        progress.warn(format!("column {name} {why}; {rest} --features '*,!{name}'"));
+    }
+}
+
+/// The columns that are no features, each with the reason.
+fn left_out(
+    options: &FitOptions,
+    selection: &Selection,
+    selected: &Selected,
+    features: &[String],
+) -> Vec<(String, &'static str)> {
+    let schema = selected.table().schema();
+    let taken: HashSet<&str> = features.iter().map(String::as_str).collect();
+    let targets = selected.target_names();
+    let named = |role: &Option<String>, name: &str| role.as_deref() == Some(name);
+    let condition = options.condition.as_ref().map(|condition| condition.column.clone());
+    let why = |at: usize, name: &str| match &schema.columns[at].kind {
+        _ if targets.iter().any(|target| target == name) || selected.class_name() == Some(name) => "target",
+        _ if named(&selection.weight, name) => "weighs rows",
+        _ if named(&selection.group, name) => "names folds",
+        _ if named(&condition, name) => "chooses rows",
+        _ if schema.row_labels.contains(&at) => "the index of a pandas table",
+        Kind::Text => "text",
+        Kind::Time(_) => "time",
+        Kind::Binary => "bytes",
+        Kind::Other(_) => "of a type that cannot be read",
+        _ => "left out by --features",
+    };
+    let columns = schema.columns.iter().enumerate().filter(|(_, column)| !taken.contains(column.name.as_str()));
+    columns.map(|(at, column)| (column.name.clone(), why(at, &column.name))).collect()
+}
+
+/// The columns in a line: `features: x0 … x16 (17); left out: fold (names folds), y (target)`.
+fn sentence(features: &[String], others: &[(String, &'static str)]) -> String {
+    let mut reasons: Vec<&'static str> = Vec::new();
+    others.iter().for_each(|(_, why)| {
+        if !reasons.contains(why) {
+            reasons.push(why);
+        }
+    });
+    let because = |why: &&'static str| {
+        let names: Vec<&String> = others.iter().filter(|(_, other)| other == why).map(|(name, _)| name).collect();
+        format!("{} ({why})", listed(&names))
+    };
+    let out: Vec<String> = reasons.iter().map(because).collect();
+    let out = if out.is_empty() { String::new() } else { format!("; left out: {}", out.join(", ")) };
+    let names: Vec<&String> = features.iter().collect();
+    format!("features: {} ({}){out}", listed(&names), count(features.len() as u64))
+}
+
+/// Names with commas between: those that count up as `x0 … x16`, and the first few of many.
+fn listed(names: &[&String]) -> String {
+    let runs = names.chunk_by(|a, b| follows(a, b)).flat_map(|run| match run {
+        [first, .., last] if run.len() > 2 => vec![format!("{first} … {last}")],
+        few => few.iter().map(ToString::to_string).collect(),
+    });
+    let runs: Vec<String> = runs.collect();
+    let more = if runs.len() > NAMED { ", …" } else { "" };
+    format!("{}{more}", runs[..runs.len().min(NAMED)].join(", "))
+}
+
+/// The columns line by line.
+fn table(features: &[String], others: &[(String, &'static str)]) -> Listing {
+    let mut table = Listing::new([("column", Align::Left), ("is", Align::Left)]);
+    let names: Vec<&String> = features.iter().collect();
+    for run in names.chunk_by(|a, b| follows(a, b)) {
+        table.row([listed(run), "feature".to_string()]);
+    }
+    others.iter().for_each(|(name, why)| table.row([name.as_str(), why]));
+    table
+}
+
+/// Features that were not named and look like names or numbers of rows, each with what is odd about it.
+fn suspects(options: &FitOptions, selected: &Selected, features: &[String]) -> Vec<(String, String)> {
+    let schema = selected.table().schema();
+    let places = schema.places();
+    let whole = |name: &String| {
+        places.get(name.as_str()).is_some_and(|at| matches!(schema.columns[*at].kind, Kind::Int { .. }))
+    };
+    let names: Vec<String> =
+        features.iter().filter(|name| whole(name) && !options.features.contains(name)).take(MOST).cloned().collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    // a look that fails says nothing: the fit will say what is wrong
+    let looks = looks(selected, &names).unwrap_or_default();
+    let odd = |(name, look): (String, Look)| look.odd(&name).map(|odd| (name, odd));
+    names.into_iter().zip(looks).filter_map(odd).collect()
+}
+
+/// What was seen of a column.
+#[derive(Clone, Debug, Default)]
+struct Look {
+    /// The values so far, as long as no two are equal.
+    different: HashSet<u64>,
+    repeats: bool,
+    /// True while every value is one more than the last.
+    counts: bool,
+    last: Option<f64>,
+    values: usize,
+}
+
+impl Look {
+    fn see(&mut self, value: f64) {
+        if value.is_nan() {
+            return;
+        }
+        self.counts = self.last.is_none_or(|last| self.counts && value == last + 1.0);
+        self.last = Some(value);
+        self.values += 1;
+        if !self.repeats && !self.different.insert(value.to_bits()) {
+            (self.repeats, self.different) = (true, HashSet::new());
+        }
+    }
+
+    /// What is odd about the column.
+    fn odd(&self, name: &str) -> Option<String> {
+        let name = name.to_ascii_lowercase();
+        if PARTS.contains(&name.as_str()) {
+            return Some("looks like the numbers of folds".to_string());
+        }
+        if self.values < FEWEST || self.repeats {
+            return None;
+        }
+        let values = count(self.values as u64);
+        Some(match self.counts {
+            true => "numbers the rows".to_string(),
+            false => format!("looks like an identifier: its first {values} values are all different"),
+        })
+    }
+}
+
+/// The looks of some columns, at the first rows that were selected.
+fn looks(selected: &Selected, names: &[String]) -> kstore::Result<Vec<Look>> {
+    let range = selected.range();
+    let rows = range.start..range.end.min(range.start + LOOKED_AT as u64);
+    let selection =
+        Selection { features: names.to_vec(), rows: Some(rows), missing: Missing::Mean, ..Selection::default() };
+    // what is read here is no part of the fit
+    let source = selected.table().select(&selection)?.counting_apart().rows::<f64>(Reading::default())?;
+    let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
+    let mut looks = vec![Look::default(); names.len()];
+    while cursor.next(&mut buffer)? {
+        for row in buffer.x.chunks_exact(names.len()) {
+            looks.iter_mut().zip(row).for_each(|(look, value)| look.see(*value));
+        }
+        if looks.iter().all(|look| look.repeats) {
+            break;
+        }
+    }
+    Ok(looks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_line_has_the_features_and_what_was_left_out() {
+        let others = [("city", "text"), ("note", "text"), ("y", "target")].map(|(name, why)| (name.to_string(), why));
+        let text = sentence(&names(&["x0", "x1", "x2", "x3", "fold"]), &others);
+        assert_eq!(text, "features: x0 … x3, fold (5); left out: city, note (text), y (target)");
+        let many: Vec<String> = (0..40).map(|i| format!("c{}", 2 * i)).collect();
+        assert_eq!(sentence(&many, &[]), "features: c0, c2, c4, c6, c8, c10, … (40)");
+    }
+
+    #[test]
+    fn numbers_and_names_of_rows_are_odd_and_measurements_are_not() {
+        let look = |values: &dyn Fn(u64) -> f64| {
+            let mut look = Look::default();
+            (0..1000).for_each(|i| look.see(values(i)));
+            look
+        };
+        assert_eq!(look(&|i| i as f64 + 7.0).odd("a").unwrap(), "numbers the rows");
+        let identifier = look(&|i| (i * 7919 % 100_003) as f64).odd("a").unwrap();
+        assert!(identifier.contains("first 1,000 values are all different"), "{identifier}");
+        assert_eq!(look(&|i| (i % 999) as f64).odd("a"), None);
+        assert_eq!(look(&|i| (i % 10) as f64).odd("fold").unwrap(), "looks like the numbers of folds");
+        assert_eq!(look(&|_| f64::NAN).odd("a"), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! What colours mean: the names of classes, and the numbers of shades.
+
+use super::canvas::{Anchor, Canvas};
+use super::picture::LETTERS;
+use crate::page::{Axis, COLOURS, Scale, tick};
+use std::collections::HashMap;
+
+/// Height of a line of the legend.
+const LINE: f64 = 21.0;
+
+/// Letters of a name that are shown.
+const SHOWN: usize = 14;
+
+/// Cells around the middle of a region that a name needs.
+const ROOM: usize = 7;
+
+/// A name that fits the room of the legend.
+pub(super) fn short(name: &str) -> String {
+    let letters = name.chars().count();
+    if letters <= SHOWN { name.to_string() } else { name.chars().take(SHOWN - 1).chain(['…']).collect() }
+}
+
+/// Draws the names of the classes beside their colours, to the right of the plane: left, right, top, bottom.
+pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: (f64, f64, f64, f64)) {
+    let (_, right, top, bottom) = plane;
+    let most = ((bottom - top) / LINE) as usize;
+    let shown = if names.len() > most { most - 1 } else { names.len() };
+    let at = |line: usize| top + LINE * (line as f64 + 0.5);
+    for (class, name) in names[..shown].iter().enumerate() {
+        canvas.circle(&format!("key c{}", class % COLOURS), (right + 18.0, at(class)), 5.0);
+        canvas.word("tick", &short(name), (right + 28.0, at(class) + 0.34 * LETTERS), Anchor::Start);
+    }
+    if shown < names.len() {
+        let more = format!("and {} more", names.len() - shown);
+        canvas.word("tick", &more, (right + 28.0, at(shown) + 0.34 * LETTERS), Anchor::Start);
+    }
+}
+
+/// Draws a bar of the shades from the smallest to the largest value, with numbers, to the right of the plane.
+pub(super) fn shades(canvas: &mut dyn Canvas, (low, high): (f64, f64), shades: usize, plane: (f64, f64, f64, f64)) {
+    let (_, right, top, bottom) = plane;
+    let height = (bottom - top) / shades as f64;
+    for shade in 0..shades {
+        let corner = (right + 16.0, bottom - (shade + 1) as f64 * height);
+        canvas.rectangle(&format!("shade h{shade}"), corner, (16.0, height));
+    }
+    let ticks = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
+    for value in ticks.into_iter().filter(|value| (low..=high).contains(value)) {
+        let y = bottom - (value - low) / (high - low) * (bottom - top);
+        canvas.word("tick", &tick(value), (right + 38.0, y + 0.34 * LETTERS), Anchor::Start);
+    }
+}
+
+/// The place of each region where a name has most room, as column and row of the grid; none for a region that is too narrow.
+///
+/// The room of a cell is the number of steps to the nearest cell of another class, by two passes over the grid: Rosenfeld and Pfaltz,
+/// "Sequential operations in digital picture processing", 1966.
+pub(super) fn middles(regions: &[usize], width: usize, classes: usize) -> Vec<(usize, (usize, usize))> {
+    let height = regions.len() / width.max(1);
+    let same = |a: usize, b: usize| regions[a] == regions[b];
+    // at the rim a name would be cut off
+    let mut room: Vec<usize> = (0..regions.len())
+        .map(|at| {
+            [at % width, width - 1 - at % width, at / width, height - 1 - at / width].into_iter().min().unwrap_or(0) + 1
+        })
+        .collect();
+    for at in 0..regions.len() {
+        for before in [at.checked_sub(1).filter(|_| at % width > 0), at.checked_sub(width)].into_iter().flatten() {
+            room[at] = room[at].min(if same(at, before) { room[before] + 1 } else { 1 });
+        }
+    }
+    for at in (0..regions.len()).rev() {
+        for after in [(at + 1) * usize::from((at + 1) % width > 0), at + width].into_iter().filter(|after| *after > at)
+        {
+            if after < regions.len() {
+                room[at] = room[at].min(if same(at, after) { room[after] + 1 } else { 1 });
+            }
+        }
+    }
+    let mut best: HashMap<usize, usize> = HashMap::new();
+    for (at, class) in regions.iter().enumerate() {
+        let held = best.entry(*class).or_insert(at);
+        if room[at] > room[*held] {
+            *held = at;
+        }
+    }
+    let place = |class| best.get(&class).filter(|at| room[**at] >= ROOM).map(|at| (class, (at % width, at / width)));
+    (0..classes).filter_map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_in_the_middle_of_their_regions() {
+        // a disc of class 1 in the middle of class 0, and a single cell of class 2
+        let (width, height) = (80, 60);
+        let class = |at: usize| {
+            let (x, y) = ((at % width) as f64, (at / width) as f64);
+            match (x - 50.0).hypot(y - 30.0) {
+                _ if at == 0 => 2,
+                away if away < 15.0 => 1,
+                _ => 0,
+            }
+        };
+        let regions: Vec<usize> = (0..width * height).map(class).collect();
+        let found = middles(&regions, width, 3);
+        let [(0, zero), (1, one)] = found[..] else { panic!("{found:?}") };
+        assert!((zero.0 as f64 - 20.0).abs() < 12.0 && (15..45).contains(&zero.1), "{zero:?}");
+        assert!((one.0 as f64 - 50.0).abs() <= 2.0 && (one.1 as f64 - 30.0).abs() <= 2.0, "{one:?}");
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(short("cat"), "cat");
+        assert_eq!(short("a very long name of a class"), "a very long n…");
+    }
+}

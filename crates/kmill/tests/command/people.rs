@@ -1,0 +1,258 @@
+//! The first hour of a new user: words that people type, what a run says, and what it says of the columns.
+
+use super::run::{kmill, ok};
+use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, TimestampSecondArray};
+use arrow::ipc::writer::FileWriter;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+/// Standard output of a run that must succeed.
+fn text(folder: &Path, line: &str) -> String {
+    let words = line.split_whitespace();
+    let output = Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(words).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A table of cities with an id, a fold, a comment, two measurements, a target and a label of the strange rows.
+fn cities(folder: &Path) {
+    let row = |i: u64| {
+        let (a, b) = ((i * 37 % 101) as f64 / 101.0, (i * 53 % 97) as f64 / 97.0);
+        let strange = i % 40 == 7;
+        let away = if strange { 9.0 + i as f64 } else { 0.0 };
+        let city = ["Rome", "Oslo", "Lima"][(i % 3) as usize];
+        let (id, fold, y) = (i * 7919 % 100_003, i % 5, a + b * b + away / 3.0);
+        format!("{id},{fold},{city},{},{},{y},{},{}\n", a + away, b - away, u8::from(strange), u8::from(a > 0.5))
+    };
+    let rows: String = (0..400).map(row).collect();
+    std::fs::write(folder.join("t.csv"), format!("id,fold,city,a,b,y,strange,high\n{rows}")).unwrap();
+}
+
+#[test]
+fn statistics_stand_beside_their_own_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let columns: [(&str, ArrayRef); 3] = [
+        ("time", Arc::new(TimestampSecondArray::from(vec![100, 200, 300]))),
+        ("a", Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0]))),
+        ("n", Arc::new(Int32Array::from(vec![-5, 0, 5]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let file = std::fs::File::create(folder.path().join("t.arrow")).unwrap();
+    let mut writer = FileWriter::try_new(file, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let report = ok(folder.path(), "inspect t.arrow --stats --json");
+    for (column, (name, mean)) in
+        report["columns"].as_array().unwrap().iter().zip([("time", 200.0), ("a", 2.0), ("n", 0.0)])
+    {
+        assert_eq!((&column["name"], &column["mean"]), (&name.into(), &mean.into()), "{report}");
+    }
+}
+
+#[test]
+fn words_of_other_programs_are_answered_with_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    for (typed, answer) in [
+        ("fit ridge t.csv --target y -o m --gamma 1", "--kernel 'gaussian(sigma=2)'"),
+        ("fit ridge t.csv --target y -o m --alpha 1", "alpha is lambda * n"),
+        ("fit ridge t.csv --target y -o m --cv=5", "--folds 5"),
+        ("fit kpca t.csv -o m --n_components 5", "--components 10"),
+        ("fit ridge t.csv --target y -o m --kernel rbf", "rbf is gaussian here"),
+        ("fit SVC t.csv --target y -o m", "it is called svm here"),
+    ] {
+        let (code, _, said) = kmill(folder.path(), typed);
+        assert!(code == 2 && said.starts_with("error: ") && said.contains(answer), "{typed}: {said}");
+        assert!(!said.contains("tip:"), "{typed}: {said}");
+    }
+}
+
+#[test]
+fn errors_say_what_can_be_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    cities(at);
+    ok(at, "fit ridge t.csv --target y --features a --rank 10 --lambda 1e-6 -o one -q --json");
+    for (line, parts) in [
+        ("fit ridge t.csv --target y --rank 10 -o m.pkl", ["a model is a safetensors file", "leave the extension out"]),
+        (
+            "fit ridge t.csv --target y --kernel delta(on=city) --rank 10 -o m",
+            ["column city holds text", "whole numbers"],
+        ),
+        ("fit logistic t.csv --target high --folds 5 -o m", ["--folds 5: logistic does not read it", "leave it out"]),
+        ("plot one t.csv -o p.png", ["MODEL one: it has one feature, a", "kmill predict --keep a"]),
+        ("plot one t.csv --x a -o p.png", ["MODEL one: it has one feature, a", "kmill predict --keep a"]),
+        ("evaluate one t.csv --threshold 0.5", ["--threshold 0.5: it decides between two classes", "leave it out"]),
+        ("predict one t.csv --top 5 -o p.csv", ["--top 5: only models of oneclass and mean", "leave it out"]),
+    ] {
+        let (code, _, said) = kmill(at, line);
+        assert!(code == 1 && parts.iter().all(|part| said.contains(part)), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_fit_says_little_unless_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 2000 -o t.parquet -q");
+    let fit = "fit ridge t.parquet --target y --rank 50 --candidates 500 -o m";
+    let brief = text(at, fit);
+    assert!(brief.lines().count() <= 20, "{} lines: {brief}", brief.lines().count());
+    assert!(brief.contains("* chosen; -v shows all 13 rows") && brief.contains("model: m ("), "{brief}");
+    let (_, _, said) = kmill(at, fit);
+    assert_eq!(said, "features: x0 … x9 (10); left out: y (target)\n");
+    let (_, _, said) = kmill(at, &format!("{fit} -v"));
+    assert!(said.contains("plan for 2,000 rows") && said.contains("Gram matrix: 2,000 rows in"), "{said}");
+    let whole = text(at, &format!("{fit} -v"));
+    assert!(whole.contains("scaling statistics") && whole.contains("lambda is per row"), "{whole}");
+    assert!(
+        brief
+            .lines()
+            .filter(|line| line.contains("  cv mse"))
+            .eq(whole.lines().filter(|line| line.contains("  cv mse")))
+    );
+    let (code, _, said) = kmill(at, &format!("{fit} -v -q"));
+    assert!(code == 2 && said.contains("cannot be used with"), "{said}");
+}
+
+#[test]
+fn features_are_named_and_strange_ones_are_pointed_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    cities(at);
+    let (_, report, said) = kmill(at, "fit ridge t.csv --target y --rank 10 --lambda 1e-6 -o m --json");
+    assert!(said.contains("features: id, fold, a, b, strange, high (6); left out: city (text), y (target)"), "{said}");
+    let warned = |column: &str| said.lines().find(|line| line.starts_with(&format!("warning: column {column} ")));
+    assert!(
+        warned("id").is_some_and(|line| line.contains("identifier") && line.contains("--features '*,!id'")),
+        "{said}"
+    );
+    assert!(warned("fold").is_some_and(|line| line.contains("numbers of folds")), "{said}");
+    assert!(warned("a").is_none() && warned("high").is_none(), "{said}");
+    assert!(report["warnings"].to_string().contains("column id looks like an identifier"), "{report}");
+    // what was said is what to do
+    let (_, report, said) =
+        kmill(at, "fit ridge t.csv --target y --features *,!id,!fold,!strange --rank 10 --lambda 1e-6 -o m --json");
+    assert!(said.contains("features: a, b, high (3)") && !said.contains("warning: column"), "{said}");
+    assert!(said.contains("id, fold, strange (left out by --features)"), "{said}");
+    assert_eq!(report["features"], 3);
+    // a column that is named is meant
+    let (_, _, said) = kmill(at, "fit ridge t.csv --target y --features id,a --rank 10 --lambda 1e-6 -o m");
+    assert!(!said.contains("warning: column"), "{said}");
+    ok(at, "predict m t.csv --keep i*,c* -o p.csv -q --json");
+    let head = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    assert!(head.starts_with("id,city,prediction\n"), "{head}");
+}
+
+#[test]
+fn a_threshold_moves_rows_to_the_second_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    cities(at);
+    ok(at, "fit logistic t.csv --target high --features b --rank 20 -o m -q --json");
+    ok(at, "predict m t.csv --probabilities --threshold 0.3 -o p.csv -q --json");
+    let predicted = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    let mut second = 0;
+    for row in predicted.lines().skip(1) {
+        let cells: Vec<f64> = row.split(',').map(|cell| cell.parse().unwrap()).collect();
+        assert_eq!(cells[0], f64::from(u8::from(cells[2] > 0.3)), "{row}");
+        second += cells[0] as u64;
+    }
+    let scores = ok(at, "evaluate m t.csv --threshold 0.3 --json -q");
+    let counts: Vec<u64> = (0..2).map(|truth| scores["confusion"][truth][1].as_u64().unwrap()).collect();
+    assert_eq!(counts.iter().sum::<u64>(), second);
+    let usual = ok(at, "evaluate m t.csv --json -q");
+    assert_eq!((&usual["brier"], &usual["auc"]), (&scores["brier"], &scores["auc"]), "they have no threshold");
+    assert_ne!(usual["confusion"], scores["confusion"]);
+    // by its definition, from the probabilities that were written
+    let truth: Vec<f64> = std::fs::read_to_string(at.join("t.csv"))
+        .unwrap()
+        .lines()
+        .skip(1)
+        .map(|row| row.rsplit(',').next().unwrap().parse().unwrap())
+        .collect();
+    let away = predicted
+        .lines()
+        .skip(1)
+        .zip(&truth)
+        .map(|(row, truth)| (row.rsplit(',').next().unwrap().parse::<f64>().unwrap() - truth).powi(2));
+    let brier = away.sum::<f64>() / truth.len() as f64;
+    assert!((usual["brier"].as_f64().unwrap() - brier).abs() < 1e-9, "{usual} {brier}");
+    let (code, _, said) = kmill(at, "evaluate m t.csv --threshold 1.5");
+    assert!(code == 1 && said.contains("between 0 and 1"), "{said}");
+}
+
+#[test]
+fn the_strangest_rows_come_first_and_labels_score_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    cities(at);
+    ok(at, "fit oneclass t.csv --features a,b --kernel gaussian(sigma=1) --nu 0.05 --rank 50 -o m -q --json");
+    ok(at, "predict m t.csv -o all.csv -q --json");
+    ok(at, "predict m t.csv --top 10 --keep id,strange -o top.csv -q --json");
+    let read = |name: &str| std::fs::read_to_string(at.join(name)).unwrap();
+    let scores: Vec<f64> = read("all.csv").lines().skip(1).map(|row| row.parse().unwrap()).collect();
+    let ids: Vec<String> =
+        read("t.csv").lines().skip(1).map(|row| row.split(',').next().unwrap().to_string()).collect();
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(a.cmp(b)));
+    let top = read("top.csv");
+    let rows: Vec<Vec<&str>> = top.lines().map(|row| row.split(',').collect()).collect();
+    assert_eq!(rows[0], ["id", "strange", "row", "score"]);
+    assert_eq!(rows.len(), 11);
+    for (row, expected) in rows[1..].iter().zip(&order) {
+        assert_eq!((row[0], row[1], row[2].parse().unwrap()), (ids[*expected].as_str(), "1", *expected));
+        assert_eq!(row[3].parse::<f64>().unwrap(), scores[*expected]);
+    }
+    let report = ok(at, "evaluate m t.csv --target strange --top 10 --json -q");
+    assert_eq!((&report["unusual"], &report["top"], &report["precision_at"]), (&10.into(), &10.into(), &1.0.into()));
+    assert_eq!(report["negative"], scores.iter().filter(|score| **score < 0.0).count());
+    assert_eq!((&report["auc"], &report["average_precision"]), (&1.0.into(), &1.0.into()), "{report}");
+    let (code, _, said) = kmill(at, "evaluate m t.csv");
+    assert!(code == 2 && said.contains("--target"), "{said}");
+}
+
+#[test]
+fn a_regression_has_its_median_error_and_its_coverage() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 -o t.parquet -q");
+    ok(at, "fit ridge t.parquet --target y --rank 100 --lambda 1e-4 --kernel gaussian(sigma=3) --std -o m -q --json");
+    ok(at, "predict m t.parquet --std --keep y -o p.csv -q --json");
+    let report = ok(at, "evaluate m t.parquet --json -q");
+    let rows: Vec<Vec<f64>> = std::fs::read_to_string(at.join("p.csv"))
+        .unwrap()
+        .lines()
+        .skip(1)
+        .map(|row| row.split(',').map(|cell| cell.parse().unwrap()).collect())
+        .collect();
+    let mut errors: Vec<f64> = rows.iter().map(|row| (row[0] - row[1]).abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let middle = (errors[1499] + errors[1500]) / 2.0;
+    assert!((report["median_error"].as_f64().unwrap() - middle).abs() < 1e-4, "{report} {middle}");
+    let within = rows.iter().filter(|row| (row[0] - row[1]).abs() <= 1.959_964 * row[2]).count();
+    assert_eq!(report["coverage"].as_f64().unwrap(), within as f64 / 3000.0);
+    assert!((0.9..0.99).contains(&report["coverage"].as_f64().unwrap()), "{report}");
+}
+
+#[test]
+fn help_is_there_for_solvers_shells_and_readers_of_manuals() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let which = text(at, "help which");
+    assert!(which.contains("Is there a column to be predicted?") && which.contains("oneclass"), "{which}");
+    let ridge = text(at, "help fit ridge");
+    assert!(ridge.contains("--preconditioner") && !ridge.contains("--epsilon"), "{ridge}");
+    // options stand under the heading that they belong to
+    let all = text(at, "fit --help");
+    let places = ["\nTable:", "--target", "--features", "--rows", "\nText files:", "--delimiter", "\nLearning:"]
+        .map(|part| all.find(part).unwrap_or_else(|| panic!("{part}: {all}")));
+    assert!(places.is_sorted(), "{places:?} {all}");
+    for (shell, part) in [("bash", "_kmill()"), ("zsh", "#compdef kmill"), ("fish", "complete -c kmill")] {
+        let script = text(at, &format!("completions {shell}"));
+        assert!(script.contains(part) && script.contains("class-weight"), "{shell}");
+    }
+    text(at, "man .");
+    let page = std::fs::read_to_string(at.join("kmill-fit.1")).unwrap();
+    assert!(page.contains("\\-\\-kernel") && at.join("kmill.1").exists() && at.join("kmill-predict.1").exists());
+}

@@ -1,0 +1,122 @@
+//! Columns by names and patterns, with `!` before those to leave out.
+
+use crate::schema::Kind;
+use crate::table::Table;
+use crate::{Error, Result};
+use std::collections::{HashMap, HashSet};
+
+/// The pattern of every column that is a feature without being named.
+const ALL: &str = "*";
+
+/// The place of each column by its name.
+type Places<'s> = HashMap<&'s str, usize>;
+
+impl Table {
+    /// Names of the columns that names and patterns stand for, each once, without those after `!`. Unlike features they may hold
+    /// anything. Only exclusions: all columns but those.
+    ///
+    /// # Errors
+    /// A name or pattern of no column.
+    pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
+        let (columns, places) = (&self.schema().columns, self.schema().places());
+        let (wanted, mut known) = self.without(patterns, &places)?;
+        let found = match wanted[..] {
+            [] if !patterns.is_empty() => (0..columns.len()).collect(),
+            _ => wanted.into_iter().map(|text| self.like(text, &places)).collect::<Result<Vec<_>>>()?.concat(),
+        };
+        Ok(found.into_iter().filter(|at| known.insert(*at)).map(|at| columns[at].name.clone()).collect())
+    }
+
+    /// The columns of a name, of a list column, or of a pattern.
+    fn like(&self, text: &str, places: &Places<'_>) -> Result<Vec<usize>> {
+        let schema = self.schema();
+        if let Some(column) = places.get(text) {
+            return Ok(vec![*column]);
+        }
+        let block = schema.block(text);
+        if !block.is_empty() {
+            return Ok(block);
+        }
+        let pattern = glob::Pattern::new(text).map_err(|_| self.no_such_column(text))?;
+        let names = schema.columns.iter().enumerate();
+        let found: Vec<usize> = names.filter(|(_, column)| pattern.matches(&column.name)).map(|(at, _)| at).collect();
+        if found.is_empty() { Err(self.no_such_column(text)) } else { Ok(found) }
+    }
+
+    /// The names and patterns of wanted columns, and the columns to leave out. A column whose own name begins with `!` is named by it.
+    fn without<'n>(&self, names: &'n [String], places: &Places<'_>) -> Result<(Vec<&'n str>, HashSet<usize>)> {
+        let (mut wanted, mut out) = (Vec::new(), HashSet::new());
+        for name in names {
+            match name.strip_prefix('!').filter(|_| !places.contains_key(name.as_str())) {
+                Some(unwanted) => out.extend(self.like(unwanted, places)?),
+                None => wanted.push(name.as_str()),
+            }
+        }
+        Ok((wanted, out))
+    }
+
+    /// The columns to carry along. What a pattern matches and no output can hold stays behind; what is named must be held.
+    pub(crate) fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
+        let columns = &self.schema().columns;
+        let held = |at: usize| !matches!(columns[at].kind, Kind::Other(_));
+        let places = self.schema().places();
+        let (wanted, mut taken) = self.without(names, &places)?;
+        let mut kept = Vec::new();
+        for text in wanted {
+            let found = match places.get(text) {
+                Some(at) if held(*at) => vec![*at],
+                Some(at) => {
+                    let expected = "only numbers, truth values, times, text and bytes can be carried along";
+                    return Err(self.wrong_type(*at, expected));
+                }
+                None => self.like(text, &places)?.into_iter().filter(|at| held(*at)).collect(),
+            };
+            kept.extend(found.into_iter().filter(|at| taken.insert(*at)));
+        }
+        Ok(kept)
+    }
+
+    /// The columns of names and patterns. A name takes its column whatever else it is, except a target.
+    pub(crate) fn named_features(
+        &self,
+        names: &[String],
+        roles: &[usize],
+        targets: impl Iterator<Item = usize>,
+    ) -> Result<Vec<usize>> {
+        let (targets, places): (Vec<usize>, _) = (targets.collect(), self.schema().places());
+        let (wanted, mut taken) = self.without(names, &places)?;
+        let wanted = if wanted.is_empty() { vec![ALL] } else { wanted };
+        let mut features = Vec::new();
+        for name in wanted {
+            let columns = match places.get(name).copied() {
+                Some(column) if targets.contains(&column) => {
+                    let expected = "it is the target; a model that is given its target learns nothing".to_string();
+                    return Err(Error::Syntax { what: "`features`", text: name.to_string(), expected });
+                }
+                Some(column) => {
+                    self.expect_numbers(column, "a feature must hold numbers; leave it out with `features`")?;
+                    vec![column]
+                }
+                None if name == ALL => self.other_numbers(roles)?,
+                None => match self.schema().block(name) {
+                    block if block.is_empty() => self.matching(name, roles, &places)?,
+                    block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
+                },
+            };
+            features.extend(columns.into_iter().filter(|column| taken.insert(*column)));
+        }
+        if features.is_empty() {
+            let why = format!("`features` {} leaves no column; name some that stay", names.join(","));
+            return Err(Error::Empty { what: self.first_path().display().to_string(), why });
+        }
+        Ok(features)
+    }
+
+    /// The numeric columns without another role that match a pattern.
+    fn matching(&self, name: &str, roles: &[usize], places: &Places<'_>) -> Result<Vec<usize>> {
+        let found = self.like(name, places)?.into_iter();
+        let found = found.filter(|at| self.schema().columns[*at].kind.is_numeric() && !roles.contains(at));
+        let found: Vec<usize> = found.collect();
+        if found.is_empty() { Err(self.no_such_column(name)) } else { Ok(found) }
+    }
+}
