@@ -222,7 +222,10 @@ fn two_views_and_directions_of_the_columns() {
     ok(at, "predict m t.parquet -o p.csv -q --json");
     let header = std::fs::read_to_string(at.join("p.csv")).unwrap().lines().next().unwrap().to_string();
     assert_eq!(header, "component_0,component_1,with_component_0,with_component_1");
-    ok(at, "fit covariance t.parquet --features x* --with y --with-kernel linear() --components 1 --rank 60 -o c --json");
+    ok(
+        at,
+        "fit covariance t.parquet --features x* --with y --with-kernel linear() --components 1 --rank 60 -o c --json",
+    );
     refused(at, "fit cca t.parquet --features x* --with y --landmarks t.parquet -o refused", "landmarks of their own");
     refused(at, "fit cca t.parquet --features x* --with y --metric low-rank(2) -o refused", "without a target");
     // x0 to x4 make the target of friedman1, the others are noise
