@@ -60,12 +60,7 @@ fn gradients(x: &Rows, l: &Rows, lambda: f64) -> Rows {
         }
     }
     // to the last bit, for the rotations that find its eigenvalues
-    for i in 0..d {
-        for j in 0..i {
-            m[i][j] = m[j][i];
-        }
-    }
-    m
+    (0..d).map(|i| (0..d).map(|j| m[i.min(j)][i.max(j)]).collect()).collect()
 }
 
 #[test]
