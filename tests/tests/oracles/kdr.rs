@@ -59,7 +59,8 @@ fn gradients(x: &Rows, l: &Rows, lambda: f64) -> Rows {
             }
         }
     }
-    m
+    // to the last bit, for the rotations that find its eigenvalues
+    (0..d).map(|i| (0..d).map(|j| m[i.min(j)][i.max(j)]).collect()).collect()
 }
 
 #[test]

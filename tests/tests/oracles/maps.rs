@@ -180,7 +180,9 @@ fn errors_fall_with_the_root_of_the_number_and_rotations_lower_them() {
         &Lcg(3).normals(40, d).iter().map(|r| r.iter().map(|v| v * 0.4).collect()).collect::<Vec<_>>(),
     );
     let sizes = [32, 128, 512, 2048];
-    for spec in shift_invariant().into_iter().chain(["gaussian(sigma=1.7)".to_string()]) {
+    // a constant is met without an error
+    let specs = shift_invariant().into_iter().filter(|spec| !spec.starts_with("constant"));
+    for spec in specs.chain(["gaussian(sigma=1.7)".to_string()]) {
         let k = exact(&points, kmill_tests::kernels::kernel(&spec));
         let errors = |sampling| {
             let map = fourier(spectrum(&spec), d, sampling);

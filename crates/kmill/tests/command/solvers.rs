@@ -227,15 +227,15 @@ fn two_views_and_directions_of_the_columns() {
         "fit covariance t.parquet --features x* --with y --with-kernel linear() --components 1 --rank 60 -o c --json",
     );
     refused(at, "fit cca t.parquet --features x* --with y --landmarks t.parquet -o refused", "landmarks of their own");
-    refused(at, "fit cca t.parquet --features x* --with y --metric low-rank(2) -o refused", "without a target");
+    refused(at, "fit cca t.parquet --features x* --with y --metric low-rank(2) -o refused", "this solver has none");
     // x0 to x4 make the target of friedman1, the others are noise
-    let report = ok(at, "fit kdr t.parquet --target y --components 3 --rank 100 -o k --json");
+    let report = ok(at, "fit kdr t.parquet --target y --components 3 --rank 100 -o k.safetensors --json");
     let shares = report["metric"]["importance"].as_array().unwrap();
     let first: Vec<&str> = shares[..5].iter().map(|share| share[0].as_str().unwrap()).collect();
     assert!(["x0", "x1", "x2", "x3", "x4"].iter().all(|name| first.contains(name)), "{shares:?}");
-    let fit = ok(at, "fit ridge t.parquet --target y --metric k --lambda 1e-5 --rank 100 -o r --json");
+    let fit = ok(at, "fit ridge t.parquet --target y --metric k.safetensors --lambda 1e-5 --rank 100 -o r --json");
     assert_eq!(fit["metric"]["features"], 3);
-    ok(at, "predict k t.parquet -o q.csv -q --json");
-    refused(at, "fit kdr t.parquet --target y --metric k -o refused", "leave it out");
+    ok(at, "predict k.safetensors t.parquet -o q.csv -q --json");
+    refused(at, "fit kdr t.parquet --target y --metric k.safetensors -o refused", "leave it out");
     refused(at, "fit kdr t.parquet --target y --kernel delta() -o refused", "gradient");
 }

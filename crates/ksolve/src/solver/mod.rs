@@ -11,6 +11,7 @@ mod centred;
 mod class_weight;
 mod features;
 mod fisher;
+mod fitted;
 mod fold;
 mod kdr;
 pub(crate) mod kept;
@@ -34,6 +35,7 @@ pub(crate) mod views;
 pub use class_weight::ClassWeight;
 pub use features::{FEATURES, MapFeatures};
 pub use fisher::Fisher;
+pub use fitted::{Figure, Fitted, Projection};
 pub use fold::{FeatureFold, Filled, Take};
 pub use kdr::KernelDimensionReduction;
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
@@ -51,23 +53,15 @@ pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
 pub use views::{CanonicalCorrelations, MaximalCovariance};
 
-use crate::model::Basis;
-use crate::quadratic::OnFeatures;
 use crate::train::plan::GRAM;
 use crate::train::{self, Costs, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
-use crate::{
-    CertificateState, Classes, Error, FoldSpec, Folds, Head, Link, Result, RidgeFold, RidgeState, Surface, Targets,
-    Task,
-};
-use faer::Mat;
+use crate::{Classes, Error, FoldSpec, Folds, Result, RidgeFold, RidgeState, Targets, Task};
 use kapprox::landmark::LandmarkSet;
-use kapprox::metric::Metric;
 use kapprox::{FeatureMap, PrecisionPair, Real, Spec};
 use kstore::checkpoint::Persist;
 use kstore::named::{Named, Registry};
 use kstore::{Fold, MemoryRows, Merge, Pass, Plan, Reading, RowSource};
 use std::fmt::Debug;
-use std::sync::Arc;
 
 /// The points whose kernel functions a solver combines itself, where it does: see [`View`].
 #[derive(Debug)]
@@ -156,94 +150,6 @@ impl<T: Real> Features<'_, T> {
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_bin(self.cut.tile);
         self.fold(GRAM, &fold)
     }
-}
-
-/// The functions that a solver found, with its report.
-#[derive(Debug)]
-pub struct Fitted<T> {
-    /// w, r x t: coefficients of the leading r features, or of the functions of `basis`.
-    pub weights: Mat<f64>,
-    /// The constants c, t numbers.
-    pub intercept: Vec<f64>,
-    /// The kernel functions that the coefficients multiply, of a solver that combines them itself.
-    pub basis: Option<Basis<T>>,
-    /// True where those functions are needed in f64 though the rows are f32.
-    pub wide: bool,
-    /// What the functions mean, where that is not the task of the fit: components that were learned from a target.
-    pub task: Option<Task>,
-    /// Directions of the scaled rows, which the model projects on in the place of functions of the features.
-    pub projection: Option<Projection>,
-    /// How scores become probabilities.
-    pub link: Option<Link>,
-    /// True where the scores are those of pairs of classes.
-    pub pairs: bool,
-    /// A quadratic function of the features to be kept with the linear ones.
-    pub quadratic: Option<OnFeatures>,
-    /// Coordinates of the rows, linear in the features, to be kept beside the predictions.
-    pub components: Option<Head>,
-    /// Residuals of the map at every rank, where the solver's passes saw them.
-    pub certificate: Option<CertificateState>,
-    /// Ranks whose certificates are of interest; empty for the rank of the weights alone.
-    pub ranks: Vec<usize>,
-    /// The penalty, where there is one.
-    pub lambda: Option<f64>,
-    /// Cross-validated errors of every rank and penalty that were compared.
-    pub surface: Surface,
-    /// How the system was solved and why so, where there are several ways.
-    pub method: Option<train::Solved>,
-    /// Mean squared error of every row by the fit to the others.
-    pub left_out: Option<f64>,
-    /// Mean squared error of the rows that were learned from, and the share of variance explained.
-    pub train: Option<(f64, Option<f64>)>,
-    /// What the solver says of its result: eigenvalues, gradient norm, duality gap.
-    pub figures: Vec<Figure>,
-    /// Number of passes over the rows.
-    pub passes: u64,
-}
-
-impl<T> Default for Fitted<T> {
-    /// No functions.
-    fn default() -> Self {
-        Self {
-            weights: Mat::new(),
-            intercept: Vec::new(),
-            basis: None,
-            wide: false,
-            task: None,
-            projection: None,
-            link: None,
-            pairs: false,
-            quadratic: None,
-            components: None,
-            certificate: None,
-            ranks: Vec::new(),
-            lambda: None,
-            surface: Surface::default(),
-            method: None,
-            left_out: None,
-            train: None,
-            figures: Vec::new(),
-            passes: 0,
-        }
-    }
-}
-
-/// Directions of the scaled rows that a solver found: the metric of a model whose outputs are its features.
-#[derive(Debug)]
-pub struct Projection {
-    /// The directions, as the rows of a metric.
-    pub metric: Arc<Metric>,
-    /// The share of each feature in what the directions were found by, d numbers that sum to 1.
-    pub importance: Vec<f64>,
-}
-
-/// Named numbers of a solver's report.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Figure {
-    /// Name of the numbers in the report.
-    pub name: &'static str,
-    /// The numbers: one, or one for each component.
-    pub values: Vec<f64>,
 }
 
 /// A method that learns linear functions of the features.

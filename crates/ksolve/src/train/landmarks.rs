@@ -4,13 +4,13 @@ use super::candidates;
 use super::no_features::NoFeatures;
 use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
+pub(crate) use super::views::{SecondView, map};
 use super::{prepare, tolerance};
-use crate::joint::Joint;
 use crate::{Error, Result};
-use faer::{Mat, MatRef};
+use faer::MatRef;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, NO_ROW, RowSample, Scan, uniform_sample};
-use kapprox::map::{Expansion, Making, MapShape, OnLandmarks, WithoutRows};
+use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
@@ -36,41 +36,8 @@ pub(crate) struct Mapped<T: Real> {
     pub(crate) passes: u64,
 }
 
-/// The second of two views.
-#[derive(Clone, Debug)]
-pub(crate) struct SecondView {
-    /// The kernel, every parameter a number.
-    pub(crate) kernel: Spec,
-    /// Number of features.
-    pub(crate) features: usize,
-    /// Number of kernel functions that functions of its features are made of.
-    pub(crate) functions: usize,
-}
-
-/// Makes the map, of two views those of both side by side.
-pub(crate) fn map<T: Real>(
-    source: &dyn RowSource<T>,
-    n: u64,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<Mapped<T>> {
-    let first = view(source, n, reading, options, cut, resources)?;
-    let Some(kernel) = &options.with else { return Ok(first) };
-    let own = TrainOptions { kernel: kernel.clone(), ..options.clone() };
-    let Mapped { map, kernel, passes, .. } = view(source, n, reading, &own, cut, resources)?;
-    let features = map.dims().1;
-    let functions = match map.expand(Mat::zeros(features, 1).as_ref(), resources.workers) {
-        Expansion::Landmarks { landmarks, .. } => landmarks.len(),
-        Expansion::Features { .. } => features,
-    };
-    let with = Some(SecondView { kernel, features, functions });
-    Ok(Mapped { map: Box::new(Joint(vec![first.map, map])), with, passes: first.passes + passes, ..first })
-}
-
 /// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
-fn view<T: Real>(
+pub(super) fn view<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
     reading: &Reading,

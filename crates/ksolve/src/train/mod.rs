@@ -25,6 +25,7 @@ mod stage;
 pub(crate) mod survey;
 mod tolerance;
 mod trained;
+mod views;
 mod whole;
 
 pub use forecast::{Costs, Forecast, Step, forecast};

@@ -128,7 +128,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         let lambda = lambdas[best];
         let moments = Moments::of(gram.folds().iter(), data.second)?;
         let pairs = pairs(&moments, self.components, lambda, &gram)?;
-        if pairs.values.is_empty() {
+        if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
             let why = "the two views do not vary together: check their columns and kernels";
             return Err(Error::option(COMPONENTS.name, self.components, why));
         }

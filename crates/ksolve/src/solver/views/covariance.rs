@@ -71,7 +71,7 @@ impl<T: Real> Solver<T> for MaximalCovariance {
         })?;
         let moments = Moments::of(gram.folds().iter(), data.second)?;
         let pairs = self.pairs(&moments, gram.epsilon())?;
-        if pairs.values.is_empty() {
+        if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
             let why = "the two views do not vary together: check their columns and kernels";
             return Err(Error::option(COMPONENTS.name, self.components, why));
         }

@@ -105,6 +105,14 @@ impl Moments {
         Ok(Self { rows, xx, yy, xy: part((0, first), (first, second)), mean })
     }
 
+    /// False where all that varies in a view is rounding: a share of its mean square.
+    fn vary(&self, epsilon: f64) -> bool {
+        let (first, second) = self.mean.split_at(self.xx.nrows());
+        let square = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
+        let varies = |c: &Mat<f64>, mean: &[f64]| trace(c) > NOISE * epsilon * square(mean);
+        varies(&self.xx, first) && varies(&self.yy, second)
+    }
+
     /// The correlation of each pair of directions on these rows; 0 where one of them does not vary.
     fn correlations(&self, pairs: &Pairs, epsilon: f64) -> Vec<f64> {
         let (x, y) = (product(self.xx.as_ref(), pairs.x.as_ref()), product(self.yy.as_ref(), pairs.y.as_ref()));
