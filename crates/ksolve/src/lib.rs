@@ -14,6 +14,7 @@ pub mod grid;
 pub mod job;
 pub mod metric;
 pub mod model;
+mod neighbours;
 mod passes;
 mod platt;
 pub mod predict;

@@ -3,16 +3,19 @@
 use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
 use crate::metric::MetricSource;
-use crate::solver::parameter::{FOLDS, TOLERANCE};
+use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
 use crate::solver::{Settings, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
+use kapprox::Spec;
 use kstore::Selected;
 
 /// Default rank.
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
 const TOLERANCE_CAP: usize = 4000;
+/// The scheme that draws nodes unless another is named.
+const UNIFORM: &str = "uniform";
 /// Default number of folds, where there is something to choose.
 const FOLD_COUNT: usize = 5;
 /// Default number of candidate rows for each landmark: selection then costs less than the fit.
@@ -45,6 +48,9 @@ impl Fit {
         check_iteration(&settings, self.map.is_exact())?;
         self.check_landmarks(&settings)?;
         let (rank, ranks) = self.ranks(&settings)?;
+        if self.family.parameters.iter().any(|parameter| parameter.name == NODES.name) {
+            return self.on_nodes(&settings, rank, selected);
+        }
         let folds = self.folds(&settings, ranks.len() * settings.penalties().len())?;
         let task = self.family.task(&settings);
         if settings.word(&ridge::SELECT) == Some("error") && task == Task::Regression {
@@ -64,6 +70,38 @@ impl Fit {
             ranks,
             folds,
             seed: self.seed,
+        })
+    }
+
+    /// The options of a solver whose landmarks are the first of a larger sample of rows, its nodes. Nodes are uniform unless a scheme is
+    /// named, and the kernel is of use to that alone: distances are Euclidean.
+    fn on_nodes(&self, settings: &Settings, rank: usize, selected: &Selected) -> Result<TrainOptions> {
+        let range = selected.range();
+        let stored = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let nodes = settings.count(&NODES).unwrap_or(rank).min(stored).max(1);
+        if self.rank.is_some() && rank > nodes && nodes < stored {
+            let why = format!("the landmarks are among the {nodes} nodes; lower it, or raise `nodes`");
+            return Err(Error::option("rank", rank, why));
+        }
+        let uniform = LandmarkSource::Scheme(UNIFORM.to_string());
+        let landmarks = self.landmarks.clone().unwrap_or(uniform);
+        let by_kernel = !matches!(&landmarks, LandmarkSource::Scheme(name) if name == UNIFORM);
+        if !by_kernel && self.kernel != Spec::default() {
+            let why = format!("{} looks at Euclidean distances of the scaled features; leave it out", self.family.name);
+            return Err(Error::option("kernel", &self.kernel, why));
+        }
+        let among = if by_kernel { Candidates::of_rank(nodes) } else { Candidates::All };
+        let kernel =
+            if by_kernel { self.kernel.resolve_columns(&selected.feature_names())? } else { Spec::parse("linear()")? };
+        Ok(TrainOptions {
+            scaling: self.scaling,
+            metric: self.metric.clone(),
+            map: self.map.clone(),
+            landmarks,
+            candidates: self.candidates.unwrap_or(among).rows(),
+            ranks: vec![rank.min(nodes)],
+            seed: self.seed,
+            ..TrainOptions::new(self.family.task(settings), kernel, nodes)
         })
     }
 

@@ -10,12 +10,16 @@
 mod features;
 mod fisher;
 mod fold;
+mod isomap;
 pub(crate) mod kept;
 mod kmeans;
 pub(crate) mod kpca;
 mod kpca_l1;
+mod laplacian;
+mod lle;
 mod lloyd;
 mod logistic;
+mod mds;
 mod mean;
 pub mod parameter;
 mod penalty;
@@ -29,11 +33,15 @@ mod svm;
 pub use features::{FEATURES, MapFeatures};
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
+pub use isomap::LandmarkIsomap;
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
 pub use kpca_l1::KernelPcaL1;
+pub use laplacian::LaplacianEigenmaps;
+pub use lle::LocallyLinear;
 pub use logistic::Logistic;
+pub use mds::LandmarkMds;
 pub use mean::MeanEmbedding;
 pub use parameter::{Options, Parameter, Settings, Value};
 pub use penalty::Penalty;
@@ -43,7 +51,7 @@ pub use spca::SupervisedPca;
 pub use spectral::Spectral;
 pub use svm::{OneClass, Svm, Svr};
 
-use crate::model::Basis;
+use crate::model::{Basis, Form};
 use crate::quadratic::OnFeatures;
 use crate::train::plan::GRAM;
 use crate::train::{self, Costs, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
@@ -155,6 +163,8 @@ pub struct Fitted<T> {
     pub intercept: Vec<f64>,
     /// The kernel functions that the coefficients multiply, of a solver that combines them itself.
     pub basis: Option<Basis<T>>,
+    /// What is made of the features or of those functions before the coefficients multiply it.
+    pub form: Form,
     /// True where those functions are needed in f64 though the rows are f32.
     pub wide: bool,
     /// What the functions mean, where that is not the task of the fit: components that were learned from a target.
@@ -194,6 +204,7 @@ impl<T> Default for Fitted<T> {
             weights: Mat::new(),
             intercept: Vec::new(),
             basis: None,
+            form: Form::default(),
             wide: false,
             task: None,
             link: None,
@@ -352,6 +363,10 @@ static SOLVERS: Registry<Family> = Registry::new(&[
     mean::FAMILY,
     kmeans::FAMILY,
     spectral::FAMILY,
+    laplacian::FAMILY,
+    mds::FAMILY,
+    isomap::FAMILY,
+    lle::FAMILY,
     perceptron::FAMILY,
     pls::FAMILY,
     spca::FAMILY,
