@@ -18,7 +18,7 @@
 
 use super::mds::{Scaled, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Family, Features, Fitted, Settings, Solver};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
 use crate::train::{Cut, Resources, Shape, Stage, View, Work, landmark_stages};
@@ -53,6 +53,11 @@ impl LandmarkIsomap {
             neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
         }
     }
+}
+
+/// The number of nodes, for the report.
+pub(super) fn nodes(count: usize) -> Figure {
+    Figure { name: "nodes", values: vec![count as f64] }
 }
 
 /// The nodes with the nearest others of each, whose graph is connected.
@@ -132,7 +137,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
             form: Form::Paths { neighbours: self.neighbours, lengths },
             intercept: (0..weights.ncols()).map(constant).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
-            figures: scaled.figures(),
+            figures: [vec![nodes(set.len())], scaled.figures()].concat(),
             ..Fitted::default()
         })
     }

@@ -15,7 +15,7 @@
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
 
-use super::isomap::Joined;
+use super::isomap::{Joined, nodes};
 use super::kpca::sign;
 use super::mds::{check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
@@ -105,7 +105,7 @@ impl<T: Real> Solver<T> for LocallyLinear {
             form: Form::Weights { neighbours: self.neighbours },
             weights: Mat::from_fn(set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
             intercept: vec![0.0; q],
-            figures: vec![Figure { name: "eigenvalue", values: values[1..=q].to_vec() }],
+            figures: vec![nodes(set.len()), Figure { name: "eigenvalue", values: values[1..=q].to_vec() }],
             ..Fitted::default()
         })
     }

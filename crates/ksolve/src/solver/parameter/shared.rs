@@ -104,7 +104,7 @@ pub const NODES: Parameter = Parameter {
 pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
     kind: Kind::Count { most: 1000, reason: "a row is near a few others only" },
-    default: Some("8"),
+    default: Some("10"),
     about: "Number of nearest nodes that a node, or a new row, is joined to",
 };
 
