@@ -5,6 +5,7 @@
 pub mod auc;
 pub mod bins;
 pub mod certificate;
+mod cholesky;
 pub mod curve;
 mod dots;
 mod error;

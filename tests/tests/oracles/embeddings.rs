@@ -223,12 +223,86 @@ fn paths_from_fewer_landmarks_are_those_of_the_formula() {
     }
 }
 
+/// The coordinates of the nodes of a model that has one coefficient for each, and the nodes.
+fn placed(trained: &Trained<f64>) -> (Rows, Rows) {
+    let (points, order) = trained.basis.landmarks().unwrap();
+    let nodes: Rows = points.chunks(points.len() / order.len()).map(<[f64]>::to_vec).collect();
+    (nodes, (0..order.len()).map(|i| trained.coefficients.row(i).iter().copied().collect()).collect())
+}
+
+#[test]
+fn a_chain_unfolds_to_a_line() {
+    // every link is longer than the one before, so that the nearest of each is the one before it; bent to an arc
+    let n = 40;
+    let mut angle: f64 = 0.0;
+    let x: Rows = (0..n)
+        .map(|i| {
+            angle += (0.5 + 0.05 * f64::from(i)) / 30.0;
+            vec![30.0 * angle.cos(), 30.0 * angle.sin()]
+        })
+        .collect();
+    let options = exact(Task::Components, "linear()", x.len());
+    let trained = fitted(&x, &options, "mvu", &Options::new().set("neighbours", 1));
+    let mut place = vec![0.0; x.len()];
+    (1..x.len()).for_each(|i| place[i] = place[i - 1] + apart(&x[i], &x[i - 1]));
+    let mean = place.iter().sum::<f64>() / x.len() as f64;
+    let squares: f64 = place.iter().map(|s| (s - mean) * (s - mean)).sum();
+    let figure = |name: &str| trained.figures.iter().find(|figure| figure.name == name).unwrap().values.clone();
+    eprintln!("sum of squares {:e}", figure("sum of squares")[0] / squares - 1.0);
+    close(figure("sum of squares")[0] / squares, 1.0, 1e-8, "sum of squares");
+    close(figure("share of variance")[0], 1.0, 1e-8, "all on a line");
+    let line: Rows = place.iter().map(|s| vec![s - mean]).collect();
+    let (nodes, found) = placed(&trained);
+    let ordered: Rows = x.iter().map(|x| vec![found[nodes.iter().position(|node| node == x).unwrap()][0]]).collect();
+    same_up_to_signs(&ordered, &line, 1e-8, "a chain");
+}
+
+/// Share of the ten nearest of every place that are among the ten nearest in the sheet.
+fn kept_near(places: &Rows, sheet: &Rows) -> f64 {
+    let shared = |i: usize| {
+        let near = nearest(&sheet[i], sheet, 10, Some(i));
+        nearest(&places[i], places, 10, Some(i)).iter().filter(|j| near.contains(j)).count()
+    };
+    (0..sheet.len()).map(shared).sum::<usize>() as f64 / (10.0 * sheet.len() as f64)
+}
+
+#[test]
+fn a_rolled_sheet_unrolls_and_no_neighbour_goes_away() {
+    let keys = kstore::key::Stream::new(5, kstore::key::Purpose::Data, 0);
+    let flat: Rows = (0..400)
+        .map(|i| vec![1.5 * std::f64::consts::PI * (1.0 + 2.0 * keys.uniform(2 * i)), 21.0 * keys.uniform(2 * i + 1)])
+        .collect();
+    let roll = |p: &Vec<f64>| vec![p[0] * p[0].cos(), p[1], p[0] * p[0].sin()];
+    let x: Rows = flat.iter().map(roll).collect();
+    // the length along the roll, of the curve (t cos t, t sin t)
+    let along = |t: f64| 0.5 * (t * t.hypot(1.0) + t.asinh());
+    let sheet: Rows = flat.iter().map(|p| vec![along(p[0]), p[1]]).collect();
+    let options = TrainOptions { ranks: vec![40], ..exact(Task::Components, "linear()", x.len()) };
+    let k = 6;
+    let trained = fitted(&x, &options, "mvu", &Options::new().set("neighbours", k).set("components", 39));
+    let (nodes, all) = placed(&trained);
+    for i in 0..nodes.len() {
+        for j in nearest(&nodes[i], &nodes, k, Some(i)) {
+            let (was, now) = (apart(&nodes[i], &nodes[j]), apart(&all[i], &all[j]));
+            assert!(now <= was * (1.0 + 1e-7), "nodes {i} and {j}: {now} after {was}");
+        }
+    }
+    let plain = fitted(&x, &exact(Task::Components, "linear()", x.len()), "mds", &Options::new());
+    let two = |rows: Rows| -> Rows { rows.into_iter().map(|row| row[..2].to_vec()).collect() };
+    let kept = |trained: &Trained<f64>| kept_near(&two(coordinates(trained, &x)), &sheet);
+    let (unfolded, projected) = (kept(&trained), kept(&plain));
+    eprintln!("neighbours kept: {unfolded:.3} unfolded, {projected:.3} projected");
+    assert!(unfolded > projected + 0.1, "{unfolded} against {projected}");
+    let options = TrainOptions { ranks: vec![101], ..options };
+    assert!(refused(&x, &options, "mvu", &Options::new()).contains("beyond 100 landmarks"));
+}
+
 #[test]
 fn graphs_that_cannot_be_are_refused_in_a_sentence() {
     let apart: Rows =
         (0..40).map(|i| vec![f64::from(i % 20) + 1e3 * f64::from(i / 20), f64::from(i * 7 % 5)]).collect();
     let options = exact(Task::Components, "linear()", apart.len());
-    for name in ["isomap", "lle"] {
+    for name in ["isomap", "lle", "mvu"] {
         let given = Options::new().set("neighbours", 5);
         let message = refused(&apart, &options, name, &given);
         assert!(

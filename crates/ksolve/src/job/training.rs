@@ -4,7 +4,7 @@ use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
 use crate::metric::MetricSource;
 use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
-use crate::solver::{Settings, ridge};
+use crate::solver::{Settings, mvu, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kapprox::Spec;
@@ -76,6 +76,9 @@ impl Fit {
     /// The options of a solver whose landmarks are the first of a larger sample of rows, its nodes. Nodes are uniform unless a scheme is
     /// named, and the kernel is of use to that alone: distances are Euclidean.
     fn on_nodes(&self, settings: &Settings, rank: usize, selected: &Selected) -> Result<TrainOptions> {
+        // the programme of one solver takes few landmarks
+        let few = self.rank.is_none() && settings.solver == mvu::FAMILY.name;
+        let rank = if few { mvu::USUAL } else { rank };
         let range = selected.range();
         let stored = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let nodes = settings.count(&NODES).unwrap_or(rank).min(stored).max(1);

@@ -21,6 +21,7 @@ mod lloyd;
 mod logistic;
 mod mds;
 mod mean;
+pub(crate) mod mvu;
 pub mod parameter;
 mod penalty;
 mod perceptron;
@@ -43,6 +44,7 @@ pub use lle::LocallyLinear;
 pub use logistic::Logistic;
 pub use mds::LandmarkMds;
 pub use mean::MeanEmbedding;
+pub use mvu::MaximumVariance;
 pub use parameter::{Options, Parameter, Settings, Value};
 pub use penalty::Penalty;
 pub use perceptron::Perceptron;
@@ -367,6 +369,7 @@ static SOLVERS: Registry<Family> = Registry::new(&[
     mds::FAMILY,
     isomap::FAMILY,
     lle::FAMILY,
+    mvu::FAMILY,
     perceptron::FAMILY,
     pls::FAMILY,
     spca::FAMILY,
