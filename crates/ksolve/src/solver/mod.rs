@@ -4,10 +4,10 @@
 //! the features: wᵀphi(x) + c. What they mean is its [`Task`]: values, scores of classes, coordinates, or nearness to
 //! centres. Saving, predicting and evaluating know nothing else of it. One that needs no features may combine kernel functions
 //! of landmarks, or of all rows, instead ([`View`]).
-//!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
 mod features;
+mod figure;
 mod fisher;
 mod fold;
 mod isomap;
@@ -32,6 +32,7 @@ mod spectral;
 mod svm;
 
 pub use features::{FEATURES, MapFeatures};
+pub use figure::Figure;
 pub use fisher::Fisher;
 pub use fold::{FeatureFold, Filled, Take};
 pub use isomap::LandmarkIsomap;
@@ -224,15 +225,6 @@ impl<T> Default for Fitted<T> {
             passes: 0,
         }
     }
-}
-
-/// Named numbers of a solver's report.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Figure {
-    /// Name of the numbers in the report.
-    pub name: &'static str,
-    /// The numbers: one, or one for each component.
-    pub values: Vec<f64>,
 }
 
 /// A method that learns linear functions of the features.
