@@ -22,6 +22,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, Matern, RationalQuadratic
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
+from sklearn.manifold import Isomap, LocallyLinearEmbedding
 from sklearn.metrics import pairwise
 from sklearn.svm import SVC, SVR, LinearSVC, OneClassSVM
 
@@ -299,7 +300,25 @@ def statistics():
     return {"kernel": f"gaussian(sigma={sigma})", "mmd": mmd, "hsic": hsic}
 
 
-SECTIONS = {"kernels": kernels, "solvers": solvers, "ridge": ridge, "statistics": statistics}
+def embeddings():
+    """Isomap and locally linear embedding of a rolled sheet, all rows as nodes and landmarks, and of new rows."""
+    rng = np.random.default_rng(20261123)
+
+    def sheet(n):
+        t, v = 1.5 * np.pi * (1 + 2 * rng.uniform(size=n)), rng.uniform(size=n)
+        return np.column_stack([t * np.cos(t), 21 * v, t * np.sin(t)])
+
+    x, new, k = sheet(250), sheet(20), 8
+    isomap = Isomap(n_neighbors=k, n_components=2, eigen_solver="dense").fit(x)
+    lle = LocallyLinearEmbedding(n_neighbors=k, n_components=2, eigen_solver="dense").fit(x)
+    found = {
+        name: {"rows": model.embedding_.tolist(), "new": model.transform(new).tolist()}
+        for name, model in (("isomap", isomap), ("lle", lle))
+    }
+    return {"neighbours": k, "x": x.tolist(), "new": new.tolist(), "cases": found}
+
+
+SECTIONS = {"embeddings": embeddings, "kernels": kernels, "solvers": solvers, "ridge": ridge, "statistics": statistics}
 
 
 def main():

@@ -6,7 +6,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
-use ksolve::model::Basis;
+use ksolve::model::{Basis, Form};
 use ksolve::{Card, Intercept, Model, PredictScratch, Task};
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
@@ -46,6 +46,7 @@ fn model() -> Model<f32> {
             points: (0..LANDMARKS * FEATURES).map(|i| value(i) as f32).collect(),
             rows: vec![NO_ROW; LANDMARKS],
         },
+        form: Form::default(),
         coefficients: Mat::from_fn(LANDMARKS, 1, |i, _| value(1_000_000 + i)),
         intercept: vec![0.5],
         centre: vec![0.0; FEATURES],

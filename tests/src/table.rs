@@ -125,6 +125,7 @@ pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
     Model {
         card,
         basis: trained.basis.clone(),
+        form: trained.form.clone(),
         coefficients: trained.coefficients.clone(),
         intercept: trained.intercept.clone(),
         centre: vec![0.0; d],

@@ -281,7 +281,7 @@ pub struct GenerateArgs {
     /// Number of features, for friedman1 (at least 5), hidden (at least 4) and blobs [default: the generator's own]
     #[arg(long, value_name = "D", value_parser = parse::features)]
     pub features: Option<usize>,
-    /// Standard deviation of the noise, for friedman1 (1), hidden (0.2), moons (0.1) and blobs (1)
+    /// Standard deviation of the noise, for friedman1 (1), hidden (0.2), moons (0.1), blobs (1), parabolas and circle (0.05), swissroll and scurve (0)
     #[arg(long, value_name = "SD", value_parser = parse::number, allow_negative_numbers = true)]
     pub noise: Option<f64>,
     /// Type of the features: f32 or f64

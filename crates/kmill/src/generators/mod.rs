@@ -4,11 +4,15 @@
 //! To add one: a file with a unit struct implementing [`Generator`], and a line in `GENERATORS`.
 
 mod blobs;
+mod circle;
 mod friedman1;
 mod hidden;
 mod moons;
+mod parabolas;
 mod robspiral;
+mod scurve;
 mod smile;
+mod swissroll;
 
 use crate::{Error, Result};
 use kstore::key::{Purpose, Stream};
@@ -26,6 +30,10 @@ static GENERATORS: Registry<&dyn Generator> = Registry::new(&[
     &blobs::Blobs,
     &smile::Smile,
     &robspiral::Robspiral,
+    &parabolas::Parabolas,
+    &circle::Circle,
+    &swissroll::SwissRoll,
+    &scurve::SCurve,
 ]);
 
 impl Named for &'static dyn Generator {

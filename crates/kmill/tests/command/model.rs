@@ -1,7 +1,7 @@
 //! `predict`, `evaluate` and `inspect` on a model made by hand: f(x) = 2·k(x, z) + 1 with one landmark.
 
 use faer::Mat;
-use ksolve::model::Basis;
+use ksolve::model::{Basis, Form};
 use ksolve::{Card, Model, Task};
 use kstore::Label;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
@@ -37,6 +37,7 @@ fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
     let model = Model::<f64> {
         card,
         basis: Basis::Landmarks { points: vec![0.0, 0.0], rows: vec![0] },
+        form: Form::default(),
         coefficients: Mat::from_fn(1, weights.len(), |_, j| weights[j]),
         intercept: intercept.to_vec(),
         centre: vec![1.0, 2.0],

@@ -240,6 +240,7 @@ fn train_model<T: Real>(
     let model = Model {
         card: card(fit, selected, training, &trained)?,
         basis: trained.basis,
+        form: trained.form,
         coefficients: trained.coefficients,
         intercept: trained.intercept,
         centre: trained.scaler.centre.clone(),

@@ -3,9 +3,9 @@
 use super::{Candidates, Fit};
 use crate::folds::FoldSpec;
 use crate::metric::MetricSource;
-use crate::solver::parameter::{FOLDS, TOLERANCE};
+use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
 use crate::solver::views::{WITH, WITH_KERNEL};
-use crate::solver::{Settings, ridge};
+use crate::solver::{Settings, mvu, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kapprox::Spec;
@@ -15,6 +15,8 @@ use kstore::{Selected, Selection};
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
 const TOLERANCE_CAP: usize = 4000;
+/// The scheme that draws nodes unless another is named.
+const UNIFORM: &str = "uniform";
 /// Default number of folds, where there is something to choose.
 const FOLD_COUNT: usize = 5;
 /// Default number of candidate rows for each landmark: selection then costs less than the fit.
@@ -47,6 +49,9 @@ impl Fit {
         check_iteration(&settings, self.map.is_exact())?;
         self.check_landmarks(&settings)?;
         let (rank, ranks) = self.ranks(&settings)?;
+        if self.family.parameters.iter().any(|parameter| parameter.name == NODES.name) {
+            return self.on_nodes(&settings, rank, selected);
+        }
         let folds = self.folds(&settings, ranks.len() * settings.penalties().len())?;
         let task = self.family.task(&settings);
         if settings.word(&ridge::SELECT) == Some("error") && task == Task::Regression {
@@ -88,6 +93,41 @@ impl Fit {
         let other = settings.kernel(&WITH_KERNEL).unwrap_or_else(|| self.kernel.clone());
         let on = |kernel: &Spec, columns: &[String]| kernel.clone().on_columns(columns)?.resolve_columns(&names);
         Ok((on(&self.kernel, &first)?, Some(on(&other, &second)?)))
+    }
+
+    /// The options of a solver whose landmarks are the first of a larger sample of rows, its nodes. Nodes are uniform unless a scheme is
+    /// named, and the kernel is of use to that alone: distances are Euclidean.
+    fn on_nodes(&self, settings: &Settings, rank: usize, selected: &Selected) -> Result<TrainOptions> {
+        // the programme of one solver takes few landmarks
+        let few = self.rank.is_none() && settings.solver == mvu::FAMILY.name;
+        let rank = if few { mvu::USUAL } else { rank };
+        let range = selected.range();
+        let stored = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let nodes = settings.count(&NODES).unwrap_or(rank).min(stored).max(1);
+        if self.rank.is_some() && rank > nodes && nodes < stored {
+            let why = format!("the landmarks are among the {nodes} nodes; lower it, or raise `nodes`");
+            return Err(Error::option("rank", rank, why));
+        }
+        let uniform = LandmarkSource::Scheme(UNIFORM.to_string());
+        let landmarks = self.landmarks.clone().unwrap_or(uniform);
+        let by_kernel = !matches!(&landmarks, LandmarkSource::Scheme(name) if name == UNIFORM);
+        if !by_kernel && self.kernel != Spec::default() {
+            let why = format!("{} looks at Euclidean distances of the scaled features; leave it out", self.family.name);
+            return Err(Error::option("kernel", &self.kernel, why));
+        }
+        let among = if by_kernel { Candidates::of_rank(nodes) } else { Candidates::All };
+        let kernel =
+            if by_kernel { self.kernel.resolve_columns(&selected.feature_names())? } else { Spec::parse("linear()")? };
+        Ok(TrainOptions {
+            scaling: self.scaling,
+            metric: self.metric.clone(),
+            map: self.map.clone(),
+            landmarks,
+            candidates: self.candidates.unwrap_or(among).rows(),
+            ranks: vec![rank.min(nodes)],
+            seed: self.seed,
+            ..TrainOptions::new(self.family.task(settings), kernel, nodes)
+        })
     }
 
     /// Refuses landmarks, and candidates for them, that no step of the fit would read.

@@ -17,15 +17,14 @@
 //!
 //! and [`Kernel::gradient`] takes them to the rows. k_mm carries [`JITTER`] times its mean diagonal.
 
+use crate::cholesky::{Side, factor, solve};
 use crate::gram::add_gram;
 use crate::strips::{Pool, for_each_strip, row_strips};
 use crate::{Error, Result};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
+use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::prelude::ReborrowMut;
-use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::kernel::Kernel;
 use kapprox::map::nystrom::STRIP;
 use kstore::Workers;
@@ -36,8 +35,6 @@ pub(super) mod tests;
 
 /// What is added to the diagonal of k_mm, as a share of its mean: 100 times the rounding of a factor with 1,000 landmarks.
 const JITTER: f64 = 1e-10;
-/// Columns of a triangular system that one thread solves at a time.
-const COLUMNS: usize = 64;
 /// Landmarks whose gradient one thread takes at a time.
 const LANDMARKS: usize = 32;
 /// Rows whose kernel values with themselves are differentiated at once.
@@ -251,30 +248,4 @@ fn gram(a: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
     let mut g = vec![0.0; m * m];
     add_gram(&mut g, a, &Pool::default(), workers);
     Mat::from_fn(m, m, |i, j| g[i.max(j) + i.min(j) * m])
-}
-
-/// Replaces the lower triangle of a matrix by its Cholesky factor, and the upper one by zeros; `None` where there is none.
-fn factor(mut matrix: MatMut<'_, f64>) -> Option<()> {
-    let (m, params) = (matrix.nrows(), Spec::default());
-    let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(m, Par::Seq, params));
-    let stack = MemStack::new(&mut memory);
-    llt::cholesky_in_place(matrix.rb_mut(), Default::default(), Par::Seq, stack, params).ok()?;
-    (0..m).for_each(|j| matrix.rb_mut().col_mut(j).subrows_mut(0, j).fill(0.0));
-    // overflow and NaN pass for a positive pivot
-    (0..m).all(|i| matrix[(i, i)].is_finite() && matrix[(i, i)] > 0.0).then_some(())
-}
-
-/// Which triangular system: that of the factor, or that of its transpose.
-#[derive(Clone, Copy)]
-enum Side {
-    Factor,
-    Transpose,
-}
-
-/// Solves a triangular system in place, a fixed number of columns at a time.
-fn solve(lower: MatRef<'_, f64>, side: Side, right: MatMut<'_, f64>, workers: &Workers) {
-    workers.each(row_strips(right.transpose_mut(), COLUMNS), |(_, columns)| match side {
-        Side::Factor => solve_lower_triangular_in_place(lower, columns.transpose_mut(), Par::Seq),
-        Side::Transpose => solve_upper_triangular_in_place(lower.transpose(), columns.transpose_mut(), Par::Seq),
-    });
 }

@@ -88,11 +88,17 @@ impl<T: Real> Model<T> {
         Ok(Spec::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?.build()?)
     }
 
-    /// The functions of the basis as a map from rows to their values.
+    /// The functions of the basis, in the model's form, as a map from rows to their values.
     ///
     /// # Errors
     /// A kernel or a map that this version does not know, and random features that it draws otherwise.
     pub fn functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
+        let points = self.basis.landmarks().map_or(&[][..], |(points, _)| points);
+        self.form.functions(|| self.plain_functions(), points, self.dims().1)
+    }
+
+    /// The functions of the basis as they are.
+    fn plain_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
         let Card { kernel, with, map, rank, seed, features, .. } = &self.card;
         let kernel = Spec::parse(kernel)?.resolve_columns(features)?;
         let d = self.dims().1;

@@ -2,13 +2,16 @@
 //!
 //! | tensor | type | shape |
 //! |---|---|---|
-//! | `landmarks` | F32 or F64 | m x d, for a basis of landmarks |
-//! | `landmark_rows` | U64 | m, for a basis of landmarks |
+//! | `landmarks` | F32 or F64 | m x d, for a basis of landmarks; N x d for N nodes of a graph |
+//! | `landmark_rows` | U64 | m, for a basis of landmarks; N for nodes |
 //! | `probe` | F64 | m, for a basis of features |
 //! | `coefficients` | F64 | m x t |
 //! | `intercept` | F64 | t |
 //! | `scaler.centre`, `scaler.scale`, `scaler.mean` | F64 | d |
 //! | `metric` | F64 | d for a diagonal, else r x d; where the model has one. Landmarks have r features then |
+//! | `degree.coefficients`, `degree.floor` | F64 | m and 1, where functions are over a degree ([`Form`]) |
+//! | `neighbours` | U64 | 1, for functions of nearest nodes |
+//! | `paths` | F64 | m x N, for functions of paths |
 //! | `quadratic.factor` | F64 | m x q, where the model has variances or distances ([`Quadratic`]) |
 //! | `quadratic.shift` | F64 | q |
 //! | `quadratic.features` | F64 | m x r, for projections |
@@ -19,7 +22,7 @@
 //! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. One entry, because safetensors writes
 //! several in random order; with that, the same model is the same bytes.
 
-use super::{Basis, Card, Model};
+use super::{Basis, Card, Form, Model};
 use crate::{Error, Head, Quadratic, Result};
 use faer::Mat;
 use kapprox::Real;
@@ -46,6 +49,7 @@ enum Data<'a, T> {
     /// Written row by row.
     Matrix(&'a Mat<f64>),
     Rows(&'a [u64]),
+    Counts(Vec<u64>),
 }
 
 impl<T: Real> Model<T> {
@@ -91,6 +95,7 @@ impl<T: Real> Model<T> {
                 },
             ),
             ("a coefficient of the model", coefficients),
+            ("a degree or path of the model", self.form.is_finite()),
             ("the intercept of the model", finite(&self.intercept)),
             ("the scaler of the model", finite(&self.centre) && finite(&self.scale) && finite(&self.mean)),
             ("a variance or distance of the model", self.quadratic.as_ref().is_none_or(Quadratic::is_finite)),
@@ -117,8 +122,8 @@ impl<T: Real> Model<T> {
         ];
         match &self.basis {
             Basis::Landmarks { points, rows } => tensors.extend([
-                ("landmark_rows", Dtype::U64, vec![m], Data::Rows(rows)),
-                ("landmarks", dtype::<T>(), vec![m, features], Data::Real(points)),
+                ("landmark_rows", Dtype::U64, vec![rows.len()], Data::Rows(rows)),
+                ("landmarks", dtype::<T>(), vec![rows.len(), features], Data::Real(points)),
             ]),
             Basis::Features { probe } => tensors.push(("probe", Dtype::F64, vec![m], Data::Wide(probe.clone()))),
         }
@@ -126,6 +131,19 @@ impl<T: Real> Model<T> {
             let shape = if metric.is_diagonal() { vec![d] } else { vec![metric.outputs(), d] };
             ("metric", Dtype::F64, shape, Data::Wide(metric.numbers()))
         }));
+        let count = |k: &usize| ("neighbours", Dtype::U64, vec![1], Data::Counts(vec![*k as u64]));
+        match &self.form {
+            Form::Plain => {}
+            Form::OverDegree { coefficients, floor } => tensors.extend([
+                ("degree.coefficients", Dtype::F64, vec![m], Data::Wide(coefficients.clone())),
+                ("degree.floor", Dtype::F64, vec![1], Data::Wide(vec![*floor])),
+            ]),
+            Form::Weights { neighbours } => tensors.push(count(neighbours)),
+            Form::Paths { neighbours, lengths } => tensors.extend([
+                count(neighbours),
+                ("paths", Dtype::F64, vec![lengths.nrows(), lengths.ncols()], Data::Matrix(lengths)),
+            ]),
+        }
         if let Some(quadratic) = &self.quadratic {
             let Quadratic { factor, shift, features, constant, residual, units } = quadratic;
             tensors.extend([
@@ -212,6 +230,7 @@ fn write_all<T: Real>(
                 }
             }
             Data::Wide(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))?,
+            Data::Counts(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))?,
             Data::Rows(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))?,
         }
     }

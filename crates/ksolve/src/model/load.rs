@@ -1,7 +1,7 @@
 //! Reading a model file; see [`super::file`] for what is in it.
 
 use super::file::{FORMAT_VERSION, KEY, dtype};
-use super::{AnyModel, Basis, Card, Model};
+use super::{AnyModel, Basis, Card, Form, Model};
 use crate::{Error, Head, Quadratic, Result, Task};
 use faer::Mat;
 use kapprox::metric::Metric;
@@ -134,10 +134,11 @@ impl<R: Read + Seek> Reader<'_, R> {
             None => Basis::Landmarks { points: Vec::new(), rows: Vec::new() },
         };
         let (inside, diagonal) = self.metric_shape(header, d)?;
+        let (form, points) = self.form(header, m)?;
         let of_basis: &[(&str, Dtype, &[usize])] = match basis {
             Basis::Features { .. } => &[("probe", Dtype::F64, &[m])],
             Basis::Landmarks { .. } => {
-                &[("landmark_rows", Dtype::U64, &[m]), ("landmarks", dtype::<T>(), &[m, inside])]
+                &[("landmark_rows", Dtype::U64, &[points]), ("landmarks", dtype::<T>(), &[points, inside])]
             }
         };
         let others: [(&str, Dtype, &[usize]); 5] = [
@@ -159,6 +160,7 @@ impl<R: Read + Seek> Reader<'_, R> {
         let mut model = Model {
             card,
             basis: Basis::Features { probe: Vec::new() },
+            form,
             coefficients: Mat::new(),
             intercept: Vec::new(),
             centre: Vec::new(),
@@ -177,6 +179,30 @@ impl<R: Read + Seek> Reader<'_, R> {
                 ("probe", Basis::Features { probe }) => *probe = self.reals(&name, info.dtype, count)?,
                 ("coefficients", _) => {
                     model.coefficients = self.matrix(&name, info.dtype, m, t)?;
+                }
+                ("degree.coefficients", _) => {
+                    if let Form::OverDegree { coefficients, .. } = &mut model.form {
+                        *coefficients = self.reals(&name, info.dtype, count)?;
+                    }
+                }
+                ("degree.floor", _) => {
+                    let floors: Vec<f64> = self.reals(&name, info.dtype, count)?;
+                    if let (Form::OverDegree { floor, .. }, [found]) = (&mut model.form, &floors[..]) {
+                        *floor = *found;
+                    }
+                }
+                ("neighbours", _) => {
+                    let counts = self.numbers(count, u64::from_le_bytes)?;
+                    if let (Form::Weights { neighbours } | Form::Paths { neighbours, .. }, [found]) =
+                        (&mut model.form, &counts[..])
+                    {
+                        *neighbours = usize::try_from(*found).unwrap_or(usize::MAX);
+                    }
+                }
+                ("paths", _) => {
+                    if let Form::Paths { lengths, .. } = &mut model.form {
+                        *lengths = self.matrix(&name, info.dtype, m, points)?;
+                    }
                 }
                 ("intercept", _) => model.intercept = self.reals(&name, info.dtype, count)?,
                 ("scaler.centre", _) => model.centre = self.reals(&name, info.dtype, count)?,
@@ -203,6 +229,15 @@ impl<R: Read + Seek> Reader<'_, R> {
                 }
             }
         }
+        match &model.form {
+            Form::OverDegree { floor, .. } if *floor <= 0.0 => {
+                return Err(self.damaged(format!("its least degree is {floor}")));
+            }
+            Form::Weights { neighbours } | Form::Paths { neighbours, .. } if !(1..=points).contains(neighbours) => {
+                return Err(self.damaged(format!("it has {points} nodes, of which it takes {neighbours}")));
+            }
+            _ => {}
+        }
         let quadratic = match scalars[..] {
             [residual, _] if residual <= 0.0 => {
                 return Err(self.damaged(format!("what its map leaves out counts {residual} times")));
@@ -213,6 +248,23 @@ impl<R: Read + Seek> Reader<'_, R> {
             _ => None,
         };
         Ok(Model { basis, quadratic, components: (q > 0).then_some(components), ..model })
+    }
+
+    /// The form of the functions, without its numbers, and the number of points of a basis of landmarks.
+    fn form(&self, header: &Metadata, m: usize) -> Result<(Form, usize)> {
+        if header.info("degree.coefficients").is_some() {
+            self.check_tensor(header, "degree.coefficients", Dtype::F64, &[m])?;
+            self.check_tensor(header, "degree.floor", Dtype::F64, &[1])?;
+            return Ok((Form::OverDegree { coefficients: Vec::new(), floor: 0.0 }, m));
+        }
+        if header.info("neighbours").is_none() {
+            return Ok((Form::Plain, m));
+        }
+        self.check_tensor(header, "neighbours", Dtype::U64, &[1])?;
+        let Some(paths) = header.info("paths") else { return Ok((Form::Weights { neighbours: 0 }, m)) };
+        let points = paths.shape.last().copied().unwrap_or_default();
+        self.check_tensor(header, "paths", Dtype::F64, &[m, points])?;
+        Ok((Form::Paths { neighbours: 0, lengths: Mat::new() }, points))
     }
 
     /// Number of features behind the metric, and whether it is diagonal; d without one.

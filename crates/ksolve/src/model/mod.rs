@@ -1,6 +1,6 @@
 //! A trained model: functions, coefficients and everything that defines the result, in one safetensors file.
 //!
-//! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, α (m x t) their coefficients and c the intercepts. Of
+//! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, in its [`Form`], α (m x t) their coefficients and c the intercepts. Of
 //! models of novelty that have a [`quadratic`](crate::quadratic) function, f is that less the function.
 //! Maps in the span of landmarks are stored as kernel functions of those: predicting then needs no factor. See [`file`]
 //! for the format.
@@ -8,10 +8,12 @@
 mod basis;
 mod components;
 pub mod file;
+mod form;
 mod load;
 mod predict;
 
 pub use basis::Basis;
+pub use form::Form;
 pub use predict::PredictScratch;
 
 use crate::quadratic::{self, Quadratic};
@@ -104,6 +106,8 @@ pub struct Model<T> {
     pub card: Card,
     /// The functions that the coefficients multiply.
     pub basis: Basis<T>,
+    /// What is made of them before the coefficients multiply it.
+    pub form: Form,
     /// The coefficients α, m x t.
     pub coefficients: Mat<f64>,
     /// The intercepts c, t numbers.
@@ -172,6 +176,7 @@ impl<T: Real> Model<T> {
         Model {
             card: Card { precision: "f64".to_string(), ..self.card },
             basis: self.basis.widen(),
+            form: self.form,
             coefficients: self.coefficients,
             intercept: self.intercept,
             centre: self.centre,
@@ -196,7 +201,10 @@ impl<T: Real> Model<T> {
         let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::held);
         let metric = self.metric.as_ref().map_or(0, |metric| 8 * metric.numbers().len());
         let components = 8 * self.component_count() * (m + 1);
-        size_of::<T>() * m * d + 8 * (m + m * t + t + 3 * self.centre.len()) + metric + quadratic + components
+        // a basis of nodes may have more points than functions
+        let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
+        let numbers = points + m * t + t + 3 * self.centre.len();
+        size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + self.form.bytes()
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.

@@ -1,6 +1,6 @@
 //! What a solver hands back: functions of the features, and what is reported of them.
 
-use crate::model::Basis;
+use crate::model::{Basis, Form};
 use crate::quadratic::OnFeatures;
 use crate::{CertificateState, Head, Link, Surface, Task, train};
 use faer::Mat;
@@ -16,6 +16,8 @@ pub struct Fitted<T> {
     pub intercept: Vec<f64>,
     /// The kernel functions that the coefficients multiply, of a solver that combines them itself.
     pub basis: Option<Basis<T>>,
+    /// What is made of the features or of those functions before the coefficients multiply it.
+    pub form: Form,
     /// True where those functions are needed in f64 though the rows are f32.
     pub wide: bool,
     /// What the functions mean, where that is not the task of the fit: components that were learned from a target.
@@ -57,6 +59,7 @@ impl<T> Default for Fitted<T> {
             weights: Mat::new(),
             intercept: Vec::new(),
             basis: None,
+            form: Form::default(),
             wide: false,
             task: None,
             projection: None,

@@ -4,7 +4,6 @@
 //! the features: wᵀphi(x) + c. What they mean is its [`Task`]: values, scores of classes, coordinates, or nearness to
 //! centres. Saving, predicting and evaluating know nothing else of it. One that needs no features may combine kernel functions
 //! of landmarks, or of all rows, instead ([`View`]).
-//!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
 mod centred;
@@ -13,14 +12,19 @@ mod features;
 mod fisher;
 mod fitted;
 mod fold;
+mod isomap;
 mod kdr;
 pub(crate) mod kept;
 mod kmeans;
 pub(crate) mod kpca;
 mod kpca_l1;
+mod laplacian;
+mod lle;
 mod lloyd;
 mod logistic;
+mod mds;
 mod mean;
+pub(crate) mod mvu;
 pub mod parameter;
 mod penalty;
 mod perceptron;
@@ -37,13 +41,18 @@ pub use features::{FEATURES, MapFeatures};
 pub use fisher::Fisher;
 pub use fitted::{Figure, Fitted, Projection};
 pub use fold::{FeatureFold, Filled, Take};
+pub use isomap::LandmarkIsomap;
 pub use kdr::KernelDimensionReduction;
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
 pub use kpca_l1::KernelPcaL1;
+pub use laplacian::LaplacianEigenmaps;
+pub use lle::LocallyLinear;
 pub use logistic::Logistic;
+pub use mds::LandmarkMds;
 pub use mean::MeanEmbedding;
+pub use mvu::MaximumVariance;
 pub use parameter::{Options, Parameter, Settings, Value};
 pub use penalty::Penalty;
 pub use perceptron::Perceptron;
@@ -282,6 +291,11 @@ static SOLVERS: Registry<Family> = Registry::new(&[
     mean::FAMILY,
     kmeans::FAMILY,
     spectral::FAMILY,
+    laplacian::FAMILY,
+    mds::FAMILY,
+    isomap::FAMILY,
+    lle::FAMILY,
+    mvu::FAMILY,
     perceptron::FAMILY,
     pls::FAMILY,
     spca::FAMILY,

@@ -66,26 +66,16 @@ impl<T: Real> Solver<T> for Spectral {
     }
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        let p = shape.map.p;
-        let plan = plan
-            .term("normalised moments and their eigenvectors", 6 * 8 * p * p, "lower `rank`")
-            .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
-            .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower `rank`");
+        let plan = self::plan::<T>(plan, shape, cut);
         lloyd::plan(plan, shape, cut, self.clusters, self.clusters)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
-        let (gram, lifted) = normalised(data, &kept)?;
-        if lifted > 0 {
-            data.resources.stages.warn(format!(
-                "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
-                 raise `rank` or sigma"
-            ));
-        }
+        let Normalised { gram, .. } = normalised(data, &kept)?;
         let (projection, eigenvalues) = {
             let _stage = data.resources.stages.stage("eigenvectors", None);
-            embedding(&gram, self.clusters)?
+            embedding(&gram, self.clusters, self.clusters + 1)?
         };
         let space = Space { projection: Some(projection.as_ref()), sphere: true };
         let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
@@ -109,9 +99,9 @@ impl<T: Real> Solver<T> for Spectral {
     }
 }
 
-/// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the leading k + 1 eigenvalues: a wide gap after the
+/// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the leading `told` eigenvalues: a wide gap after the
 /// k-th says that k is right.
-fn embedding(gram: &GramState, k: usize) -> Result<(Mat<f64>, Vec<f64>)> {
+pub(super) fn embedding(gram: &GramState, k: usize, told: usize) -> Result<(Mat<f64>, Vec<f64>)> {
     let p = gram.features();
     let g = MatRef::from_column_major_slice(&gram.folds()[0].g, p, p);
     // only the lower triangle means anything
@@ -123,11 +113,29 @@ fn embedding(gram: &GramState, k: usize) -> Result<(Mat<f64>, Vec<f64>)> {
         return Err(Error::NoVariance);
     }
     let projection = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])] / values[kept[q]].sqrt());
-    Ok((projection, (0..p).rev().take(k + 1).map(|j| values[j]).collect()))
+    Ok((projection, (0..p).rev().take(told).map(|j| values[j]).collect()))
 }
 
-/// Computes Σ φφᵀ/d, and the number of rows with a degree below the floor: two passes over the features.
-fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<(GramState, u64)> {
+/// The moments of features over the roots of their degrees.
+pub(super) struct Normalised {
+    /// Σ φφᵀ/d.
+    pub(super) gram: GramState,
+    /// Σ φ, whose products with features are the degrees.
+    pub(super) sums: Vec<f64>,
+    /// The least degree that counts as such.
+    pub(super) floor: f64,
+}
+
+/// What the moments hold beside the features.
+pub(super) fn plan<T: Real>(plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    let p = shape.map.p;
+    plan.term("normalised moments and their eigenvectors", 6 * 8 * p * p, "lower `rank`")
+        .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
+        .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower `rank`")
+}
+
+/// Computes the moments, and warns of rows with a degree below the floor: two passes over the features.
+pub(super) fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<Normalised> {
     let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
     let mut sums = vec![0.0; p];
     kept.visit(&*stages.stage("sum of features", Some(data.rows)), |tile| {
@@ -138,13 +146,13 @@ fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<(Gr
     if mean <= 0.0 || !mean.is_finite() {
         return Err(Error::NoVariance);
     }
-    let (floor, sums) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
+    let (floor, narrow) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
     let (mut gram, mut scratch, mut lifted) = (GramState::new(p, 0, 1), GramScratch::default(), 0);
     let mut scaled = Vec::new();
     kept.visit(&*stages.stage("normalised moments", Some(data.rows)), |tile| {
         let b = tile.rows();
         let mut degrees = vec![T::ZERO; b];
-        tile.times(&sums, &mut degrees, workers);
+        tile.times(&narrow, &mut degrees, workers);
         lifted += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as u64;
         let factors: Vec<T> = degrees.iter().map(|d| T::from_f64(d.to_f64().max(floor).sqrt().recip())).collect();
         scaled.resize(b * p, T::ZERO);
@@ -156,5 +164,11 @@ fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<(Gr
         let scaled = MatRef::from_column_major_slice(&scaled, b, p);
         gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
     })?;
-    Ok((gram, lifted))
+    if lifted > 0 {
+        stages.warn(format!(
+            "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
+             raise `rank` or sigma"
+        ));
+    }
+    Ok(Normalised { gram, sums, floor })
 }

@@ -31,7 +31,7 @@ mod whole;
 pub use forecast::{Costs, Forecast, Step, forecast};
 pub use options::{LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
 pub use plan::{Cut, Shape, tile_rows};
-pub(crate) use plan::{RANK, on_features};
+pub(crate) use plan::{RANK, landmark_stages, on_features};
 pub use run::{stages, train};
 pub(crate) use stage::fit;
 pub use stage::{Stage, View, Work};

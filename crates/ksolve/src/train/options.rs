@@ -142,6 +142,11 @@ impl TrainOptions {
 }
 
 impl TrainOptions {
+    /// Number of landmarks of a solver whose largest rank is the number of its nodes: the landmarks are the first of these.
+    pub(crate) fn landmark_count(&self) -> usize {
+        self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
+    }
+
     /// Refuses a metric that there is nothing to learn from, and one that the kernel cannot follow.
     fn check_metric(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));

@@ -5,7 +5,7 @@
 
 use super::forecast::Costs;
 use super::landmarks::MEDIAN_ROWS;
-use super::options::Resources;
+use super::options::{LandmarkSource, Resources};
 use super::run;
 use super::stage::{Stage, Work};
 use crate::certificate::CertificateState;
@@ -14,6 +14,7 @@ use crate::solver::kept;
 use kapprox::Real;
 use kapprox::landmark::RpCholesky;
 use kapprox::map::nystrom::STRIP;
+use kstore::budget::Term;
 use kstore::pass::Observer;
 use kstore::{Footprint, Pass, Plan};
 
@@ -48,6 +49,8 @@ pub struct Shape {
     pub t: usize,
     /// The sizes of the feature map.
     pub map: kapprox::map::MapShape,
+    /// Number of landmarks, where the solver has more nodes than landmarks; else that of the map.
+    pub landmarks: usize,
     /// Number of folds.
     pub folds: usize,
     /// Ranks that are compared.
@@ -148,6 +151,7 @@ pub(crate) const GRAM: &str = "Gram matrix";
 
 const DATA: &str = "read fewer columns (`features`)";
 pub(crate) const RANK: &str = "lower `rank`";
+const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 
 /// The stages that solve a system otherwise than from its Gram matrix.
 pub(crate) const ITERATION: &str = "conjugate gradient";
@@ -205,6 +209,41 @@ pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
         .term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), RANK)
+}
+
+/// The cut of passes that are no sums of features: one lane, with all threads inside the products.
+pub(crate) fn one_lane(shape: &Shape) -> Cut {
+    let tile = tile_rows(shape.d, shape.map.p, shape.element);
+    Cut { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
+}
+
+/// The stages of a solver that looks at landmarks alone: statistics, landmarks, and what it does then, to whose plan `add` brings what
+/// the solver holds.
+pub(crate) fn landmark_stages(work: &Work<'_>, add: &dyn Fn(Plan, Cut) -> Plan) -> (Cut, Vec<Stage>) {
+    let (shape, memory) = (&work.shape, work.resources.memory);
+    let (cut, costs) = (one_lane(shape), Costs::new(work));
+    let count = shape.map.landmarks.unwrap_or_default();
+    let held = count.saturating_mul(shape.d * shape.element + 8);
+    let solve = add(base("solve", shape, memory).term("landmarks", held, RANK), cut);
+    let choose = choosing(shape, cut, &work.options.landmarks, memory).term("landmarks", held, RANK);
+    (cut, vec![costs.scan(scan(shape, cut, memory)), costs.choose(choose, cut), Stage::new(solve, 0)])
+}
+
+/// Landmark selection: schemes that are no pivoted Cholesky make no factor.
+pub(crate) fn choosing(shape: &Shape, cut: Cut, landmarks: &LandmarkSource, budget: usize) -> Plan {
+    let plan = self::landmarks(shape, cut, budget);
+    let factors = match landmarks {
+        LandmarkSource::Scheme(name) => !matches!(name.as_str(), "uniform" | "kmeans"),
+        LandmarkSource::Rows(_) => false,
+    };
+    let needed =
+        |name: &str| factors || !["factor of the landmarks", "features of a tile", "proposals"].contains(&name);
+    let terms = plan.terms.into_iter().filter(|term| needed(&term.name));
+    let remedy = |term: Term| match term.remedy {
+        RANK => Term { remedy: UNIFORM, ..term },
+        _ => term,
+    };
+    Plan { terms: terms.map(remedy).collect(), ..plan }
 }
 
 fn map(shape: &Shape, budget: usize) -> Plan {

@@ -169,6 +169,7 @@ pub(crate) fn shape_of<T: Real>(
         d,
         t,
         map,
+        landmarks: options.landmark_count().min(map.p),
         folds,
         ranks: options.ranks.len().max(1),
         element: size_of::<T>(),

@@ -6,9 +6,10 @@ use super::prepare::{self, Prepared};
 use super::stage::{Stage, View, Work, plans};
 use super::trained::Trained;
 use crate::metric;
-use crate::model::{Basis, SecondView};
+use crate::model::{Basis, Form, SecondView};
 use crate::solver::{Fitted, Place, Solver};
 use crate::{Certificate, Error, FoldSpec, Head, Result};
+use faer::Mat;
 use kapprox::Real;
 use kstore::{Plan, Selected};
 use std::borrow::Cow;
@@ -153,8 +154,18 @@ fn assemble<T: Real>(
         let (_, weights) = Basis::of(map.expand(weights.as_ref(), resources.workers), map);
         Head { weights, intercept }
     });
+    let form = match fitted.form {
+        // the degree is a function of the features too
+        Form::OverDegree { coefficients, floor } => {
+            let weights = Mat::from_fn(coefficients.len(), 1, |i, _| coefficients[i]);
+            let (_, weights) = Basis::of(map.expand(weights.as_ref(), resources.workers), map);
+            Form::OverDegree { coefficients: weights.col_as_slice(0).to_vec(), floor }
+        }
+        form => form,
+    };
     Ok(Trained {
         components,
+        form,
         rows: survey.rows(),
         scaler: survey.scaler.clone(),
         classes: survey.classes.clone().filter(|_| fitted.task.is_none()),

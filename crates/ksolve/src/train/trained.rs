@@ -1,8 +1,7 @@
 //! The result of a training run.
 
 use crate::metric::RoundReport;
-use crate::model::Basis;
-use crate::model::SecondView;
+use crate::model::{Basis, Form, SecondView};
 use crate::quadratic::Quadratic;
 use crate::solver::Figure;
 use crate::solver::ridge::surface::Surface;
@@ -46,6 +45,8 @@ pub struct Trained<T: Real> {
     pub with: Option<SecondView>,
     /// The basis functions of the model.
     pub basis: Basis<T>,
+    /// What is made of them before coefficients multiply it.
+    pub form: Form,
     /// Coefficients of the basis functions, m x t, in f64: f(x) = basis(x)·coefficients + intercept.
     pub coefficients: Mat<f64>,
     /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::Nystrom::needs_wide`].

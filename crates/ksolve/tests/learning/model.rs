@@ -1,7 +1,7 @@
 //! The model file: a bit-exact round trip, the same bytes for the same model, and every kind of broken file.
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use ksolve::model::{AnyModel, Basis, Card, Model};
+use ksolve::model::{AnyModel, Basis, Card, Form, Model};
 use ksolve::{Certificate, Error, Intercept, Quadratic, Task};
 use kstore::Workers;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             points: (0..m * d).map(|i| <T as kstore::Real>::from_f64(value(i))).collect(),
             rows: (0..m as u64).map(|i| i * 1_000_003).collect(),
         },
+        form: Form::default(),
         coefficients: Mat::from_fn(m, t, |i, j| value(1000 + i * t + j) * 1e9),
         intercept: (0..t).map(|j| value(2000 + j)).collect(),
         centre: (0..d).map(|j| value(3000 + j)).collect(),

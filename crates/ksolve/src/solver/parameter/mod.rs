@@ -19,8 +19,8 @@ mod shared;
 pub use settings::{Options, Settings};
 pub(super) use shared::clusters;
 pub use shared::{
-    C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, FOLDS, GAP, INTERCEPT, LAMBDA, LAMBDAS, NOVELTY, NU, STARTS, STEPS,
-    TOLERANCE, UNCENTRED,
+    C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, EMBEDDED, FOLDS, GAP, INTERCEPT, LAMBDA, LAMBDAS, NEIGHBOURS, NODES,
+    NOVELTY, NU, STARTS, STEPS, TOLERANCE, UNCENTRED,
 };
 
 use crate::solver::ClassWeight;

@@ -89,6 +89,25 @@ pub const COMPONENTS: Parameter = Parameter {
     about: "Number of components",
 };
 
+/// The parameter `components` of an embedding: few, for pictures.
+pub const EMBEDDED: Parameter = Parameter { default: Some("2"), ..COMPONENTS };
+
+/// The parameter `nodes`: number of rows that a graph connects.
+pub const NODES: Parameter = Parameter {
+    name: "nodes",
+    kind: Kind::Count { most: 1_000_000, reason: "neighbours are searched among all of them" },
+    default: None,
+    about: "Rows that the graph connects, a sample that the model keeps; of lle as many as rank unless given",
+};
+
+/// The parameter `neighbours`: number of nearest nodes.
+pub const NEIGHBOURS: Parameter = Parameter {
+    name: "neighbours",
+    kind: Kind::Count { most: 1000, reason: "a row is near a few others only" },
+    default: Some("10"),
+    about: "Number of nearest nodes that a node, or a new row, is joined to",
+};
+
 /// The parameter `uncentred`: the mean of the features is not subtracted.
 pub const UNCENTRED: Parameter = Parameter {
     name: "uncentred",

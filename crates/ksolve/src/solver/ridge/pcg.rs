@@ -21,9 +21,7 @@ use super::{Intercept, Method, Ridge};
 use crate::model::Basis;
 use crate::solver::{Features, Fitted, Points};
 use crate::train::plan::{self, Cut, RANK};
-use crate::train::{
-    Costs, LandmarkSource, Resources, Shape, Solved, Stage, Work, explained, needs_wide_for, tile_rows,
-};
+use crate::train::{Costs, Resources, Shape, Solved, Stage, Work, explained, needs_wide_for};
 use crate::{Result, Targets};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -39,8 +37,6 @@ const DOUBLE: f64 = 2.5;
 const SCATTER: f64 = 5.0;
 const SCRATCH: f64 = 4e9;
 
-const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
-
 /// The numbers of rows whose kernel blocks are in memory and in scratch.
 #[derive(Clone, Copy, Debug)]
 struct Tiers {
@@ -52,9 +48,9 @@ struct Tiers {
 /// The stages: statistics, landmarks, preconditioner, iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
-    let (cut, costs) = (cut(shape), Costs::new(work).of_surface(work, 1));
+    let (cut, costs) = (plan::one_lane(shape), Costs::new(work).of_surface(work, 1));
     let ([make, solve], tiers) = solving::<T>(shape, cut, work.resources);
-    let choose = choosing(shape, cut, &work.options.landmarks, memory);
+    let choose = plan::choosing(shape, cut, &work.options.landmarks, memory);
     let [made, iterated] = Time { costs, tiers, preconditioner: ridge.preconditioner }.of::<T>(make, solve, ridge);
     (cut, vec![costs.scan(plan::scan(shape, cut, memory)), costs.choose(choose, cut), made, iterated])
 }
@@ -108,29 +104,6 @@ impl Time {
         });
         [made, iterated]
     }
-}
-
-/// The cut of the passes: one lane, with all threads inside the products.
-fn cut(shape: &Shape) -> Cut {
-    let tile = tile_rows(shape.d, shape.map.p, shape.element);
-    Cut { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
-}
-
-/// Landmark selection: schemes that are no pivoted Cholesky make no factor.
-fn choosing(shape: &Shape, cut: Cut, landmarks: &LandmarkSource, budget: usize) -> Plan {
-    let plan = plan::landmarks(shape, cut, budget);
-    let factors = match landmarks {
-        LandmarkSource::Scheme(name) => !matches!(name.as_str(), "uniform" | "kmeans"),
-        LandmarkSource::Rows(_) => false,
-    };
-    let needed =
-        |name: &str| factors || !["factor of the landmarks", "features of a tile", "proposals"].contains(&name);
-    let terms = plan.terms.into_iter().filter(|term| needed(&term.name));
-    let remedy = |term: kstore::budget::Term| match term.remedy {
-        RANK => kstore::budget::Term { remedy: UNIFORM, ..term },
-        _ => term,
-    };
-    Plan { terms: terms.map(remedy).collect(), ..plan }
 }
 
 /// The plan of a stage of products with the kernel's blocks, without the blocks that are kept.

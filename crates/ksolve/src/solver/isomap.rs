@@ -1,0 +1,144 @@
+//! Landmark Isomap: coordinates whose distances are those along the sheet that the rows lie on.
+//!
+//! A sample of rows are the nodes of a graph, in which each is joined to its k nearest ones. The distance g_lj along the sheet of node j
+//! from landmark l, one of m nodes, is the length of the shortest path between them. The landmarks are scaled as in [`mds`](super::mds) by
+//! Δ_ll' = g_ll'², and the coordinates of a row are
+//!
+//! ```text
+//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄),     δ_l(x) = min over the k nearest nodes j of (‖x − x_j‖ + g_lj)²
+//! ```
+//!
+//! linear in δ(x), functions of nodes that the model keeps with g ([`crate::model::Form::Paths`]). Distances are Euclidean, of the scaled features.
+//!
+//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of N(k + log N), 9m³ for the
+//! eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
+//!
+//! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear dimensionality reduction", Science 290,
+//! 2000; de Silva, Tenenbaum, "Global versus local methods in nonlinear dimensionality reduction", NIPS 2002.
+
+use super::mds::{Scaled, check_components, landmark_view, landmarks};
+use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use crate::model::{Basis, Form};
+use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
+use crate::train::{Cut, Resources, Shape, Stage, View, Work, landmark_stages};
+use crate::{Error, Result, Task};
+use faer::Mat;
+use kapprox::Real;
+use kapprox::landmark::LandmarkSet;
+use kstore::Plan;
+
+/// The description of the solver `isomap`.
+pub(super) const FAMILY: Family = Family {
+    name: "isomap",
+    about: "landmark Isomap: coordinates whose distances are those along the sheet that the rows lie on",
+    task: Task::Components,
+    parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("5000"), ..NODES }],
+    make: |settings| Ok(Box::new(LandmarkIsomap::new(settings))),
+};
+
+/// Landmark Isomap.
+#[derive(Clone, Copy, Debug)]
+pub struct LandmarkIsomap {
+    /// Number of coordinates q, below m.
+    pub components: usize,
+    /// Number k of nearest nodes that each node is joined to, below N.
+    pub neighbours: usize,
+}
+
+impl LandmarkIsomap {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            components: settings.count(&EMBEDDED).unwrap_or_default(),
+            neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
+        }
+    }
+}
+
+/// The number of nodes, for the report.
+pub(super) fn nodes(count: usize) -> Figure {
+    Figure { name: "nodes", values: vec![count as f64] }
+}
+
+/// The nodes with the nearest others of each, whose graph is connected.
+pub(super) struct Joined {
+    pub(super) nodes: Nodes,
+    /// N x k.
+    pub(super) lists: Vec<Neighbour>,
+    pub(super) graph: Graph,
+}
+
+impl Joined {
+    /// Bytes for N nodes of d features with k neighbours.
+    pub(super) fn bytes(nodes: usize, d: usize, k: usize) -> usize {
+        Nodes::bytes(nodes, d).saturating_add(Graph::bytes(nodes, k))
+    }
+
+    /// Finds the neighbours of every node.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for more neighbours than there are other nodes, and for a graph of several components.
+    pub(super) fn new<T: Real>(set: &LandmarkSet<T>, k: usize, resources: &Resources<'_>) -> Result<Self> {
+        if k >= set.len() {
+            let why = format!("a node has {} others; lower it, or raise `nodes`", set.len().saturating_sub(1));
+            return Err(Error::option(NEIGHBOURS.name, k, why));
+        }
+        let _stage = resources.stages.stage("neighbours", None);
+        let nodes = Nodes::new(&set.points, set.d);
+        let lists = neighbours_of_nodes(&nodes, k, resources.workers);
+        let graph = Graph::new(&lists, k);
+        graph.require_connected(k)?;
+        Ok(Self { nodes, lists, graph })
+    }
+}
+
+/// The lengths of the shortest paths from each of the first m nodes to all, m x N.
+fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Mat<f64> {
+    let _stage = resources.stages.stage("shortest paths", None);
+    let mut from = vec![0.0; m * count];
+    crate::strips::for_each_strip(resources.workers, &mut from, count, |landmark, lengths| {
+        graph.paths(landmark, lengths);
+    });
+    Mat::from_fn(m, count, |l, j| from[l * count + j])
+}
+
+impl<T: Real> Solver<T> for LandmarkIsomap {
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        landmark_view(work, FAMILY.name)
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let (nodes, m) = (shape.map.landmarks.unwrap_or_default(), shape.landmarks);
+        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`")
+            .term("shortest paths", nodes.saturating_mul(16 * m + 24 * shape.threads), "lower `nodes` or `rank`")
+            .term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
+    }
+
+    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        Ok(landmark_stages(work, &|plan, cut| Solver::<T>::plan(self, plan, &work.shape, cut)))
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let (_, set) = landmarks(data)?;
+        let m = data.options.landmark_count().min(set.len());
+        check_components(self.components, m, "landmarks")?;
+        let joined = Joined::new(set, self.neighbours, data.resources)?;
+        let lengths = paths(&joined.graph, m, set.len(), data.resources);
+        drop(joined);
+        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let squares = Mat::from_fn(m, m, |i, l| -0.5 * lengths[(i, l)].min(lengths[(l, i)]).powi(2));
+        // −½ δ̄
+        let means: Vec<f64> = squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
+        let scaled = Scaled::new(squares, self.components, data.resources)?;
+        let weights = &scaled.weights;
+        let constant = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
+        Ok(Fitted {
+            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
+            form: Form::Paths { neighbours: self.neighbours, lengths },
+            intercept: (0..weights.ncols()).map(constant).collect(),
+            weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
+            figures: [vec![nodes(set.len())], scaled.figures()].concat(),
+            ..Fitted::default()
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other.
+//!
+//! With degrees d_i = Σ_j k(x_i, x_j), D their diagonal matrix, the coordinates minimise Σ_ij k(x_i, x_j)‖y_i − y_j‖² at fixed YᵀDY: they
+//! are D^(-½)v for the leading eigenvectors v of D^(-½)KD^(-½) after the first, whose coordinates are constant. From the moments that
+//! [`spectral`](super::spectral) computes, Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ, those eigenvectors are D^(-½)ΦU S^(-½), and
+//!
+//! ```text
+//! ψ_j(x) = φ(x)ᵀu_j / (√s_j φ(x)ᵀΣ_iφ_i)
+//! ```
+//!
+//! which has a value for new rows too: it is linear in the features over their degree. Over the rows of the fit Σ_i d_i ψ_j(x_i)² = 1.
+//!
+//! *Passes*: one that [keeps](super::kept) the features, and two over those. *Flops*: the map and np², 9p³ for the eigenvectors.
+//! *Bytes*: about 6p² numbers in f64.
+//!
+//! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
+//! 2003; Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
+
+use super::kept::{Kept, Wanted};
+use super::kpca::sign;
+use super::parameter::{EMBEDDED, TOLERANCE};
+use super::spectral::{self, Normalised, embedding, normalised};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use crate::model::Form;
+use crate::train::{Cut, Shape};
+use crate::{Error, Result, Task};
+use faer::Mat;
+use kapprox::Real;
+use kstore::Plan;
+
+/// The description of the solver `laplacian`.
+pub(super) const FAMILY: Family = Family {
+    name: "laplacian",
+    about: "Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other",
+    task: Task::Components,
+    parameters: &[EMBEDDED, TOLERANCE],
+    make: |settings| Ok(Box::new(LaplacianEigenmaps::new(settings))),
+};
+
+/// Laplacian eigenmaps.
+#[derive(Clone, Copy, Debug)]
+pub struct LaplacianEigenmaps {
+    /// Number of coordinates q, below p.
+    pub components: usize,
+}
+
+impl LaplacianEigenmaps {
+    fn new(settings: &Settings) -> Self {
+        Self { components: settings.count(&EMBEDDED).unwrap_or_default() }
+    }
+}
+
+impl<T: Real> Solver<T> for LaplacianEigenmaps {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        spectral::plan::<T>(plan, shape, cut)
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let Normalised { gram, sums, floor } = normalised(data, &kept)?;
+        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let (projection, eigenvalues) = embedding(&gram, self.components + 1, self.components + 1)?;
+        let q = projection.ncols() - 1;
+        if q == 0 {
+            return Err(Error::NoVariance);
+        }
+        if q < self.components {
+            let why =
+                format!("there are {q} components and not {}: the kernel matrix has no higher rank", self.components);
+            data.resources.stages.warn(format!("{why}; raise `rank`"));
+        }
+        let weights = Mat::from_fn(kept.p, q, |i, j| sign(projection.as_ref(), j + 1) * projection[(i, j + 1)]);
+        let figures = vec![Figure { name: "eigenvalue", values: eigenvalues[..=q].to_vec() }];
+        Ok(Fitted {
+            weights,
+            form: Form::OverDegree { coefficients: sums, floor },
+            intercept: vec![0.0; q],
+            certificate: gathered.certificate,
+            figures,
+            passes: 3,
+            ..Fitted::default()
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! Locally linear embedding: coordinates in which every row is made of its neighbours as it is among the features.
+//!
+//! The rows of a sample are nodes. The weights w that make each node of its k nearest ones, Σ_j w_j = 1, are the rows of W, and the
+//! coordinates y of the nodes minimise Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I: they are the eigenvectors 2, …, q + 1 of
+//! M = (I − W)ᵀ(I − W), from its smallest eigenvalue. The first has eigenvalue 0 and is constant. A new row has the coordinates
+//!
+//! ```text
+//! y(x) = Σ_j w_j(x) y_j    over the k nearest nodes j
+//! ```
+//!
+//! linear in its weights, functions of nodes that the model keeps ([`crate::model::Form::Weights`]). Weights take a penalty of 1e-3 of
+//! the trace. A row that is a node is its own nearest node and gets about its coordinates.
+//!
+//! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors. *Bytes*: about 40N².
+//!
+//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
+
+use super::isomap::{Joined, nodes};
+use super::kpca::sign;
+use super::mds::{check_components, landmark_view, landmarks};
+use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use crate::model::{Basis, Form};
+use crate::neighbours::Reconstruction;
+use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages};
+use crate::{Result, Task};
+use faer::Mat;
+use kapprox::Real;
+use kapprox::decompose::symmetric_eigen;
+use kstore::Plan;
+
+/// The description of the solver `lle`.
+pub(super) const FAMILY: Family = Family {
+    name: "lle",
+    about: "locally linear embedding: coordinates in which every row is made of its neighbours as among the features",
+    task: Task::Components,
+    parameters: &[EMBEDDED, NEIGHBOURS, NODES],
+    make: |settings| Ok(Box::new(LocallyLinear::new(settings))),
+};
+
+/// Locally linear embedding.
+#[derive(Clone, Copy, Debug)]
+pub struct LocallyLinear {
+    /// Number of coordinates q, below N.
+    pub components: usize,
+    /// Number k of nearest nodes that make up a node, below N.
+    pub neighbours: usize,
+}
+
+impl LocallyLinear {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            components: settings.count(&EMBEDDED).unwrap_or_default(),
+            neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
+        }
+    }
+}
+
+/// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W. 2Nk² flops.
+pub(super) fn alignment(joined: &Joined, k: usize) -> Mat<f64> {
+    let (nodes, lists) = (&joined.nodes, &joined.lists);
+    let (mut m, mut weights, mut buffers) =
+        (Mat::zeros(nodes.len(), nodes.len()), Vec::new(), Reconstruction::default());
+    for (i, list) in lists.chunks_exact(k).enumerate() {
+        buffers.weights(nodes, &nodes.point(i), list, &mut weights);
+        // row i of I − W is 1 at i and −w at the neighbours
+        let row = || std::iter::once((i, 1.0)).chain(list.iter().zip(&weights).map(|((_, j), w)| (*j, -w)));
+        for (a, left) in row() {
+            row().for_each(|(b, right)| m[(b, a)] += left * right);
+        }
+    }
+    m
+}
+
+impl<T: Real> Solver<T> for LocallyLinear {
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        landmark_view(work, FAMILY.name)
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let nodes = shape.map.landmarks.unwrap_or_default();
+        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`").term(
+            "weights and their eigenvectors",
+            nodes.saturating_mul(nodes).saturating_mul(5 * 8),
+            "lower `nodes`",
+        )
+    }
+
+    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        Ok(landmark_stages(work, &|plan, cut| Solver::<T>::plan(self, plan, &work.shape, cut)))
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let (_, set) = landmarks(data)?;
+        let q = self.components;
+        check_components(q, set.len(), "nodes")?;
+        let joined = Joined::new(set, self.neighbours, data.resources)?;
+        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let aligned = alignment(&joined, self.neighbours);
+        drop(joined);
+        let (values, vectors) = symmetric_eigen(aligned.as_ref())?;
+        let signs: Vec<f64> = (1..=q).map(|j| sign(vectors.as_ref(), j)).collect();
+        Ok(Fitted {
+            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
+            form: Form::Weights { neighbours: self.neighbours },
+            weights: Mat::from_fn(set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
+            intercept: vec![0.0; q],
+            figures: vec![nodes(set.len()), Figure { name: "eigenvalue", values: values[1..=q].to_vec() }],
+            ..Fitted::default()
+        })
+    }
+}

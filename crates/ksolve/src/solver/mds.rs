@@ -1,0 +1,197 @@
+//! Landmark multidimensional scaling: coordinates whose distances are those between rows, in feature space for a kernel.
+//!
+//! On m landmarks with squared distances Δ and H = I − 11ᵀ/m, −½HΔH = VΛVᵀ, and the coordinates of a row at squared distances δ(x)
+//! from the landmarks are
+//!
+//! ```text
+//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄),     δ_l(x) = k(x, x) − 2k(x, x_l) + k(x_l, x_l),     δ̄ = Δ1/m
+//! ```
+//!
+//! The v_j sum to 0, so that k(x, x) has no part in it: the coordinates are linear in the kernel functions of the landmarks. With a linear
+//! kernel they are the principal components of the landmarks. The rows beside the landmarks are not looked at: kernel principal
+//! components (`kpca`) fit all rows, this fits the distances among landmarks exactly and takes a pass less.
+//!
+//! *Passes*: those that choose the landmarks. *Flops*: 9m³ for the eigenvectors. *Bytes*: about 5m² numbers in f64.
+//!
+//! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
+
+use super::kpca::sign;
+use super::parameter::{COMPONENTS, EMBEDDED};
+use super::{Family, Features, Figure, Fitted, Points, Settings, Solver};
+use crate::model::Basis;
+use crate::strips::row_strips;
+use crate::train::{Cut, Resources, Shape, Stage, View, Work, landmark_stages, needs_wide_for};
+use crate::{Error, Result, Task};
+use faer::{Mat, MatRef};
+use kapprox::decompose::symmetric_eigen;
+use kapprox::landmark::LandmarkSet;
+use kapprox::{Kernel, MapSpec, Real};
+use kstore::{Plan, Workers};
+
+/// The description of the solver `mds`.
+pub(super) const FAMILY: Family = Family {
+    name: "mds",
+    about: "landmark multidimensional scaling: coordinates whose distances are those of the kernel's feature space",
+    task: Task::Components,
+    parameters: &[EMBEDDED],
+    make: |settings| Ok(Box::new(LandmarkMds::new(settings))),
+};
+
+/// Eigenvalues below this share of the largest, for each landmark, are rounding.
+const NOISE: f64 = 16.0 * f64::EPSILON;
+
+/// Rows of a strip of the matrix of kernel values.
+const STRIP: usize = 256;
+
+/// Landmark multidimensional scaling.
+#[derive(Clone, Copy, Debug)]
+pub struct LandmarkMds {
+    /// Number of coordinates q, at most m.
+    pub components: usize,
+}
+
+impl LandmarkMds {
+    fn new(settings: &Settings) -> Self {
+        Self { components: settings.count(&EMBEDDED).unwrap_or_default() }
+    }
+}
+
+/// The view of a solver that looks at landmarks without a map; refuses a map that was asked for.
+pub(super) fn landmark_view(work: &Work<'_>, solver: &str) -> Result<View> {
+    match work.options.map == MapSpec::default() {
+        true => Ok(View::Landmarks),
+        false => {
+            let why = format!("{solver} looks at distances between rows and has no map; leave it out");
+            Err(Error::option("map", &work.options.map, why))
+        }
+    }
+}
+
+/// The landmarks of a solver that sees them.
+pub(super) fn landmarks<'a, T: Real>(data: &Features<'a, T>) -> Result<(&'a Points<'a, T>, &'a LandmarkSet<T>)> {
+    let seen = data.points.and_then(|points| Some((points, points.landmarks?)));
+    seen.ok_or_else(|| Error::option("map", &data.options.map, "the solver looks at landmarks; leave it out"))
+}
+
+/// Refuses more coordinates than so many points can have.
+pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
+    match components < points {
+        true => Ok(()),
+        false => {
+            let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
+            Err(Error::option(COMPONENTS.name, components, why))
+        }
+    }
+}
+
+/// Coordinates from scalar products about a mean: what classical scaling makes of them.
+pub(super) struct Scaled {
+    /// λ_j^(−½) v_j, m x q, each column of sum 0.
+    pub(super) weights: Mat<f64>,
+    /// λ_1, …, λ_q.
+    pub(super) eigenvalues: Vec<f64>,
+    /// Each eigenvalue as a share of the sum of all positive ones.
+    pub(super) shares: Vec<f64>,
+}
+
+impl Scaled {
+    /// Bytes of the matrix and of its eigenvectors for m points.
+    pub(super) fn bytes(m: usize) -> usize {
+        m.saturating_mul(m).saturating_mul(5 * 8)
+    }
+
+    /// Takes row and column means off a symmetric matrix and decomposes it. Fewer than q coordinates where the matrix has
+    /// no more positive eigenvalues, with a warning.
+    ///
+    /// # Errors
+    /// [`Error::NoVariance`] where it has none.
+    pub(super) fn new(mut products: Mat<f64>, q: usize, resources: &Resources<'_>) -> Result<Self> {
+        let m = products.nrows();
+        let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
+        let mean = means.iter().sum::<f64>() / m as f64;
+        for j in 0..m {
+            (0..m).for_each(|i| products[(i, j)] += mean - means[i] - means[j]);
+        }
+        let (values, vectors) = symmetric_eigen(products.as_ref())?;
+        let floor = NOISE * m as f64 * values[m - 1].max(0.0);
+        let kept: Vec<usize> =
+            (0..m).rev().take(q).take_while(|j| values[*j] > floor && values[*j] >= f64::MIN_POSITIVE).collect();
+        if kept.is_empty() {
+            return Err(Error::NoVariance);
+        }
+        if kept.len() < q {
+            let why = "the distances of the landmarks span no more";
+            resources.stages.warn(format!("there are {} coordinates and not {q}: {why}", kept.len()));
+        }
+        let scales: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
+        let offs: Vec<f64> = kept.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
+        let weights = Mat::from_fn(m, kept.len(), |i, q| scales[q] * (vectors[(i, kept[q])] - offs[q]));
+        let positive: f64 = values.iter().filter(|value| **value > 0.0).sum();
+        let eigenvalues: Vec<f64> = kept.iter().map(|j| values[*j]).collect();
+        let shares = eigenvalues.iter().map(|value| value / positive).collect();
+        Ok(Self { weights, eigenvalues, shares })
+    }
+
+    /// The numbers for the report.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        vec![
+            Figure { name: "eigenvalue", values: self.eigenvalues.clone() },
+            Figure { name: "share of squared distances", values: self.shares.clone() },
+        ]
+    }
+}
+
+/// Kernel values among the rows of x.
+fn kernel_matrix(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
+    let mut k = Mat::zeros(x.nrows(), x.nrows());
+    workers.each(row_strips(k.as_mut(), STRIP), |(first, out)| {
+        kernel.block(x.subrows(first, out.nrows()), x, out);
+    });
+    k
+}
+
+impl<T: Real> Solver<T> for LandmarkMds {
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        landmark_view(work, FAMILY.name)
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let m = shape.map.landmarks.unwrap_or_default();
+        plan.term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
+    }
+
+    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        Ok(landmark_stages(work, &|plan, cut| Solver::<T>::plan(self, plan, &work.shape, cut)))
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let (_, set) = landmarks(data)?;
+        let (m, d) = (set.len(), set.d);
+        check_components(self.components, m, "landmarks")?;
+        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let kernel = data.kernel.build()?.typed::<f64>();
+        let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
+        let k = kernel_matrix(&*kernel, MatRef::from_row_major_slice(&wide, m, d), data.resources.workers);
+        if !k.col_iter().all(|column| column.iter().all(|v| v.is_finite())) {
+            let remedy = "scale the features or choose another kernel";
+            return Err(Error::NotFinite { what: "a kernel value of two landmarks", remedy });
+        }
+        let diag: Vec<f64> = (0..m).map(|l| k[(l, l)]).collect();
+        let mean = diag.iter().sum::<f64>() / m as f64;
+        // δ̄_l = mean k(x, x) − 2 mean_i k(x_i, x_l) + k(x_l, x_l), and the constant is ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
+        let shift: Vec<f64> = k.col_iter().map(|column| 0.5 * mean - column.iter().sum::<f64>() / m as f64).collect();
+        let scaled = Scaled::new(k, self.components, data.resources)?;
+        let weights = &scaled.weights;
+        let constant = |j: usize| shift.iter().enumerate().map(|(l, shift)| shift * weights[(l, j)]).sum::<f64>();
+        let deviations: Vec<f64> = scaled.eigenvalues.iter().map(|value| (value / m as f64).sqrt()).collect();
+        Ok(Fitted {
+            wide: needs_wide_for::<T>(weights.as_ref(), &deviations),
+            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
+            intercept: (0..weights.ncols()).map(constant).collect(),
+            figures: scaled.figures(),
+            weights: scaled.weights,
+            passes: 0,
+            ..Fitted::default()
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! Maximum variance unfolding: coordinates as far apart as they can be while no row goes away from its neighbours.
+//!
+//! A sample of N rows are nodes, the first m of them landmarks. With M the matrix of [`lle`](super::lle) and its blocks of landmarks l and
+//! others u, the nodes are made of the landmarks by Q = [I; −M_uu⁻¹M_ul], and the scalar products of their coordinates are K = QLQᵀ, with
+//!
+//! ```text
+//! max tr(QLQᵀ)    over L ⪰ 0 (m x m),    Σ_ij K_ij = 0,    K_ii − 2K_ij + K_jj ≤ ‖x_i − x_j‖² for neighbours i, j
+//! ```
+//!
+//! The sum is taken off by a basis of the directions orthogonal to Qᵀ1. Of the neighbours, those that keep a solution bounded are
+//! constraints at first; the most violated ones are added in rounds until none is. The coordinates of the nodes are the leading
+//! eigenvectors of K times the roots of their eigenvalues, and a new row has Σ_j w_j(x) y_j over its nearest nodes, as of `lle`.
+//!
+//! *Passes*: one that draws the nodes. *Flops*: 3N²d, (N − m)³/3, and E²m + E³/3 for each of some hundred steps on E constraints, of which
+//! there are several for each landmark. *Bytes*: about 24N², 32E².
+//!
+//! References: Weinberger, Saul, "Unsupervised learning of image manifolds by semidefinite programming", IJCV 70, 2006;
+//! Weinberger, Packer, Saul, "Nonlinear dimensionality reduction by semidefinite programming and kernel matrix factorization", AISTATS 2005.
+
+mod semidefinite;
+
+use super::isomap::{Joined, nodes};
+use super::kpca::sign;
+use super::lle::alignment;
+use super::mds::{check_components, landmark_view, landmarks};
+use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
+use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use crate::cholesky::{Side, factor, solve};
+use crate::model::{Basis, Form};
+use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages};
+use crate::{Error, Result, Task};
+use faer::linalg::matmul::matmul;
+use faer::prelude::Reborrow;
+use faer::{Accum, Mat, MatRef};
+use kapprox::Real;
+use kapprox::decompose::{product, symmetric_eigen};
+use kapprox::map::par;
+use kstore::pass::Observer;
+use kstore::{Plan, Workers};
+use semidefinite::maximise;
+
+/// The description of the solver `mvu`.
+pub(crate) const FAMILY: Family = Family {
+    name: "mvu",
+    about: "maximum variance unfolding: coordinates as far apart as neighbours allow",
+    task: Task::Components,
+    parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
+    make: |settings| Ok(Box::new(MaximumVariance::new(settings))),
+};
+
+/// Most landmarks: the semidefinite programme of more takes minutes.
+const MOST: usize = 100;
+
+/// Landmarks unless a rank is given.
+pub(crate) const USUAL: usize = 50;
+
+/// Share of a squared distance by which a constraint may be exceeded before it is added.
+const VIOLATED: f64 = 1e-8;
+
+/// Constraints that are added in a round, for each landmark.
+const ADDED: usize = 1;
+
+/// Most constraints of a programme, for each landmark: what the plan counts on.
+const HELD: usize = 12;
+
+/// Relative gap, and excess of a distance, that are worth a warning.
+const WIDE: f64 = 1e-4;
+
+/// Share of the largest length below which a direction is rounding.
+const ROUNDING: f64 = 1e-10;
+
+/// Maximum variance unfolding.
+#[derive(Clone, Copy, Debug)]
+pub struct MaximumVariance {
+    /// Number of coordinates q, below m.
+    pub components: usize,
+    /// Number k of nearest nodes whose distances are kept, below N.
+    pub neighbours: usize,
+}
+
+impl MaximumVariance {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            components: settings.count(&EMBEDDED).unwrap_or_default(),
+            neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
+        }
+    }
+}
+
+/// Q, N x m: the nodes as made of the first m of them.
+fn made_of_landmarks(aligned: &Mat<f64>, m: usize, workers: &Workers) -> Result<Mat<f64>> {
+    let rest = aligned.nrows() - m;
+    let mut lower = aligned.submatrix(m, m, rest, rest).to_owned();
+    let lost = || {
+        let why = "the landmarks do not determine the other nodes; raise `neighbours` or `rank`";
+        Error::option("rank", m, why)
+    };
+    factor(lower.as_mut()).ok_or_else(lost)?;
+    let mut others = aligned.submatrix(m, 0, rest, m).to_owned();
+    solve(lower.as_ref(), Side::Factor, others.as_mut(), workers);
+    solve(lower.as_ref(), Side::Transpose, others.as_mut(), workers);
+    Ok(Mat::from_fn(m + rest, m, |i, l| match i.checked_sub(m) {
+        None => f64::from(u8::from(i == l)),
+        Some(i) => -others[(i, l)],
+    }))
+}
+
+/// Q times an orthonormal basis of the m − 1 directions orthogonal to Qᵀ1: its columns sum to 0. By the reflection that takes Qᵀ1 to an axis.
+fn centred(q: &Mat<f64>) -> Mat<f64> {
+    let m = q.ncols();
+    let mut v: Vec<f64> = q.col_iter().map(|column| column.iter().sum()).collect();
+    let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
+    v[0] += if v[0] < 0.0 { -length } else { length };
+    // Qᵀ1 has length √(N²/m) at least: every row of Q sums to 1
+    let square: f64 = v.iter().map(|v| v * v).sum();
+    let along: Vec<f64> = q.row_iter().map(|row| row.iter().zip(&v).map(|(q, v)| q * v).sum::<f64>()).collect();
+    let mut reflected = Mat::from_fn(q.nrows(), m - 1, |i, l| q[(i, l + 1)] - 2.0 * along[i] * v[l + 1] / square);
+    for column in reflected.col_iter_mut() {
+        let mean = column.rb().iter().sum::<f64>() / q.nrows() as f64;
+        column.iter_mut().for_each(|value| *value -= mean);
+    }
+    reflected
+}
+
+/// The pairs of neighbours, each once, with their squared distances.
+struct Pairs {
+    ends: Vec<(usize, usize)>,
+    squares: Vec<f64>,
+}
+
+impl Pairs {
+    fn new(joined: &Joined, k: usize) -> Self {
+        let lists = joined.lists.iter().enumerate();
+        let mut pairs: Vec<(usize, usize, f64)> =
+            lists.map(|(place, (square, to))| ((place / k).min(*to), (place / k).max(*to), *square)).collect();
+        pairs.sort_by_key(|(i, j, _)| (*i, *j));
+        pairs.dedup_by_key(|(i, j, _)| (*i, *j));
+        let ends = pairs.iter().map(|(i, j, _)| (*i, *j)).collect();
+        Self { ends, squares: pairs.into_iter().map(|(.., square)| square).collect() }
+    }
+
+    /// a_e = r_i − r_j for the rows r of a matrix, one column for each of these pairs.
+    fn directions(&self, rows: MatRef<'_, f64>, of: &[usize]) -> Mat<f64> {
+        Mat::from_fn(rows.ncols(), of.len(), |c, e| {
+            let (i, j) = self.ends[of[e]];
+            rows[(i, c)] - rows[(j, c)]
+        })
+    }
+
+    /// Pairs whose directions span all that the pairs span, chosen by the longest remainder relative to the distance.
+    fn spanning(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
+        let all: Vec<usize> = (0..self.ends.len()).collect();
+        let mut rest = self.directions(rows, &all);
+        let (mut chosen, mut first) = (Vec::new(), 0.0f64);
+        for _ in 0..rows.ncols() {
+            let lengths = rest.col_iter().map(|column| column.squared_norm_l2());
+            let longest = lengths.enumerate().fold((0, 0.0f64), |best, of| if of.1 > best.1 { of } else { best });
+            first = first.max(longest.1);
+            if longest.1 <= ROUNDING * ROUNDING * first {
+                break;
+            }
+            chosen.push(longest.0);
+            let unit: Vec<f64> = rest.col(longest.0).iter().map(|v| v / longest.1.sqrt()).collect();
+            for column in rest.col_iter_mut() {
+                let along: f64 = column.rb().iter().zip(&unit).map(|(a, b)| a * b).sum();
+                column.iter_mut().zip(&unit).for_each(|(v, unit)| *v -= along * unit);
+            }
+        }
+        chosen
+    }
+}
+
+/// What was found.
+struct Unfolded {
+    /// R with K = RRᵀ, N x (m − 1).
+    rows: Mat<f64>,
+    constraints: usize,
+    rounds: usize,
+    /// The relative duality gap of the last round.
+    gap: f64,
+    /// The share by which the distance of two neighbours is exceeded at most.
+    beyond: f64,
+}
+
+/// The programme, and the constraints that it takes.
+struct Unfolding<'a> {
+    /// Q in centred directions, N x (m − 1).
+    made: Mat<f64>,
+    pairs: Pairs,
+    workers: &'a Workers,
+}
+
+impl Unfolding<'_> {
+    /// Solves, and adds what is violated, until nothing is or there is room for no more.
+    fn solve(&self, observer: &dyn Observer) -> Result<Unfolded> {
+        let (made, m) = (self.made.as_ref(), self.made.ncols());
+        let unit = self.pairs.squares.iter().sum::<f64>() / self.pairs.squares.len().max(1) as f64;
+        if unit <= 0.0 || !unit.is_finite() {
+            return Err(Error::NoVariance);
+        }
+        let mut taken = self.pairs.spanning(made);
+        if taken.len() < m {
+            let why = "the distances of neighbours leave the landmarks free; lower it, or raise `neighbours`";
+            return Err(Error::option("rank", m + 1, why));
+        }
+        let mut objective = product(made.transpose(), made);
+        let trace: f64 = (0..m).map(|i| objective[(i, i)]).sum();
+        objective *= faer::Scale(1.0 / trace);
+        for round in 1.. {
+            let a = self.pairs.directions(made, &taken);
+            // rows that are the same stay so, up to rounding
+            let bounds: Vec<f64> = taken.iter().map(|e| (self.pairs.squares[*e] / unit).max(VIOLATED)).collect();
+            let found = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
+            let (values, vectors) = symmetric_eigen(found.x.as_ref())?;
+            let roots = Mat::from_fn(m, m, |i, j| vectors[(i, j)] * (values[j].max(0.0) * unit).sqrt());
+            let mut rows = Mat::zeros(made.nrows(), m);
+            matmul(rows.as_mut(), Accum::Replace, made, roots.as_ref(), 1.0, par(self.workers));
+            let more = self.violated(rows.as_ref(), &taken, unit);
+            if more.is_empty() || taken.len() + more.len() > HELD * (m + 1) {
+                let beyond = more.first().map_or(0.0, |(over, _)| over.sqrt() - 1.0);
+                return Ok(Unfolded { rows, constraints: taken.len(), rounds: round, gap: found.gap, beyond });
+            }
+            taken.extend(more.into_iter().map(|(_, e)| e));
+        }
+        Err(Error::NoVariance)
+    }
+
+    /// The most violated constraints that are not taken, each with its squared distance over that which is allowed.
+    fn violated(&self, rows: MatRef<'_, f64>, taken: &[usize], unit: f64) -> Vec<(f64, usize)> {
+        let mut over: Vec<(f64, usize)> = Vec::new();
+        let mut free = vec![true; self.pairs.ends.len()];
+        taken.iter().for_each(|e| free[*e] = false);
+        for (e, (i, j)) in self.pairs.ends.iter().enumerate().filter(|(e, _)| free[*e]) {
+            let apart: f64 = (0..rows.ncols()).map(|c| (rows[(*i, c)] - rows[(*j, c)]).powi(2)).sum();
+            let allowed = self.pairs.squares[e].max(VIOLATED * unit);
+            if apart > allowed * (1.0 + VIOLATED) {
+                over.push((apart / allowed, e));
+            }
+        }
+        over.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        over.truncate((ADDED * (self.made.ncols() + 1)).max(16));
+        over
+    }
+}
+
+impl<T: Real> Solver<T> for MaximumVariance {
+    fn check(&self, work: &Work<'_>) -> Result<()> {
+        work.refuse_weights("the solver", "only ridge does")?;
+        match work.shape.landmarks {
+            m if m > MOST => {
+                let why = format!(
+                    "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or take lle or isomap"
+                );
+                Err(Error::option("rank", m, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        landmark_view(work, FAMILY.name)
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let (nodes, m) = (shape.map.landmarks.unwrap_or_default(), shape.landmarks);
+        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`")
+            .term("weights and their factor", nodes.saturating_mul(nodes).saturating_mul(16), "lower `nodes`")
+            .term(
+                "pairs of neighbours",
+                nodes.saturating_mul(self.neighbours).saturating_mul(8 * (m + 8)),
+                "lower `nodes`",
+            )
+            .term("semidefinite programme", semidefinite::bytes(m, HELD * m), "lower `rank`")
+    }
+
+    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        Ok(landmark_stages(work, &|plan, cut| Solver::<T>::plan(self, plan, &work.shape, cut)))
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let ((_, set), resources) = (landmarks(data)?, data.resources);
+        let m = data.options.landmark_count().min(set.len());
+        check_components(self.components, m, "landmarks")?;
+        let joined = Joined::new(set, self.neighbours, resources)?;
+        let pairs = Pairs::new(&joined, self.neighbours);
+        let made = {
+            let _stage = resources.stages.stage("weights of the neighbours", None);
+            let aligned = alignment(&joined, self.neighbours);
+            drop(joined);
+            centred(&made_of_landmarks(&aligned, m, resources.workers)?)
+        };
+        let observer = resources.stages.stage("semidefinite programme", None);
+        let unfolding = Unfolding { made, pairs, workers: resources.workers };
+        let Unfolded { rows, constraints, rounds, gap, beyond } = unfolding.solve(&*observer)?;
+        drop(observer);
+        if gap > WIDE || beyond > WIDE {
+            resources.stages.warn(format!(
+                "the unfolding is not the best one: its variance may be {gap:.1e} of the largest too small, and neighbours are up to {beyond:.1e} of \
+                 their distance too far apart; lower `rank` or raise `neighbours`"
+            ));
+        }
+        let (values, vectors) = symmetric_eigen(product(rows.transpose(), rows.as_ref()).as_ref())?;
+        let total: f64 = values.iter().map(|value| value.max(0.0)).sum();
+        let leading: Vec<usize> = (0..values.len()).rev().take(self.components).collect();
+        let mut weights = Mat::zeros(set.len(), leading.len());
+        let directions = Mat::from_fn(values.len(), leading.len(), |i, j| vectors[(i, leading[j])]);
+        matmul(weights.as_mut(), Accum::Replace, rows.as_ref(), directions.as_ref(), 1.0, par(resources.workers));
+        for j in 0..leading.len() {
+            let sign = sign(weights.as_ref(), j);
+            weights.col_mut(j).iter_mut().for_each(|v| *v *= sign);
+        }
+        let eigenvalues: Vec<f64> = leading.iter().map(|j| values[*j].max(0.0)).collect();
+        let figures = vec![
+            Figure {
+                name: "share of variance",
+                values: eigenvalues.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect(),
+            },
+            Figure { name: "eigenvalue", values: eigenvalues },
+            Figure { name: "sum of squares", values: vec![total] },
+            nodes(set.len()),
+            Figure { name: "constraints", values: vec![constraints as f64] },
+            Figure { name: "rounds", values: vec![rounds as f64] },
+        ];
+        Ok(Fitted {
+            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
+            form: Form::Weights { neighbours: self.neighbours },
+            intercept: vec![0.0; leading.len()],
+            weights,
+            figures,
+            ..Fitted::default()
+        })
+    }
+}
