@@ -116,6 +116,13 @@ class _Transformer(_Estimator):
     def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
     def set_output(self, *, transform: str | None = ...) -> Self: ...
 
+class _TwoViews(_Estimator):
+    def fit(self, X: _Rows, y: Any) -> Self: ...
+    def transform(self, X: _Rows, y: Any = ...) -> Any: ...
+    def fit_transform(self, X: _Rows, y: Any) -> Any: ...
+    def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
+    def set_output(self, *, transform: str | None = ...) -> Self: ...
+
 class _Novelty(_Estimator):
     offset_: float
     def fit(self, X: _Rows, y: Any = ...) -> Self: ...
@@ -131,6 +138,11 @@ class _Clusters(_Estimator):
     def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
 '''
 
+_COORDINATES = """    def transform(self, X: _Rows) -> Any: ...
+    def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
+    def set_output(self, *, transform: str | None = ...) -> Self: ...
+"""
+
 # what a class has beside its kind
 MORE = {
     "KernelRidge": """    alpha_: float
@@ -142,6 +154,8 @@ MORE = {
     surface_: dict[str, _Array]
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
 """,
+    "KernelFisher": _COORDINATES,
+    "KernelPLS": _COORDINATES,
     "SVC": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
     "KernelLogisticRegression": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
     "Nystroem": """    @property
@@ -164,7 +178,7 @@ def classes() -> list[type]:
 
 def stub(cls: type) -> str:
     """The stub of an estimator."""
-    kinds = ("Regressor", "Classifier", "Transformer", "Novelty", "Clusters")
+    kinds = ("Regressor", "Classifier", "Transformer", "TwoViews", "Novelty", "Clusters")
     kind = next(base.__name__ for base in cls.__mro__ if base.__name__ in kinds)
     types = {parameter.name: parameter.type for parameter in cls._parameters}  # type: ignore[attr-defined]
     parameters = list(inspect.signature(cls).parameters.values())

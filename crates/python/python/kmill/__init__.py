@@ -22,6 +22,7 @@ _WHERE = {
         ["KernelKMeans", "KernelNovelty", "KernelPCA", "Nystroem", "OneClassSVM", "RandomFourier", "SpectralClustering"],
         "._unsupervised",
     ),
+    "KernelCCA": "._views",
     "load": "._load",
     "curve": "._research",
     "landmarks": "._research",

@@ -1,0 +1,117 @@
+"""Components of two sets of columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import _kmill
+from ._base import KernelEstimator, free
+from ._parameters import estimator
+
+
+class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
+    """Two arrays of the same rows."""
+
+    _target = "numbers"
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from two views of the same rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            The first view.
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+            The second view.
+
+        Returns
+        -------
+        self
+        """
+        self._forget()
+        options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "y_numeric": True}
+        X, y = validate_data(self, X, y, multi_output=True, **options)
+        second = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        names = [f"x{j}" for j in range(X.shape[1])]
+        others = [free(f"y{j}", names) for j in range(second.shape[1])]
+        self._second = second.shape[1]
+        table = _kmill.Table.from_array(np.ascontiguousarray(np.hstack([X, second])), names + others)
+        self._fit_table(table, {"targets": []}, self._run(), {"with": ",".join(others)})
+        return self
+
+    def fit_transform(self, X: Any, y: Any) -> Any:
+        """Learn from two views, and return the coordinates of both."""
+        return self.fit(X, y).transform(X, y)
+
+    def transform(self, X: Any, y: Any = None) -> Any:
+        """Compute the coordinates of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            The first view.
+        y : array of shape (n_samples,) or (n_samples, n_targets), optional
+            The second view of the same rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components), or a pair of them
+            The coordinates of the first view; where both are given, of each.
+        """
+        check_is_fitted(self, "model_")
+        X = self._checked(X)
+        # the coordinates of a view do not depend on the other
+        second = np.zeros((len(X), self._second)) if y is None else np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        both = self.model_.predict(np.ascontiguousarray(np.hstack([X, second])))
+        q = both.shape[1] // 2
+        return both[:, :q] if y is None else (both[:, :q], both[:, q:])
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.model_.outputs) // 2
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False
+        return tags
+
+
+@estimator("cca", without=("with", "landmarks"), lambdas=1e-3)
+class KernelCCA(TwoViews):
+    """Kernel canonical correlation analysis: the directions of two views of the same rows that correlate most.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    lambda_ : float
+        The penalty on the norm of the directions; several ``lambdas`` are compared by the folds of ``cv``.
+    report_ : dict
+        The report of the fit; its figures have the correlations, on held-out rows too where there are folds.
+
+    Notes
+    -----
+    With many features any two views correlate wholly on the rows of the fit: the penalty is needed, and correlations of other rows count.
+
+    References
+    ----------
+    Bach, Jordan, "Kernel independent component analysis", 2002.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import KernelCCA
+    >>> t = np.random.default_rng(0).uniform(0, 6, size=500)
+    >>> X, Y = np.column_stack([np.cos(t), np.sin(t)]), t.reshape(-1, 1)
+    >>> a, b = KernelCCA(n_components=1, gamma=1.0, rank=50).fit(X, Y).transform(X, Y)
+    >>> bool(np.corrcoef(a.ravel(), b.ravel())[0, 1] > 0.99)
+    True
+    """
