@@ -19,6 +19,10 @@ fn the_smallest_rank_within_the_tolerance_by_every_solver() {
     let n = golden.x.len();
     for family in registry() {
         let reads = |name: &str| family.parameters.iter().any(|parameter| parameter.name == name);
+        // without features of all rows there is no error on all rows
+        if ["mds", "isomap", "lle", "mvu"].contains(&family.name) {
+            continue;
+        }
         assert!(reads("tolerance"), "{} does not read a tolerance", family.name);
         // two views have columns to divide, and a tolerance each
         if reads("with") {

@@ -16,7 +16,14 @@ fn largest_error<T: Real>(text: &str, oracle: Oracle, x: &[T], z: &[T], d: usize
             let absolute = |v: &[f64]| v.iter().map(|v| v.abs()).collect::<Vec<_>>();
             let want = oracle(x, z);
             // of a radial kernel and of a sigmoid: 1; of an inner product, the same with positive terms
-            let floor = if text.contains("sigmoid") { 1.0 } else { 1e-3 };
+            let floor = match text {
+                text if text.contains("sigmoid") => 1.0,
+                // norms, of which little may be left
+                text if text.contains("distance") => {
+                    [x, z].map(|v| v.iter().map(|v| v * v).sum::<f64>().sqrt()).iter().sum()
+                }
+                _ => 1e-3,
+            };
             let scale = oracle(&absolute(x), &absolute(z)).abs().max(want.abs()).max(floor);
             let error = (got[(i, j)].to_f64() - want).abs() / scale;
             assert!(!error.is_nan(), "{text} d={d}: {} at ({i}, {j})", got[(i, j)]);

@@ -50,10 +50,15 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     if learns(args) && options.landmarks.is_none() && !args.learn.map.is_without_rows() {
         options.landmarks = Some(Landmarks::Scheme("uniform".to_string()));
     }
+    let ranks = options.fit.clone();
+    if args.work.is_some() {
+        // the search has the ranks that it had with --time
+        options.fit = options.fit.without_ranks();
+    }
     let kernels = kernels(args)?;
     let report = match options.fit.element_type() {
-        ElementType::F32 => tune::<f32>(args, options, &kernels, run, &outputs),
-        ElementType::F64 => tune::<f64>(args, options, &kernels, run, &outputs),
+        ElementType::F32 => tune::<f32>(args, (options, &ranks), &kernels, run, &outputs),
+        ElementType::F64 => tune::<f64>(args, (options, &ranks), &kernels, run, &outputs),
     }?;
     outputs.write(&report)?;
     Ok(report)
@@ -141,7 +146,7 @@ fn stand_in(options: &FitOptions, score: Score) -> Result<Fit> {
 
 fn tune<T: kapprox::Real>(
     args: &TuneArgs,
-    options: FitOptions,
+    (options, ranks): (FitOptions, &Fit),
     kernels: &[Spec],
     run: &Run,
     outputs: &Outputs,
@@ -195,7 +200,9 @@ fn tune<T: kapprox::Real>(
         Some(path) => {
             let metric = found.metric.clone().map(Metric::Found).or(Some(Metric::None));
             let scaling = found.tuned.scaling;
-            let options = FitOptions { fit: found.fit.clone().scaling(scaling), metric, ..options };
+            let fit = found.fit.clone().scaling(scaling);
+            let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
+            let options = FitOptions { fit, metric, ..options };
             let (options, told) = pace.in_time(options, &found, &selected, run)?;
             repeat = told;
             Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)

@@ -193,6 +193,22 @@ impl Fit {
         Self { given, rank: Some(rank), ..self }
     }
 
+    /// The fit without the rank and the ranks that were asked for.
+    #[must_use]
+    pub fn without_ranks(self) -> Self {
+        Self { given: self.given.without(ridge::RANKS.name), rank: None, ..self }
+    }
+
+    /// The fit with the rank and, where its solver compares some, the ranks of another one.
+    #[must_use]
+    pub fn with_ranks_of(self, other: &Self) -> Self {
+        let compares = self.family.parameters.iter().any(|parameter| parameter.name == ridge::RANKS.name);
+        let ranks = other.given.get(ridge::RANKS.name).filter(|_| compares);
+        let fit = self.without_ranks();
+        let given = ranks.into_iter().fold(fit.given, |given, ranks| given.set(ridge::RANKS.name, ranks));
+        Self { given, rank: other.rank, ..fit }
+    }
+
     /// The fit with as many landmarks by a scheme, where they come from a table: that is in the units of another one.
     pub(crate) fn with_scheme(self) -> Self {
         match &self.landmarks {

@@ -7,7 +7,6 @@ fn options_that_cannot_be() {
     let folder = folder();
     let at = folder.path();
     for (options, code, part) in [
-        ("--lambda 0", 1, "must be positive and finite"),
         ("--lambda -1", 1, "must be positive and finite"),
         ("--lambda nan", 1, "must be positive and finite"),
         ("--lambda inf", 1, "must be positive and finite"),
