@@ -13,6 +13,7 @@
 //! Fukumizu, "Equivalence of distance-based and RKHS-based statistics in hypothesis testing", Annals of Statistics 41, 2013.
 
 use super::family::{Facts, KernelFamily};
+use super::fixed::{Fixed, KernelColumns};
 use super::points::{Lengths, fill_column, row};
 use super::radial::{AtZero, l2};
 use super::{AnyKernel, Kernel, Profile};
@@ -57,14 +58,45 @@ struct Distance {
     between: Arc<dyn AnyKernel>,
 }
 
+/// Points with their norms, for a few rows at a time.
+#[derive(Debug)]
+struct DistanceColumns<T: Real> {
+    fixed: Fixed<T>,
+    /// ‖z‖ / 2.
+    halves: Vec<T>,
+}
+
+impl<T: Real> KernelColumns<T> for DistanceColumns<T> {
+    fn scratch(&self) -> usize {
+        self.fixed.scratch()
+    }
+
+    fn bytes(&self) -> usize {
+        self.fixed.bytes() + size_of::<T>() * self.halves.len()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        self.fixed.rows(x, z, out, scratch);
+        let mut spare = Vec::new();
+        for (i, out) in out.chunks_exact_mut(self.halves.len().max(1)).enumerate() {
+            let half = half(x, i, &mut spare);
+            for (value, &z) in out.iter_mut().zip(&self.halves) {
+                *value = ((half + z).saturate() + *value).saturate();
+            }
+        }
+    }
+}
+
+/// ‖x‖ / 2 of a point.
+fn half<T: Real>(points: MatRef<'_, T>, i: usize, spare: &mut Vec<T>) -> T {
+    let squares: f64 = row(points, i, spare).iter().map(|value| value.to_f64() * value.to_f64()).sum();
+    T::from_f64(0.5 * squares.min(f64::MAX).sqrt()).saturate()
+}
+
 /// ‖x‖ / 2 of each of the points.
 fn halves<T: Real>(points: MatRef<'_, T>) -> Vec<T> {
     let mut spare = Vec::new();
-    let mut half = |i: usize| {
-        let squares: f64 = row(points, i, &mut spare).iter().map(|value| value.to_f64() * value.to_f64()).sum();
-        T::from_f64(0.5 * squares.min(f64::MAX).sqrt()).saturate()
-    };
-    (0..points.nrows()).map(&mut half).collect()
+    (0..points.nrows()).map(|i| half(points, i, &mut spare)).collect()
 }
 
 impl<T: Real> Kernel<T> for Distance {
@@ -87,6 +119,11 @@ impl<T: Real> Kernel<T> for Distance {
                 );
             });
         }
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let fixed = Fixed::new(self.between.typed::<T>(), z);
+        Some(Box::new(DistanceColumns { fixed, halves: halves(z) }))
     }
 
     fn differentiable(&self) -> bool {
