@@ -73,7 +73,7 @@ def test_class_weights_are_repeated_rows():
         far = np.abs(plain.decision_function(X) - repeated.decision_function(X)).max()
         near = np.abs(weighted.decision_function(X) - repeated.decision_function(X)).max()
         assert near < 0.02 * far, (make.__name__, near, far)
-    for labels in (rare, rare + 0.5, rare.astype(int) - 1):
+    for labels in (rare, rare.astype(float), rare.astype(int) - 1):
         heavy = dict(zip(np.unique(labels), (1.0, 5.0)))
         more = kmill.SVC(class_weight=heavy).fit(X, labels).predict(X) == labels.max()
         assert more.sum() > (kmill.SVC().fit(X, labels).predict(X) == labels.max()).sum()

@@ -68,6 +68,13 @@ def test_models_are_saved_opened_and_pickled(name, tmp_path):
         sizes["n_components"] = 1  # two classes have one discriminant
     model = cls(**{size: value for size, value in sizes.items() if size in cls().get_params()}).fit(X, y)
     model.save(tmp_path / "m.safetensors")
+    if name == "KernelCCA":
+        # the file has one row of columns, and does not say which of them are the second array
+        with pytest.raises(kmill.Error, match="no estimator for models of cca"):
+            kmill.load(tmp_path / "m.safetensors")
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.transform(X), model.transform(X))
+        return
     loaded = kmill.load(tmp_path / "m.safetensors")
     # a map without landmarks is told by its parameters, not by its class
     assert type(loaded) is (kmill.Nystroem if name == "RandomFourier" else cls)

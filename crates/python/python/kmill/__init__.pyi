@@ -106,6 +106,13 @@ class _Transformer(_Estimator):
     def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
     def set_output(self, *, transform: str | None = ...) -> Self: ...
 
+class _TwoViews(_Estimator):
+    def fit(self, X: _Rows, y: Any) -> Self: ...
+    def transform(self, X: _Rows, y: Any = ...) -> Any: ...
+    def fit_transform(self, X: _Rows, y: Any) -> Any: ...
+    def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
+    def set_output(self, *, transform: str | None = ...) -> Self: ...
+
 class _Novelty(_Estimator):
     offset_: float
     def fit(self, X: _Rows, y: Any = ...) -> Self: ...
@@ -119,6 +126,50 @@ class _Clusters(_Estimator):
     def fit(self, X: _Rows, y: Any = ...) -> Self: ...
     def predict(self, X: _Rows) -> _Array: ...
     def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
+
+class KernelCCA(_TwoViews):
+    with_kernel: str | None
+    n_components: int | None
+    lambdas: float | str | Sequence[float] | None
+    cv: Any
+    tolerance: float | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        with_kernel: str | None = ...,
+        n_components: int | None = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        cv: Any = ...,
+        tolerance: float | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
 
 class KernelFisher(_Classifier):
     lambdas: float | str | None
@@ -139,6 +190,9 @@ class KernelFisher(_Classifier):
     memory: int | str | None
     n_jobs: int | None
     verbose: int
+    def transform(self, X: _Rows) -> Any: ...
+    def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
+    def set_output(self, *, transform: str | None = ...) -> Self: ...
     def __init__(
         self,
         *,
@@ -208,7 +262,7 @@ class KernelLogisticRegression(_Classifier):
     C: float | str | None
     lambdas: float | str | None
     intercept: str
-    class_weight: str | None
+    class_weight: dict[Any, float] | str | None
     max_iter: int | None
     tolerance: float | None
     kernel: str
@@ -233,7 +287,7 @@ class KernelLogisticRegression(_Classifier):
         *,
         lambdas: float | str | None = ...,
         intercept: str = ...,
-        class_weight: str | None = ...,
+        class_weight: dict[Any, float] | str | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
         kernel: str = ...,
@@ -324,6 +378,51 @@ class KernelPCA(_Transformer):
         uncentred: bool = ...,
         whiten: bool = ...,
         novelty: bool = ...,
+        tolerance: float | None = ...,
+        kernel: str = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelPLS(_Regressor):
+    n_components: int | None
+    cv: Any
+    tolerance: float | None
+    kernel: str
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def transform(self, X: _Rows) -> Any: ...
+    def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
+    def set_output(self, *, transform: str | None = ...) -> Self: ...
+    def __init__(
+        self,
+        *,
+        n_components: int | None = ...,
+        cv: Any = ...,
         tolerance: float | None = ...,
         kernel: str = ...,
         gamma: float | str | None = ...,
@@ -632,7 +731,7 @@ class SVC(_Classifier):
     probability: bool
     cv: Any
     intercept: str
-    class_weight: str | None
+    class_weight: dict[Any, float] | str | None
     loss: str
     tol: float | None
     max_iter: int | None
@@ -662,7 +761,7 @@ class SVC(_Classifier):
         probability: bool = ...,
         cv: Any = ...,
         intercept: str = ...,
-        class_weight: str | None = ...,
+        class_weight: dict[Any, float] | str | None = ...,
         loss: str = ...,
         tol: float | None = ...,
         max_iter: int | None = ...,

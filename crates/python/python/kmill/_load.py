@@ -18,6 +18,7 @@ _CLASSES: dict[tuple[str, str | None], type] = {
     ("svr", None): _supervised.SVR,
     ("logistic", None): _supervised.KernelLogisticRegression,
     ("fisher", None): _supervised.KernelFisher,
+    ("pls", "regression"): _supervised.KernelPLS,
     ("perceptron", None): _supervised.Perceptron,
     ("oneclass", None): _unsupervised.OneClassSVM,
     ("mean", None): _unsupervised.KernelNovelty,

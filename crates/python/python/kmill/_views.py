@@ -44,8 +44,8 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         return self
 
     def fit_transform(self, X: Any, y: Any) -> Any:
-        """Learn from two views, and return the coordinates of both."""
-        return self.fit(X, y).transform(X, y)
+        """Learn from two views, and return the coordinates of the first."""
+        return self.fit(X, y).transform(X)
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Compute the coordinates of rows.
