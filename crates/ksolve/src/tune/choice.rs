@@ -279,13 +279,18 @@ impl Choice<'_> {
     }
 }
 
-/// The search with the less error; its report tells of both.
+/// Share of the error of the first search below which the second wins. What is bent by some percent for the rows at hand was worse on
+/// others: beijing-pm25 has 3 % less held-out error behind asinh and 8 % more in the year after, keggundirected 1.5 % less and 2 % more.
+const WORTH: f64 = 0.95;
+
+/// The second search where its error is clearly less, else the first; its report tells of both.
 fn better<T>(first: (Tuned, Trials<T>), second: (Tuned, Trials<T>)) -> (Tuned, Trials<T>) {
     let score = |tuned: &Tuned| {
         let winner = tuned.rungs.last().and_then(|rung| rung.entries.iter().find(|entry| entry.kept));
         winner.and_then(|entry| entry.score).unwrap_or(f64::INFINITY)
     };
-    let (mut best, other) = if score(&second.0) < score(&first.0) { (second, first.0) } else { (first, second.0) };
+    let (mut best, other) =
+        if score(&second.0) < WORTH * score(&first.0) { (second, first.0) } else { (first, second.0) };
     let told = other.rungs.into_iter().flat_map(|rung| rung.entries);
     if let Some(rung) = best.0.rungs.last_mut() {
         rung.entries.extend(told.map(|entry| Entry { kept: false, ..entry }));
