@@ -57,7 +57,7 @@ impl Case<'_> {
             let start = Instant::now();
             let set = scheme.select(&self.data, &self.kernel, largest, 0).expect("landmarks");
             let (passes, evaluations) = (set.passes, set.evaluations);
-            let map = Nystrom::new(&self.kernel, set, Par::rayon(2)).expect("a map");
+            let map = Nystrom::new(&self.kernel, set, &Workers::new(2)).expect("a map");
             self.line(name, ranks, &map, (start.elapsed().as_secs_f64(), passes, evaluations));
         }
     }

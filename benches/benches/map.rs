@@ -25,7 +25,7 @@ fn map<T: Real>(c: &mut Criterion, m: usize, d: usize, threads: usize) {
     let kernel = Spec::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let rows = (0..m as u64).collect();
     let landmarks = LandmarkSet { points: points::<T>(m, d, 1), rows, d, passes: 0, evaluations: 0 };
-    let map = Nystrom::new(&kernel, landmarks, Par::Seq).unwrap();
+    let map = Nystrom::new(&kernel, landmarks, &Workers::sequential()).unwrap();
     let (x, workers) = (points::<T>(ROWS, d, 2), Workers::new(threads));
     let x = MatRef::from_row_major_slice(&x, ROWS, d);
     let mut phi = Mat::<T>::zeros(ROWS, map.rank());

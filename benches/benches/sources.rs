@@ -45,7 +45,7 @@ fn main() {
     let kernel = Spec::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let points: Vec<f32> = (0..m * FEATURES).map(|i| value(n + i / FEATURES, i % FEATURES)).collect();
     let landmarks = LandmarkSet { points, rows: (0..m as u64).collect(), d: FEATURES, passes: 0, evaluations: 0 };
-    let map = Nystrom::new(&kernel, landmarks, Par::Seq).unwrap();
+    let map = Nystrom::new(&kernel, landmarks, &Workers::sequential()).unwrap();
     let folds = Folds::new(&FoldSpec::None, 0, 0..n as u64, &[]).unwrap();
     let targets = Targets::Numeric { centre: vec![0.0] };
     let fold = RidgeFold::new(&map, &folds, &targets).with_bin(2304);

@@ -73,7 +73,7 @@ pub fn certify_kernel<T: Real>(
     landmarks: LandmarkSet<T>,
     kernel: &Arc<dyn AnyKernel>,
 ) -> (Certificate, usize) {
-    let map = Nystrom::new(kernel, landmarks, faer::Par::Seq).expect("a map");
+    let map = Nystrom::new(kernel, landmarks, &Workers::sequential()).expect("a map");
     let n = points.len();
     let x = faer::MatRef::from_row_major_slice(&points.x, n, points.d);
     let mut phi = faer::Mat::<T>::zeros(n, map.rank());

@@ -4,7 +4,7 @@ use crate::args::HerdArgs;
 use crate::args::run::Run;
 use crate::report::as_map;
 use crate::table::{Table, count, number};
-use crate::{Error, Result, convert, output, writer};
+use crate::{Error, Result, convert, interrupt, output, writer};
 use kapprox::Real;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::statistic::{Represented, StatisticOptions, represent};
@@ -88,7 +88,7 @@ fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Repr
         seed: args.seed,
         ..StatisticOptions::new(kernel)
     };
-    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads));
+    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads).heeding(interrupt::token()));
     let resources = run.resources(&workers, scratch.as_ref());
     Ok(represent::<T>(selected, &options, args.count, &resources)?)
 }

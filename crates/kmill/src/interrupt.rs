@@ -1,13 +1,19 @@
 //! Ctrl-C and SIGTERM: the first ends the run in order, the second at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use kstore::CancelToken;
+use std::sync::LazyLock;
 
-/// Signals received so far.
-static SIGNALS: AtomicUsize = AtomicUsize::new(0);
+/// Asks to stop from the first signal on.
+static ASKED: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
+
+/// The token that the first signal cancels.
+pub(crate) fn token() -> CancelToken {
+    ASKED.clone()
+}
 
 /// True once the run was asked to stop. Passes look here through their observer, other loops by themselves.
 pub fn requested() -> bool {
-    SIGNALS.load(Ordering::Relaxed) > 0
+    ASKED.is_cancelled()
 }
 
 /// Fails once the run was asked to stop; for loops that are no passes.
@@ -22,9 +28,10 @@ pub fn check() -> Result<(), kstore::Error> {
 pub(crate) fn install() {
     // cannot fail but by a second call; without a handler the signal ends the process as usual
     let _ = ctrlc::set_handler(|| {
-        if SIGNALS.fetch_add(1, Ordering::Relaxed) > 0 {
+        if requested() {
             kstore::remove_temporaries();
             std::process::exit(1);
         }
+        ASKED.cancel();
     });
 }

@@ -129,7 +129,7 @@ pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<Pl
 
 /// The memory, the threads and the progress display that the job may use.
 pub(crate) fn job(run: &Run) -> job::Run<'_> {
-    job::Run::new().memory(run.memory).threads(run.threads).watch(&run.progress)
+    job::Run::new().memory(run.memory).threads(run.threads).cancel(crate::interrupt::token()).watch(&run.progress)
 }
 
 /// The path beside an output that ends in `ending`, such as the checkpoint `model.safetensors.checkpoint`.

@@ -6,7 +6,7 @@ use crate::args::run::Run;
 use crate::progress::Progress;
 use crate::report::as_map;
 use crate::table::{Table, count, duration, number};
-use crate::{Error, Result, convert, output};
+use crate::{Error, Result, convert, interrupt, output};
 use kapprox::Spec;
 use ksolve::Certificate;
 use ksolve::job::{Candidates, ElementType};
@@ -130,7 +130,7 @@ fn measure<T: kapprox::Real>(family: &Family, args: &TestArgs, run: &Run) -> Res
         Compares::Columns => columns(args)?,
     };
     let options = options(args, &rows, &run.progress)?;
-    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads));
+    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads).heeding(interrupt::token()));
     let resources = run.resources(&workers, scratch.as_ref());
     let outcome = statistic::measure::<T>(family, rows.compared(), &options, &resources)?;
     Ok(report::<T>(family, args, run, &rows, outcome))

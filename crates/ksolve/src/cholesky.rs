@@ -1,17 +1,64 @@
-//! Cholesky factors in f64 on one thread, and triangular systems with a fixed number of columns at a time: the same bits whatever the threads.
+//! Cholesky factors in f64, and triangular systems with a fixed number of columns at a time: the same bits whatever the threads.
 
-use crate::strips::row_strips;
+use crate::strips::{par, row_strips};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;
+use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
-use faer::prelude::ReborrowMut;
-use faer::{MatMut, MatRef, Par, Spec};
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Accum, MatMut, MatRef, Par, Spec};
 use kstore::Workers;
 
 /// Columns of a triangular system that one thread solves at a time.
 const COLUMNS: usize = 64;
 
-/// Replaces the lower triangle of a matrix by its Cholesky factor, and the upper one by zeros; `None` where there is none.
+/// Order up to which a matrix is factored by one call, which takes half a second and cannot be stopped; larger ones take a panel at a time.
+const WHOLE: usize = 4096;
+
+/// Columns of a panel.
+const PANEL: usize = 512;
+
+/// Replaces the lower triangle of a matrix by its Cholesky factor, on all threads; false where there is none, and where the workers are to stop.
+/// What is above the diagonal is overwritten.
+pub(crate) fn factor_by_all(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
+    let order = matrix.nrows();
+    let width = if order > WHOLE { PANEL } else { order.max(1) };
+    let mut panels = (0..order).step_by(width);
+    panels.all(|first| factor_panel(matrix.rb_mut(), first, width.min(order - first), workers))
+        // overflow passes for a positive pivot
+        && (0..order).all(|i| matrix[(i, i)].is_finite())
+}
+
+/// The columns of the factor from `first` on, from those before it.
+fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &Workers) -> bool {
+    let (order, par) = (matrix.nrows(), par(workers));
+    let (earlier, rest) = matrix.split_at_col_mut(first);
+    let left = earlier.rb().subrows(first, order - first);
+    let mut panel = rest.subrows_mut(first, order - first).subcols_mut(0, width);
+    if workers.is_cancelled() {
+        return false;
+    }
+    if first > 0 {
+        let right = left.subrows(0, width).transpose();
+        workers.install(|| matmul(panel.rb_mut(), Accum::Add, left, right, -1.0, par));
+    }
+    let (mut diagonal, below) = panel.split_at_row_mut(width);
+    let params = Spec::default();
+    let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(width, par, params));
+    let done = workers.install(|| {
+        let stack = MemStack::new(&mut memory);
+        llt::cholesky_in_place(diagonal.rb_mut(), Default::default(), par, stack, params).is_ok()
+    });
+    if done {
+        let diagonal = diagonal.rb();
+        workers.each(row_strips(below, COLUMNS), |(_, strip)| {
+            solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
+        });
+    }
+    done
+}
+
+/// Replaces the lower triangle of a matrix by its Cholesky factor, and the upper one by zeros, on one thread; `None` where there is none.
 pub(crate) fn factor(mut matrix: MatMut<'_, f64>) -> Option<()> {
     let (m, params) = (matrix.nrows(), Spec::default());
     let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(m, Par::Seq, params));
@@ -35,4 +82,47 @@ pub(crate) fn solve(lower: MatRef<'_, f64>, side: Side, right: MatMut<'_, f64>, 
         Side::Factor => solve_lower_triangular_in_place(lower, columns.transpose_mut(), Par::Seq),
         Side::Transpose => solve_upper_triangular_in_place(lower.transpose(), columns.transpose_mut(), Par::Seq),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::Mat;
+    use kstore::CancelToken;
+
+    fn matrix(order: usize) -> Mat<f64> {
+        Mat::from_fn(order, order, |i, j| {
+            (-(i as f64 - j as f64).abs() / 7.0).exp() + f64::from(u8::from(i == j)) * 0.1
+        })
+    }
+
+    /// Factors by panels of `width` columns whatever the order.
+    fn by_panels(order: usize, width: usize, workers: &Workers) -> Mat<f64> {
+        let mut l = matrix(order);
+        for first in (0..order).step_by(width) {
+            assert!(factor_panel(l.as_mut(), first, width.min(order - first), workers));
+        }
+        Mat::from_fn(order, order, |i, j| if i >= j { l[(i, j)] } else { 0.0 })
+    }
+
+    #[test]
+    fn panels_give_the_factor_with_the_same_bits_on_any_threads() {
+        for (order, width) in [(1, 8), (40, 8), (203, 50), (600, 512)] {
+            let l = by_panels(order, width, &Workers::sequential());
+            assert!((&l * l.transpose() - matrix(order)).norm_max() < 1e-13, "{order}");
+            assert!(l == by_panels(order, width, &Workers::new(3)), "{order}");
+        }
+    }
+
+    #[test]
+    fn no_factor_of_an_indefinite_matrix_or_of_workers_that_are_to_stop() {
+        let stop = CancelToken::new();
+        let workers = Workers::sequential().heeding(stop.clone());
+        let mut l = matrix(30);
+        l[(20, 20)] = -1.0;
+        assert!(!factor_by_all(l.as_mut(), &workers));
+        assert!(factor_by_all(matrix(30).as_mut(), &workers));
+        stop.cancel();
+        assert!(!factor_by_all(matrix(30).as_mut(), &workers));
+    }
 }

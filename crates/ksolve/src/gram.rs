@@ -253,6 +253,10 @@ fn expect(what: &'static str, expected: usize, got: usize) -> Result<()> {
 pub(crate) fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Vec<T>>, workers: &Workers) {
     let p = phi.ncols();
     for_each_strip(workers, g, p * PANEL, |panel, g| {
+        // the pass throws away what is left undone
+        if workers.is_cancelled() {
+            return;
+        }
         panels.with(
             || vec![T::default(); p * PANEL.min(p)],
             |product| {

@@ -85,7 +85,7 @@ pub use condition::Condition;
 pub use digest::Digest;
 pub use error::{BadLine, Error, Result};
 pub use keep::{KeptColumn, KeptValues, TILE_TEXT, TextLimit};
-pub use pass::{Fold, Merge, Pass, Workers};
+pub use pass::{CancelToken, Fold, Merge, Pass, Workers};
 pub use real::{Real, vectorised};
 pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 pub use scaler::Scaler;

@@ -130,7 +130,7 @@ fn estimates_and_bounds_beyond_the_exact_rows() {
     let (found, _) = cells(&rows, &options("uniform", 1, Scaling::None), 2);
     let any = kernel(SPEC);
     let scheme = landmark::by_name("uniform").unwrap().landmarks::<f64>();
-    let map = Nystrom::new(&any, select(&points, scheme, SPEC, RANKS[1], 5, WHOLE), faer::Par::Seq).unwrap();
+    let map = Nystrom::new(&any, select(&points, scheme, SPEC, RANKS[1], 5, WHOLE), &Workers::sequential()).unwrap();
     let workers = Workers::new(2);
     let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
     let exact = approximation.errors(&RANKS, rows.len(), 0).unwrap();

@@ -22,7 +22,7 @@ fn maps(rows: &[Vec<f64>], spec: &str) -> [(&'static str, Box<dyn FeatureMap<f64
     let numbers = (0..n as u64).collect();
     let all = LandmarkSet { points: flat(rows), rows: numbers, d: rows[0].len(), passes: 0, evaluations: 0 };
     let any = kernel(spec);
-    let cholesky = Nystrom::new(&any, all.clone(), faer::Par::Seq).unwrap();
+    let cholesky = Nystrom::new(&any, all.clone(), &Workers::sequential()).unwrap();
     [("cholesky", Box::new(cholesky)), ("eigen", Box::new(Projected::eigen(&any, all, n).unwrap()))]
 }
 

@@ -245,11 +245,12 @@ fn landmark_maps_stay_below_the_kernel_and_order_as_they_should() {
     let k = exact(&points, kmill_tests::kernels::kernel(spec));
     let set = select(&points, &RpCholesky, spec, 40, 1, WHOLE);
     let workers = Workers::new(2);
-    let nystrom = Nystrom::new(&any, set.clone(), faer::Par::Seq).unwrap();
+    let nystrom = Nystrom::new(&any, set.clone(), &Workers::sequential()).unwrap();
     let r = 20;
     let data = rows_of(&points, &workers);
-    let quarter =
-        |q: usize| Nystrom::new(&any, set.keep(&(q * 10..(q + 1) * 10).collect::<Vec<_>>()), faer::Par::Seq).unwrap();
+    let quarter = |q: usize| {
+        Nystrom::new(&any, set.keep(&(q * 10..(q + 1) * 10).collect::<Vec<_>>()), &Workers::sequential()).unwrap()
+    };
     let maps: Vec<(&str, Box<dyn FeatureMap<f64>>)> = vec![
         ("eigen", Box::new(Projected::eigen(&any, set.clone(), r).unwrap())),
         ("randomised", Box::new(Projected::randomised(&any, set.clone(), r, 3, &workers).unwrap())),
@@ -299,7 +300,7 @@ fn an_ensemble_is_the_mean_of_its_parts() {
     let set = select(&points, &Uniform, spec, 30, 1, WHOLE);
     let part = |from: usize| {
         let own = set.keep(&(from..from + 10).collect::<Vec<_>>());
-        Nystrom::new(&kernel(spec), own, faer::Par::Seq).unwrap()
+        Nystrom::new(&kernel(spec), own, &Workers::sequential()).unwrap()
     };
     let parts = || [0, 10, 20].map(part);
     let mean = parts().iter().fold(Mat::<f64>::zeros(90, 90), |sum, part| sum + approximation(part, &points)) / 3.0;
@@ -313,7 +314,7 @@ fn the_truncation_is_the_best_of_its_rank() {
     let points = Points::<f64>::new(&Lcg(4).normals(200, 3));
     let spec = "laplacian(sigma=3)";
     let any = kernel(spec);
-    let map = Nystrom::new(&any, select(&points, &Uniform, spec, 30, 0, WHOLE), faer::Par::Seq).unwrap();
+    let map = Nystrom::new(&any, select(&points, &Uniform, spec, 30, 0, WHOLE), &Workers::sequential()).unwrap();
     let whole = approximation(&map, &points);
     let values = whole.self_adjoint_eigenvalues(faer::Side::Lower).unwrap();
     let best: f64 = values.iter().rev().take(10).sum();
@@ -331,7 +332,7 @@ fn the_exact_map_reproduces_the_kernel_matrix() {
         let any = kernel(spec);
         let k = exact(&points, kmill_tests::kernels::kernel(spec));
         let all = LandmarkSet { points: points.x.clone(), rows: (0..150).collect(), d: 4, passes: 0, evaluations: 0 };
-        let cholesky = Nystrom::new(&any, all.clone(), faer::Par::Seq).unwrap();
+        let cholesky = Nystrom::new(&any, all.clone(), &Workers::sequential()).unwrap();
         assert!((approximation(&cholesky, &points) - &k).norm_max() < 1e-10, "{spec}");
         let eigen = Projected::eigen(&any, all, 150).unwrap();
         let y = features(&eigen, &points);

@@ -121,7 +121,7 @@ fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
     let other = select_for(&points, &Every { stride: 7 }, &kernel, 40, 0, (33, 99, 3));
     assert_eq!(one, other);
     assert_eq!(one.rows, (0..40).map(|i| 7 * i).collect::<Vec<u64>>());
-    let map = Nystrom::new(&kernel, one, Par::Seq).unwrap();
+    let map = Nystrom::new(&kernel, one, &Workers::sequential()).unwrap();
     let mut phi = Mat::<f32>::zeros(500, map.rank());
     let x = MatRef::from_row_major_slice(&points.x, 500, 4);
     kapprox::FeatureMap::apply(&map, x, phi.as_mut(), &workers);

@@ -336,7 +336,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
     let points = kmill_tests::source::Points::<f64>::new(&rows);
     let spec = "gaussian(sigma=1)";
     let all = kmill_tests::fit::select(&points, &kapprox::landmark::Uniform, spec, 120, 0, kmill_tests::fit::WHOLE);
-    let map = kapprox::Nystrom::new(&kmill_tests::fit::kernel(spec), all, faer::Par::Seq).unwrap();
+    let map = kapprox::Nystrom::new(&kmill_tests::fit::kernel(spec), all, &Workers::sequential()).unwrap();
     let picks = |threads: usize, keep: Place| {
         let workers = Workers::new(threads);
         let resources =

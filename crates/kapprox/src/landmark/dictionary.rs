@@ -15,7 +15,6 @@ use crate::decompose::symmetric_eigenvalues;
 use crate::kernel::AnyKernel;
 use crate::map::factor::factor;
 use crate::map::nystrom::Nystrom;
-use crate::map::par;
 use crate::{Real, Result};
 use faer::{Mat, MatRef};
 use std::sync::Arc;
@@ -67,10 +66,8 @@ impl<T: Real> Dictionary<T> {
         }
         let workers = data.pass.workers;
         // μ makes the matrix definite: no row is left out
-        let map = workers.install(|| {
-            let f = factor(regularised, 0.0, par(workers));
-            Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, par(workers))
-        });
+        let f = factor(regularised, 0.0, workers)?;
+        let map = Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, workers)?;
         Round::new(kernel.typed::<T>(), Some(map), draw, capacity, data).run("leverage scores", data)
     }
 }

@@ -139,7 +139,7 @@ impl Largest {
                 Ok(LargestFound { sum, outside, pool: columns.pool(growth, &best) })
             }
             Self::Anew => {
-                let map = growth.map(data.pass.workers);
+                let map = growth.map(data.pass.workers)?;
                 let kernel = growth.any().typed::<T>();
                 let mut residuals = Round::new(kernel, map, &ByResidual, capacity, data)
                     .run(&format!("residuals of {} landmarks", growth.len()), data)?;

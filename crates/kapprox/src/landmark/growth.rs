@@ -12,7 +12,6 @@ use super::{LandmarkSet, Scan};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::Nystrom;
-use crate::map::par;
 use crate::matrix::Pool;
 use crate::{Real, Result};
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
@@ -85,10 +84,12 @@ impl<'a, T: Real> Growth<'a, T> {
     }
 
     /// The map of the landmarks so far; `None` without landmarks.
-    pub(super) fn map(&self, workers: &Workers) -> Option<Nystrom<T>> {
-        let lower = self.lower().to_owned();
-        let map = || Nystrom::from_factor(self.any, self.chosen.clone(), lower, par(workers));
-        (self.len() > 0).then(|| workers.install(map))
+    ///
+    /// # Errors
+    /// [`kstore::Error::Interrupted`] where the workers are to stop.
+    pub(super) fn map(&self, workers: &Workers) -> Result<Option<Nystrom<T>>> {
+        let map = || Nystrom::from_factor(self.any, self.chosen.clone(), self.lower().to_owned(), workers);
+        (self.len() > 0).then(map).transpose()
     }
 
     /// Features of points under the landmarks so far, in f64: b x s. Costs 2bsd + bs² flops.

@@ -76,7 +76,7 @@ impl<T: Real> Landmarks<T> for RpCholesky {
         for round in 0.. {
             let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));
             let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
-            let map = growth.map(data.pass.workers);
+            let map = growth.map(data.pass.workers)?;
             let residuals = Round::new(kernel.typed::<T>(), map, &keys, block, data)
                 .run(&format!("residuals of {} landmarks", growth.len()), data)?;
             growth.chosen.passes += 1;

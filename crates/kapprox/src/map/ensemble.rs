@@ -37,7 +37,7 @@ pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
     let part = |first: usize| {
         let dealt: Vec<usize> = (first..landmarks.len()).step_by(count).collect();
-        workers.install(|| Nystrom::new(kernel, landmarks.keep(&dealt), super::par(workers)))
+        Nystrom::new(kernel, landmarks.keep(&dealt), workers)
     };
     Ok(Box::new(Ensemble::new((0..count).map(part).collect::<Result<_>>()?)?))
 }

@@ -1,12 +1,18 @@
 //! The Cholesky factor of the landmarks' kernel matrix, with dependent landmarks left out.
 
+use super::par;
+use crate::Result;
 use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_inverse::invert_lower_triangular;
+use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::prelude::*;
 use faer::{Accum, Mat, MatRef, Par};
+use kstore::Workers;
 
 /// Width of a column block: the part inside a block runs at vector speed, the rest as matrix products.
 const BLOCK: usize = 64;
+
+/// Columns of the inverse of the factor that one thread computes at a time.
+const INVERTED: usize = 128;
 
 /// A landmark is left out when what the earlier ones leave of it is at most this share of k(z, z): about 1e-12.
 ///
@@ -39,7 +45,10 @@ pub struct Factor {
 ///
 /// Left-looking, in place: `k` (m x m, lower triangle read) becomes the factor. The order is kept, so that leading
 /// blocks stay the factors of the leading landmarks. Cost m³/3 flops, no memory beside `k`.
-pub fn factor(mut k: Mat<f64>, floor: f64, par: Par) -> Factor {
+///
+/// # Errors
+/// [`kstore::Error::Interrupted`] between two blocks of columns, where the workers are to stop.
+pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> {
     let m = k.nrows();
     let mut kept: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
@@ -47,9 +56,10 @@ pub fn factor(mut k: Mat<f64>, floor: f64, par: Par) -> Factor {
     while start < m {
         let end = (start + BLOCK).min(m);
         let before = kept.len();
+        workers.check()?;
         // narrow products have other bits for other numbers of threads
-        let par = if end - start == BLOCK { par } else { Par::Seq };
-        subtract_earlier(&mut k, start, end, before, par);
+        let par = if end - start == BLOCK { par(workers) } else { Par::Seq };
+        workers.install(|| subtract_earlier(&mut k, start, end, before, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
             take_column(&mut k, j, before, &mut kept, floor * diagonal);
         }
@@ -57,7 +67,7 @@ pub fn factor(mut k: Mat<f64>, floor: f64, par: Par) -> Factor {
     }
     let r = kept.len();
     let lower = Mat::from_fn(r, r, |i, j| if i >= j { k[(kept[i], j)] } else { 0.0 });
-    Factor { lower, kept }
+    Ok(Factor { lower, kept })
 }
 
 /// The factor by which each feature of `L⁻¹ k_S(x)` amplifies rounding of kernel values:
@@ -65,19 +75,37 @@ pub fn factor(mut k: Mat<f64>, floor: f64, par: Par) -> Factor {
 ///
 /// Feature j is the part of landmark j that the earlier ones leave, a combination of kernel functions, divided by its norm.
 /// A small pivot alone does no harm: where the earlier landmarks span landmark j with large coefficients, as an outlier by
-/// differences of close points, rounding hides a pivot that is far from small. Cost m³/3 flops, m² numbers.
-pub fn amplification(lower: MatRef<'_, f64>, par: Par) -> Vec<f64> {
+/// differences of close points, rounding hides a pivot that is far from small. Cost m³/3 flops; bytes 8m(128 for each thread + m/128).
+///
+/// # Errors
+/// [`kstore::Error::Interrupted`] where the workers are to stop.
+pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f64>> {
     let r = lower.nrows();
-    let mut inverse = Mat::<f64>::zeros(r, r);
-    invert_lower_triangular(inverse.as_mut(), lower, par);
-    let mut amplified = vec![0.0; r];
-    for i in 0..r {
-        let diagonal: f64 = (0..=i).map(|c| lower[(i, c)] * lower[(i, c)]).sum();
-        for (sum, value) in amplified[i..].iter_mut().zip(inverse.col(i).subrows(i, r - i).iter()) {
-            *sum += diagonal * value * value;
+    let starts: Vec<usize> = (0..r).step_by(INVERTED).collect();
+    let mut parts: Vec<(usize, Vec<f64>)> = starts.iter().map(|first| (*first, vec![0.0; r - first])).collect();
+    // the columns from `first` on, which are zero above; the longest come first
+    workers.each(parts.iter_mut().collect(), |(first, part)| {
+        if workers.is_cancelled() {
+            return;
         }
+        let (first, height) = (*first, part.len());
+        let width = INVERTED.min(height);
+        let mut inverse = Mat::<f64>::zeros(height, width);
+        (0..width).for_each(|c| inverse[(c, c)] = 1.0);
+        let below = lower.submatrix(first, first, height, height);
+        solve_lower_triangular_in_place(below, inverse.as_mut(), Par::Seq);
+        for (c, column) in inverse.col_iter().enumerate() {
+            let i = first + c;
+            let diagonal: f64 = (0..=i).map(|k| lower[(i, k)] * lower[(i, k)]).sum();
+            part.iter_mut().zip(column.iter()).for_each(|(sum, value)| *sum += diagonal * value * value);
+        }
+    });
+    workers.check()?;
+    let mut amplified = vec![0.0; r];
+    for (first, part) in &parts {
+        amplified[*first..].iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
     }
-    amplified
+    Ok(amplified)
 }
 
 /// Columns `start..end` -= (columns of L found before) · (their rows `start..end`)ᵀ.
@@ -149,7 +177,7 @@ mod tests {
     fn reconstructs_and_keeps_order_at_sizes_around_the_block() {
         for m in [1, 2, 31, 63, 64, 65, 127, 200] {
             let k = gram(m, &[]);
-            let f = factor(k.clone(), PIVOT_FLOOR, Par::Seq);
+            let f = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
             assert_eq!(f.kept, (0..m).collect::<Vec<_>>());
             let difference = &f.lower * f.lower.transpose() - &k;
             assert!(difference.norm_max() < 1e-13, "m = {m}: {}", difference.norm_max());
@@ -159,7 +187,7 @@ mod tests {
     #[test]
     fn twins_are_left_out_and_the_rest_reconstructs() {
         let k = gram(150, &[(3, 10), (70, 71), (5, 149)]);
-        let f = factor(k.clone(), PIVOT_FLOOR, Par::Seq);
+        let f = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
         let expected: Vec<usize> = (0..150).filter(|i| ![10, 71, 149].contains(i)).collect();
         assert_eq!(f.kept, expected);
         let product = &f.lower * f.lower.transpose();
@@ -173,8 +201,8 @@ mod tests {
     #[test]
     fn a_leading_block_is_the_factor_of_the_leading_landmarks() {
         let k = gram(130, &[(1, 2)]);
-        let whole = factor(k.clone(), PIVOT_FLOOR, Par::Seq);
-        let part = factor(k.submatrix(0, 0, 80, 80).to_owned(), PIVOT_FLOOR, Par::Seq);
+        let whole = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
+        let part = factor(k.submatrix(0, 0, 80, 80).to_owned(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
         let r = part.kept.len();
         let difference = &part.lower - whole.lower.submatrix(0, 0, r, r);
         assert!(difference.norm_max() < 1e-14);
@@ -183,9 +211,9 @@ mod tests {
     #[test]
     fn amplification_is_that_of_the_definition() {
         let k = gram(70, &[]) * faer::Scale(2.5);
-        let lower = factor(k.clone(), PIVOT_FLOOR, Par::Seq).lower;
+        let lower = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap().lower;
         let inverse = lower.partial_piv_lu().solve(Mat::<f64>::identity(70, 70));
-        for (j, found) in amplification(lower.as_ref(), Par::Seq).into_iter().enumerate() {
+        for (j, found) in amplification(lower.as_ref(), &Workers::sequential()).unwrap().into_iter().enumerate() {
             let expected: f64 = (0..70).map(|i| k[(i, i)] * inverse[(j, i)].powi(2)).sum();
             assert!((found / expected - 1.0).abs() < 1e-10, "feature {j}: {found} {expected}");
         }
@@ -193,7 +221,31 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_a_matrix_without_finite_pivots() {
-        assert!(factor(Mat::zeros(3, 3), 0.0, Par::Seq).kept.is_empty());
-        assert!(factor(Mat::full(3, 3, f64::NAN), 0.0, Par::Seq).kept.is_empty());
+        assert!(factor(Mat::zeros(3, 3), 0.0, &Workers::sequential()).unwrap().kept.is_empty());
+        assert!(factor(Mat::full(3, 3, f64::NAN), 0.0, &Workers::sequential()).unwrap().kept.is_empty());
+    }
+
+    #[test]
+    fn amplification_over_several_strips_has_the_same_bits_on_any_threads() {
+        let k = gram(300, &[]);
+        let lower = factor(k, PIVOT_FLOOR, &Workers::sequential()).unwrap().lower;
+        let found = amplification(lower.as_ref(), &Workers::sequential()).unwrap();
+        assert_eq!(found, amplification(lower.as_ref(), &Workers::new(3)).unwrap());
+        let inverse = lower.partial_piv_lu().solve(Mat::<f64>::identity(300, 300));
+        for (j, found) in found.into_iter().enumerate() {
+            let expected: f64 = (0..300).map(|i| inverse[(j, i)].powi(2)).sum();
+            assert!((found / expected - 1.0).abs() < 1e-10, "feature {j}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn both_end_where_the_workers_are_to_stop() {
+        let stop = kstore::CancelToken::new();
+        let workers = Workers::new(2).heeding(stop.clone());
+        let lower = factor(gram(300, &[]), PIVOT_FLOOR, &workers).unwrap().lower;
+        stop.cancel();
+        let interrupted = |error: crate::Error| matches!(error, crate::Error::Store(kstore::Error::Interrupted));
+        assert!(interrupted(factor(gram(300, &[]), PIVOT_FLOOR, &workers).unwrap_err()));
+        assert!(interrupted(amplification(lower.as_ref(), &workers).unwrap_err()));
     }
 }

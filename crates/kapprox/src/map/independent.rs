@@ -5,7 +5,8 @@ use super::nystrom::kernel_matrix;
 use crate::kernel::AnyKernel;
 use crate::rows::LandmarkSet;
 use crate::{Real, Result};
-use faer::{Mat, Par};
+use faer::Mat;
+use kstore::Workers;
 use std::sync::Arc;
 
 /// Landmarks that are not sound in their order are taken by levels: first, in their order, those of which the earlier ones
@@ -30,13 +31,13 @@ impl<T: Real> Independent<T> {
     /// The landmarks in their order where that is sound, otherwise by [`LEVELS`]; dependent ones are left out.
     ///
     /// Cost m²d + 2m³/3 flops in their order, m²d + m²r for each level otherwise.
-    pub(super) fn of(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
-        let given = Self::in_order(kernel, &landmarks, par)?;
+    pub(super) fn of(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
+        let given = Self::in_order(kernel, &landmarks, workers)?;
         if given.sound(MOST_AMPLIFIED) == given.amplified.len() {
             return Ok(given);
         }
         drop(given);
-        Self::by_levels(kernel, landmarks, MOST_AMPLIFIED, par)
+        Self::by_levels(kernel, landmarks, MOST_AMPLIFIED, workers)
     }
 
     /// The landmarks by [`LEVELS`], without those from the first on whose feature amplifies rounding by more than `most`.
@@ -44,20 +45,20 @@ impl<T: Real> Independent<T> {
         kernel: &Arc<dyn AnyKernel>,
         mut landmarks: LandmarkSet<T>,
         most: f64,
-        par: Par,
+        workers: &Workers,
     ) -> Result<Self> {
         for share in LEVELS {
-            let mut order = factor(kernel_matrix(kernel, &landmarks)?, share, par).kept;
+            let mut order = factor(kernel_matrix(kernel, &landmarks)?, share, workers)?.kept;
             let ahead: Vec<bool> = (0..landmarks.len()).map(|i| order.binary_search(&i).is_ok()).collect();
             order.extend((0..landmarks.len()).filter(|i| !ahead[*i]));
             landmarks = landmarks.keep(&order);
         }
-        Ok(Self::in_order(kernel, &landmarks, par)?.leading(most))
+        Ok(Self::in_order(kernel, &landmarks, workers)?.leading(most))
     }
 
-    fn in_order(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, par: Par) -> Result<Self> {
-        let Factor { lower, kept } = factor(kernel_matrix(kernel, landmarks)?, PIVOT_FLOOR, par);
-        let amplified = amplification(lower.as_ref(), par);
+    fn in_order(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, workers: &Workers) -> Result<Self> {
+        let Factor { lower, kept } = factor(kernel_matrix(kernel, landmarks)?, PIVOT_FLOOR, workers)?;
+        let amplified = amplification(lower.as_ref(), workers)?;
         Ok(Self { landmarks: landmarks.keep(&kept), lower, amplified })
     }
 
@@ -93,16 +94,16 @@ mod tests {
     #[test]
     fn sound_landmarks_keep_their_order() {
         let (kernel, set) = line("laplacian(sigma=1)");
-        let found = Independent::of(&kernel, set.clone(), Par::Seq).unwrap();
+        let found = Independent::of(&kernel, set.clone(), &Workers::sequential()).unwrap();
         assert_eq!(found.landmarks, set);
     }
 
     #[test]
     fn landmarks_that_hide_each_other_come_by_levels() {
         let (kernel, set) = line("gaussian(sigma=0.3)");
-        let given = Independent::in_order(&kernel, &set, Par::Seq).unwrap();
+        let given = Independent::in_order(&kernel, &set, &Workers::sequential()).unwrap();
         assert!(given.sound(MOST_AMPLIFIED) < given.landmarks.len(), "{:?}", given.amplified);
-        let found = Independent::of(&kernel, set.clone(), Par::Seq).unwrap();
+        let found = Independent::of(&kernel, set.clone(), &Workers::sequential()).unwrap();
         assert!(found.amplified.iter().all(|amplified| *amplified <= MOST_AMPLIFIED));
         // the pivots fall by levels, and the landmarks of a level are in their order
         let first = (0..found.landmarks.len()).take_while(|j| found.lower[(*j, *j)].powi(2) > LEVELS[0]).count();
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn what_is_not_sound_is_cut_off() {
         let (kernel, set) = line("gaussian(sigma=0.3)");
-        let given = Independent::in_order(&kernel, &set, Par::Seq).unwrap();
+        let given = Independent::in_order(&kernel, &set, &Workers::sequential()).unwrap();
         let (sound, lower) = (given.sound(MOST_AMPLIFIED), given.lower.clone());
         let cut = given.leading(MOST_AMPLIFIED);
         assert_eq!((cut.landmarks.len(), cut.lower.nrows(), cut.amplified.len()), (sound, sound, sound));

@@ -38,7 +38,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
 
 pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, workers, .. } = given;
-    Ok(Box::new(workers.install(|| Nystrom::new(kernel, landmarks, super::par(workers)))?))
+    Ok(Box::new(Nystrom::new(kernel, landmarks, workers)?))
 }
 
 /// Bytes of a map of `m` landmarks with `d` features.
@@ -108,10 +108,10 @@ impl<T: Real> Nystrom<T> {
     ///
     /// # Errors
     /// [`Error::NoLandmarks`] where none is left, [`Error::NotFinite`] where the kernel overflows.
-    pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, par: Par) -> Result<Self> {
+    pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
         let exact = kernel.typed::<f64>();
         crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
-        let Independent { landmarks, lower, amplified } = Independent::of(kernel, landmarks, par)?;
+        let Independent { landmarks, lower, amplified } = Independent::of(kernel, landmarks, workers)?;
         if landmarks.is_empty() {
             return Err(Error::NoLandmarks {
                 why: "the kernel is zero at every landmark; choose another kernel or other landmarks".to_string(),
@@ -122,15 +122,18 @@ impl<T: Real> Nystrom<T> {
     }
 
     /// The map of landmarks whose factor is known.
+    ///
+    /// # Errors
+    /// [`kstore::Error::Interrupted`] where the workers are to stop.
     pub(crate) fn from_factor(
         kernel: &Arc<dyn AnyKernel>,
         landmarks: LandmarkSet<T>,
         lower: Mat<f64>,
-        par: Par,
-    ) -> Self {
-        let own =
-            size_of::<T>() == size_of::<f64>() || suffices::<T>(lower.as_ref(), &amplification(lower.as_ref(), par));
-        Self::in_arithmetic(own, kernel, landmarks, lower)
+        workers: &Workers,
+    ) -> Result<Self> {
+        let own = size_of::<T>() == size_of::<f64>()
+            || suffices::<T>(lower.as_ref(), &amplification(lower.as_ref(), workers)?);
+        Ok(Self::in_arithmetic(own, kernel, landmarks, lower))
     }
 
     fn in_arithmetic(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
@@ -149,7 +152,7 @@ impl<T: Real> Nystrom<T> {
     /// Kernel values of distances that cancel, of points far from the origin for their length scale, have errors of many roundings
     /// even in f64.
     fn leave_out(&mut self) -> bool {
-        let found = Independent::by_levels(&self.any, self.landmarks.clone(), LESS_AMPLIFIED, Par::Seq);
+        let found = Independent::by_levels(&self.any, self.landmarks.clone(), LESS_AMPLIFIED, &Workers::sequential());
         let Ok(Independent { landmarks, lower, .. }) = found else { return false };
         let fewer = !landmarks.is_empty() && landmarks.len() < self.landmarks.len();
         if fewer {
@@ -164,9 +167,10 @@ impl<T: Real> Nystrom<T> {
     }
 
     /// True where kernel values in `T` are too coarse for predictions at rank `rank`.
-    pub fn needs_wide(&self, rank: usize, par: Par) -> bool {
+    pub fn needs_wide(&self, rank: usize, workers: &Workers) -> bool {
         let lower = self.lower.submatrix(0, 0, rank, rank);
-        self.is_wide() && !suffices::<T>(lower, &amplification(lower, par))
+        // a run that is to stop does not use the answer
+        self.is_wide() && !amplification(lower, workers).is_ok_and(|amplified| suffices::<T>(lower, &amplified))
     }
 
     /// The landmarks that were kept, in their order.
@@ -246,6 +250,8 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let z = self.landmarks.as_mat();
         workers.each(strips(x, out), |(x, mut out)| match &self.arithmetic {
+            // the pass throws the features away
+            _ if workers.is_cancelled() => (),
             Arithmetic::Own(lower) => {
                 self.kernel.block(x, z, out.rb_mut());
                 solve_lower_triangular_in_place(lower.as_ref(), out.transpose_mut(), Par::Seq);
@@ -264,7 +270,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
 
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let r = weights.nrows();
-        let wide = workers.install(|| self.needs_wide(r, super::par(workers)));
+        let wide = self.needs_wide(r, workers);
         let leading: Vec<usize> = (0..r).collect();
         Expansion::Landmarks { landmarks: self.landmarks.keep(&leading), coefficients: self.dual(weights), wide }
     }

@@ -107,7 +107,7 @@ pub(super) fn double_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
 
 pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, rank, workers, .. } = given;
-    let whole = workers.install(|| Nystrom::new(kernel, landmarks, par(workers)))?;
+    let whole = Nystrom::new(kernel, landmarks, workers)?;
     Ok(Box::new(Projected::truncated(&whole, kernel, rank, given.data)?))
 }
 

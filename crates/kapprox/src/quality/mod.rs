@@ -26,7 +26,7 @@
 //! let workers = Workers::sequential();
 //! let data = Scan { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
 //! let kernel = Spec::parse("gaussian(sigma=0.5)")?.build()?;
-//! let map = Nystrom::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, Par::Seq)?;
+//! let map = Nystrom::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, &workers)?;
 //! let approximation = Approximation { data, kernel: &kernel, map: &map };
 //! let errors = &approximation.errors(&[map.rank()], 300, 0)?[0];
 //! assert_eq!(errors.frobenius.evidence, Evidence::Exact);

@@ -96,7 +96,7 @@ impl<T: Real> Case<T> {
     /// The Nyström map projects, and misses no more than the pseudo-inverse of its landmarks.
     fn check_nystrom(&self, what: &str, landmarks: LandmarkSet<T>) {
         let oracle = self.pseudo_inverse(&landmarks);
-        let map = Nystrom::new(&self.kernel, landmarks, Par::Seq).unwrap();
+        let map = Nystrom::new(&self.kernel, landmarks, &Workers::sequential()).unwrap();
         let error = self.check(what, &map);
         let most = 2.0 * oracle + missing::<T>();
         assert!(error <= most, "{}, {what}: trace error {error:.3e}, pseudo-inverse {oracle:.3e}", self.name);

@@ -72,7 +72,7 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
         engine.join(&request.mark::<T>(&left(request, &cells)))?;
     }
     let journal = engine.as_ref().map(|engine| Journal::through(engine));
-    let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads));
+    let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads).heeding(interrupt::token()));
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources(&workers, None) };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
     watch.silence();

@@ -100,7 +100,7 @@ impl<T: Real> Task<'_, '_, T> {
         let make = |set: LandmarkSet<T>| {
             let meter = Meter::start(table);
             let squared = (set.len() as u64).pow(2);
-            let map = workers.install(|| Nystrom::new(any, set, kapprox::map::par(workers)))?;
+            let map = Nystrom::new(any, set, workers)?;
             Ok::<_, Error>((map, meter.cost(0, squared)))
         };
         let (map, made) = make(set)?;

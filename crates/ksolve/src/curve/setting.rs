@@ -8,7 +8,6 @@ use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, Task, candidates};
 use crate::{Result, Targets};
-use faer::Par;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
 use kapprox::map::{Making, WithoutRows};
@@ -16,7 +15,7 @@ use kapprox::quality::{Approximation, GramSpectrum, Measure, SampleSpectrum, Spe
 use kapprox::{Nystrom, Real};
 use kstore::key::Purpose;
 use kstore::pass::Observer;
-use kstore::{MemoryRows, Pass, Plan, RowSource, Selected, Statistics, TableRows};
+use kstore::{MemoryRows, Pass, Plan, RowSource, Selected, Statistics, TableRows, Workers};
 use std::sync::Arc;
 
 /// Landmarks of the map whose features bound ‖K‖₂ from below: that of the leading directions is known soon.
@@ -302,7 +301,7 @@ impl Opening<'_> {
         self.stage("norm of the kernel matrix", source, n, |data| {
             let seed = self.options.seed;
             let set = RpCholesky.select(&data, any, NORM_RANK, seed)?;
-            let map = Nystrom::new(any, set, Par::Seq)?;
+            let map = Nystrom::new(any, set, &Workers::sequential())?;
             let approximation = Approximation { data, kernel: any, map: &map };
             let errors = approximation.errors(&[map.rank()], SAMPLED_COLUMNS, seed)?;
             let gram: GramSpectrum = approximation.gram_spectrum(map.rank())?;

@@ -196,7 +196,10 @@ pub(super) fn fit<T: Real>(
     let watch = run.watched();
     let journal = checkpoint::journal(run, fit, selected, training)?;
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
-    let fitted = train_model::<T>(fit, solver, any, selected, training, &resources).and_then(|mut fitted| {
+    let found = train_model::<T>(fit, solver, any, selected, training, &resources);
+    // steps that were ended early leave what looks like a result, or an error of the numbers
+    let found = resources.workers.check().map_err(Error::from).and(found);
+    let fitted = found.and_then(|mut fitted| {
         keep(&fitted)?;
         (fitted.report.seconds, fitted.report.warnings) = (watch.seconds(), watch.warnings());
         Ok(fitted)

@@ -27,4 +27,5 @@ pub use crate::predict::{Predictor, RowScratch};
 pub use checkpoint::Checkpoint;
 pub use fit::{Candidates, ElementType, Fit};
 pub use fitted::{FitReport, Fitted, LAMBDA, LandmarkReport, MetricReport, Train};
-pub use run::{CancelToken, Run};
+pub use kstore::CancelToken;
+pub use run::Run;

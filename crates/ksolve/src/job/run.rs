@@ -4,36 +4,12 @@ use super::Checkpoint;
 use crate::train::{Forecast, Resources, Stages, Unwatched};
 use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;
-use kstore::{Workers, budget, rayon};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use kstore::{CancelToken, Workers, budget, rayon};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.
 const UNKNOWN_MACHINE: usize = 2 << 30;
-
-/// Asks a run to stop. Clones share the request; the run ends within a tile of rows or a step of an iteration, with an
-/// error that [`crate::Error::is_interrupted`] knows.
-#[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
-
-impl CancelToken {
-    /// A token that does not ask to stop yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Asks every run that has this token to stop.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// True once the token asks to stop.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The resources that a job may use. None of them changes a bit of its result.
 ///
@@ -91,13 +67,13 @@ impl<'a> Run<'a> {
     /// Sets the number of threads; the job makes a pool of its own.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { workers: Workers::new(threads), ..self }
+        Self { workers: Workers::new(threads).heeding(self.cancel.clone()), ..self }
     }
 
     /// Sets the pool of threads to use, such as that of the program around.
     #[must_use]
     pub fn pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
-        Self { workers: Workers::of(pool), ..self }
+        Self { workers: Workers::of(pool).heeding(self.cancel.clone()), ..self }
     }
 
     /// Sets the observer that is told of stages, rows and warnings.
@@ -106,10 +82,11 @@ impl<'a> Run<'a> {
         Self { stages, ..self }
     }
 
-    /// Sets the token that can stop the run.
+    /// Sets the token that can stop the run: within a tile of rows, a block of a matrix or a step of an iteration, with an error that
+    /// [`crate::Error::is_interrupted`] knows.
     #[must_use]
     pub fn cancel(self, cancel: CancelToken) -> Self {
-        Self { cancel, ..self }
+        Self { workers: self.workers.heeding(cancel.clone()), cancel, ..self }
     }
 
     /// Sets the folder for decoded rows, features and kernel values that do not fit the memory.

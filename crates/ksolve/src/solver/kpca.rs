@@ -99,7 +99,7 @@ impl<T: Real> Solver<T> for KernelPca {
         let mean: Vec<f64> = moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect();
         let covariance = covariance(moments, &mean);
         let total: f64 = (0..p).map(|j| covariance[(j, j)]).sum();
-        let (values, vectors) = symmetric_eigen(covariance.as_ref())?;
+        let (values, vectors) = data.resources.workers.apart(move || symmetric_eigen(covariance.as_ref()))??;
         let floor = NOISE * state.gram.epsilon() * values[p - 1].max(0.0);
         let kept: Vec<usize> =
             (0..p).rev().take(self.components).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();

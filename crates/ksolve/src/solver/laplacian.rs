@@ -63,7 +63,8 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let Normalised { gram, sums, floor } = normalised(data, &kept)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
-        let (projection, eigenvalues) = embedding(&gram, self.components + 1, self.components + 1)?;
+        let (projection, eigenvalues) =
+            embedding(&gram, self.components + 1, self.components + 1, data.resources.workers)?;
         let q = projection.ncols() - 1;
         if q == 0 {
             return Err(Error::NoVariance);

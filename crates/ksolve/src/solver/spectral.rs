@@ -29,7 +29,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
-use kstore::Plan;
+use kstore::{Plan, Workers};
 
 /// The description of the solver `spectral`.
 pub(super) const FAMILY: Family = Family {
@@ -75,7 +75,7 @@ impl<T: Real> Solver<T> for Spectral {
         let Normalised { gram, .. } = normalised(data, &kept)?;
         let (projection, eigenvalues) = {
             let _stage = data.resources.stages.stage("eigenvectors", None);
-            embedding(&gram, self.clusters, self.clusters + 1)?
+            embedding(&gram, self.clusters, self.clusters + 1, data.resources.workers)?
         };
         let space = Space { projection: Some(projection.as_ref()), sphere: true };
         let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
@@ -101,12 +101,12 @@ impl<T: Real> Solver<T> for Spectral {
 
 /// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the leading `told` eigenvalues: a wide gap after the
 /// k-th says that k is right.
-pub(super) fn embedding(gram: &GramState, k: usize, told: usize) -> Result<(Mat<f64>, Vec<f64>)> {
+pub(super) fn embedding(gram: &GramState, k: usize, told: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
     let p = gram.features();
     let g = MatRef::from_column_major_slice(&gram.folds()[0].g, p, p);
     // only the lower triangle means anything
     let full = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
-    let (values, vectors) = symmetric_eigen(full.as_ref())?;
+    let (values, vectors) = workers.apart(move || symmetric_eigen(full.as_ref()))??;
     let floor = gram.epsilon() * values[p - 1].max(0.0);
     let kept: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > floor).collect();
     if kept.is_empty() {

@@ -97,7 +97,7 @@ pub(super) fn features<T: Real>(kernel: &Spec, data: &Features<'_, T>) -> Result
         passes: 1,
         evaluations: (n * n) as u64,
     };
-    let map = Nystrom::new(&kernel, landmarks, faer::Par::Seq)?;
+    let map = Nystrom::new(&kernel, landmarks, &Workers::sequential())?;
     let count = map.dims().1;
     Ok(TargetFeatures { map, count })
 }

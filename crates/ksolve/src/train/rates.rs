@@ -4,7 +4,7 @@ use super::options::{Resources, TrainOptions};
 use super::plan::Cut;
 use super::survey;
 use crate::solver::ridge::iterative::rows::Rows;
-use crate::{CertificateState, GramScratch, GramState, Intercept, Result, RidgeOptions, strips};
+use crate::{CertificateState, GramScratch, GramState, Intercept, Result, RidgeOptions};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::nystrom::STRIP;
@@ -186,7 +186,7 @@ impl Products {
         let kernel = spec.build()?;
         let (factor, map) = timed(|| {
             let landmarks = spread(sample, options.rank.min(TIMED).min(b));
-            workers.install(|| Nystrom::new(&kernel, landmarks, strips::par(workers)))
+            Nystrom::new(&kernel, landmarks, workers)
         });
         let map = map?;
         let p = map.rank();

@@ -23,7 +23,7 @@ mod workers;
 pub use engine::{Engine, Node, PassKey, Share};
 pub use folder::FolderEngine;
 pub use tree::{STRETCH, states};
-pub use workers::Workers;
+pub use workers::{CancelToken, Workers};
 
 use crate::checkpoint::{Cut, Journal, Persist};
 use crate::{Error, Real, RowBlock, RowSource};

@@ -137,7 +137,7 @@ fn work<T: Real>(
     let Range { start: first, end } = part.start..part.end.min(segments.count());
     let left = end.saturating_sub(first);
     let lanes = pass.lanes.clamp(1, usize::try_from(left).unwrap_or(usize::MAX).max(1));
-    let sequential = Workers::sequential();
+    let sequential = pass.workers.alone();
     let run = Run {
         pass,
         source,
@@ -355,6 +355,7 @@ impl<T: Real> Run<'_, '_, T> {
             return Ok(());
         }
         lane.step(&block, self.workers)?;
+        self.workers.check().map_err(boxed)?;
         self.folded.fetch_add(block.len() as u64, Ordering::Relaxed);
         self.pass.observer.advance(block.len() as u64);
         Ok(())
@@ -363,6 +364,8 @@ impl<T: Real> Run<'_, '_, T> {
     /// Waits for the segment's turn and delivers its state.
     fn end(&self, segment: u64, lane: &mut (dyn Lane<T> + '_)) -> Result<(), Failure> {
         lane.flush(self.workers)?;
+        // a step that was ended early leaves nothing to deliver
+        self.workers.check().map_err(boxed)?;
         let mut order = self.lock();
         while order.turn < segment {
             if order.failed.as_ref().is_some_and(|(at, _)| *at < segment) {

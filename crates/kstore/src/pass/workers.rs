@@ -1,26 +1,56 @@
 //! Threads for the work inside a step.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::Error;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-/// Threads for the work inside one step.
+/// Time between two looks at the token while work runs apart.
+const HEARD: Duration = Duration::from_millis(20);
+
+/// A wish to stop, that another thread may express. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that does not ask to stop yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks every run that has this token to stop.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// True once the token asks to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Threads for the work inside one step, and the wish to stop that long steps listen for.
 ///
 /// The parts of [`Workers::run`] are cut by the caller, never by the number of threads, and write to separate places:
 /// so one thread or many give the same bits.
 #[derive(Clone, Debug, Default)]
-pub struct Workers(Option<Arc<rayon::ThreadPool>>);
+pub struct Workers {
+    pool: Option<Arc<rayon::ThreadPool>>,
+    cancel: CancelToken,
+}
 
 impl Workers {
     /// The calling thread only.
     pub fn sequential() -> Self {
-        Self(None)
+        Self::default()
     }
 
     /// A pool of `threads` threads.
     pub fn new(threads: usize) -> Self {
         let pool = (threads > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
         // a pool that cannot be started leaves the calling thread, which computes the same bits
-        Self(pool.and_then(Result::ok).map(Arc::new))
+        Self { pool: pool.and_then(Result::ok).map(Arc::new), ..Self::default() }
     }
 
     /// The threads of a pool that is there already, such as that of the program around: lanes and the parts of steps run
@@ -32,12 +62,37 @@ impl Workers {
     /// assert_eq!(Workers::of(std::sync::Arc::new(pool)).threads(), 2);
     /// ```
     pub fn of(pool: Arc<rayon::ThreadPool>) -> Self {
-        Self(Some(pool))
+        Self { pool: Some(pool), ..Self::default() }
+    }
+
+    /// The same threads, whose long steps end early once the token asks for it.
+    #[must_use]
+    pub fn heeding(self, cancel: CancelToken) -> Self {
+        Self { cancel, ..self }
+    }
+
+    /// One thread that heeds the same token.
+    pub(super) fn alone(&self) -> Self {
+        Self { pool: None, cancel: self.cancel.clone() }
+    }
+
+    /// True once the token asks to stop. A step may then end early, whatever it leaves in its state: a pass asks
+    /// [`Workers::check`] after every step, and throws the state away.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Fails once the token asks to stop.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_cancelled() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// Number of threads.
     pub fn threads(&self) -> usize {
-        self.0.as_ref().map_or(1, |pool| pool.current_num_threads())
+        self.pool.as_ref().map_or(1, |pool| pool.current_num_threads())
     }
 
     /// Runs `part(0)`, …, `part(parts - 1)`, started in this order, at the same time where there are threads.
@@ -49,7 +104,7 @@ impl Workers {
 
     /// [`Workers::run`], compiled once for all kinds of parts.
     fn run_parts(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
-        match &self.0 {
+        match &self.pool {
             Some(pool) if parts > 1 => {
                 let next = AtomicUsize::new(0);
                 pool.broadcast(|_| {
@@ -77,12 +132,30 @@ impl Workers {
         });
     }
 
+    /// Runs work that cannot be ended early, such as a decomposition, on a thread of its own. Once the token asks to stop, nobody waits for
+    /// it any more: it ends by itself, and holds its memory until then.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]; [`Error::Worker`] where no thread can be started, or where it panicked.
+    pub fn apart<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R, Error> {
+        let (done, wait) = channel();
+        let thread = std::thread::Builder::new().spawn(move || drop(done.send(work())));
+        thread.map_err(|_| Error::Worker)?;
+        loop {
+            match wait.recv_timeout(HEARD) {
+                Ok(found) => return Ok(found),
+                Err(RecvTimeoutError::Timeout) => self.check()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Worker),
+            }
+        }
+    }
+
     /// Runs `lane` so many times, at once as far as there are threads; without a pool each time on a thread of its own.
     ///
     /// A lane may wait for others that have begun, never for one that has not: a pool's threads may be taken.
     pub(super) fn lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
         let lane = &lane;
-        match &self.0 {
+        match &self.pool {
             Some(pool) => pool.in_place_scope(|scope| (0..lanes).for_each(|_| scope.spawn(move |_| lane()))),
             None => std::thread::scope(|scope| {
                 (0..lanes).for_each(|_| {
@@ -94,9 +167,27 @@ impl Workers {
 
     /// Runs `work` on the pool, so that nested parallel routines find its threads.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.0 {
+        match &self.pool {
             Some(pool) => pool.install(work),
             None => work(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_apart_is_waited_for_until_the_token_asks_to_stop() {
+        let stop = CancelToken::new();
+        let workers = Workers::sequential().heeding(stop.clone());
+        assert_eq!(workers.apart(|| 6 * 7).unwrap(), 42);
+        assert!(matches!(workers.apart(|| panic!("on purpose")).map(|()| 0), Err(Error::Worker)));
+        // this work ends after the one who waits has gone
+        let (release, held) = channel::<()>();
+        stop.cancel();
+        assert!(matches!(workers.apart(move || held.recv().is_ok()), Err(Error::Interrupted)));
+        drop(release);
     }
 }

@@ -1,13 +1,11 @@
 //! The regularised normal equations of a training set, assembled once and factored for every lambda.
 
 use super::Intercept;
-use crate::strips::{for_each_strip, par};
+use crate::cholesky;
+use crate::strips::for_each_strip;
 use crate::{Error, FoldGram, GramState, Result};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::triangular_solve as triangular;
-use faer::prelude::ReborrowMut;
-use faer::{Mat, MatMut, MatRef, Par, Spec};
+use faer::{Mat, MatMut, MatRef, Par};
 use kapprox::decompose::symmetric_eigen;
 use kstore::Workers;
 
@@ -220,15 +218,7 @@ impl System {
             }
         });
         drop(columns);
-        let mut block = self.matrix.as_mut().submatrix_mut(0, 0, order, order);
-        workers.install(|| {
-            let params = Spec::default();
-            let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par(workers), params));
-            let stack = MemStack::new(&mut memory);
-            let done = llt::cholesky_in_place(block.rb_mut(), Default::default(), par(workers), stack, params).is_ok();
-            // overflow passes for a positive pivot
-            done && (0..order).all(|i| block[(i, i)].is_finite())
-        })
+        cholesky::factor_by_all(self.matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
     }
 
     /// Squared lengths of the rows of L⁻¹, for the factor of the last [`System::solve`], which had `rank` features: their
@@ -240,6 +230,9 @@ impl System {
         let mut parts = vec![0.0; blocks * order];
         // the longest columns come first
         for_each_strip(workers, &mut parts, order, |block, part| {
+            if workers.is_cancelled() {
+                return;
+            }
             let first = block * INVERTED;
             let (height, width) = (order - first, INVERTED.min(order - first));
             let mut columns = Mat::<f64>::zeros(height, width);
@@ -266,6 +259,9 @@ impl System {
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
         let mut inverse = vec![0.0; order * order];
         for_each_strip(workers, &mut inverse, order * INVERTED, |block, columns| {
+            if workers.is_cancelled() {
+                return;
+            }
             let (first, width) = (block * INVERTED, columns.len() / order);
             let mut columns = MatMut::from_column_major_slice_mut(columns, order, width);
             (0..width).for_each(|j| columns[(first + j, j)] = 1.0);
