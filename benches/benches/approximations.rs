@@ -6,7 +6,6 @@
 //! landmarks are nested are run once, for the largest rank, and their seconds are those of that run. The trace error is
 //! exact, the Frobenius error is from 300 sampled columns. Without arguments: a small table, as a test.
 
-use faer::Par;
 use kapprox::kernel::{AnyKernel, Spec};
 use kapprox::landmark::{self, Scan};
 use kapprox::map::{Making, OnLandmarks, WithoutRows};

@@ -3,7 +3,7 @@
 //! `cargo bench -p kmill-benches --bench map`
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use faer::{Mat, MatRef, Par};
+use faer::{Mat, MatRef};
 use kapprox::Spec;
 use kapprox::{FeatureMap, LandmarkSet, Nystrom, Real};
 use ksolve::solver::ridge::Ridge;

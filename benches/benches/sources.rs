@@ -5,7 +5,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
-use faer::Par;
 use kapprox::kernel::Spec;
 use kapprox::{LandmarkSet, Nystrom};
 use ksolve::{FoldSpec, Folds, RidgeFold, Targets};

@@ -6,7 +6,7 @@
 //!
 //! `cargo run --release -p kapprox --example geometry`
 
-use faer::{Mat, MatRef, Par};
+use faer::{Mat, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::{FeatureMap, Nystrom, Spec};
 use kstore::Workers;
@@ -21,7 +21,7 @@ fn main() -> kapprox::Result<()> {
     let points = x[..m * d].to_vec();
     let landmarks = LandmarkSet { points, rows: vec![NO_ROW; m], d, passes: 0, evaluations: 0 };
     let kernel = Spec::parse("gaussian(sigma=1)")?.build()?;
-    let map = Nystrom::<f64>::new(&kernel, landmarks, Par::Seq)?;
+    let map = Nystrom::<f64>::new(&kernel, landmarks, &Workers::sequential())?;
     let p = map.dims().1;
     let mut phi = Mat::zeros(n, p);
     map.apply(rows, phi.as_mut(), &Workers::sequential());

@@ -12,11 +12,25 @@ use kstore::Label;
 const KERNEL: &str = "gaussian(sigma=1.5)";
 
 fn fit(x: &[Vec<f64>], y: &[f64], kernel: &str, folds: FoldSpec, solver: &Options, threads: usize) -> Trained<f64> {
+    fit_by("svm", Task::Classification, x, y, kernel, folds, solver, threads)
+}
+
+#[expect(clippy::too_many_arguments, reason = "a fit, and how it is made")]
+fn fit_by(
+    name: &str,
+    task: Task,
+    x: &[Vec<f64>],
+    y: &[f64],
+    kernel: &str,
+    folds: FoldSpec,
+    solver: &Options,
+    threads: usize,
+) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
-    let options = TrainOptions { folds, ..exact(Task::Classification, kernel, x.len()) };
-    solve::<f64>(&select(&path, Task::Classification), &options, "svm", solver, threads)
+    let options = TrainOptions { folds, ..exact(task, kernel, x.len()) };
+    solve::<f64>(&select(&path, task), &options, name, solver, threads)
 }
 
 fn figure<'a>(trained: &'a Trained<f64>, name: &str) -> &'a [f64] {
@@ -66,7 +80,7 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
         let again = fit(&x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 1);
         assert!(trained.coefficients == again.coefficients && trained.figures == again.figures);
         assert_eq!(figure(&trained, "C"), [0.1, 1.0, 30.0]);
-        let errors = figure(&trained, "held-out error at each C");
+        let errors = figure(&trained, "held-out error at each");
         let classes = if pairs { classes(k as i64).in_pairs() } else { classes(k as i64) };
         for (penalty, error) in path.into_iter().zip(errors) {
             let mut wrong = 0;
@@ -92,6 +106,65 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
         let alone = fit(&x, &y, KERNEL, FoldSpec::None, &alone, 2);
         assert!(alone.coefficients == trained.coefficients && alone.intercept == trained.intercept);
         assert!(alone.link.is_none() && trained.link.is_none());
+    }
+}
+
+/// The error that every penalty is chosen by is that of fits to tables without the rows of each fold: of logistic regression the loss of held-out
+/// rows, of support vector regression their squared error.
+#[test]
+fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
+    let n = 120;
+    for (name, task, k) in
+        [("logistic", Task::Classification, 2), ("logistic", Task::Classification, 3), ("svr", Task::Regression, 3)]
+    {
+        let (x, mut y) = problem(n, k);
+        let base = match name {
+            "svr" => Options::new().set("gap", 1e-9).set("epsilon", 0.05),
+            _ => Options::new(),
+        };
+        if name == "svr" {
+            x.iter().zip(&mut y).for_each(|(x, y)| *y = 3.0 + x[0].sin() + 0.3 * x[1] + 0.2 * *y);
+        }
+        let path = [0.05, 1.0, 50.0];
+        let by = |x: &[Vec<f64>], y: &[f64], folds, solver: &Options, threads| {
+            fit_by(name, task, x, y, KERNEL, folds, solver, threads)
+        };
+        let solver = base.clone().set("C", "0.05,1,50");
+        let trained = by(&x, &y, FoldSpec::Blocks(3), &solver, 2);
+        let again = by(&x, &y, FoldSpec::Blocks(3), &solver, 1);
+        assert!(trained.coefficients == again.coefficients && trained.figures == again.figures);
+        let what = if name == "svr" { "held-out mse at each" } else { "held-out log-loss at each" };
+        let errors = figure(&trained, what);
+        for (penalty, error) in path.into_iter().zip(errors) {
+            let mut sum = 0.0;
+            for fold in 0..3 {
+                let held = |i: &usize| i / 40 == fold;
+                let (inside, inside_y): (Vec<_>, Vec<_>) =
+                    (0..n).filter(|i| !held(i)).map(|i| (x[i].clone(), y[i])).unzip();
+                let part = by(&inside, &inside_y, FoldSpec::None, &base.clone().set("C", penalty), 2);
+                sum += (0..n).filter(held).map(|i| loss(k, name, predict(&part, KERNEL, &x[i]), y[i])).sum::<f64>();
+            }
+            let expected = sum / n as f64;
+            assert!((error / expected - 1.0).abs() < 1e-5, "{name}, {k} classes, {penalty}: {error} {expected}");
+        }
+        let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
+        let chosen = errors.iter().position(|error| *error == best).unwrap();
+        assert_eq!(trained.lambda, Some(0.5 / (path[chosen] * n as f64)), "{name}: {errors:?}");
+        // what is chosen is learned as if there had been no choice
+        let alone = by(&x, &y, FoldSpec::None, &base.set("C", path[chosen]), 2);
+        assert!(alone.coefficients == trained.coefficients && alone.intercept == trained.intercept);
+    }
+}
+
+/// The squared error of a value, or −ln of the probability of class y.
+fn loss(k: usize, name: &str, scores: Vec<f64>, y: f64) -> f64 {
+    match (name, scores.len()) {
+        ("svr", _) => (scores[0] - y).powi(2),
+        (_, 1) => (1.0 + (scores[0] * (1.0 - 2.0 * y)).exp()).ln(),
+        _ => {
+            assert_eq!(scores.len(), k);
+            scores.iter().map(|score| score.exp()).sum::<f64>().ln() - scores[y as usize]
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A kernel and a landmark scheme of somebody who only uses the crates, handed over as objects and registered by name.
 
-use faer::{Mat, MatMut, MatRef, Par};
+use faer::{Mat, MatMut, MatRef};
 use kapprox::kernel::{self, KernelColumns, KernelFamily, KernelParameter, Metric, Range, Value};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme};
 use kapprox::{AnyKernel, Kernel, Nystrom, Real, Spec};

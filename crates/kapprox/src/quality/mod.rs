@@ -15,7 +15,6 @@
 //! error. Nothing of size n x n is held.
 //!
 //! ```
-//! use faer::Par;
 //! use kapprox::kernel::Spec;
 //! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 //! use kapprox::quality::{Approximation, Evidence};

@@ -1,6 +1,6 @@
 //! Every map on landmarks is a projection, whatever chose the landmarks and whatever order they come in: K̂ ≼ K.
 
-use faer::{Mat, Par, Side};
+use faer::{Mat, Side};
 use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
 use kapprox::landmark::{LandmarkSet, Landmarks, Scan, registry as schemes};
 use kapprox::map::{Making, MapRequest, MapSpec, OnLandmarks, families as maps};

@@ -169,7 +169,7 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
         let figures = chosen["figures"].as_array().unwrap();
         figures.iter().find(|figure| figure["name"] == name).unwrap()["values"].as_array().unwrap().len()
     };
-    assert_eq!((figure("C"), figure("held-out error at each C")), (7, 7), "{chosen}");
+    assert_eq!((figure("C"), figure("held-out error at each")), (7, 7), "{chosen}");
     let score = ok(at, "evaluate m test.parquet --json");
     let logistic = ok(at, "fit logistic t.parquet --target y --rows ..2000 --rank 100 --lambda 1e-4 -o l --json");
     assert!(logistic["lambda"].as_f64().is_some());

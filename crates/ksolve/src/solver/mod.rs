@@ -12,6 +12,7 @@ mod features;
 mod fisher;
 mod fitted;
 mod fold;
+mod held_out;
 mod isomap;
 mod kdr;
 pub(crate) mod kept;

@@ -8,7 +8,7 @@
 //! sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled Newton methods with non-uniform sampling",
 //! NIPS 2016.
 
-use super::{Loss, Point};
+use super::loss::{Loss, Point};
 use crate::gram;
 use crate::solver::kept::Tile;
 use crate::strips::Pool;
@@ -70,7 +70,7 @@ impl<T: Real> Block<T> {
 impl<T: Real> Loss<'_, '_, T> {
     /// Computes the blocks at the last point, as weighted moments of drawn rows: one pass.
     pub(super) fn blocks(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
-        let (n, p, k) = (self.kept.n, self.kept.p, self.k);
+        let (n, p, k) = (self.n, self.kept.p, self.k);
         let block = |j: usize| Block {
             moments: FoldGram::new(p, 0),
             bin: Vec::with_capacity(BIN * p),
@@ -78,14 +78,14 @@ impl<T: Real> Loss<'_, '_, T> {
             rate: ROWS * p as f64 / (n as f64 * point.curvatures[j]).max(f64::MIN_POSITIVE),
         };
         let mut blocks: Vec<Block<T>> = (0..k).map(block).collect();
-        let (kept, codes, weight, probabilities) = (self.kept, self.codes, self.weight, &self.probabilities);
+        let (kept, labels, probabilities) = (self.kept, self.labels, &self.probabilities);
         let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), kept.workers());
         kept.visit(self.observer, |tile: &Tile<'_, T>| {
             workers.each(blocks.iter_mut().enumerate().collect(), |(j, block)| {
                 for i in 0..tile.rows() {
                     let row = tile.first + i;
                     let probability = probabilities[row * k + j].to_f64();
-                    let heavy = weight[codes[row] as usize] * probability * (1.0 - probability);
+                    let heavy = labels.row(row).1 * probability * (1.0 - probability);
                     let drawn = (block.rate * heavy).min(1.0);
                     if drawn > 0.0 && block.keys.uniform(row as u64) < drawn {
                         block.push(tile.row(i), heavy / drawn, &panels, &sequential);

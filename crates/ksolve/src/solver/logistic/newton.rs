@@ -3,7 +3,8 @@
 //! Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it begins at a large lambda
 //! and divides it by ten a step, which keeps it where Newton's steps are whole.
 
-use super::{Loss, Point, blocks};
+use super::blocks;
+use super::loss::{Loss, Point};
 use crate::{Error, FoldGram, Intercept, Result};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;
@@ -159,10 +160,10 @@ fn step<T: Real>(
     let workers = loss.kept.workers();
     let drawn = now == lambda && blocks::bytes(loss.kept.n, p, k, size_of::<T>()).is_some();
     let preconditioner = if drawn {
-        let terms = Terms { scale: 1.0 / loss.kept.n as f64, lambda: now, intercept: loss.intercept };
+        let terms = Terms { scale: 1.0 / loss.n as f64, lambda: now, intercept: loss.intercept };
         Preconditioner::new(loss.blocks(point, steps)?, terms, workers)?
     } else {
-        let scale = point.curvature().max(f64::MIN_POSITIVE) / loss.kept.n as f64;
+        let scale = point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64;
         Preconditioner::new([moments], Terms { scale, lambda: now, intercept: loss.intercept }, workers)?
     };
     let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };

@@ -1,6 +1,6 @@
 //! What a solver was given, and what it reads of that: every default filled in.
 
-use super::{C, CLASS_WEIGHT, INTERCEPT, Kind, LAMBDA, Parameter, Value};
+use super::{C, CLASS_WEIGHT, FOLDS, INTERCEPT, Kind, LAMBDA, Parameter, Value};
 use crate::solver::{ClassWeight, Family, Penalty};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Spec;
@@ -139,6 +139,19 @@ impl Settings {
             (_, Some(Value::Penalties(lambdas))) => lambdas.iter().rev().copied().map(Penalty::Lambda).collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// The penalties of a solver that chooses among several by rows held out, strongest first.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for several penalties without folds.
+    pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
+        let penalties = self.penalties();
+        if penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None) {
+            let why = "without folds no rows are held out; give folds, or one penalty";
+            return Err(Error::option(FOLDS.name, "none", why));
+        }
+        Ok(penalties)
     }
 
     /// The penalty of a solver that takes one.

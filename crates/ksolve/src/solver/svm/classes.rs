@@ -16,14 +16,14 @@ use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
 use super::{Best, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, warn_of_gap};
 use crate::solver::ClassWeight;
+use crate::solver::held_out::{self, Function, HeldOut};
 use crate::solver::kept::{self, Kept, Wanted};
 use crate::solver::parameter::{FOLDS, GAP, STEPS};
-use crate::solver::{Features, Figure, Fitted, Penalty, Settings, Solver};
+use crate::solver::{Features, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
 use kapprox::Real;
 use kstore::Plan;
-use kstore::pass::Observer;
 
 /// Support vector classification.
 #[derive(Clone, Debug)]
@@ -65,17 +65,6 @@ impl Rows for Machine<'_> {
         let c = if held { 0.0 } else { self.costs[code as usize] };
         Row { y: if code == self.class { 1.0 } else { -1.0 }, c }
     }
-}
-
-/// The scores and errors of rows that were held out.
-struct HeldOut<T> {
-    /// Share of held-out rows in the wrong class, by penalty.
-    errors: Vec<f64>,
-    /// Position of the penalty that is taken.
-    chosen: usize,
-    /// Scores at every penalty, n x t row-major.
-    scores: Vec<Vec<T>>,
-    passes: u64,
 }
 
 impl Svm {
@@ -176,8 +165,7 @@ impl Svm {
         let costs: Vec<(f64, Vec<f64>)> = penalties.map(|c| (c, weights.iter().map(|w| c * w).collect())).collect();
         let machines = self.machines(classes.labels().len());
         let t = machines.len();
-        let mut found =
-            HeldOut { errors: Vec::new(), chosen: 0, scores: vec![vec![T::ZERO; kept.n * t]; costs.len()], passes: 0 };
+        let mut found = HeldOut::new(kept.n, t, costs.len());
         let (stage, mut space) = (data.resources.stages.stage("held-out rows", None), Space::new(kept.p));
         let watch = Watch { observer: &*stage, journal: data.resources.journal };
         let together = self.together(kept.n, kept.p, t);
@@ -199,19 +187,12 @@ impl Svm {
                     None => self.along_path(kept, &mut sample, data, &of, fold, &costs, &mut space, watch)?,
                 };
                 found.passes += passes;
-                for (best, scores) in path.iter().zip(&mut found.scores) {
-                    found.passes += score(kept, best, Place { first, t, fold }, scores, &*stage)?;
+                for (penalty, best) in path.iter().enumerate() {
+                    let functions: Vec<Function<'_>> = best.iter().map(|best| (&best.w[..], best.b)).collect();
+                    found.score(kept, penalty, first, &functions, fold, &*stage)?;
                 }
             }
         }
-        let classes = if self.pairs { classes.clone().in_pairs() } else { classes.clone() };
-        for scores in &found.scores {
-            let rows = scores.chunks_exact(t).zip(&kept.codes);
-            let wrong = rows.filter(|(row, code)| classes.decide(row.iter().map(|v| v.to_f64())) != **code as usize);
-            found.errors.push(wrong.count() as f64 / kept.n.max(1) as f64);
-        }
-        let errors = &found.errors;
-        found.chosen = (0..errors.len()).fold(0, |best, at| if errors[at] < errors[best] { at } else { best });
         Ok(found)
     }
 
@@ -257,43 +238,6 @@ impl Svm {
     }
 }
 
-/// The place of scores: from output `first` of t on, for the rows of a fold.
-#[derive(Clone, Copy)]
-struct Place {
-    first: usize,
-    t: usize,
-    fold: u16,
-}
-
-/// Computes the scores of a fold's rows: one pass.
-fn score<T: Real>(
-    kept: &Kept<'_, T>,
-    best: &[Best],
-    Place { first, t, fold }: Place,
-    scores: &mut [T],
-    observer: &dyn Observer,
-) -> Result<u64> {
-    let count = best.len();
-    let weights: Vec<T> =
-        (0..kept.p * count).map(|i| <T as kstore::Real>::from_f64(best[i % count].w[i / count])).collect();
-    let mut out = Vec::new();
-    kept.visit(observer, |tile| {
-        out.resize(tile.rows() * count, T::ZERO);
-        tile.times(&weights, &mut out, kept.workers());
-        for (i, values) in out.chunks_exact(count).enumerate() {
-            let row = tile.first + i;
-            if kept.folds[row] == fold {
-                let to = &mut scores[row * t + first..][..count];
-                for ((to, value), best) in to.iter_mut().zip(values).zip(best) {
-                    *to = <T as kstore::Real>::from_f64(value.to_f64() + best.b);
-                }
-            }
-        }
-        Ok(())
-    })?;
-    Ok(1)
-}
-
 impl<T: Real> Solver<T> for Svm {
     fn keeps(&self) -> bool {
         true
@@ -304,7 +248,6 @@ impl<T: Real> Solver<T> for Svm {
     }
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let problems = self.machines(if shape.t == 1 { 2 } else { shape.t }).len();
         let plan = match self.pairs {
             true => self::plan(plan, shape, cut, 20, 1).term(
@@ -314,13 +257,7 @@ impl<T: Real> Solver<T> for Svm {
             ),
             false => self::plan(plan, shape, cut, 6, problems),
         };
-        match shape.folds > 1 {
-            true => {
-                let scores = n.saturating_mul(problems * self.penalties.len()).saturating_mul(shape.element);
-                plan.term("scores of rows held out", scores, "compare fewer penalties")
-            }
-            false => plan,
-        }
+        held_out::plan(plan, shape, problems, self.penalties.len())
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
@@ -330,20 +267,26 @@ impl<T: Real> Solver<T> for Svm {
         let weights = self.class_weight.of(&kept.codes, classes)?;
         let held_out = match data.folds.count() {
             1 => None,
-            _ => Some(self.held_out(&kept, data, classes, &weights)?),
+            _ => {
+                let found = self.held_out(&kept, data, classes, &weights)?;
+                let told = if self.pairs { classes.clone().in_pairs() } else { classes.clone() };
+                let wrong = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+                    f64::from(u8::from(told.decide(scores) != kept.codes[i] as usize))
+                };
+                let errors = found.errors(wrong);
+                Some((held_out::choose(&self.penalties, data.rows, errors, "held-out error at each"), found))
+            }
         };
-        let penalty = self.penalties[held_out.as_ref().map_or(0, |held_out| held_out.chosen)];
+        let penalty = self.penalties[held_out.as_ref().map_or(0, |(chosen, _)| chosen.at)];
         let (lambda, c) = (penalty.lambda(data.rows), penalty.c(data.rows));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
         let solved = self.final_fit(&kept, data, c, &costs, k)?;
         let mut fitted = fitted(solved, 2.0 * lambda, Some(lambda), gathered.certificate);
         fitted.pairs = self.pairs && k > 2;
-        if let Some(held_out) = held_out {
-            fitted.passes += held_out.passes;
-            fitted.link = self.probabilities.then(|| self.link(&kept, &held_out.scores[held_out.chosen], k));
-            let penalties = self.penalties.iter().map(|penalty| penalty.c(data.rows)).collect();
-            fitted.figures.push(Figure { name: "C", values: penalties });
-            fitted.figures.push(Figure { name: "held-out error at each C", values: held_out.errors });
+        if let Some((chosen, found)) = held_out {
+            fitted.passes += found.passes;
+            fitted.link = self.probabilities.then(|| self.link(&kept, &found.scores[chosen.at], k));
+            fitted.figures.extend(chosen.figures);
         }
         Ok(fitted)
     }

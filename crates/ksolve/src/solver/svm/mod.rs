@@ -35,9 +35,10 @@ pub use classes::Svm;
 pub(super) use one_class::ONE_CLASS;
 pub use one_class::OneClass;
 
+use super::held_out::{self, Function, HeldOut};
 use super::kept::{Kept, Wanted};
 use super::parameter::{
-    C, CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDA, LAMBDAS, Parameter, STEPS, TOLERANCE,
+    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDAS, Parameter, STEPS, TOLERANCE,
 };
 use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
 use crate::gram::PANEL;
@@ -65,8 +66,8 @@ pub(super) const SVR: Family = Family {
     name: "svr",
     about: "support vector regression: values, small errors free",
     task: Task::Regression,
-    parameters: &[LAMBDA, C, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE],
-    make: |settings| Ok(Box::new(Svr::new(settings))),
+    parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE],
+    make: |settings| Ok(Box::new(Svr::new(settings)?)),
 };
 
 /// The parameter `pairs`: a machine for every two classes.
@@ -113,10 +114,10 @@ const ROW: usize = 3 * WIDE;
 const PATIENCE: usize = 30;
 
 /// Support vector regression.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Svr {
-    /// The penalty, as lambda or C.
-    pub penalty: Penalty,
+    /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
+    pub penalties: Vec<Penalty>,
     /// Treatment of the constant.
     pub intercept: Intercept,
     /// Half the width of the tube, in the unit of the target.
@@ -128,14 +129,55 @@ pub struct Svr {
 }
 
 impl Svr {
-    fn new(settings: &Settings) -> Self {
-        Self {
-            penalty: settings.penalty(),
+    fn new(settings: &Settings) -> Result<Self> {
+        Ok(Self {
+            penalties: settings.compared()?,
             intercept: settings.intercept(),
             epsilon: settings.number(&EPSILON).unwrap_or_default(),
             gap: settings.number(&GAP).unwrap_or_default(),
             steps: settings.count(&STEPS).unwrap_or_default(),
+        })
+    }
+
+    /// The function of target `j` from the rows outside a fold, or from all, at the cost C.
+    fn machine<T: Real>(
+        &self,
+        kept: &Kept<'_, T>,
+        data: &Features<'_, T>,
+        j: usize,
+        held: Option<(&[u16], u16)>,
+        cost: f64,
+    ) -> Result<Solved> {
+        let t = data.targets.count();
+        let seen = |i: &usize| held.is_none_or(|(folds, fold)| folds[*i] != fold);
+        // the deviation of the target is the unit that its envelope is measured in
+        let (mean, deviation) = moments((0..kept.n).filter(seen).map(|i| kept.y[i * t + j]));
+        let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
+        let unit = if deviation > 0.0 { deviation } else { 1.0 };
+        let loss = Loss::Insensitive { epsilon: self.epsilon };
+        let (intercept, gap) = (self.intercept, self.gap);
+        let terms = Terms { loss, intercept, total: 0.0, cost: cost / unit, gap, patience: usize::MAX };
+        let mut solved = solve(kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, shift, cost, held }])?;
+        solved.best.iter_mut().for_each(|best| best.b += shift);
+        Ok(solved)
+    }
+
+    /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
+    fn held_out<T: Real>(&self, kept: &Kept<'_, T>, data: &Features<'_, T>) -> Result<HeldOut<T>> {
+        let t = data.targets.count();
+        let mut found = HeldOut::new(kept.n, t, self.penalties.len());
+        for fold in 0..data.folds.count() as u16 {
+            for (at, penalty) in self.penalties.iter().enumerate() {
+                for j in 0..t {
+                    let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(data.rows))?;
+                    found.passes += solved.passes;
+                    let functions: Vec<Function<'_>> = solved.best.iter().map(|best| (&best.w[..], best.b)).collect();
+                    let stage = data.resources.stages.stage("held-out rows", None);
+                    found.score(kept, at, j, &functions, fold, &*stage)?;
+                }
+            }
         }
+        Ok(found)
     }
 }
 
@@ -147,12 +189,15 @@ struct Valued<'a> {
     /// The number that is subtracted from the target.
     shift: f64,
     cost: f64,
+    /// Folds of the rows, and the one that is held out.
+    held: Option<(&'a [u16], u16)>,
 }
 
 impl Rows for Valued<'_> {
     #[inline(always)]
     fn row(&self, i: usize) -> Row {
-        Row { y: self.y[i * self.t + self.j] - self.shift, c: self.cost }
+        let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
+        Row { y: self.y[i * self.t + self.j] - self.shift, c: if held { 0.0 } else { self.cost } }
     }
 }
 
@@ -300,43 +345,48 @@ impl<T: Real> Solver<T> for Svr {
         true
     }
 
+    fn holds_out(&self) -> bool {
+        true
+    }
+
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        self::plan(plan, shape, cut, 8 * shape.t, 1)
+        let plan = self::plan(plan, shape, cut, 10 * shape.t, 1);
+        held_out::plan(plan, shape, shape.t, self.penalties.len())
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
-        let (lambda, cost) = (self.penalty.lambda(data.rows), self.penalty.c(data.rows));
-        let t = data.targets.count();
-        let solve_one = |j: usize| -> Result<Solved> {
-            // the deviation of the target is the unit that its envelope is measured in
-            let (mean, deviation) = moments(kept.y.iter().skip(j).step_by(t), kept.n);
-            let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
-            let unit = if deviation > 0.0 { deviation } else { 1.0 };
-            let loss = Loss::Insensitive { epsilon: self.epsilon };
-            let terms = Terms {
-                loss,
-                intercept: self.intercept,
-                total: 0.0,
-                cost: cost / unit,
-                gap: self.gap,
-                patience: usize::MAX,
-            };
-            let mut solved = solve(&kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, shift, cost }])?;
-            solved.best.iter_mut().for_each(|best| best.b += shift);
-            Ok(solved)
+        let held_out = match data.folds.count() {
+            1 => None,
+            _ => {
+                let (found, t) = (self.held_out(&kept, data)?, data.targets.count());
+                let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+                    let squares = scores.zip(&kept.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
+                    squares.sum::<f64>() / t as f64
+                };
+                let errors = found.errors(square);
+                Some((held_out::choose(&self.penalties, data.rows, errors, "held-out mse at each"), found.passes))
+            }
         };
+        let penalty = self.penalties[held_out.as_ref().map_or(0, |(chosen, _)| chosen.at)];
+        let lambda = penalty.lambda(data.rows);
         let mut all = Solved::default();
-        for j in 0..t {
-            all.add(solve_one(j)?);
+        for j in 0..data.targets.count() {
+            all.add(self.machine(&kept, data, j, None, penalty.c(data.rows))?);
         }
-        Ok(fitted(all, 2.0 * lambda, Some(lambda), gathered.certificate))
+        let mut fitted = fitted(all, 2.0 * lambda, Some(lambda), gathered.certificate);
+        if let Some((chosen, passes)) = held_out {
+            fitted.passes += passes;
+            fitted.figures.extend(chosen.figures);
+        }
+        Ok(fitted)
     }
 }
 
 /// Mean and population standard deviation, by two passes over the values.
-fn moments<'a>(values: impl Iterator<Item = &'a f64> + Clone, n: usize) -> (f64, f64) {
-    let mean = values.clone().sum::<f64>() / n.max(1) as f64;
+fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let n = values.clone().count().max(1) as f64;
+    let mean = values.clone().sum::<f64>() / n;
     let squares = values.map(|value| (value - mean) * (value - mean)).sum::<f64>();
-    (mean, (squares / n.max(1) as f64).sqrt())
+    (mean, (squares / n).sqrt())
 }

@@ -1,0 +1,110 @@
+//! Penalties compared by rows held out, for solvers that keep the features.
+//!
+//! For every fold and penalty the solver learns from the rows outside the fold, which are all in the kept features and count nothing while they
+//! are held out. The functions that were found score the rows of the fold: so every row has, for each penalty, scores of functions that have not
+//! seen it. The penalty with the least error of these is taken, of equal ones the strongest, and learned anew on all rows.
+//!
+//! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
+
+use super::kept::Kept;
+use super::{Figure, Penalty};
+use crate::Result;
+use crate::train::Shape;
+use kapprox::Real;
+use kstore::Plan;
+use kstore::pass::Observer;
+
+/// A linear function of the features: its coefficients, p numbers, and its constant.
+pub(super) type Function<'a> = (&'a [f64], f64);
+
+/// The scores of rows by functions that have not seen them.
+pub(super) struct HeldOut<T> {
+    /// Scores of a row, t.
+    t: usize,
+    /// Scores at every penalty, n x t row-major.
+    pub(super) scores: Vec<Vec<T>>,
+    /// Passes over the features.
+    pub(super) passes: u64,
+}
+
+/// The penalty that was chosen.
+pub(super) struct Chosen {
+    /// Its position.
+    pub(super) at: usize,
+    /// What is reported of the comparison.
+    pub(super) figures: [Figure; 2],
+}
+
+/// Adds the scores of t functions at every penalty to a plan, where rows are held out.
+pub(super) fn plan(plan: Plan, shape: &Shape, t: usize, penalties: usize) -> Plan {
+    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+    match shape.folds > 1 {
+        true => {
+            let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
+            plan.term("scores of rows held out", scores, "compare fewer penalties")
+        }
+        false => plan,
+    }
+}
+
+impl<T: Real> HeldOut<T> {
+    /// No scores yet of n rows by t functions at so many penalties.
+    pub(super) fn new(n: usize, t: usize, penalties: usize) -> Self {
+        Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
+    }
+
+    /// Scores the rows of a fold by the functions from `first` on, which were found at a penalty: one pass.
+    ///
+    /// # Errors
+    /// Errors of reading the rows.
+    pub(super) fn score(
+        &mut self,
+        kept: &Kept<'_, T>,
+        penalty: usize,
+        first: usize,
+        functions: &[Function<'_>],
+        fold: u16,
+        observer: &dyn Observer,
+    ) -> Result<()> {
+        let (count, t) = (functions.len(), self.t);
+        let of = |i: usize| <T as kstore::Real>::from_f64(functions[i % count].0[i / count]);
+        let weights: Vec<T> = (0..kept.p * count).map(of).collect();
+        let (scores, mut out) = (&mut self.scores[penalty], Vec::new());
+        kept.visit(observer, |tile| {
+            out.resize(tile.rows() * count, T::ZERO);
+            tile.times(&weights, &mut out, kept.workers());
+            for (i, values) in out.chunks_exact(count).enumerate() {
+                let row = tile.first + i;
+                if kept.folds[row] == fold {
+                    let to = &mut scores[row * t + first..][..count];
+                    for ((to, value), (_, constant)) in to.iter_mut().zip(values).zip(functions) {
+                        *to = <T as kstore::Real>::from_f64(value.to_f64() + constant);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.passes += 1;
+        Ok(())
+    }
+
+    /// The mean over all rows of `error`, which has the position of a row and its scores, at every penalty.
+    pub(super) fn errors(&self, mut error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64) -> Vec<f64> {
+        let mean = |scores: &Vec<T>| {
+            let rows = scores.chunks_exact(self.t).enumerate();
+            let sum: f64 = rows.map(|(i, row)| error(i, &mut row.iter().map(|value| value.to_f64()))).sum();
+            sum / (scores.len() / self.t).max(1) as f64
+        };
+        self.scores.iter().map(mean).collect()
+    }
+}
+
+/// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest. `what` is the name of the errors.
+pub(super) fn choose(penalties: &[Penalty], rows: u64, errors: Vec<f64>, what: &'static str) -> Chosen {
+    let at = (0..errors.len()).fold(0, |best, at| if errors[at] < errors[best] { at } else { best });
+    let (name, values) = match penalties.first() {
+        Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(rows)).collect()),
+        _ => ("C", penalties.iter().map(|penalty| penalty.c(rows)).collect()),
+    };
+    Chosen { at, figures: [Figure { name, values }, Figure { name: what, values: errors }] }
+}

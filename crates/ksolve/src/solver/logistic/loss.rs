@@ -1,0 +1,228 @@
+//! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
+
+use crate::solver::kept::{Kept, Tile};
+use crate::{Intercept, Result};
+use kapprox::Real;
+use kstore::pass::Observer;
+
+/// Rows of a strip whose probabilities are computed by one thread.
+const STRIP: usize = 256;
+
+/// The mean loss of the rows, without the penalty, by passes over the features.
+pub(super) struct Loss<'a, 'k, T: Real> {
+    pub(super) kept: &'a Kept<'k, T>,
+    pub(super) labels: Labels<'a>,
+    /// Number of rows that are not held out.
+    pub(super) n: usize,
+    pub(super) observer: &'a dyn Observer,
+    /// Number of columns of W.
+    pub(super) k: usize,
+    pub(super) intercept: Intercept,
+    /// Probabilities at the last point that was evaluated, n x k row-major; empty where nobody asks for them.
+    pub(super) probabilities: Vec<T>,
+    pub(super) passes: u64,
+}
+
+/// The class and the weight of every row.
+#[derive(Clone, Copy)]
+pub(super) struct Labels<'a> {
+    /// Classes of the rows.
+    pub(super) codes: &'a [u32],
+    /// Weight of the rows of each class.
+    pub(super) weight: &'a [f64],
+    /// Folds of the rows, and the one that is held out, whose rows have weight 0.
+    pub(super) held: Option<(&'a [u16], u16)>,
+}
+
+impl Labels<'_> {
+    fn is_held(&self, i: usize) -> bool {
+        self.held.is_some_and(|(folds, fold)| folds[i] == fold)
+    }
+
+    /// Class and weight of a row.
+    pub(super) fn row(&self, i: usize) -> (usize, f64) {
+        let code = self.codes[i] as usize;
+        (code, if self.is_held(i) { 0.0 } else { self.weight[code] })
+    }
+}
+
+/// The loss at some coefficients.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Point {
+    /// The loss (1/n) Σ a_i ℓ_i.
+    pub(super) loss: f64,
+    /// Gradient of the loss, (p + 1) x k row-major, the constant last.
+    pub(super) gradient: Vec<f64>,
+    /// Mean of a_i p(1 − p) over the rows, for every column.
+    pub(super) curvatures: Vec<f64>,
+}
+
+impl Point {
+    /// Mean of a_i p(1 − p) over rows and columns.
+    pub(super) fn curvature(&self) -> f64 {
+        self.curvatures.iter().sum::<f64>() / self.curvatures.len() as f64
+    }
+}
+
+impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
+    pub(super) fn new(
+        kept: &'a Kept<'k, T>,
+        labels: Labels<'a>,
+        k: usize,
+        intercept: Intercept,
+        observer: &'a dyn Observer,
+    ) -> Self {
+        let n = (0..kept.n).filter(|i| !labels.is_held(*i)).count().max(1);
+        Self { kept, labels, n, observer, k, intercept, probabilities: vec![T::ZERO; kept.n * k], passes: 0 }
+    }
+}
+
+impl<T: Real> Loss<'_, '_, T> {
+    /// W in the type of the features, without the constant.
+    fn narrow(&self, w: &[f64]) -> Vec<T> {
+        w[..self.kept.p * self.k].iter().map(|value| T::from_f64(*value)).collect()
+    }
+
+    /// Loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
+    pub(super) fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
+        let (n, p, k) = (self.n, self.kept.p, self.k);
+        let (weights, constant) = (self.narrow(w), w[p * k..].to_vec());
+        let (kept, labels, all) = (self.kept, self.labels, &mut self.probabilities);
+        let workers = kept.workers();
+        let mut spare = Vec::new();
+        let (mut sums, mut gradient) = (vec![0.0; 2 * k + 1], vec![0.0; (p + 1) * k]);
+        let (mut scores, mut residuals) = (Vec::new(), Vec::new());
+        kept.visit(self.observer, |tile: &Tile<'_, T>| {
+            let b = tile.rows();
+            scores.resize(b * k, T::ZERO);
+            residuals.resize(b * k, T::ZERO);
+            tile.times(&weights, &mut scores, workers);
+            let probabilities = match all.is_empty() {
+                true => {
+                    spare.resize(b * k, T::ZERO);
+                    &mut spare[..]
+                }
+                false => &mut all[tile.first * k..(tile.first + b) * k],
+            };
+            let mut partial = vec![0.0; b.div_ceil(STRIP) * (2 * k + 1)];
+            let strips = scores.chunks(STRIP * k).zip(residuals.chunks_mut(STRIP * k));
+            let strips = strips.zip(probabilities.chunks_mut(STRIP * k)).zip(partial.chunks_mut(2 * k + 1));
+            let strips = strips.enumerate().collect();
+            workers.each(strips, |(strip, (((scores, residuals), probabilities), partial))| {
+                let mut f = vec![0.0; k];
+                for i in 0..scores.len() / k {
+                    let (code, weight) = labels.row(tile.first + strip * STRIP + i);
+                    let at = i * k..(i + 1) * k;
+                    f.iter_mut().zip(&scores[at.clone()]).zip(&constant).for_each(|((f, s), c)| *f = s.to_f64() + c);
+                    let row = &mut residuals[at.clone()];
+                    partial[2 * k] += weight * link(&mut f, code);
+                    for (j, probability) in f.iter().enumerate() {
+                        let is = if k == 1 { code == 1 } else { code == j };
+                        let residual = weight * (probability - f64::from(u8::from(is)));
+                        partial[j] += residual;
+                        partial[k + j] += weight * probability * (1.0 - probability);
+                        row[j] = T::from_f64(residual);
+                        probabilities[i * k + j] = T::from_f64(*probability);
+                    }
+                }
+            });
+            partial.chunks(2 * k + 1).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            tile.add_transposed(&residuals, &mut gradient[..p * k], workers);
+            Ok(())
+        })?;
+        self.passes += 1;
+        if self.intercept != Intercept::None {
+            gradient[p * k..].copy_from_slice(&sums[..k]);
+        }
+        gradient.iter_mut().for_each(|g| *g /= n as f64);
+        let curvatures = sums[k..2 * k].iter().map(|sum| sum / n as f64).collect();
+        Ok(Point { loss: sums[2 * k] / n as f64, gradient, curvatures })
+    }
+
+    /// The Hessian of the loss at the last point times `v`, both (p + 1) x k row-major: one pass.
+    pub(super) fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
+        let (n, p, k) = (self.n, self.kept.p, self.k);
+        let (weights, constant) = (self.narrow(v), v[p * k..].to_vec());
+        let (kept, labels, probabilities) = (self.kept, self.labels, &self.probabilities);
+        let workers = kept.workers();
+        let (mut sums, mut product) = (vec![0.0; k], vec![0.0; (p + 1) * k]);
+        let mut scores = Vec::new();
+        kept.visit(self.observer, |tile: &Tile<'_, T>| {
+            let b = tile.rows();
+            scores.resize(b * k, T::ZERO);
+            tile.times(&weights, &mut scores, workers);
+            let probabilities = &probabilities[tile.first * k..(tile.first + b) * k];
+            let mut partial = vec![0.0; b.div_ceil(STRIP) * k];
+            let strips = scores.chunks_mut(STRIP * k).zip(probabilities.chunks(STRIP * k));
+            let strips = strips.zip(partial.chunks_mut(k)).enumerate().collect();
+            workers.each(strips, |(strip, ((scores, probabilities), partial))| {
+                for i in 0..scores.len() / k {
+                    let (_, weight) = labels.row(tile.first + strip * STRIP + i);
+                    let (row, p) = (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);
+                    let of = |j: usize, row: &[T]| (p[j].to_f64(), row[j].to_f64() + constant[j]);
+                    // of two classes the other has score 0
+                    let mean: f64 = (0..k).map(|j| of(j, row)).map(|(p, u)| p * u).sum();
+                    for j in 0..k {
+                        let (p, u) = of(j, row);
+                        let z = weight * p * (u - mean);
+                        partial[j] += z;
+                        row[j] = T::from_f64(z);
+                    }
+                }
+            });
+            partial.chunks(k).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            tile.add_transposed(&scores, &mut product[..p * k], workers);
+            Ok(())
+        })?;
+        self.passes += 1;
+        if self.intercept != Intercept::None {
+            product[p * k..].copy_from_slice(&sums);
+        }
+        product.iter_mut().for_each(|value| *value /= n as f64);
+        Ok(product)
+    }
+
+    /// The second derivative of the penalty for coefficient `i`: 2 lambda where it is penalised, else 0.
+    pub(super) fn ridge(&self, i: usize, lambda: f64) -> f64 {
+        let penalised = i < self.kept.p * self.k || self.intercept == Intercept::Penalised;
+        if penalised { 2.0 * lambda } else { 0.0 }
+    }
+}
+
+/// Replaces scores by probabilities, and returns −ln of that of the true class. One score is that of class 1 of two.
+pub(super) fn link(scores: &mut [f64], class: usize) -> f64 {
+    if let [f] = scores {
+        let margin = if class == 1 { *f } else { -*f };
+        // ln(1 + e^−m) without overflow, and its derivative's σ(f) without cancellation
+        let loss = (-margin).max(0.0) + (-margin.abs()).exp().ln_1p();
+        let tail = (-f.abs()).exp() / (1.0 + (-f.abs()).exp());
+        *f = if *f >= 0.0 { 1.0 - tail } else { tail };
+        return loss;
+    }
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let own = scores[class] - largest;
+    scores.iter_mut().for_each(|f| *f = (*f - largest).exp());
+    let sum: f64 = scores.iter().sum();
+    scores.iter_mut().for_each(|f| *f /= sum);
+    sum.ln() - own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_and_losses_are_right_far_out() {
+        let mut one = [0.5];
+        assert!((link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
+        assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
+        let mut far = [-800.0];
+        assert_eq!((link(&mut far, 1), far[0]), (800.0, 0.0));
+        // two columns of softmax are one of the logistic function
+        let mut two = [1.25, -0.5];
+        assert!((link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
+        assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
+        let mut wide = [1000.0, -1000.0, 0.0];
+        assert_eq!((link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
+    }
+}
