@@ -219,16 +219,30 @@ impl Choice<'_> {
             }
         }
         self.listener.end();
-        let (winner, contenders) = contest.finish();
+        let (mut winner, mut contenders) = contest.finish();
         let work = log.work();
-        let test = log.step("rows kept apart".to_string(), || {
-            let timed = memory.recall_or(|| {
-                let started = Instant::now();
-                let apart = trials.test(&winner.fit, &job)?;
-                Ok(apart.map(|apart| (apart, started.elapsed().as_secs_f64())))
-            })?;
-            Ok((timed, None))
-        })?;
+        let mut test = None;
+        if let Some(plain) = winner.without_metric(&tuned)? {
+            let two = [&winner, &plain].map(|one| {
+                let what = format!("rows kept apart, metric {}", one.report.metric);
+                log.step(what, || Ok((timed(memory, || trials.test_halves(&one.fit, &job))?, None)))
+            });
+            let [with, without] = two;
+            if let (Some(((chose, seen), seconds)), Some(((other, unseen), others))) = (with?, without?) {
+                let drops = other.error < chose.error;
+                if drops {
+                    let (chose, other) = (chose.error, other.error);
+                    self.listener.warn(&format!(
+                        "on rows that it has not seen, the metric has error {chose:.4e}, and the best kernel without one {other:.4e}: the metric was left out"
+                    ));
+                    winner = plain.instead_of(&winner, &mut contenders);
+                }
+                test = Some(if drops { (unseen, others) } else { (seen, seconds) });
+            }
+        } else {
+            let what = "rows kept apart".to_string();
+            test = log.step(what, || Ok((timed(memory, || trials.test(&winner.fit, &job))?, None)))?;
+        }
         memory.keep();
         let rows = self.selected.known_rows().unwrap_or(trials.seen() as u64);
         let fit = winner.for_rows(trials.seen() as u64, rows);
@@ -277,6 +291,17 @@ impl Choice<'_> {
         self.listener.end();
         Ok(search.finish())
     }
+}
+
+/// What `test` finds, if anything, and its seconds, unless `memory` recalls both.
+fn timed<V: serde::Serialize + serde::de::DeserializeOwned>(
+    memory: &mut Memory<'_>,
+    test: impl FnOnce() -> Result<Option<V>>,
+) -> Result<Option<(V, f64)>> {
+    memory.recall_or(|| {
+        let started = Instant::now();
+        Ok(test()?.map(|found| (found, started.elapsed().as_secs_f64())))
+    })
 }
 
 /// Share of the error of the first search below which the second wins. What is bent by some percent for the rows at hand was worse on

@@ -85,6 +85,43 @@ impl Contender {
     }
 }
 
+impl Contender {
+    /// The same solver at the same penalty with the best kernel that has no metric; `None` where none was learned.
+    ///
+    /// # Errors
+    /// Kernel expressions that do not parse.
+    pub(super) fn without_metric(&self, tuned: &Tuned) -> Result<Option<Self>> {
+        let learned = tuned.form != "given" && self.fit.metric.known().is_some();
+        let Some(kernel) = tuned.best_without_metric().filter(|_| learned) else { return Ok(None) };
+        let report = ContenderReport {
+            solver: self.report.solver.clone(),
+            kernel: kernel.to_string(),
+            metric: "none".to_string(),
+            ..ContenderReport::default()
+        };
+        let fit = self.fit.clone().kernel(Spec::parse(kernel)?).metric(MetricSource::None);
+        Ok(Some(Self { fit, lambda: self.lambda, report }))
+    }
+
+    /// Wins in the place of another; the reports say so.
+    pub(super) fn instead_of(mut self, other: &Self, reports: &mut Vec<ContenderReport>) -> Self {
+        reports.iter_mut().filter(|report| **report == other.report).for_each(|report| report.chosen = false);
+        self.report.chosen = true;
+        let same = |report: &&mut ContenderReport| {
+            (&report.solver, &report.kernel, &report.metric)
+                == (&self.report.solver, &self.report.kernel, &self.report.metric)
+        };
+        match reports.iter_mut().find(same) {
+            Some(report) => {
+                report.chosen = true;
+                self.report = report.clone();
+            }
+            None => reports.push(self.report.clone()),
+        }
+        self
+    }
+}
+
 impl ContenderReport {
     fn add(&mut self, error: f64) {
         self.errors.push(error);
@@ -204,16 +241,18 @@ pub fn contenders(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<Contend
     let best = (tuned.kernel.clone(), tuned.source(), tuned.form.as_str());
     let plain = tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY).map(Spec::parse);
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
-    let mut found = Vec::new();
-    for (kernel, metric, form) in std::iter::once(best).chain(plain) {
-        for (fit, lambda, name) in fits(solver, base, tuned)? {
+    let (behind, mut found): (Vec<_>, Vec<Contender>) = (std::iter::once(best).chain(plain).collect(), Vec::new());
+    for (fit, lambda, name) in fits(solver, base, tuned)? {
+        // side by side, so that a search which is cut short has tried both
+        for (kernel, metric, form) in &behind {
             let report = ContenderReport {
                 solver: lambda.map_or(name.clone(), |lambda| format!("{name}, lambda {}", shown(lambda))),
                 kernel: kernel.to_string(),
                 metric: form.to_string(),
                 ..ContenderReport::default()
             };
-            found.push(Contender { fit: fit.kernel(kernel.clone()).metric(metric.clone()), lambda, report });
+            let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());
+            found.push(Contender { fit, lambda, report });
         }
     }
     Ok(found)

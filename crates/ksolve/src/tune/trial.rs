@@ -124,7 +124,8 @@ impl<T: Real> Trials<T> {
     /// The errors of [`Fit::run`].
     pub fn trial(&self, fit: &Fit, fold: usize, run: &Run<'_>) -> Result<f64> {
         let learned = |position: usize| self.is_seen(position) && self.folds[position] != fold;
-        Ok(self.scored(fit, &learned, &|position| self.folds[position] == fold, run)?.error)
+        let found = self.scored(fit, &learned, &[&|position| self.folds[position] == fold], run)?;
+        Ok(found.first().map_or(f64::INFINITY, |found| found.error))
     }
 
     /// Learns from all rows that choices see, and scores those that were kept apart; `None` where there are none.
@@ -133,17 +134,35 @@ impl<T: Real> Trials<T> {
     /// The errors of [`Fit::run`].
     pub fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
         let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
-        let seen = |position: usize| self.is_seen(position);
-        any.then(|| self.scored(fit, &seen, &|position| !self.is_seen(position), run)).transpose()
+        let found = any.then(|| self.scored(fit, &|i| self.is_seen(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
+        Ok(found.into_iter().flatten().next())
     }
 
+    /// As [`Trials::test`], for the first and the second half of the rows kept apart: one to choose by, and one that this choice does not see
+    /// either. `None` where there are fewer than two.
+    ///
+    /// # Errors
+    /// The errors of [`Fit::run`].
+    pub fn test_halves(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<(Apart, Apart)>> {
+        let apart: Vec<usize> = (0..self.folds.len()).filter(|position| !self.is_seen(*position)).collect();
+        let Some(middle) = apart.get(apart.len().div_ceil(2)).copied() else { return Ok(None) };
+        let first = |i: usize| !self.is_seen(i) && i < middle;
+        let second = |i: usize| !self.is_seen(i) && i >= middle;
+        let found = self.scored(fit, &|i| self.is_seen(i), &[&first, &second], run)?;
+        Ok(match &found[..] {
+            [first, second] => Some((first.clone(), second.clone())),
+            _ => None,
+        })
+    }
+
+    /// Learns from some rows, and scores each set of others.
     fn scored(
         &self,
         fit: &Fit,
         learned: &dyn Fn(usize) -> bool,
-        scored: &dyn Fn(usize) -> bool,
+        scored: &[&dyn Fn(usize) -> bool],
         run: &Run<'_>,
-    ) -> Result<Apart> {
+    ) -> Result<Vec<Apart>> {
         let name = |j: usize| if self.t == 1 { "y".to_string() } else { format!("y{j}") };
         let fit = fit.clone().scaling(Scaling::None).with_scheme();
         let fit = if self.weighted { fit.set(ridge::WEIGHTS.name, name(self.t - 1)) } else { fit };
@@ -157,14 +176,17 @@ impl<T: Real> Trials<T> {
         let Fitted { model, report } = fit.run(&self.table(learned)?.select(&selection)?, run)?;
         let predictor = Predictor::new(model)?;
         let class_target = fit.task()? == Task::Classification;
-        let selection = Selection { targets, class_target, ..Selection::default() };
-        let selected = predictor.select(&self.table(scored)?, selection)?;
         let unscored = || Error::NoCell { precision: <T as kstore::Real>::NAME };
-        let (rows, error, r2) = match predictor.evaluate(&selected, run)?.0 {
-            Evaluation::Regression(found) => (found.rows, found.scores.mse, found.scores.r2),
-            Evaluation::Classification(found) => (found.rows, found.error, None),
+        let score = |rows: &&dyn Fn(usize) -> bool| {
+            let selection = Selection { targets: targets.clone(), class_target, ..Selection::default() };
+            let selected = predictor.select(&self.table(*rows)?, selection)?;
+            let (rows, error, r2) = match predictor.evaluate(&selected, run)?.0 {
+                Evaluation::Regression(found) => (found.rows, found.scores.mse, found.scores.r2),
+                Evaluation::Classification(found) => (found.rows, found.error, None),
+            };
+            Ok(Apart { learned_from: report.rows, rows, error: error.ok_or_else(unscored)?, r2 })
         };
-        Ok(Apart { learned_from: report.rows, rows, error: error.ok_or_else(unscored)?, r2 })
+        scored.iter().map(score).collect()
     }
 
     /// A table of some of the rows.
