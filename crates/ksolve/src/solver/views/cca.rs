@@ -90,7 +90,9 @@ fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<P
     solve_lower_triangular_in_place(ly.as_ref(), m.as_mut().transpose_mut(), Par::Seq);
     let (mut u, values, mut v) = singular(m.as_ref())?;
     let floor = super::NOISE * gram.epsilon();
-    let kept = values.iter().take(q).take_while(|value| **value > floor).count();
+    // the centred rows span one dimension less than they are
+    let most = q.min(usize::try_from(moments.rows.saturating_sub(1)).unwrap_or(usize::MAX));
+    let kept = values.iter().take(most).take_while(|value| **value > floor).count();
     let leading = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {
         let mut found = m.subcols(0, kept).to_owned();
         solve_upper_triangular_in_place(l.transpose(), found.as_mut(), Par::Seq);
@@ -131,6 +133,15 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
             let why = "the two views do not vary together: check their columns and kernels";
             return Err(Error::option(COMPONENTS.name, self.components, why));
+        }
+        if pairs.values[0] > 1.0 + super::NOISE * gram.epsilon() {
+            let why = format!(
+                "the columns of a view depend on each other, and the penalty is below the rounding of {}, so that a correlation comes out \
+                 as {:.3}; raise it, leave columns out, or compute in `precision` f64",
+                gram.precision(),
+                pairs.values[0]
+            );
+            return Err(Error::option("lambda", lambda, why));
         }
         drop(stage);
         let mut figures = vec![
