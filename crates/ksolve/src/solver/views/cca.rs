@@ -77,12 +77,21 @@ impl CanonicalCorrelations {
     }
 }
 
+/// The error of a penalty that leaves directions of a view to rounding: correlations along them come out above 1, or not at all.
+fn rounding(lambda: f64, gram: &GramState) -> Error {
+    let why = format!(
+        "columns of a view depend on each other, and the penalty is below the rounding of {}; raise it, leave columns out, or compute in \
+         `precision` f64",
+        gram.precision()
+    );
+    Error::option("lambda", lambda, why)
+}
+
 /// The `q` leading pairs at this penalty, fewer where a view has fewer directions.
 fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<Pairs> {
     let factor = |c: &Mat<f64>| -> Result<Mat<f64>> {
         let m = Mat::from_fn(c.nrows(), c.ncols(), |i, j| c[(i, j)] + if i == j { lambda } else { 0.0 });
-        let indefinite = || Error::Indefinite { rank: c.nrows(), lambda, precision: gram.precision() };
-        Ok(m.llt(Side::Lower).map_err(|_| indefinite())?.L().to_owned())
+        Ok(m.llt(Side::Lower).map_err(|_| rounding(lambda, gram))?.L().to_owned())
     };
     let (lx, ly) = (factor(&moments.xx)?, factor(&moments.yy)?);
     let mut m = moments.xy.clone();
@@ -135,13 +144,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
             return Err(Error::option(COMPONENTS.name, self.components, why));
         }
         if pairs.values[0] > 1.0 + super::NOISE * gram.epsilon() {
-            let why = format!(
-                "the columns of a view depend on each other, and the penalty is below the rounding of {}, so that a correlation comes out \
-                 as {:.3}; raise it, leave columns out, or compute in `precision` f64",
-                gram.precision(),
-                pairs.values[0]
-            );
-            return Err(Error::option("lambda", lambda, why));
+            return Err(rounding(lambda, &gram));
         }
         drop(stage);
         let mut figures = vec![
