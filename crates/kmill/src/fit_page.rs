@@ -1,7 +1,8 @@
 //! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
+use crate::importance::counted;
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series, Stage};
-use crate::report::{self, FitReport, counted};
+use crate::report::{self, FitReport};
 use crate::table::{count, list, number, rounded};
 use crate::{machine, table};
 use ksolve::job::MetricReport;

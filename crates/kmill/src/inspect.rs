@@ -2,7 +2,8 @@
 
 use crate::args::InspectArgs;
 use crate::args::run::Run;
-use crate::report::{described, importance};
+use crate::importance::{described, importance};
+use crate::report::{DISTANCES, joined};
 use crate::table::{Align, Table as Listing, count, exact, number, rounded};
 use crate::{Result, output, predictor};
 use ksolve::Card;
@@ -203,6 +204,9 @@ pub struct ModelReport {
     /// Number of components that the model holds beside its predictions.
     #[serde(skip_serializing_if = "is_zero")]
     pub components: usize,
+    /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<(usize, usize)>,
     /// [`ksolve::job::LAMBDA`].
     pub lambda_convention: &'static str,
 }
@@ -217,14 +221,23 @@ impl fmt::Display for ModelReport {
         let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), card.solver, card.task)?;
         let mut facts = Listing::facts();
-        facts.fact("kernel", rounded(&card.kernel));
+        if self.nodes.is_none() {
+            facts.fact("kernel", rounded(&card.kernel));
+        }
         card.with.iter().for_each(|with| facts.fact("with kernel", rounded(&with.kernel)));
         if let Some(metric) = &self.metric {
             facts.fact("metric", described(metric));
         }
-        facts.fact("map", format!("{}, {} features", card.map, count(card.rank as u64)));
-        if let Some(landmarks) = &card.landmarks {
-            facts.fact("landmarks", format!("by {landmarks}"));
+        match (self.nodes, &card.landmarks) {
+            (Some((nodes, k)), scheme) => {
+                let by = scheme.as_ref().map_or(String::new(), |scheme| format!(" by {scheme}"));
+                facts.fact("distances", DISTANCES);
+                facts.fact("nodes", format!("{}{by}, {}", count(nodes as u64), joined(k)));
+            }
+            (None, scheme) => {
+                facts.fact("map", format!("{}, {} features", card.map, count(card.rank as u64)));
+                scheme.iter().for_each(|scheme| facts.fact("landmarks", format!("by {scheme}")));
+            }
         }
         if let Some(c) = &card.certificate {
             let (error, floor) = (number(c.trace_error, 3), number(c.floor, 2));
@@ -280,8 +293,9 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
         let predictor = predictor::load(path, &run)?;
         let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
-        let (model, lambda_convention) = (path.clone(), ksolve::job::LAMBDA);
-        return output::report(&ModelReport { model, bytes, card, metric, components, lambda_convention }, run.json);
+        let (model, nodes, lambda_convention) = (path.clone(), predictor.nodes(), ksolve::job::LAMBDA);
+        let report = ModelReport { model, bytes, card, metric, components, nodes, lambda_convention };
+        return output::report(&report, run.json);
     }
     output::report(&table(&args.paths, &args.text.options(), args.stats, &run)?, run.json)
 }

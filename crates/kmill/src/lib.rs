@@ -20,6 +20,7 @@ mod fit_page;
 pub mod generate;
 pub mod generators;
 pub mod herd;
+mod importance;
 pub mod inspect;
 pub mod interrupt;
 pub mod machine;

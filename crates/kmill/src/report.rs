@@ -2,11 +2,12 @@
 
 use crate::args::run::Run;
 use crate::error::flags;
+use crate::importance::{described, importance, most_important, slopes};
 use crate::progress::Voice;
 use crate::surface::short;
-use crate::table::{Align, Grid, Table, count, duration, list, number, percent, rounded};
+use crate::table::{Grid, Table, count, duration, list, number, percent, rounded};
 use ksolve::Certificate;
-use ksolve::job::{self, LAMBDA, MetricReport};
+use ksolve::job::{self, LAMBDA};
 use kstore::budget::bytes;
 use kstore::shown;
 use serde::ser::{SerializeMap, Serializer};
@@ -85,56 +86,9 @@ impl FitReport {
     }
 }
 
-/// Features whose importance is shown in a table, and in a line.
-const MOST_IMPORTANT: usize = 12;
-const IN_A_LINE: usize = 4;
-
 /// Rows of a surface on either side of the chosen one that are shown, where the whole has more than [`WHOLE_SURFACE`].
 const AROUND: usize = 1;
 const WHOLE_SURFACE: usize = 4;
-
-/// Length of the bar of a feature that counts for everything.
-const BAR: f64 = 40.0;
-
-/// The metric in a sentence.
-pub(crate) fn described(metric: &MetricReport) -> String {
-    let best = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
-    let forms: Vec<&str> = metric.rounds.iter().map(|round| round.form.as_str()).collect();
-    let mut names: Vec<&str> = Vec::new();
-    forms.into_iter().for_each(|form| {
-        if !names.contains(&form) {
-            names.push(form)
-        }
-    });
-    let tried: Vec<String> =
-        names.iter().filter_map(|form| Some(format!("{form} {}", number(best(form)?, 4)))).collect();
-    let features = format!("{}, {} features", metric.source, count(metric.features as u64));
-    if tried.is_empty() { features } else { format!("{features} (held-out mse: {})", tried.join(", ")) }
-}
-
-/// The features that count most in the metric, with bars.
-pub(crate) fn importance(metric: &MetricReport) -> Table {
-    let mut table = Table::new([("feature", Align::Left), ("importance", Align::Right), ("", Align::Left)]);
-    for (name, share, spread) in metric.shares().take(MOST_IMPORTANT) {
-        table.row(vec![
-            shown::line(name).to_string(),
-            counted(share, spread),
-            "#".repeat((share * BAR).round() as usize),
-        ]);
-    }
-    table
-}
-
-/// What a feature counts: its share, and how far that differs from fold to fold.
-pub(crate) fn counted(share: f64, spread: Option<f64>) -> String {
-    spread.map_or(percent(share), |spread| format!("{} +- {:.1}", percent(share), 100.0 * spread))
-}
-
-/// The features that count most in the metric, in a line.
-fn most_important(metric: &MetricReport) -> String {
-    let share = |(name, share): &(String, f64)| format!("{name} {}", percent(*share));
-    metric.importance.iter().take(IN_A_LINE).map(share).collect::<Vec<_>>().join(", ")
-}
 
 /// The rows of a surface about the marked one, and what is said of the others.
 fn about_the_best(mut grid: Grid) -> (Grid, String) {
@@ -179,13 +133,23 @@ impl fmt::Display for FitReport {
         let whole = self.voice == Voice::Full;
         let mut facts = Table::facts();
         let kernel = |kernel: &str| if whole { kernel.to_string() } else { rounded(kernel) };
-        facts.fact("kernel", kernel(&fit.kernel));
+        match fit.neighbours {
+            Some(_) => facts.fact("distances", DISTANCES),
+            None => facts.fact("kernel", kernel(&fit.kernel)),
+        }
         fit.with_kernel.iter().for_each(|with| facts.fact("with kernel", kernel(with)));
         fit.metric.iter().for_each(|metric| facts.fact("metric", described(metric)));
         fit.metric.iter().filter(|_| !whole).for_each(|metric| facts.fact("features", most_important(metric)));
         if let Some(landmarks) = &fit.landmarks {
-            let (m, scheme, among) = (count(landmarks.count as u64), &landmarks.scheme, count(landmarks.candidates));
-            facts.fact("landmarks", format!("{m} by {scheme} among {among} rows"));
+            let (scheme, among) = (&landmarks.scheme, count(landmarks.candidates));
+            match (fit.neighbours, self.nodes()) {
+                (Some(k), Some(nodes)) => {
+                    facts.fact("nodes", format!("{} by {scheme} among {among} rows, {}", count(nodes), joined(k)))
+                }
+                _ => {
+                    facts.fact("landmarks", format!("{} by {scheme} among {among} rows", count(landmarks.count as u64)))
+                }
+            }
         }
         if let Some(method) = &fit.method {
             facts.fact("method", method.why.as_str());
@@ -203,6 +167,9 @@ impl fmt::Display for FitReport {
         if let Some(metric) = fit.metric.as_ref().filter(|_| whole) {
             writeln!(f, "{}", importance(metric))?;
         }
+        if !fit.importance.is_empty() {
+            writeln!(f, "{}", slopes(&fit.importance))?;
+        }
         if whole {
             writeln!(f, "{}\n{LAMBDA}", self.cost())?;
         }
@@ -214,12 +181,31 @@ impl fmt::Display for FitReport {
     }
 }
 
+/// The distances of models of graphs.
+pub(crate) const DISTANCES: &str = "Euclidean, of the scaled features";
+
+/// How a graph is made.
+pub(crate) fn joined(neighbours: usize) -> String {
+    format!("each joined to its {} nearest", count(neighbours as u64))
+}
+
+/// The figure that tells the number of nodes.
+const NODES: &str = "nodes";
+
 impl FitReport {
+    /// The number of nodes of a graph.
+    fn nodes(&self) -> Option<u64> {
+        let figure = self.fit.figures.iter().find(|figure| figure.name == NODES)?;
+        figure.values.first().map(|nodes| *nodes as u64)
+    }
+
     /// A table of what was chosen, and of how good it is.
     fn results(&self) -> Table {
         let fit = &self.fit;
         let mut facts = Table::facts();
-        facts.fact("rank", count(fit.rank as u64));
+        if fit.neighbours.is_none() {
+            facts.fact("rank", count(fit.rank as u64));
+        }
         fit.lambda.inspect(|lambda| facts.fact("lambda", short(*lambda)));
         if let Some(cell) = self.chosen() {
             cell.cv_mse.inspect(|mse| facts.fact("cv mse", number(*mse, 4)));
@@ -231,7 +217,8 @@ impl FitReport {
             facts.fact("train mse", format!("{} (r2 {r2})", number(train.mse, 4)));
             train.loo_mse.inspect(|mse| facts.fact("loo mse", number(*mse, 4)));
         }
-        fit.figures.iter().for_each(|figure| facts.fact(figure.name, list(&figure.values)));
+        let told = fit.figures.iter().filter(|figure| figure.name != NODES);
+        told.for_each(|figure| facts.fact(figure.name, list(&figure.values)));
         facts
     }
 

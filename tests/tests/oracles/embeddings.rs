@@ -52,7 +52,7 @@ fn coordinates(trained: &Trained<f64>, x: &Rows) -> Rows {
 }
 
 /// Columns are equal up to their signs, to `tolerance` of the largest entry.
-fn same_up_to_signs(got: &Rows, expected: &Rows, tolerance: f64, what: &str) {
+pub(crate) fn same_up_to_signs(got: &Rows, expected: &Rows, tolerance: f64, what: &str) {
     for j in 0..expected[0].len() {
         let scale = expected.iter().map(|row| row[j].abs()).fold(0.0, f64::max);
         let sign: f64 = got.iter().zip(expected).map(|(a, b)| a[j] * b[j]).sum::<f64>().signum();
@@ -137,7 +137,7 @@ fn scaling_is_the_classical_one_and_with_a_linear_kernel_principal_components() 
     assert!(refused(x, &fourier, "mds", &Options::new()).contains("has no map"));
 }
 
-fn sheet() -> Value {
+pub(crate) fn sheet() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/embeddings.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
@@ -318,6 +318,8 @@ fn graphs_that_cannot_be_are_refused_in_a_sentence() {
     // rows that are all the same have neighbours and no distances
     let same: Rows = vec![vec![1.0, 2.0]; 30];
     let options = exact(Task::Components, "linear()", 30);
-    let message = refused(&same, &options, "isomap", &Options::new());
-    assert!(message.contains("do not vary"), "{message}");
+    for name in ["mds", "isomap", "lle", "mvu"] {
+        let message = refused(&same, &options, name, &Options::new());
+        assert!(message.contains("do not vary"), "{name}: {message}");
+    }
 }

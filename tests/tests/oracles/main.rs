@@ -22,6 +22,7 @@ mod quadratic;
 mod quality;
 mod rpcholesky;
 mod shortest;
+mod solver_laws;
 mod solvers;
 mod spca;
 mod statistics;

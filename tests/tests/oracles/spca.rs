@@ -99,7 +99,13 @@ fn what_has_no_direction_is_said() {
     let golden = golden();
     let refused = |y: &[f64], task, given: &Options| fitted(&golden.x, y, task, given, 1).unwrap_err().to_string();
     let constant = vec![2.0; golden.y.len()];
-    let message = refused(&constant, Task::Regression, &Options::new());
+    for kernel in ["linear()", "gaussian(sigma=1)"] {
+        let message = refused(&constant, Task::Regression, &Options::new().set("target_kernel", kernel));
+        assert!(message.contains("the target does not vary"), "{message}");
+    }
+    // columns that are all the same have no direction, whatever the target
+    let same = vec![vec![1.0; 3]; golden.y.len()];
+    let message = fitted(&same, &golden.y, Task::Regression, &Options::new(), 1).unwrap_err().to_string();
     assert!(message.contains("no direction of the features depends on the target"), "{message}");
     let given = Options::new().set("task", "classification").set("target_kernel", "gaussian(sigma=1)");
     let message = refused(&golden.y, Task::Classification, &given);

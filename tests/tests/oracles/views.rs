@@ -213,6 +213,23 @@ fn what_two_views_cannot_do_is_said() {
     let y = x.iter().map(|row| row[0] + row[2]).collect::<Vec<_>>();
     let found = fitted(&fit("cca", "linear()", 40).set("lambda", 1e-9), &(x.clone(), y), 0..40).unwrap();
     close(figure(&found, "correlation")[0], 1.0, 1e-6, "a copy");
+    // a penalty below the rounding of f32 makes no correlations above 1: they are refused
+    let mut refusals = 0;
+    for (row, wave) in x.iter_mut().zip(&data.0) {
+        *row = vec![wave[0], 2.0 * wave[0], -wave[0], wave[1], wave[0], 3.0 * wave[0]];
+    }
+    let collinear = (x.clone(), x.iter().map(|row| row[0]).collect());
+    for exponent in 4..15 {
+        let narrow = fit("cca", "gaussian(sigma=2)", 40).precision(ElementType::F32);
+        match fitted(&narrow.set("lambda", 10f64.powi(-exponent)), &collinear, 0..40) {
+            Ok(found) => assert!(found.report.figures[0].values[0] <= 1.0 + 1e-5, "{:?}", found.report.figures),
+            Err(error) => {
+                refusals += 1;
+                assert!(error.to_string().contains("below the rounding of f32; raise it"), "{error}");
+            }
+        }
+    }
+    assert!((1..10).contains(&refusals), "{refusals} of 11");
     // fewer directions than components
     let many = fitted(&fit("covariance", "linear()", 40).set("components", 9), &data, 0..40).unwrap();
     assert_eq!(many.report.figures[0].values.len(), 3);

@@ -61,6 +61,9 @@ pub struct FitReport {
     pub landmarks: Option<LandmarkReport>,
     /// The kernel with every parameter a number.
     pub kernel: String,
+    /// Number of nearest nodes that each node of a graph, and a new row, is joined to; the kernel then has no part in distances.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<usize>,
     /// The kernel of the second of two views.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_kernel: Option<String>,
@@ -104,6 +107,10 @@ pub struct FitReport {
     /// The metric before the kernel, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricReport>,
+    /// Each feature with the root mean square of the slope along it, the largest first, where that was asked for: in units of the targets for
+    /// one of the scaled feature.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub importance: Vec<(String, f64)>,
     /// Relative trace error at each rank of the surface.
     #[serde(skip)]
     pub certificates: Vec<(usize, f64)>,
@@ -282,6 +289,13 @@ fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, traine
     })
 }
 
+/// The features with these numbers, the largest first.
+fn by_size(selected: &Selected, numbers: &[f64]) -> Vec<(String, f64)> {
+    let mut named: Vec<(String, f64)> = selected.feature_names().into_iter().zip(numbers.iter().copied()).collect();
+    named.sort_by(|a, b| b.1.total_cmp(&a.1));
+    named
+}
+
 fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trained: &Trained<T>) -> FitReport {
     let names = target_names(selected);
     let scales = trained.scaler.centre.iter().zip(&trained.scaler.scale);
@@ -301,6 +315,7 @@ fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trai
             candidates,
         }),
         kernel: trained.kernel.to_string(),
+        neighbours: trained.form.neighbours(),
         with_kernel: trained.with.as_ref().map(|with| with.kernel.clone()),
         rank: trained.rank,
         lambda: trained.lambda,
@@ -332,6 +347,7 @@ fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trai
                 trained.learned.clone(),
             )
         }),
+        importance: by_size(selected, trained.slopes.as_deref().unwrap_or(&[])),
         certificates: trained.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
     }
 }

@@ -5,7 +5,7 @@ use crate::folds::FoldSpec;
 use crate::metric::MetricSource;
 use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
 use crate::solver::views::{WITH, WITH_KERNEL};
-use crate::solver::{Settings, mvu, ridge};
+use crate::solver::{Settings, Solver, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kapprox::Spec;
@@ -15,7 +15,7 @@ use kstore::{Selected, Selection};
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
 const TOLERANCE_CAP: usize = 4000;
-/// The scheme that draws nodes unless another is named.
+/// The scheme that draws rows without looking at the kernel.
 const UNIFORM: &str = "uniform";
 /// Default number of folds, where there is something to choose.
 const FOLD_COUNT: usize = 5;
@@ -46,11 +46,16 @@ impl Fit {
     /// [`Error::Option`] for options that contradict each other or the rows.
     pub fn training(&self, selected: &Selected) -> Result<TrainOptions> {
         let settings = self.settings()?;
+        let solver = self.family.solver(&settings)?;
+        let solver: &dyn Solver<f64> = &*solver;
         check_iteration(&settings, self.map.is_exact())?;
         self.check_landmarks(&settings)?;
-        let (rank, ranks) = self.ranks(&settings)?;
+        let usual = self.rank.or(solver.usual_rank());
+        let (rank, ranks) = self.ranks(&settings, usual)?;
+        let usual = solver.usual_landmarks().map(|name| LandmarkSource::Scheme(name.to_string()));
+        let landmarks = self.landmarks.clone().or(usual).unwrap_or_default();
         if self.family.parameters.iter().any(|parameter| parameter.name == NODES.name) {
-            return self.on_nodes(&settings, rank, selected);
+            return self.on_nodes(&settings, rank, landmarks, selected);
         }
         let folds = self.folds(&settings, ranks.len() * settings.penalties().len())?;
         let task = self.family.task(&settings);
@@ -66,7 +71,7 @@ impl Fit {
             kernel,
             with,
             map: self.map.clone(),
-            landmarks: self.landmarks.clone().unwrap_or_default(),
+            landmarks,
             candidates: self.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
             rank,
             tolerance: settings.number(&TOLERANCE),
@@ -95,12 +100,15 @@ impl Fit {
         Ok((on(&self.kernel, &first)?, Some(on(&other, &second)?)))
     }
 
-    /// The options of a solver whose landmarks are the first of a larger sample of rows, its nodes. Nodes are uniform unless a scheme is
-    /// named, and the kernel is of use to that alone: distances are Euclidean.
-    fn on_nodes(&self, settings: &Settings, rank: usize, selected: &Selected) -> Result<TrainOptions> {
-        // the programme of one solver takes few landmarks
-        let few = self.rank.is_none() && settings.solver == mvu::FAMILY.name;
-        let rank = if few { mvu::USUAL } else { rank };
+    /// The options of a solver whose landmarks are the first of a larger sample of rows, its nodes. Unless nodes are uniform the kernel is
+    /// of use to their choice, and to that alone: distances are Euclidean.
+    fn on_nodes(
+        &self,
+        settings: &Settings,
+        rank: usize,
+        landmarks: LandmarkSource,
+        selected: &Selected,
+    ) -> Result<TrainOptions> {
         let range = selected.range();
         let stored = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let nodes = settings.count(&NODES).unwrap_or(rank).min(stored).max(1);
@@ -108,8 +116,6 @@ impl Fit {
             let why = format!("the landmarks are among the {nodes} nodes; lower it, or raise `nodes`");
             return Err(Error::option("rank", rank, why));
         }
-        let uniform = LandmarkSource::Scheme(UNIFORM.to_string());
-        let landmarks = self.landmarks.clone().unwrap_or(uniform);
         let by_kernel = !matches!(&landmarks, LandmarkSource::Scheme(name) if name == UNIFORM);
         if !by_kernel && self.kernel != Spec::default() {
             let why = format!("{} looks at Euclidean distances of the scaled features; leave it out", self.family.name);
@@ -179,8 +185,8 @@ impl Fit {
         }
     }
 
-    /// The number of features and the ranks of the surface.
-    fn ranks(&self, settings: &Settings) -> Result<(usize, Vec<usize>)> {
+    /// The number of features and the ranks of the surface; `usual` is the rank that was asked for, or that of the solver.
+    fn ranks(&self, settings: &Settings, usual: Option<usize>) -> Result<(usize, Vec<usize>)> {
         let ranks = settings.ranks(&ridge::RANKS);
         if let Some(tolerance) = settings.number(&TOLERANCE) {
             if ranks.is_some() {
@@ -191,7 +197,7 @@ impl Fit {
             return Ok((cap, vec![cap]));
         }
         let Some(mut ranks) = ranks else {
-            let rank = self.rank.unwrap_or_else(|| match &self.landmarks {
+            let rank = usual.unwrap_or_else(|| match &self.landmarks {
                 None | Some(LandmarkSource::Scheme(_)) => RANK,
                 Some(LandmarkSource::Rows(table)) => {
                     let range = table.range();

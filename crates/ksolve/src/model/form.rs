@@ -57,6 +57,14 @@ impl Form {
         })
     }
 
+    /// The number of nearest points that its functions are made of; `None` where they look at all points.
+    pub fn neighbours(&self) -> Option<usize> {
+        match self {
+            Self::Weights { neighbours } | Self::Paths { neighbours, .. } => Some(*neighbours),
+            Self::Plain | Self::OverDegree { .. } => None,
+        }
+    }
+
     /// Bytes that it holds.
     pub(super) fn bytes(&self) -> usize {
         match self {

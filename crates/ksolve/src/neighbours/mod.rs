@@ -53,6 +53,11 @@ impl Nodes {
         (0..self.d).map(|c| self.value(i, c)).collect()
     }
 
+    /// True where all nodes are the same point.
+    pub(crate) fn alike(&self) -> bool {
+        self.columns.chunks(self.count.max(1)).all(|column| column.iter().all(|value| *value == column[0]))
+    }
+
     /// `out[i]` = ‖x − x_i‖² for every node.
     pub(crate) fn squares(&self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);

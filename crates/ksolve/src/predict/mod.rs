@@ -152,6 +152,11 @@ impl Predictor {
         Some(MetricReport::new(source, metric.outputs(), shares, &[], Vec::new()))
     }
 
+    /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph; `None` for others.
+    pub fn nodes(&self) -> Option<(usize, usize)> {
+        either!(self, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.form.neighbours()?)))
+    }
+
     /// Number of features of a row, d.
     pub fn features(&self) -> usize {
         self.card().features.len()

@@ -24,6 +24,8 @@ pub struct Fitted<T> {
     pub task: Option<Task>,
     /// Directions of the scaled rows, which the model projects on in the place of functions of the features.
     pub projection: Option<Projection>,
+    /// The root mean square of the slope of the functions along each feature, d numbers, where it was asked for.
+    pub slopes: Option<Vec<f64>>,
     /// How scores become probabilities.
     pub link: Option<Link>,
     /// True where the scores are those of pairs of classes.
@@ -63,6 +65,7 @@ impl<T> Default for Fitted<T> {
             wide: false,
             task: None,
             projection: None,
+            slopes: None,
             link: None,
             pairs: false,
             quadratic: None,

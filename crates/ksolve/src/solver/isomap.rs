@@ -16,7 +16,7 @@
 //! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear dimensionality reduction", Science 290,
 //! 2000; de Silva, Tenenbaum, "Global versus local methods in nonlinear dimensionality reduction", NIPS 2002.
 
-use super::mds::{Scaled, check_components, landmark_view, landmarks};
+use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::model::{Basis, Form};
@@ -60,6 +60,11 @@ pub(super) fn nodes(count: usize) -> Figure {
     Figure { name: "nodes", values: vec![count as f64] }
 }
 
+/// The number of landmarks among them, for the report.
+pub(super) fn landmarks_among(count: usize) -> Figure {
+    Figure { name: "landmarks", values: vec![count as f64] }
+}
+
 /// The nodes with the nearest others of each, whose graph is connected.
 pub(super) struct Joined {
     pub(super) nodes: Nodes,
@@ -77,7 +82,8 @@ impl Joined {
     /// Finds the neighbours of every node.
     ///
     /// # Errors
-    /// [`Error::Option`] for more neighbours than there are other nodes, and for a graph of several components.
+    /// [`Error::Option`] for more neighbours than there are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
+    /// nodes are the same.
     pub(super) fn new<T: Real>(set: &LandmarkSet<T>, k: usize, resources: &Resources<'_>) -> Result<Self> {
         if k >= set.len() {
             let why = format!("a node has {} others; lower it, or raise `nodes`", set.len().saturating_sub(1));
@@ -85,6 +91,9 @@ impl Joined {
         }
         let _stage = resources.stages.stage("neighbours", None);
         let nodes = Nodes::new(&set.points, set.d);
+        if nodes.alike() {
+            return Err(Error::NoVariance);
+        }
         let lists = neighbours_of_nodes(&nodes, k, resources.workers);
         let graph = Graph::new(&lists, k);
         graph.require_connected(k)?;
@@ -103,6 +112,10 @@ fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Ma
 }
 
 impl<T: Real> Solver<T> for LandmarkIsomap {
+    fn usual_landmarks(&self) -> Option<&'static str> {
+        Some(UNIFORM)
+    }
+
     fn view(&self, work: &Work<'_>) -> Result<View> {
         landmark_view(work, FAMILY.name)
     }
@@ -129,7 +142,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         let squares = Mat::from_fn(m, m, |i, l| -0.5 * lengths[(i, l)].min(lengths[(l, i)]).powi(2));
         // −½ δ̄
         let means: Vec<f64> = squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
-        let scaled = Scaled::new(squares, self.components, data.resources)?;
+        let scaled = Scaled::new(squares, self.components, data)?;
         let weights = &scaled.weights;
         let constant = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
         Ok(Fitted {
@@ -137,7 +150,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
             form: Form::Paths { neighbours: self.neighbours, lengths },
             intercept: (0..weights.ncols()).map(constant).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
-            figures: [vec![nodes(set.len())], scaled.figures()].concat(),
+            figures: [vec![nodes(set.len()), landmarks_among(m)], scaled.figures()].concat(),
             ..Fitted::default()
         })
     }

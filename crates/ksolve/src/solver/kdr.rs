@@ -25,17 +25,16 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Family, Features, Figure, Fitted, Penalty, Projection, Settings, Solver, ridge};
-use crate::metric::{MetricSource, OuterProducts, Products};
+use super::{Family, Features, Figure, Fitted, Penalty, Projection, Settings, Solver, gradients, ridge};
+use crate::metric::{MetricSource, Products};
 use crate::model::Basis;
 use crate::train::plan::GRAM;
-use crate::train::{Cut, Shape, Work};
+use crate::train::{Costs, Cut, Shape, Work};
 use crate::{Error, FoldGram, Result, RidgeFold, Task};
 use faer::prelude::*;
 use faer::{Mat, MatRef, Side};
 use kapprox::decompose::symmetric_eigen;
 use kapprox::landmark::NO_ROW;
-use kapprox::map::Expansion;
 use kapprox::metric::Metric;
 use kapprox::{Real, Spec};
 use kstore::Plan;
@@ -50,7 +49,7 @@ pub(super) const FAMILY: Family = Family {
     make: |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 };
 
-/// Eigenvalues below this many roundings of the largest are rounding, and a target that varies by less does not vary.
+/// Eigenvalues below this many roundings of the largest are rounding.
 const NOISE: f64 = 64.0;
 
 /// Kernel dimension reduction by gradients.
@@ -82,35 +81,24 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
             let why = "the directions are those of the columns as they are; leave it out";
             return Err(Error::option("metric", &work.options.metric, why));
         }
-        if work.options.map.is_without_rows() {
-            let why = "gradients are those of kernel functions of landmarks; take a map that has some, such as nystrom";
-            return Err(Error::option("map", &work.options.map, why));
-        }
+        gradients::check(work)?;
         target::check(self.target_kernel.as_ref(), work.options.task)
     }
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        let (p, m, d) = (shape.map.p, shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
+        let p = shape.map.p;
         let t = if self.target_kernel.is_some() { target::MOST } else { shape.t + 1 };
-        let gradients = cut.gram_lanes * OuterProducts::scratch_bytes(m, d, shape.threads);
-        let plan = plan
-            .term("system of the regression", 8 * (2 * p * p + p * t), "lower `rank`")
-            .term("functions of the landmarks", 8 * m * (d + t), "lower `rank`")
-            .term("gradients", gradients, "read fewer columns (`features`)")
-            .term(
-                "products of gradients",
-                (5 + cut.gram_lanes) * Products::bytes(d),
-                "read fewer columns (`features`)",
-            );
+        let plan = plan.term("system of the regression", 8 * (2 * p * p + p * t), "lower `rank`");
+        let plan = gradients::plan(plan, shape, cut, t);
         target::plan(plan, self.target_kernel.as_ref(), shape, cut)
     }
 
+    fn costs(&self, work: &Work<'_>) -> Costs {
+        Costs::new(work).with_passes(target::passes(self.target_kernel.as_ref(), work.options.task), 1)
+    }
+
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let kernel = data.kernel.build()?.typed::<f64>();
-        if !kernel.differentiable() {
-            let why = "its gradient is not known; take a kernel that has one, such as gaussian()";
-            return Err(Error::option("kernel", data.kernel, why));
-        }
+        let kernel = gradients::kernel(data)?;
         let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;
         let folds = data.whole()?;
@@ -118,39 +106,24 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let fold = target.iter().fold(fold, |fold, target| fold.with_target_features(&target.map));
         let state = data.fold(GRAM, &fold)?;
         let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows));
-        if !varies(moments) {
-            let why = "the target does not vary: no direction tells anything of it; check the target";
-            return Err(Error::option(COMPONENTS.name, self.components, why));
-        }
+        target::require_varying(moments, self.components)?;
         let stage = data.resources.stages.stage("regression", None);
         let weights = regression(moments, data.classes().is_some(), lambda).ok_or(Error::Indefinite {
             rank: moments.s.len(),
             lambda,
             precision: state.gram.precision(),
         })?;
-        let Expansion::Landmarks { landmarks, coefficients, .. } =
-            data.map.expand(weights.as_ref(), data.resources.workers)
-        else {
-            return Err(Error::option(
-                "map",
-                &data.options.map,
-                "gradients are those of kernel functions of landmarks",
-            ));
-        };
         drop(stage);
-        let wide: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
-        let products = data.fold("gradients", &OuterProducts::new(kernel, &wide, coefficients.as_ref()))?;
+        let products = gradients::products(data, kernel, weights.as_ref())?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let found = Directions::of(&products, self.components)?;
         let there = found.values.len();
-        if there < self.components {
-            let (asked, d) = (self.components, found.slopes.len());
-            let why = match asked > d {
-                true => format!("the rows have {d} columns"),
-                false => "the target depends on no more directions".to_string(),
-            };
-            data.resources.stages.warn(format!("components reduced from {asked} to {there}: {why}"));
-        }
+        let d = found.slopes.len();
+        let why = match self.components > d {
+            true => format!("the rows have {d} columns"),
+            false => "the target depends on no more directions".to_string(),
+        };
+        data.warn_of_fewer(self.components, there, &why);
         let mut figures = found.figures();
         figures
             .extend(target.map(|target| Figure { name: "features of the target", values: vec![target.count as f64] }));
@@ -165,17 +138,10 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
             ranks: vec![moments.s.len()],
             lambda: Some(lambda),
             figures,
-            passes: 2 + u64::from(needed.is_some()),
+            passes: 2 + target::passes(self.target_kernel.as_ref(), data.options.task),
             ..Fitted::default()
         })
     }
-}
-
-/// True where the targets, or their features, vary by more than rounding.
-fn varies(moments: &FoldGram) -> bool {
-    let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
-    let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
-    squares > NOISE * f64::EPSILON * total
 }
 
 /// W = (G + n lambda I)⁻¹ B, p x t, where B has the indicators of the classes in the place of their ±1 codes; `None` where the matrix has no factor.
@@ -200,7 +166,7 @@ struct Directions {
     values: Vec<f64>,
     /// The directions, d x q.
     vectors: Mat<f64>,
-    /// The diagonal of M: the mean squares of the slopes along the columns.
+    /// The root mean squares of the slopes along the columns.
     slopes: Vec<f64>,
 }
 
@@ -220,26 +186,26 @@ impl Directions {
         Ok(Self {
             values: kept.iter().map(|j| values[*j]).collect(),
             vectors: Mat::from_fn(d, kept.len(), |i, k| signs[k] * vectors[(i, kept[k])]),
-            slopes: (0..d).map(|j| m[(j, j)].max(0.0)).collect(),
+            slopes: gradients::slopes(products),
         })
     }
 
     /// The sum of the eigenvalues of M, which is above 0.
     fn total(&self) -> f64 {
-        self.slopes.iter().sum()
+        self.slopes.iter().map(|slope| slope * slope).sum()
     }
 
     fn figures(&self) -> Vec<Figure> {
         vec![
             Figure { name: "share of the slopes", values: self.values.iter().map(|v| v / self.total()).collect() },
-            Figure { name: "slope of each column", values: self.slopes.iter().map(|slope| slope.sqrt()).collect() },
+            Figure { name: "slope of each column", values: self.slopes.clone() },
         ]
     }
 
     fn projection(&self) -> Result<Projection> {
         let (d, q) = self.vectors.shape();
         let rows: Vec<f64> = (0..q).flat_map(|k| (0..d).map(move |j| self.vectors[(j, k)])).collect();
-        let importance = self.slopes.iter().map(|slope| slope / self.total()).collect();
+        let importance = self.slopes.iter().map(|slope| slope * slope / self.total()).collect();
         Ok(Projection { metric: Arc::new(Metric::matrix(&rows, q)?), importance })
     }
 }

@@ -59,6 +59,9 @@ pub struct KernelPca {
     pub novelty: bool,
 }
 
+/// Why there are fewer components than were asked for.
+pub(super) const FEWER: &str = "the features vary in no more directions; more rows, or a higher `rank`, may have some";
+
 impl KernelPca {
     fn new(settings: &Settings) -> Self {
         Self {
@@ -106,6 +109,7 @@ impl<T: Real> Solver<T> for KernelPca {
         if kept.is_empty() {
             return Err(Error::NoVariance);
         }
+        data.warn_of_fewer(self.components, kept.len(), FEWER);
         let variances: Vec<f64> = kept.iter().map(|j| values[*j]).collect();
         let scale =
             |q: usize| sign(vectors.as_ref(), kept[q]) * if self.whiten { variances[q].sqrt().recip() } else { 1.0 };

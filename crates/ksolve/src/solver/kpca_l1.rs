@@ -20,7 +20,7 @@
 //! 2008.
 
 use super::kept::{Kept, Tile, Wanted};
-use super::kpca::{distance, sign};
+use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::quadratic::Quadratic;
@@ -112,6 +112,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         if search.found.is_empty() {
             return Err(Error::NoVariance);
         }
+        data.warn_of_fewer(self.components, search.found.len(), FEWER);
         let (dispersions, iterations) = (search.dispersions()?, so_far.iterations);
         let Search { found, mean, passes, .. } = search;
         let directions = Mat::from_fn(kept.p, found.len(), |i, j| found[j][i]);

@@ -69,11 +69,7 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
         if q == 0 {
             return Err(Error::NoVariance);
         }
-        if q < self.components {
-            let why =
-                format!("there are {q} components and not {}: the kernel matrix has no higher rank", self.components);
-            data.resources.stages.warn(format!("{why}; raise `rank`"));
-        }
+        data.warn_of_fewer(self.components, q, "the kernel matrix has no higher rank; raise `rank`");
         let weights = Mat::from_fn(kept.p, q, |i, j| sign(projection.as_ref(), j + 1) * projection[(i, j + 1)]);
         let figures = vec![Figure { name: "eigenvalue", values: eigenvalues[..=q].to_vec() }];
         Ok(Fitted {

@@ -17,7 +17,7 @@
 
 use super::isomap::{Joined, nodes};
 use super::kpca::sign;
-use super::mds::{check_components, landmark_view, landmarks};
+use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::model::{Basis, Form};
@@ -73,6 +73,10 @@ pub(super) fn alignment(joined: &Joined, k: usize) -> Mat<f64> {
 }
 
 impl<T: Real> Solver<T> for LocallyLinear {
+    fn usual_landmarks(&self) -> Option<&'static str> {
+        Some(UNIFORM)
+    }
+
     fn view(&self, work: &Work<'_>) -> Result<View> {
         landmark_view(work, FAMILY.name)
     }

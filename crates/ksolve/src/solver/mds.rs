@@ -20,7 +20,7 @@ use super::parameter::{COMPONENTS, EMBEDDED};
 use super::{Family, Features, Figure, Fitted, Points, Settings, Solver};
 use crate::model::Basis;
 use crate::strips::row_strips;
-use crate::train::{Cut, Resources, Shape, Stage, View, Work, landmark_stages, needs_wide_for};
+use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages, needs_wide_for};
 use crate::{Error, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
@@ -55,6 +55,10 @@ impl LandmarkMds {
         Self { components: settings.count(&EMBEDDED).unwrap_or_default() }
     }
 }
+
+/// The scheme that chooses the landmarks of embeddings: landmarks of the others would have to be independent as functions, which those of
+/// kernels of few directions are not.
+pub(super) const UNIFORM: &str = "uniform";
 
 /// The view of a solver that looks at landmarks without a map; refuses a map that was asked for.
 pub(super) fn landmark_view(work: &Work<'_>, solver: &str) -> Result<View> {
@@ -105,7 +109,7 @@ impl Scaled {
     ///
     /// # Errors
     /// [`Error::NoVariance`] where it has none.
-    pub(super) fn new(mut products: Mat<f64>, q: usize, resources: &Resources<'_>) -> Result<Self> {
+    pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &Features<'_, T>) -> Result<Self> {
         let m = products.nrows();
         let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
         let mean = means.iter().sum::<f64>() / m as f64;
@@ -119,10 +123,7 @@ impl Scaled {
         if kept.is_empty() {
             return Err(Error::NoVariance);
         }
-        if kept.len() < q {
-            let why = "the distances of the landmarks span no more";
-            resources.stages.warn(format!("there are {} coordinates and not {q}: {why}", kept.len()));
-        }
+        data.warn_of_fewer(q, kept.len(), "the distances of the landmarks span no more");
         let scales: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
         let offs: Vec<f64> = kept.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
         let weights = Mat::from_fn(m, kept.len(), |i, q| scales[q] * (vectors[(i, kept[q])] - offs[q]));
@@ -151,6 +152,10 @@ fn kernel_matrix(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, workers: &Workers
 }
 
 impl<T: Real> Solver<T> for LandmarkMds {
+    fn usual_landmarks(&self) -> Option<&'static str> {
+        Some(UNIFORM)
+    }
+
     fn view(&self, work: &Work<'_>) -> Result<View> {
         landmark_view(work, FAMILY.name)
     }
@@ -167,6 +172,10 @@ impl<T: Real> Solver<T> for LandmarkMds {
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (_, set) = landmarks(data)?;
         let (m, d) = (set.len(), set.d);
+        if m == 1 && data.rows > 1 {
+            // a scheme that looks at the kernel takes no row twice
+            return Err(Error::NoVariance);
+        }
         check_components(self.components, m, "landmarks")?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let kernel = data.kernel.build()?.typed::<f64>();
@@ -180,7 +189,7 @@ impl<T: Real> Solver<T> for LandmarkMds {
         let mean = diag.iter().sum::<f64>() / m as f64;
         // δ̄_l = mean k(x, x) − 2 mean_i k(x_i, x_l) + k(x_l, x_l), and the constant is ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
         let shift: Vec<f64> = k.col_iter().map(|column| 0.5 * mean - column.iter().sum::<f64>() / m as f64).collect();
-        let scaled = Scaled::new(k, self.components, data.resources)?;
+        let scaled = Scaled::new(k, self.components, data)?;
         let weights = &scaled.weights;
         let constant = |j: usize| shift.iter().enumerate().map(|(l, shift)| shift * weights[(l, j)]).sum::<f64>();
         let deviations: Vec<f64> = scaled.eigenvalues.iter().map(|value| (value / m as f64).sqrt()).collect();

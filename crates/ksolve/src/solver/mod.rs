@@ -12,6 +12,7 @@ mod features;
 mod fisher;
 mod fitted;
 mod fold;
+mod gradients;
 mod held_out;
 mod isomap;
 mod kdr;
@@ -25,7 +26,7 @@ mod lloyd;
 mod logistic;
 mod mds;
 mod mean;
-pub(crate) mod mvu;
+mod mvu;
 pub mod parameter;
 mod penalty;
 mod perceptron;
@@ -151,6 +152,13 @@ impl<T: Real> Features<'_, T> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
+    /// Warns where there are fewer components than were asked for.
+    pub(crate) fn warn_of_fewer(&self, asked: usize, there: usize, why: &str) {
+        if there < asked {
+            self.resources.stages.warn(format!("components reduced from {asked} to {there}: {why}"));
+        }
+    }
+
     /// Computes the second moments of features and targets, and the certificate of every rank: one pass.
     ///
     /// # Errors
@@ -171,6 +179,14 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// True for a solver that holds rows out to choose its penalty or to learn probabilities.
     fn holds_out(&self) -> bool {
         false
+    }
+    /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
+    fn usual_rank(&self) -> Option<usize> {
+        None
+    }
+    /// The scheme that chooses landmarks unless one is named; `None` for that of [`crate::job`].
+    fn usual_landmarks(&self) -> Option<&'static str> {
+        None
     }
     /// Refuses work that the solver cannot do; rows with weights unless a solver says otherwise.
     ///

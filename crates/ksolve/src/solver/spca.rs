@@ -25,7 +25,7 @@ use super::parameter::{COMPONENTS, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
 use super::{Family, Features, Figure, Fitted, Settings, Solver, ridge};
 use crate::train::plan::GRAM;
-use crate::train::{Cut, Shape, TrainOptions, Work};
+use crate::train::{Costs, Cut, Shape, TrainOptions, Work};
 use crate::{Error, FoldGram, Result, RidgeFold, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
@@ -81,6 +81,10 @@ impl<T: Real> Solver<T> for SupervisedPca {
         target::plan(plan, self.target_kernel.as_ref(), shape, cut)
     }
 
+    fn costs(&self, work: &Work<'_>) -> Costs {
+        Costs::new(work).with_passes(target::passes(self.target_kernel.as_ref(), work.options.task), 0)
+    }
+
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let kernel = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
@@ -90,6 +94,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
         let state = data.fold(GRAM, &fold)?;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let moments = &state.gram.folds()[0];
+        target::require_varying(moments, self.components)?;
         let n = moments.rows as f64;
         let covariance = covariance(moments);
         let (values, directions) = leading(covariance.as_ref(), self.components, least(moments, state.gram.epsilon()))?;
@@ -97,11 +102,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
             let why = "no direction of the features depends on the target: check the target and the kernels";
             return Err(Error::option(COMPONENTS.name, self.components, why));
         }
-        if values.len() < self.components {
-            let (there, asked) = (values.len(), self.components);
-            let why = "no more directions depend on the target";
-            data.resources.stages.warn(format!("components reduced from {asked} to {there}: {why}"));
-        }
+        data.warn_of_fewer(self.components, values.len(), "no more directions depend on the target");
         let along = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
         let intercept = (0..values.len()).map(|j| -along(j) / n).collect();
         let total = covariance.squared_norm_l2();
@@ -117,7 +118,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
             task: Some(Task::Components),
             certificate: state.certificate,
             figures,
-            passes: 1 + u64::from(kernel.is_some()),
+            passes: 1 + target::passes(self.target_kernel.as_ref(), data.options.task),
             ..Fitted::default()
         })
     }

@@ -1,9 +1,9 @@
 //! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
 use super::Features;
-use super::parameter::{Kind, Parameter};
+use super::parameter::{COMPONENTS, Kind, Parameter};
 use crate::train::{Cut, Shape};
-use crate::{Error, Result, Targets, Task};
+use crate::{Error, FoldGram, Result, Targets, Task};
 use faer::{Mat, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
@@ -27,6 +27,9 @@ pub(super) const MOST: usize = 200;
 /// About so many targets of a uniform sample are looked at.
 pub(super) const SAMPLE: usize = 2000;
 
+/// A target that varies by less than this many roundings does not vary.
+const NOISE: f64 = 64.0;
+
 /// Share of the trace at which more features of the targets change nothing.
 const ENOUGH: f64 = 1e-13;
 
@@ -34,6 +37,11 @@ const ENOUGH: f64 = 1e-13;
 pub(super) fn needed(kernel: Option<&Spec>, task: Task) -> Option<&Spec> {
     let plain = if task == Task::Classification { "delta" } else { "linear" };
     kernel.filter(|kernel| kernel.name() != Some(plain))
+}
+
+/// Passes over the rows that the features of the targets take.
+pub(super) fn passes(kernel: Option<&Spec>, task: Task) -> u64 {
+    u64::from(needed(kernel, task).is_some())
 }
 
 /// Refuses a kernel that the targets have no features of.
@@ -49,6 +57,19 @@ pub(super) fn check(kernel: Option<&Spec>, task: Task) -> Result<()> {
             Err(Error::option(TARGET_KERNEL.name, kernel, why))
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses targets that, or whose features, do not vary by more than rounding.
+pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
+    let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
+    let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
+    match squares > NOISE * f64::EPSILON * total {
+        true => Ok(()),
+        false => {
+            let why = "the target does not vary: no direction tells anything of it; check the target";
+            Err(Error::option(COMPONENTS.name, components, why))
+        }
     }
 }
 

@@ -157,6 +157,10 @@ pub struct Costs {
     systems: f64,
     /// Number of columns of scores of a further pass; 0 without one.
     scored: f64,
+    /// Number of passes of the solver before the one over the features, and after it.
+    own: [u64; 2],
+    /// Number of views, each with landmarks and a map of its own.
+    views: u64,
     threads: usize,
     /// True where the calibration tells the time: of ridge regression on the default map.
     timed: bool,
@@ -185,6 +189,8 @@ impl Costs {
             making: options.map.passes() + u64::from(options.tolerance.is_some()),
             systems: 1.0,
             scored: 0.0,
+            own: [0, 0],
+            views: 1 + u64::from(options.with.is_some()),
             threads: work.shape.threads,
             timed: false,
         }
@@ -206,6 +212,11 @@ impl Costs {
             timed: options.map == MapSpec::default(),
             ..self
         }
+    }
+
+    /// The cost with passes of the solver's own: `before` the one over the features, and `after` it.
+    pub(crate) fn with_passes(self, before: u64, after: u64) -> Self {
+        Self { own: [before, after], ..self }
     }
 
     /// Number of flops of the run, roughly, from the table above.
@@ -247,12 +258,12 @@ impl Costs {
         let stage = |(number, plan)| match number {
             0 => self.scan(plan),
             1 => self.choose(plan, cut),
-            2 => self.stage(plan, self.making, move |rates| self.scale(rates).powi(3) * rates.factor),
-            3 => self.stage(plan, 1, move |rates| {
+            2 => self.stage(plan, self.views * self.making, move |rates| self.scale(rates).powi(3) * rates.factor),
+            3 => self.stage(plan, 1 + self.own[0], move |rates| {
                 let scale = self.scale(rates);
                 self.pass(rates, self.features(rates) + scale * scale * rates.gram, cut.gram_lanes)
             }),
-            _ => self.stage(plan, scoring, move |rates| {
+            _ => self.stage(plan, scoring + self.own[1], move |rates| {
                 let heads = self.scored * 4.0 * self.m as f64 / (rates.m * rates.m) as f64 * rates.gram;
                 let score =
                     if scoring == 0 { 0.0 } else { self.pass(rates, self.features(rates) + heads, cut.gram_lanes) };
@@ -265,7 +276,7 @@ impl Costs {
     /// Passes that choose the landmarks, and those that make the map of them.
     pub(crate) fn of_map(&self) -> [u64; 2] {
         let rounds = if self.candidates.is_none() { self.rounds.0 } else { 0 };
-        [u64::from(self.samples) + rounds, self.making]
+        [self.views * (u64::from(self.samples) + rounds), self.making]
     }
 
     /// Landmarks for one of those that were timed.

@@ -179,6 +179,7 @@ fn assemble<T: Real>(
         spread: prepared.learned.as_ref().and_then(|learned| learned.spread.clone()),
         metric: fitted.projection.as_ref().map(|found| &found.metric).or(prepared.options.metric.known()).cloned(),
         importance: fitted.projection.map(|found| found.importance),
+        slopes: fitted.slopes,
         learned: prepared.learned.as_ref().map_or(Vec::new(), |learned| learned.rounds.clone()),
         basis,
         coefficients,

@@ -176,6 +176,17 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
             stages.warn(format!("{} features are constant and have no effect: {shown}{more}", dull.len()));
         }
     }
+    let lone: Vec<String> =
+        statistics.classes.sorted().into_iter().filter(|(_, n)| *n == 1).map(|(label, _)| label.to_string()).collect();
+    if options.task == Task::Classification && !lone.is_empty() {
+        let shown = lone[..lone.len().min(8)].join(", ");
+        let more = if lone.len() > 8 { ", …" } else { "" };
+        let what = if lone.len() == 1 { "class has" } else { "classes have" };
+        stages.warn(format!(
+            "{} {what} one row only: {shown}{more}; nothing tells how such rows vary: bring more of them, or leave them out by `where`",
+            lone.len()
+        ));
+    }
     if options.task == Task::Regression {
         for (name, _) in selected.target_names().iter().zip(&statistics.targets).filter(|(_, t)| constant(t)) {
             stages.warn(format!("target {name} is constant over the training rows: there is nothing to explain"));

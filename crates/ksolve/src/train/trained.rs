@@ -33,6 +33,8 @@ pub struct Trained<T: Real> {
     pub metric: Option<Arc<Metric>>,
     /// The share of each feature in what a projection was found by: then the metric is the model, and its basis the features behind it.
     pub importance: Option<Vec<f64>>,
+    /// The root mean square of the slope of the functions along each feature, where it was asked for.
+    pub slopes: Option<Vec<f64>>,
     /// The rounds in which the metric was learned.
     pub learned: Vec<RoundReport>,
     /// The deviation of each feature's share in the metric over folds; `None` where none was learned.

@@ -19,10 +19,10 @@
 
 mod semidefinite;
 
-use super::isomap::{Joined, nodes};
+use super::isomap::{Joined, landmarks_among, nodes};
 use super::kpca::sign;
 use super::lle::alignment;
-use super::mds::{check_components, landmark_view, landmarks};
+use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
 use super::{Family, Features, Figure, Fitted, Settings, Solver};
 use crate::cholesky::{Side, factor, solve};
@@ -40,7 +40,7 @@ use kstore::{Plan, Workers};
 use semidefinite::maximise;
 
 /// The description of the solver `mvu`.
-pub(crate) const FAMILY: Family = Family {
+pub(super) const FAMILY: Family = Family {
     name: "mvu",
     about: "maximum variance unfolding: coordinates as far apart as neighbours allow",
     task: Task::Components,
@@ -52,7 +52,7 @@ pub(crate) const FAMILY: Family = Family {
 const MOST: usize = 100;
 
 /// Landmarks unless a rank is given.
-pub(crate) const USUAL: usize = 50;
+const USUAL: usize = 50;
 
 /// Share of a squared distance by which a constraint may be exceeded before it is added.
 const VIOLATED: f64 = 1e-8;
@@ -244,6 +244,14 @@ impl Unfolding<'_> {
 }
 
 impl<T: Real> Solver<T> for MaximumVariance {
+    fn usual_rank(&self) -> Option<usize> {
+        Some(USUAL)
+    }
+
+    fn usual_landmarks(&self) -> Option<&'static str> {
+        Some(UNIFORM)
+    }
+
     fn check(&self, work: &Work<'_>) -> Result<()> {
         work.refuse_weights("the solver", "only ridge does")?;
         match work.shape.landmarks {
@@ -318,6 +326,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
             Figure { name: "eigenvalue", values: eigenvalues },
             Figure { name: "sum of squares", values: vec![total] },
             nodes(set.len()),
+            landmarks_among(m),
             Figure { name: "constraints", values: vec![constraints as f64] },
             Figure { name: "rounds", values: vec![rounds as f64] },
         ];

@@ -142,10 +142,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
             return Err(Error::option(COMPONENTS.name, q, why));
         }
         drop(stage);
-        if there < q {
-            let why = "the features that are left vary with no target";
-            stages.warn(format!("components reduced from {q} to {there}: {why}"));
-        }
+        data.warn_of_fewer(q, there, "the features that are left vary with no target");
         let mut figures = vec![
             Figure { name: "components", values: vec![there as f64] },
             Figure { name: "explained share of the targets", values: found.explained(&own) },

@@ -7,7 +7,7 @@ use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
 use super::{Choice, Ridge, RidgeOptions, head, variance};
 use crate::quadratic::Quadratic;
-use crate::solver::{FeatureFold, Features, Figure, Fitted};
+use crate::solver::{FeatureFold, Features, Figure, Fitted, gradients};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, LandmarkSource, RANK, Shape, Work, explained};
 use crate::{CvErrorFold, Error, GramState, Head, Result, RidgeFold, RidgeState, Targets};
@@ -37,6 +37,7 @@ pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         true => plan.term("variances", Quadratic::making_bytes(p, p), "leave `std` out"),
         false => plan,
     };
+    let plan = if ridge.importance { gradients::plan(plan, shape, cut, t) } else { plan };
     if !ridge.leave_one_out {
         return plan;
     }
@@ -91,6 +92,12 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
         true => Some(run.leave_one_out(&gram, &options, rank, lambda)?),
         false => None,
     };
+    let slopes = match ridge.importance {
+        true => {
+            Some(gradients::slopes(&gradients::products(data, gradients::kernel(data)?, fit.head.weights.as_ref())?))
+        }
+        false => None,
+    };
     surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
     let Head { weights, intercept } = fit.head;
     Ok(Fitted {
@@ -101,9 +108,10 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
         ranks: options.ranks,
         lambda: Some(lambda),
         surface,
+        passes: 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some()),
         left_out,
+        slopes,
         train: Some(train_score(&gram, &fit.train_mse)),
-        passes: 1 + scoring + u64::from(left_out.is_some()),
         ..Fitted::default()
     })
 }

@@ -10,6 +10,7 @@
 
 mod direct;
 mod exact;
+mod family;
 pub(crate) mod gcv;
 pub(crate) mod head;
 pub(crate) mod iterative;
@@ -19,11 +20,13 @@ pub mod surface;
 pub(crate) mod system;
 mod variance;
 
-use super::parameter::{FOLDS, INTERCEPT, Interval, Kind, LAMBDAS, Parameter, TOLERANCE};
-use super::{Family, Features, Fitted, Penalty, Settings, Solver};
+use super::{Features, Fitted, Penalty, Settings, Solver, gradients};
+use crate::metric::MetricSource;
 use crate::train::plan::GRAM;
 use crate::train::{self, Costs, Cut, Shape, Stage, TrainOptions, View, Work};
 use crate::{Error, FoldSpec, Result, Task};
+pub(crate) use family::FAMILY;
+pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, TASK, WEIGHTS};
 pub use head::{Fit, Head, Intercept, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
 use kapprox::Real;
@@ -76,6 +79,8 @@ pub struct Ridge {
     pub leave_one_out: bool,
     /// Predictive variances are kept in the model: 16 m² bytes for m landmarks.
     pub variance: bool,
+    /// The slopes of the functions along the features: one more pass.
+    pub importance: bool,
 }
 
 impl Default for Ridge {
@@ -90,6 +95,7 @@ impl Default for Ridge {
             residual: None,
             leave_one_out: false,
             variance: false,
+            importance: false,
         }
     }
 }
@@ -117,6 +123,7 @@ impl Ridge {
             residual: settings.number(&RESIDUAL),
             leave_one_out: settings.flag(&LOO),
             variance: settings.flag(&STD),
+            importance: settings.flag(&IMPORTANCE),
         }
     }
 
@@ -144,6 +151,10 @@ impl Ridge {
         if self.variance {
             let remedy = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
             return Err(Error::option("std", "", remedy));
+        }
+        if self.importance {
+            let why = format!("{what} takes no further pass; take landmarks and `method` direct");
+            return Err(Error::option(IMPORTANCE.name, "", why));
         }
         if self.leave_one_out && self.method == Method::Pcg {
             return Err(Error::option("loo", "with `method` pcg", "it needs a factor; take `method` direct"));
@@ -177,7 +188,11 @@ impl Ridge {
         let iterates = match self.method {
             Method::Pcg => true,
             Method::Direct => false,
-            Method::Auto if work.weighted || self.leave_one_out || self.check_one_cell(work).is_err() => false,
+            Method::Auto
+                if work.weighted || self.leave_one_out || self.importance || self.check_one_cell(work).is_err() =>
+            {
+                false
+            }
             Method::Auto => !fits(View::Features)? && fits(View::Landmarks)?,
         };
         Ok(if iterates { View::Landmarks } else { View::Features })
@@ -195,9 +210,21 @@ impl<T: Real> Solver<T> for Ridge {
             let remedy = "the variance of a class's score says nothing of the class; leave it out";
             return Err(Error::option("std", options.task, remedy));
         }
+        if self.importance {
+            gradients::check(work)?;
+            if options.metric != MetricSource::None {
+                let why = "the report of a metric tells what the features count; leave one of the two out";
+                return Err(Error::option(IMPORTANCE.name, "", why));
+            }
+        }
         if self.is_shortest() {
             let folds = options.folds != FoldSpec::None || options.ranks.len() > 1;
-            let unread = [("std", self.variance), ("loo", self.leave_one_out), ("folds", folds)];
+            let unread = [
+                ("std", self.variance),
+                ("loo", self.leave_one_out),
+                (IMPORTANCE.name, self.importance),
+                ("folds", folds),
+            ];
             let unread = unread.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
             let exact = options.map.is_exact() || self.method == Method::Pcg;
             if let Some(name) = unread.or(exact.then_some(if options.map.is_exact() { "map" } else { "method" })) {
@@ -229,6 +256,9 @@ impl<T: Real> Solver<T> for Ridge {
         if self.leave_one_out {
             return Err("`loo` takes a pass of its own once the system is solved; leave it out");
         }
+        if self.importance {
+            return Err("`importance` takes a pass of its own once the system is solved; leave it out");
+        }
         if options.task == Task::Classification && options.folds != FoldSpec::None {
             return Err("the held-out classes take a pass of their own; give one `lambda`, one `rank` and no `folds`");
         }
@@ -240,7 +270,9 @@ impl<T: Real> Solver<T> for Ridge {
     }
 
     fn costs(&self, work: &Work<'_>) -> Costs {
-        Costs::new(work).of_surface(work, self.lambdas.len())
+        Costs::new(work)
+            .of_surface(work, self.lambdas.len())
+            .with_passes(0, u64::from(self.leave_one_out) + u64::from(self.importance))
     }
 
     fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
@@ -262,7 +294,7 @@ impl<T: Real> Solver<T> for Ridge {
             View::Rows => return None,
         };
         let other = Self { method, ..self.clone() };
-        let can = !work.weighted && !self.leave_one_out && Solver::<T>::check(&other, work).is_ok();
+        let can = !work.weighted && !self.leave_one_out && !self.importance && Solver::<T>::check(&other, work).is_ok();
         can.then(|| (name, Box::new(other) as Box<dyn Solver<T>>))
     }
 
@@ -277,98 +309,3 @@ impl<T: Real> Solver<T> for Ridge {
         }
     }
 }
-
-/// `ridge`.
-pub(crate) const FAMILY: Family = Family {
-    name: "ridge",
-    about: "squared loss: values, or classes one against the rest",
-    task: Task::Regression,
-    parameters: &[
-        TASK,
-        Parameter { default: Some("1e-9..1e-3"), kind: Kind::Penalties { several: true, zero: true }, ..LAMBDAS },
-        RANKS,
-        TOLERANCE,
-        FOLDS,
-        SELECT,
-        INTERCEPT,
-        METHOD,
-        PRECONDITIONER,
-        RESIDUAL,
-        LOO,
-        STD,
-        WEIGHTS,
-    ],
-    make: |settings| Ok(Box::new(Ridge::new(settings))),
-};
-
-/// Values or classes.
-pub const TASK: Parameter = Parameter {
-    name: "task",
-    kind: Kind::Word(&["regression", "classification"]),
-    default: Some("regression"),
-    about: "What the target is: regression, or classification (one against the rest, labels kept)",
-};
-
-/// Ranks of the surface.
-pub const RANKS: Parameter = Parameter {
-    name: "ranks",
-    kind: Kind::Ranks,
-    default: None,
-    about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
-};
-
-/// By what the cell is chosen.
-pub const SELECT: Parameter = Parameter {
-    name: "select",
-    kind: Kind::Word(&["mse", "error"]),
-    default: Some("mse"),
-    about: "Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)",
-};
-
-/// How the system is solved.
-pub const METHOD: Parameter = Parameter {
-    name: "method",
-    kind: Kind::Word(&["auto", "direct", "pcg"]),
-    default: Some("auto"),
-    about: "How the system is solved: direct, pcg (conjugate gradient; one rank, one lambda) or auto, which is pcg where direct does not fit memory, and for the map exact beyond 10,000 rows",
-};
-
-/// What helps conjugate gradient.
-pub const PRECONDITIONER: Parameter = Parameter {
-    name: "preconditioner",
-    kind: Kind::Word(&["krill", "falkon"]),
-    default: None,
-    about: "Preconditioner of conjugate gradient on landmarks: krill (a sketch of 4 rank rows) or falkon [default: krill]",
-};
-
-/// Where conjugate gradient ends.
-pub const RESIDUAL: Parameter = Parameter {
-    name: "residual",
-    kind: Kind::Number(Interval::Fraction),
-    default: None,
-    about: "Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with precision f64]",
-};
-
-/// Leave-one-out.
-pub const LOO: Parameter = Parameter {
-    name: "loo",
-    kind: Kind::Flag,
-    default: None,
-    about: "The error of every row by the fit to all others at the chosen rank and lambda, exactly: one more pass (direct)",
-};
-
-/// Variances.
-pub const STD: Parameter = Parameter {
-    name: "std",
-    kind: Kind::Flag,
-    default: None,
-    about: "Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (direct, numeric target)",
-};
-
-/// Weights of the rows.
-pub const WEIGHTS: Parameter = Parameter {
-    name: "weights",
-    kind: Kind::Column,
-    default: None,
-    about: "Column of the rows' weights, 0 or more: minimises (sum of w loss)/(sum of w) + lambda |w|^2 (direct)",
-};

@@ -77,12 +77,21 @@ impl CanonicalCorrelations {
     }
 }
 
+/// The error of a penalty that leaves directions of a view to rounding: correlations along them come out above 1, or not at all.
+fn rounding(lambda: f64, gram: &GramState) -> Error {
+    let why = format!(
+        "columns of a view depend on each other, and the penalty is below the rounding of {}; raise it, leave columns out, or compute in \
+         `precision` f64",
+        gram.precision()
+    );
+    Error::option("lambda", lambda, why)
+}
+
 /// The `q` leading pairs at this penalty, fewer where a view has fewer directions.
 fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<Pairs> {
     let factor = |c: &Mat<f64>| -> Result<Mat<f64>> {
         let m = Mat::from_fn(c.nrows(), c.ncols(), |i, j| c[(i, j)] + if i == j { lambda } else { 0.0 });
-        let indefinite = || Error::Indefinite { rank: c.nrows(), lambda, precision: gram.precision() };
-        Ok(m.llt(Side::Lower).map_err(|_| indefinite())?.L().to_owned())
+        Ok(m.llt(Side::Lower).map_err(|_| rounding(lambda, gram))?.L().to_owned())
     };
     let (lx, ly) = (factor(&moments.xx)?, factor(&moments.yy)?);
     let mut m = moments.xy.clone();
@@ -90,7 +99,9 @@ fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<P
     solve_lower_triangular_in_place(ly.as_ref(), m.as_mut().transpose_mut(), Par::Seq);
     let (mut u, values, mut v) = singular(m.as_ref())?;
     let floor = super::NOISE * gram.epsilon();
-    let kept = values.iter().take(q).take_while(|value| **value > floor).count();
+    // the centred rows span one dimension less than they are
+    let most = q.min(usize::try_from(moments.rows.saturating_sub(1)).unwrap_or(usize::MAX));
+    let kept = values.iter().take(most).take_while(|value| **value > floor).count();
     let leading = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {
         let mut found = m.subcols(0, kept).to_owned();
         solve_upper_triangular_in_place(l.transpose(), found.as_mut(), Par::Seq);
@@ -131,6 +142,9 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
             let why = "the two views do not vary together: check their columns and kernels";
             return Err(Error::option(COMPONENTS.name, self.components, why));
+        }
+        if pairs.values[0] > 1.0 + super::NOISE * gram.epsilon() {
+            return Err(rounding(lambda, &gram));
         }
         drop(stage);
         let mut figures = vec![

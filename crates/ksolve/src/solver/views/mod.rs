@@ -182,10 +182,7 @@ fn fitted<T: Real>(
     figures: Vec<Figure>,
 ) -> Fitted<T> {
     let (p, q) = (pairs.x.nrows(), pairs.values.len());
-    if q < asked {
-        let why = "the views have no more directions that vary together";
-        data.resources.stages.warn(format!("components reduced from {asked} to {q}: {why}"));
-    }
+    data.warn_of_fewer(asked, q, "the views have no more directions that vary together");
     let weights = Mat::from_fn(p + pairs.y.nrows(), 2 * q, |i, j| match (i < p, j < q) {
         (true, true) => pairs.x[(i, j)],
         (false, false) => pairs.y[(i - p, j - q)],

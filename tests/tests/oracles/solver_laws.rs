@@ -1,0 +1,248 @@
+//! What holds for every solver of the registry, without a line of its own: the same bits on 1 and 3 threads, a file that opens and predicts alike,
+//! coordinates in f32 that are those in f64, and refusals that are a sentence.
+
+use crate::solvers::golden;
+use ksolve::job::{Candidates, ElementType, Fit, Fitted, Predictor, Run};
+use ksolve::solver::{Family, registry};
+use ksolve::train::{LandmarkSource, Scaling};
+use ksolve::{AnyModel, Task};
+use kstore::{Selected, Selection, Table};
+
+type Rows = Vec<Vec<f64>>;
+
+fn reads(family: &Family, name: &str) -> bool {
+    family.parameters.iter().any(|parameter| parameter.name == name)
+}
+
+/// A fit with what the solver cannot do without, every one of n rows a landmark of the gaussian kernel.
+fn fit(family: &Family, n: usize, precision: ElementType) -> Fit {
+    let fit = Fit::solver(family.name).unwrap().scaling(Scaling::None).precision(precision);
+    let fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string())).candidates(Candidates::Rows(n as u64));
+    let fit = match reads(family, "nodes") {
+        true => fit.rank(n.min(60)).set("nodes", n),
+        false => fit.rank(n).kernel("gaussian(sigma=2)".parse().unwrap()),
+    };
+    let needed = [("clusters", "3"), ("with", "x1"), ("lambda", "1e-3"), ("folds", "none")];
+    needed.iter().filter(|(name, _)| reads(family, name)).fold(fit, |fit, (name, value)| fit.set(name, value))
+}
+
+fn table(x: &Rows, y: &[f64]) -> Table {
+    Table::from_rows(&x.concat(), x[0].len(), y).unwrap()
+}
+
+fn select(fit: &Fit, table: &Table) -> ksolve::Result<Selected> {
+    let targets = if fit.family().task.has_target() { vec!["y".to_string()] } else { Vec::new() };
+    let selection = Selection { features: vec!["x*".to_string()], targets, ..Selection::default() };
+    Ok(table.select(&fit.selection(selection)?)?)
+}
+
+fn run(fit: &Fit, table: &Table, threads: usize) -> ksolve::Result<Fitted> {
+    fit.run(&select(fit, table)?, &Run::new().memory(1 << 30).threads(threads))
+}
+
+fn bytes(model: &AnyModel) -> Vec<u8> {
+    match model {
+        AnyModel::F32(model) => model.to_bytes().unwrap(),
+        AnyModel::F64(model) => model.to_bytes().unwrap(),
+    }
+}
+
+fn predicted(predictor: &Predictor, x: &Rows) -> Rows {
+    let t = predictor.outputs();
+    let mut out = vec![0.0; x.len() * t];
+    predictor.predict(&x.concat(), &mut out).unwrap();
+    out.chunks(t).map(<[f64]>::to_vec).collect()
+}
+
+#[test]
+fn every_solver_is_saved_read_and_predicts_with_the_same_bits_on_any_threads() {
+    let golden = golden();
+    let table = table(&golden.x, &golden.y);
+    let mut seen = Vec::new();
+    for family in registry() {
+        for precision in [ElementType::F32, ElementType::F64] {
+            let what = format!("{} in {precision}", family.name);
+            let fit = fit(family, golden.x.len(), precision);
+            let fitted = run(&fit, &table, 1).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let again = run(&fit, &table, 3).unwrap();
+            let file = bytes(&fitted.model);
+            assert!(file == bytes(&again.model), "{what}: other bits on three threads");
+            let (own, read) = (Predictor::new(fitted.model).unwrap(), Predictor::from_bytes(&file).unwrap());
+            assert!(read.to_bytes().unwrap() == file, "{what}: the file has another model");
+            assert_eq!(read.card().solver, family.name);
+            let (expected, got) = (predicted(&own, &golden.new), predicted(&read, &golden.new));
+            assert!(expected == got, "{what}: the file predicts otherwise");
+            assert!(expected.iter().flatten().all(|v| v.is_finite()) && read.outputs() > 0, "{what}");
+            let varies = (0..own.outputs()).any(|j| expected.iter().any(|row| row[j] != expected[0][j]));
+            assert!(varies, "{what}: the same for every row");
+        }
+        seen.push(family.name);
+    }
+    for name in ["pls", "spca", "kdr", "cca", "covariance", "laplacian", "mds", "isomap", "lle", "mvu", "features"] {
+        assert!(seen.contains(&name), "{name} is not walked");
+    }
+}
+
+/// Coordinates of new rows along all components that two models of one fit have, the eigenvalues of which are apart.
+#[test]
+fn coordinates_in_f32_are_those_in_f64() {
+    let golden = golden();
+    let sheet = crate::embeddings::sheet();
+    let near = (crate::solvers::rows(&sheet["x"]), crate::solvers::rows(&sheet["new"]));
+    for family in registry() {
+        let named = reads(family, "components");
+        if !named {
+            continue;
+        }
+        let graph = reads(family, "nodes");
+        let (x, new) = if graph { near.clone() } else { (golden.x.clone(), golden.new.clone()) };
+        let y: Vec<f64> = match family.task {
+            Task::Classification => golden.y.clone(),
+            _ => x.iter().map(|x| (x[0] + 0.5 * x[1]).sin() + 0.2 * x[0] * x[1]).collect(),
+        };
+        let table = table(&x, &y);
+        let coordinates = |precision: ElementType| {
+            let fit = fit(family, x.len(), precision).set("components", 2);
+            let fit = if family.name == "spca" { fit.set("target_kernel", "gaussian(sigma=1)") } else { fit };
+            let predictor = Predictor::new(run(&fit, &table, 2).unwrap().model).unwrap();
+            if predictor.components() == 0 {
+                return predicted(&predictor, &new);
+            }
+            // components beside the predictions
+            let rows = table_of(&new);
+            let selected = predictor.select(&rows, Selection::default()).unwrap();
+            let extras = ksolve::predict::Extras { components: true, ..Default::default() };
+            let mut found = Vec::new();
+            let read = predictor.scores(&selected, extras, Vec::new(), &Run::new(), |scores| {
+                found.extend_from_slice(&scores.components);
+                Ok(())
+            });
+            assert_eq!(read.unwrap(), new.len() as u64);
+            found.chunks(predictor.components()).map(<[f64]>::to_vec).collect()
+        };
+        let (narrow, wide) = (coordinates(ElementType::F32), coordinates(ElementType::F64));
+        assert_eq!(narrow[0].len(), wide[0].len(), "{}", family.name);
+        crate::embeddings::same_up_to_signs(&narrow, &wide, 1e-4, family.name);
+    }
+}
+
+fn table_of(x: &Rows) -> Table {
+    table(x, &vec![0.0; x.len()])
+}
+
+/// What nobody can learn from is refused by every solver in one line that says what to do; what some can, goes on.
+#[test]
+fn bad_rows_are_refused_in_a_sentence() {
+    let golden = golden();
+    let n = 40;
+    let (x, y) = (golden.x[..n].to_vec(), golden.y[..n].to_vec());
+    for family in registry() {
+        let one = run(&fit(family, n, ElementType::F64), &table(&x[..1].to_vec(), &y[..1]), 1).unwrap_err();
+        assert!(one.to_string().contains("at least 2 rows"), "{}: {one}", family.name);
+        let same = vec![x[0].clone(); n];
+        let outcome = run(&fit(family, n, ElementType::F64), &table(&same, &y), 1);
+        if let Err(error) = &outcome {
+            sentence(family, &error.to_string());
+        }
+        // components of rows that are all the same are none
+        let directions = reads(family, "components") && family.name != "fisher";
+        assert!(!directions || outcome.is_err(), "{} found components of one point", family.name);
+        if reads(family, "components") {
+            let few = fit(family, 4, ElementType::F64).set("components", 9);
+            let few = if reads(family, "neighbours") { few.set("neighbours", 2) } else { few };
+            match run(&few, &table(&x[..4].to_vec(), &[0.0, 1.0, 2.0, 1.0]), 1) {
+                Err(error) => sentence(family, &error.to_string()),
+                Ok(fitted) => {
+                    let said =
+                        fitted.report.warnings.iter().any(|text| text.starts_with("components reduced from 9 to"));
+                    assert!(said, "{}: {:?}", family.name, fitted.report.warnings);
+                }
+            }
+        }
+        let wrong = fit(family, n, ElementType::F64).set("no_such_thing", 1);
+        assert!(
+            run(&wrong, &table(&x, &y), 1).unwrap_err().to_string().contains("does not read it"),
+            "{}",
+            family.name
+        );
+    }
+}
+
+/// One line, with what is wrong and what to do.
+fn sentence(family: &Family, text: &str) {
+    assert!(!text.contains('\n') && text.len() > 30 && text.contains([';', ':']), "{}: {text}", family.name);
+}
+
+#[test]
+fn classes_of_one_row_are_named() {
+    let golden = golden();
+    let x = golden.x[..40].to_vec();
+    let y: Vec<f64> = (0..40).map(|i| if i == 7 { 5.0 } else { f64::from(i % 2) }).collect();
+    for family in registry() {
+        let task = reads(family, "task");
+        if family.task != Task::Classification && !task {
+            continue;
+        }
+        let fit = fit(family, 40, ElementType::F64);
+        let fit = if task { fit.set("task", "classification") } else { fit };
+        let fitted = run(&fit, &table(&x, &y), 1).unwrap();
+        let said = fitted.report.warnings.iter().find(|text| text.contains("1 class has one row only: 5"));
+        assert!(
+            said.is_some_and(|text| text.contains("leave them out")),
+            "{}: {:?}",
+            family.name,
+            fitted.report.warnings
+        );
+    }
+}
+
+/// A plan counts the passes that the fit makes: second views and passes of a solver's own too.
+#[test]
+fn plans_count_the_passes_of_the_fit() {
+    let golden = golden();
+    let table = table(&golden.x, &golden.y);
+    let n = golden.x.len();
+    for family in registry() {
+        // features that are kept are read from memory, which only the fit knows
+        let keeps =
+            ["svm", "svr", "oneclass", "logistic", "mean", "kmeans", "spectral", "kpca-l1", "perceptron", "laplacian"];
+        if keeps.contains(&family.name) {
+            continue;
+        }
+        let fit = fit(family, n, ElementType::F64);
+        let fit = if family.name == "spca" { fit.set("target_kernel", "gaussian(sigma=1)") } else { fit };
+        let fit = if family.name == "ridge" { fit.set("importance", true) } else { fit };
+        let (selected, bound) = (select(&fit, &table).unwrap(), Run::new().memory(1 << 30));
+        let (plan, fitted) = (fit.plan(&selected, &bound).unwrap(), fit.run(&selected, &bound).unwrap());
+        assert_eq!(plan.passes(), fitted.report.passes, "{}", family.name);
+    }
+}
+
+/// What each feature counts is the root mean square of the slope of the predictions along it.
+#[test]
+fn importance_is_the_slope_of_the_predictions() {
+    let golden = golden();
+    let y: Vec<f64> = golden.x.iter().map(|x| (x[0] + 0.5 * x[1]).sin() + 0.2 * x[0] * x[1]).collect();
+    let family = ksolve::solver::by_name("ridge").unwrap();
+    let fit = fit(family, golden.x.len(), ElementType::F64).set("importance", true);
+    let fitted = run(&fit, &table(&golden.x, &y), 2).unwrap();
+    let importance = fitted.report.importance.clone();
+    assert!(importance.windows(2).all(|pair| pair[0].1 >= pair[1].1) && importance.len() == golden.x[0].len());
+    let predictor = Predictor::new(fitted.model).unwrap();
+    let at = |x: &Vec<f64>, j: usize, step: f64| {
+        let mut x = x.clone();
+        x[j] += step;
+        predicted(&predictor, &vec![x])[0][0]
+    };
+    for (name, slope) in &importance {
+        let j: usize = name[1..].parse().unwrap();
+        let h = 1e-4;
+        let square = |x: &Vec<f64>| ((at(x, j, h) - at(x, j, -h)) / (2.0 * h)).powi(2);
+        let expected = (golden.x.iter().map(square).sum::<f64>() / golden.x.len() as f64).sqrt();
+        assert!((slope / expected - 1.0).abs() < 1e-6, "{name}: {slope} against {expected}");
+    }
+    let refused = |fit: Fit| run(&fit, &table(&golden.x, &y), 1).unwrap_err().to_string();
+    assert!(refused(fit.clone().set("method", "pcg")).contains("`method` direct"));
+    assert!(refused(fit.clone().map("fourier".parse().unwrap())).contains("nystrom"));
+    assert!(refused(fit.kernel("delta()".parse().unwrap())).contains("gradient"));
+}
