@@ -10,7 +10,7 @@ import kmill
 
 HEAD = '''"""Type stubs of kmill, written by stubs.py from the classes themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -166,6 +166,7 @@ MORE = {
     "KernelPCA": """    eigenvalues_: _Floats
     def distance(self, X: _Rows) -> _Floats: ...
     def preimage(self, X: _Rows) -> _Floats: ...
+    def inverse_transform(self, X: Any) -> _Floats: ...
 """,
 }
 

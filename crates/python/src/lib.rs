@@ -7,6 +7,7 @@ mod curve;
 mod error;
 mod foreign;
 mod job;
+mod matrix;
 mod model;
 mod registry;
 mod rows;
@@ -25,5 +26,6 @@ fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(job::fit, module)?)?;
     module.add_function(wrap_pyfunction!(model::model_of_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(curve::curve, module)?)?;
+    module.add_function(wrap_pyfunction!(matrix::factor, module)?)?;
     module.add_function(wrap_pyfunction!(registry::registries, module)?)
 }

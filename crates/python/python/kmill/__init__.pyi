@@ -1,6 +1,6 @@
 """Type stubs of kmill, written by stubs.py from the classes themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -133,10 +133,11 @@ class KernelCCA(_TwoViews):
     lambdas: float | str | Sequence[float] | None
     cv: Any
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -155,10 +156,11 @@ class KernelCCA(_TwoViews):
         lambdas: float | str | Sequence[float] | None = ...,
         cv: Any = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -175,10 +177,11 @@ class KernelFisher(_Classifier):
     lambdas: float | str | None
     n_components: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -199,10 +202,11 @@ class KernelFisher(_Classifier):
         lambdas: float | str | None = ...,
         n_components: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -220,10 +224,11 @@ class KernelKMeans(_Clusters):
     n_clusters: int | None
     n_init: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -241,10 +246,11 @@ class KernelKMeans(_Clusters):
         n_clusters: int | None = ...,
         n_init: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -265,10 +271,11 @@ class KernelLogisticRegression(_Classifier):
     class_weight: dict[Any, float] | str | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -290,10 +297,11 @@ class KernelLogisticRegression(_Classifier):
         class_weight: dict[Any, float] | str | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -310,10 +318,11 @@ class KernelLogisticRegression(_Classifier):
 class KernelNovelty(_Novelty):
     nu: float | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -330,10 +339,11 @@ class KernelNovelty(_Novelty):
         *,
         nu: float | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -349,14 +359,19 @@ class KernelNovelty(_Novelty):
 
 class KernelPCA(_Transformer):
     n_components: int | None
+    fit_inverse_transform: bool
+    alpha: float
+    remove_zero_eig: bool
+    eigen_solver: str
     uncentred: bool
     whiten: bool
     novelty: bool
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -371,18 +386,24 @@ class KernelPCA(_Transformer):
     eigenvalues_: _Floats
     def distance(self, X: _Rows) -> _Floats: ...
     def preimage(self, X: _Rows) -> _Floats: ...
+    def inverse_transform(self, X: Any) -> _Floats: ...
     def __init__(
         self,
         n_components: int | None = ...,
         *,
+        fit_inverse_transform: bool = ...,
+        alpha: float = ...,
+        remove_zero_eig: bool = ...,
+        eigen_solver: str = ...,
         uncentred: bool = ...,
         whiten: bool = ...,
         novelty: bool = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -400,10 +421,11 @@ class KernelPLS(_Regressor):
     n_components: int | None
     cv: Any
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -424,10 +446,11 @@ class KernelPLS(_Regressor):
         n_components: int | None = ...,
         cv: Any = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -454,10 +477,11 @@ class KernelRidge(_Regressor):
     residual: float | None
     loo: bool
     std: bool
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -488,10 +512,11 @@ class KernelRidge(_Regressor):
         residual: float | None = ...,
         loo: bool = ...,
         std: bool = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -518,10 +543,11 @@ class KernelRidgeClassifier(_Classifier):
     preconditioner: str | None
     residual: float | None
     loo: bool
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -551,10 +577,11 @@ class KernelRidgeClassifier(_Classifier):
         preconditioner: str | None = ...,
         residual: float | None = ...,
         loo: bool = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -569,12 +596,13 @@ class KernelRidgeClassifier(_Classifier):
     ) -> None: ...
 
 class Nystroem(_Transformer):
-    kernel: str
+    kernel: str | Callable[..., Any]
     n_components: int
     tolerance: float | None
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     scale: str
     metric: str | _Array | None
     map: str | None
@@ -591,13 +619,14 @@ class Nystroem(_Transformer):
     def component_indices_(self) -> _Array: ...
     def __init__(
         self,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         *,
         n_components: int = ...,
         tolerance: float | None = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
@@ -615,10 +644,11 @@ class OneClassSVM(_Novelty):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -637,10 +667,11 @@ class OneClassSVM(_Novelty):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -659,10 +690,11 @@ class Perceptron(_Classifier):
     last: bool
     intercept: str
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -681,10 +713,11 @@ class Perceptron(_Classifier):
         last: bool = ...,
         intercept: str = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -702,6 +735,7 @@ class RandomFourier(_Transformer):
     n_components: int
     tolerance: float | None
     gamma: float | str | None
+    kernel_params: dict[str, Any] | None
     scale: str
     metric: str | _Array | None
     precision: str
@@ -715,6 +749,7 @@ class RandomFourier(_Transformer):
         n_components: int = ...,
         tolerance: float | None = ...,
         gamma: float | str | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
         precision: str = ...,
@@ -736,10 +771,11 @@ class SVC(_Classifier):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -766,10 +802,11 @@ class SVC(_Classifier):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -791,10 +828,11 @@ class SVR(_Regressor):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -816,10 +854,11 @@ class SVR(_Regressor):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -837,10 +876,11 @@ class SpectralClustering(_Clusters):
     n_clusters: int | None
     n_init: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -858,10 +898,11 @@ class SpectralClustering(_Clusters):
         n_clusters: int | None = ...,
         n_init: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,

@@ -8,12 +8,14 @@ import os
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _kernel, _kmill, _parameters
+from ._matrix import Coordinates, is_told, refuse
 from ._html import page
 from ._progress import Progress
 
@@ -23,6 +25,14 @@ _LOG = logging.getLogger("kmill")
 def is_stream(X: Any) -> bool:
     """Whether rows come by the Arrow PyCapsule interface; tables of pandas go scikit-learn's way."""
     return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas")
+
+
+def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None) -> Any:
+    """The table of checked rows, and of further columns."""
+    if issparse(X):
+        values, places, starts = X.data.astype(np.float64), X.indices.astype(np.int64), X.indptr.astype(np.int64)
+        return _kmill.Table.from_sparse(values, places, starts, names, more or [])
+    return _kmill.Table.from_array(X, names, more or [])
 
 
 def free(name: str, names: list[str]) -> str:
@@ -45,6 +55,8 @@ class KernelEstimator(BaseEstimator):
     _parameters: list[_parameters.Parameter]
     _target: str | None = None  # "numbers", "classes", or nothing to learn from
     _rank_name = "rank"
+    _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
+    _coordinates: Coordinates | None = None
 
     # -- what the engine is told
 
@@ -94,24 +106,20 @@ class KernelEstimator(BaseEstimator):
                 found[variance] = (len(names), var, count, names)
             return found[variance]
 
-        kernel = _kernel.expression(self.kernel, getattr(self, "gamma", None), getattr(self, "coef0", None),
-                                    getattr(self, "degree", None), lambda variance: survey(variance)[:2])
-        seed = self.random_state
-        if not isinstance(seed, (int, np.integer)):
-            seed = check_random_state(seed).randint(2**31 - 1)
+        kernel = "linear()" if self._coordinates is not None else _kernel.expression(
+            self.kernel, getattr(self, "gamma", None), getattr(self, "coef0", None), getattr(self, "degree", None),
+            lambda variance: survey(variance)[:2])
         job: dict[str, Any] = {
             "solver": self._solver,
             "options": {**self._engine(survey()[2] if total is None else total), **options},
             "kernel": kernel,
-            "seed": int(seed),
+            "seed": self._seed() if self._coordinates is None else 0,
             "rows": rows,
             "run": run,
         }
-        rank = getattr(self, self._rank_name)
+        rank = self._rank()
         if rank is not None and "ranks" not in job["options"]:
-            if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
-                raise ValueError(f"{self._rank_name} must be a whole number above 0, got {rank!r}")
-            job["rank"] = int(rank)
+            job["rank"] = rank
         for name in ("scale", "map", "precision"):
             if getattr(self, name, None) is not None:
                 job[name] = getattr(self, name)
@@ -123,6 +131,10 @@ class KernelEstimator(BaseEstimator):
         if candidates is not None:
             job["candidates"] = str(candidates)
         landmarks, chosen = None, getattr(self, "landmarks", None)
+        if self._coordinates is not None:
+            # all columns of F, in their order; its own tolerance has been kept
+            chosen = self._coordinates.landmarks
+            job["options"].pop("tolerance", None)
         if isinstance(chosen, str):
             job["landmarks"] = chosen
         elif chosen is not None:
@@ -133,6 +145,24 @@ class KernelEstimator(BaseEstimator):
 
     def _map(self) -> dict[str, str]:
         return {}
+
+    def _seed(self) -> int:
+        seed = self.random_state
+        return int(seed if isinstance(seed, (int, np.integer)) else check_random_state(seed).randint(2**31 - 1))
+
+    def _rank(self) -> int | None:
+        rank = getattr(self, self._rank_name)
+        if rank is None:
+            return None
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
+            raise ValueError(f"{self._rank_name} must be a whole number above 0, got {rank!r}")
+        return int(rank)
+
+    def _most(self, X: Any) -> int:
+        """The largest rank that is asked for."""
+        ranks = getattr(self, "ranks", None)
+        listed = [] if ranks is None or isinstance(ranks, str) else [int(rank) for rank in ranks]
+        return min(X.shape[0], max(listed, default=self._rank() or 1000))
 
     # -- fits
 
@@ -145,12 +175,18 @@ class KernelEstimator(BaseEstimator):
             names, count = [name for name, _, _ in stream.columns], stream.rows
         else:
             numeric = {"y_numeric": True, "multi_output": True} if self._target == "numbers" else {}
-            options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, **numeric, **checks}
+            sparse = False if is_told(self.kernel) else "csr"
+            options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "accept_sparse": sparse,
+                       **numeric, **checks}
             if self._target is None:
                 X = validate_data(self, X, **options)
             else:
                 X, y = validate_data(self, X, y, **options)
             known = getattr(self, "feature_names_in_", None)
+            if is_told(self.kernel):
+                refuse(self)
+                self._coordinates = Coordinates(self, X, self._seed(), self._most(X))
+                X, known = self._coordinates.rows, None
             names = [f"x{j}" for j in range(X.shape[1])] if known is None else [str(name) for name in known]
             count = X.shape[0]
         targets = self._targets(y, count, names, more)
@@ -162,7 +198,7 @@ class KernelEstimator(BaseEstimator):
         if is_stream(X):
             table = stream.with_columns(more) if more else stream
         else:
-            table = _kmill.Table.from_array(X, names, more)
+            table = table_of(X, names, more)
         total = None if sample_weight is None else float(np.sum(sample_weight))
         self._fit_table(table, {"targets": targets}, self._run(), options, total)
         if is_stream(X):
@@ -180,7 +216,7 @@ class KernelEstimator(BaseEstimator):
             return {}
         if is_stream(X):
             raise ValueError("cv must be a number, or text such as 'blocks:6', where rows come as a stream")
-        folds = np.full(len(X), -1, dtype=np.int64)
+        folds = np.full(X.shape[0], -1, dtype=np.int64)
         for number, (_, test) in enumerate(check_cv(cv, y).split(X, y)):
             if np.any(folds[test] >= 0):
                 raise ValueError("cv must hold every row out once: its folds overlap")
@@ -259,7 +295,7 @@ class KernelEstimator(BaseEstimator):
 
     def _forget(self) -> None:
         """Forgets what an earlier fit learned from rows in memory."""
-        for name in ("classes_", "labels_"):
+        for name in ("classes_", "labels_", "_coordinates"):
             self.__dict__.pop(name, None)
 
     def _names_of_card(self) -> dict[str, Any]:
@@ -280,6 +316,10 @@ class KernelEstimator(BaseEstimator):
         self.rank_ = report["rank"]
         certificate = report["certificate"]
         self.trace_error_ = None if certificate is None else certificate["trace_error"]
+        if self._coordinates is not None:
+            # of the columns that were taken; the linear kernel on them is exact
+            self.kernel_ = "precomputed" if self.kernel == "precomputed" else repr(self.kernel)
+            self.trace_error_ = self._coordinates.trace_error
         if report["lambda"] is not None:
             self.lambda_ = report["lambda"]
         figures = {figure["name"]: figure["values"] for figure in report.get("figures", [])}
@@ -297,6 +337,7 @@ class KernelEstimator(BaseEstimator):
         model = getattr(self, "model_", None)
         if (
             model is not None
+            and self._coordinates is None
             and type(X) is np.ndarray
             and X.ndim == 2
             and X.dtype in (np.float64, np.float32)
@@ -311,20 +352,26 @@ class KernelEstimator(BaseEstimator):
                 pass  # a value that is not finite: scikit-learn's check says where
         check_is_fitted(self, "model_")
         if is_stream(X):
-            return self.model_.scores(_kmill.Table.from_stream(X), json.dumps({"run": self._run()}))[0]
-        return self.model_.predict(self._checked(X))
+            return self._told_of(X)[0]
+        return self._outputs(self._checked(X))
+
+    def _outputs(self, X: Any) -> Any:
+        """The outputs of the model for checked rows."""
+        return self._told_of(X)[0] if issparse(X) else self.model_.predict(X)
 
     def _checked(self, X: Any) -> Any:
-        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        sparse = False if self._coordinates is not None else "csr"
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse)
+        return X if self._coordinates is None else self._coordinates.of(X)
+
+    def _told_of(self, X: Any, *extras: str) -> Any:
+        table = _kmill.Table.from_stream(X) if is_stream(X) else table_of(X, self._card()["features"])
+        return self.model_.scores(table, json.dumps({"run": self._run(), "extras": extras}))
 
     def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
         """The outputs, and what the model tells beside them."""
         check_is_fitted(self, "model_")
-        if is_stream(X):
-            table = _kmill.Table.from_stream(X)
-        else:
-            table = _kmill.Table.from_array(self._checked(X), self._card()["features"])
-        return self.model_.scores(table, json.dumps({"run": self._run(), "extras": [extra]}))
+        return self._told_of(X if is_stream(X) else self._checked(X), extra)
 
     def predict_files(
         self,
@@ -359,6 +406,8 @@ class KernelEstimator(BaseEstimator):
             The number of rows.
         """
         check_is_fitted(self, "model_")
+        if self._coordinates is not None:
+            raise ValueError("files have no rows of a precomputed kernel or of a function: use predict")
         selection: dict[str, Any] = {"missing": missing, "keep": keep or []}
         selection.update({"where": where} if where else {})
         selection.update({"rows": rows} if rows else {})
@@ -381,6 +430,8 @@ class KernelEstimator(BaseEstimator):
             The file; it is written whole or not at all.
         """
         check_is_fitted(self, "model_")
+        if self._coordinates is not None:
+            raise _kmill.Error("a file holds kernels by their names; a model of a precomputed kernel, or of a function, can be pickled")
         self.model_.save(os.fspath(path))
 
     def _repr_html_inner(self) -> str:
@@ -389,6 +440,7 @@ class KernelEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
 

@@ -306,11 +306,8 @@ class Clusters(ClusterMixin, KernelEstimator):
         """
         rows = self._fit_rows(X, y)
         if not is_stream(X):
-            self.labels_ = self.predict(rows) if not hasattr(self, "feature_names_in_") else self._groups(rows)
+            self.labels_ = np.argmax(self._outputs(rows), axis=1)
         return self
-
-    def _groups(self, rows: Any) -> Any:
-        return np.argmax(self.model_.predict(rows), axis=1)
 
     def predict(self, X: Any) -> Any:
         """The group of each row, numbered from 0."""

@@ -76,6 +76,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False
