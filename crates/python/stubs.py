@@ -47,6 +47,19 @@ def curve(
     memory: int | str | None = ...,
     verbose: int = ...,
 ) -> Any: ...
+def tune(
+    X: _Rows | _Path | Sequence[_Path],
+    y: Any,
+    solver: str = ...,
+    *,
+    time: float | None = ...,
+    work: str | None = ...,
+    kernels: Iterable[str] | None = ...,
+    task: str | None = ...,
+    score: str = ...,
+    sample: int = ...,
+    **parameters: Any,
+) -> Any: ...
 def landmarks(
     X: _Rows,
     *,
@@ -154,6 +167,7 @@ MORE = {
     surface_: dict[str, _Array]
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
 """,
+    **dict.fromkeys(["SupervisedPCA", "KernelDimensionReduction"], "    def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]\n"),
     "KernelFisher": _COORDINATES,
     "KernelPLS": _COORDINATES,
     "SVC": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",

@@ -9,9 +9,11 @@ mod foreign;
 mod job;
 mod matrix;
 mod model;
+mod page;
 mod registry;
 mod rows;
 mod table;
+mod tune;
 mod watch;
 
 use pyo3::prelude::*;
@@ -24,6 +26,8 @@ fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<model::Model>()?;
     module.add_function(wrap_pyfunction!(job::fit, module)?)?;
+    module.add_function(wrap_pyfunction!(tune::tune, module)?)?;
+    module.add_function(wrap_pyfunction!(page::page, module)?)?;
     module.add_function(wrap_pyfunction!(model::model_of_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(curve::curve, module)?)?;
     module.add_function(wrap_pyfunction!(matrix::factor, module)?)?;

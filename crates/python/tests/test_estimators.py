@@ -30,6 +30,8 @@ EXPECTED = {
         },
     ),
 }
+# scikit-learn's rows for transformers are blobs of 15 to 25, between which fewer neighbours know no path; that is refused, with this remedy
+ARGUMENTS = dict.fromkeys(["Isomap", "LocallyLinearEmbedding", "MaximumVarianceUnfolding"], {"n_neighbors": 25})
 
 
 def checks(estimator):
@@ -87,7 +89,7 @@ def test_class_weights_are_repeated_rows():
 def test_scikit_learns_checks(cls):
     logging.disable(logging.WARNING)
     failed, passed = [], 0
-    for found, check, expected in checks(cls()):
+    for found, check, expected in checks(cls(**ARGUMENTS.get(cls.__name__, {}))):
         name = check.func.__name__
         try:
             check(found)
@@ -174,7 +176,6 @@ def test_the_surface_chooses_and_folds_are_scikit_learns():
     best = np.argmin(model.surface_["cv_mse"])
     assert (model.surface_["rank"][best], model.surface_["lambda"][best]) == (model.rank_, model.lambda_)
     assert model.alpha_ == pytest.approx(model.lambda_ * 600)
-    assert "cross-validated mse" in model._repr_html_()
 
     # the fold column of a splitter: the error of a cell by hand
     groups = np.arange(600) % 3

@@ -37,6 +37,19 @@ def curve(
     memory: int | str | None = ...,
     verbose: int = ...,
 ) -> Any: ...
+def tune(
+    X: _Rows | _Path | Sequence[_Path],
+    y: Any,
+    solver: str = ...,
+    *,
+    time: float | None = ...,
+    work: str | None = ...,
+    kernels: Iterable[str] | None = ...,
+    task: str | None = ...,
+    score: str = ...,
+    sample: int = ...,
+    **parameters: Any,
+) -> Any: ...
 def landmarks(
     X: _Rows,
     *,
@@ -127,6 +140,38 @@ class _Clusters(_Estimator):
     def predict(self, X: _Rows) -> _Array: ...
     def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
 
+class Isomap(_Transformer):
+    n_components: int | None
+    n_neighbors: int | None
+    nodes: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        n_neighbors: int | None = ...,
+        nodes: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
 class KernelCCA(_TwoViews):
     with_kernel: str | None
     n_components: int | None
@@ -165,6 +210,53 @@ class KernelCCA(_TwoViews):
         scale: str = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelDimensionReduction(_Transformer):
+    n_components: int | None
+    task: str
+    target_kernel: str | None
+    lambdas: float | str | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        task: str = ...,
+        target_kernel: str | None = ...,
+        lambdas: float | str | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
         random_state: int | _RandomState | None = ...,
@@ -417,6 +509,54 @@ class KernelPCA(_Transformer):
         verbose: int = ...,
     ) -> None: ...
 
+class KernelPCAL1(_Transformer):
+    n_components: int | None
+    uncentred: bool
+    novelty: bool
+    max_iter: int | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        uncentred: bool = ...,
+        novelty: bool = ...,
+        max_iter: int | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
 class KernelPLS(_Regressor):
     n_components: int | None
     cv: Any
@@ -456,6 +596,50 @@ class KernelPLS(_Regressor):
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelPLSSVD(_TwoViews):
+    with_kernel: str | None
+    n_components: int | None
+    cv: Any
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        with_kernel: str | None = ...,
+        n_components: int | None = ...,
+        cv: Any = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
         random_state: int | _RandomState | None = ...,
@@ -586,6 +770,150 @@ class KernelRidgeClassifier(_Classifier):
         scale: str = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class LaplacianEigenmaps(_Transformer):
+    n_components: int | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class LocallyLinearEmbedding(_Transformer):
+    n_components: int | None
+    n_neighbors: int | None
+    nodes: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        n_neighbors: int | None = ...,
+        nodes: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class MDS(_Transformer):
+    n_components: int | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class MaximumVarianceUnfolding(_Transformer):
+    n_components: int | None
+    n_neighbors: int | None
+    nodes: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        n_neighbors: int | None = ...,
+        nodes: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
@@ -897,6 +1225,53 @@ class SpectralClustering(_Clusters):
         *,
         n_clusters: int | None = ...,
         n_init: int | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class SupervisedPCA(_Transformer):
+    n_components: int | None
+    task: str
+    target_kernel: str | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        task: str = ...,
+        target_kernel: str | None = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,

@@ -11,158 +11,24 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import _kernel, _kmill, _parameters
+from . import _kmill
+from ._html import Report, framed
+from ._job import Described
 from ._matrix import Coordinates, is_told, refuse
-from ._html import page
 from ._progress import Progress
+from ._rows import free, is_stream, paths_of, table_of, unmasked
 
 _LOG = logging.getLogger("kmill")
 
 
-def is_stream(X: Any) -> bool:
-    """Whether rows come by the Arrow PyCapsule interface; tables of pandas go scikit-learn's way."""
-    return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas")
-
-
-def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None) -> Any:
-    """The table of checked rows, and of further columns."""
-    if issparse(X):
-        values, places, starts = X.data.astype(np.float64), X.indices.astype(np.int64), X.indptr.astype(np.int64)
-        return _kmill.Table.from_sparse(values, places, starts, names, more or [])
-    return _kmill.Table.from_array(X, names, more or [])
-
-
-def free(name: str, names: list[str]) -> str:
-    """A name that no feature has."""
-    while name in names:
-        name += "_"
-    return name
-
-
-def paths_of(paths: Any) -> list[str]:
-    """One path or several, as texts."""
-    return [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
-
-
-class KernelEstimator(BaseEstimator):
+class KernelEstimator(Described, BaseEstimator):
     """The base of all estimators; its subclasses name a solver."""
 
-    _solver: str
-    _fixed: dict[str, str]
-    _parameters: list[_parameters.Parameter]
     _target: str | None = None  # "numbers", "classes", or nothing to learn from
-    _rank_name = "rank"
     _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
-    _coordinates: Coordinates | None = None
-
-    # -- what the engine is told
-
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        """The parameters of the solver as texts; ``rows`` is the number of rows, or the sum of their weights, where it is known."""
-        engine = dict(self._fixed)
-        for parameter in self._parameters:
-            value = getattr(self, parameter.name)
-            if isinstance(value, dict):
-                value = {self._told(label): weight for label, weight in value.items()}
-            splitter = parameter.engine == "folds" and not isinstance(value, (int, str))
-            value = None if splitter else _parameters.text(value)
-            if parameter.engine is not None and value is not None:
-                engine[parameter.engine] = value
-        if "lambda" in engine:
-            engine.pop("C", None)
-        return engine
-
-    def _told(self, label: Any) -> str:
-        """A class as the engine tells it."""
-        return str(label)
-
-    def _run(self, **given: Any) -> dict[str, Any]:
-        memory = given.get("memory") if given.get("memory") is not None else getattr(self, "memory", None)
-        jobs = getattr(self, "n_jobs", None)
-        run: dict[str, Any] = {}
-        if memory is not None:
-            run["memory"] = str(memory)
-        if jobs is not None and jobs > 0:
-            run["threads"] = int(jobs)
-        if given.get("scratch") is not None:
-            run["scratch"] = os.fspath(given["scratch"])
-        return run
-
-    def _job(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
-             total: float | None) -> tuple[dict[str, Any], Any]:
-        """The job, and a table of landmarks where they are given."""
-        found: dict[bool, Any] = {}
-        # targets, weights and folds are no features
-        named = [*options.values(), *(text for text in [getattr(self, "cv", None)] if str(text).startswith("column:"))]
-        others = [*rows["targets"], *(text.removeprefix("column:") for text in named)]
-        features = json.dumps({**rows, "targets": [], "keep": others})
-
-        def survey(variance: bool = False) -> Any:
-            if variance not in found:
-                names, count, var = table.survey(features, json.dumps(run), variance)
-                found[variance] = (len(names), var, count, names)
-            return found[variance]
-
-        kernel = "linear()" if self._coordinates is not None else _kernel.expression(
-            self.kernel, getattr(self, "gamma", None), getattr(self, "coef0", None), getattr(self, "degree", None),
-            lambda variance: survey(variance)[:2])
-        job: dict[str, Any] = {
-            "solver": self._solver,
-            "options": {**self._engine(survey()[2] if total is None else total), **options},
-            "kernel": kernel,
-            "seed": self._seed() if self._coordinates is None else 0,
-            "rows": rows,
-            "run": run,
-        }
-        rank = self._rank()
-        if rank is not None and "ranks" not in job["options"]:
-            job["rank"] = rank
-        for name in ("scale", "map", "precision"):
-            if getattr(self, name, None) is not None:
-                job[name] = getattr(self, name)
-        job.update(self._map())
-        metric = getattr(self, "metric", None)
-        if metric is not None:
-            job["metric"] = metric if isinstance(metric, str) else np.asarray(metric, dtype=float).tolist()
-        candidates = getattr(self, "candidates", None)
-        if candidates is not None:
-            job["candidates"] = str(candidates)
-        landmarks, chosen = None, getattr(self, "landmarks", None)
-        if self._coordinates is not None:
-            # all columns of F, in their order; its own tolerance has been kept
-            chosen = self._coordinates.landmarks
-            job["options"].pop("tolerance", None)
-        if isinstance(chosen, str):
-            job["landmarks"] = chosen
-        elif chosen is not None:
-            points = np.ascontiguousarray(chosen, dtype=np.float64)
-            landmarks = _kmill.Table.from_array(points, survey()[3])
-            job.pop("rank", None)
-        return job, landmarks
-
-    def _map(self) -> dict[str, str]:
-        return {}
-
-    def _seed(self) -> int:
-        seed = self.random_state
-        return int(seed if isinstance(seed, (int, np.integer)) else check_random_state(seed).randint(2**31 - 1))
-
-    def _rank(self) -> int | None:
-        rank = getattr(self, self._rank_name)
-        if rank is None:
-            return None
-        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
-            raise ValueError(f"{self._rank_name} must be a whole number above 0, got {rank!r}")
-        return int(rank)
-
-    def _most(self, X: Any) -> int:
-        """The largest rank that is asked for."""
-        ranks = getattr(self, "ranks", None)
-        listed = [] if ranks is None or isinstance(ranks, str) else [int(rank) for rank in ranks]
-        return min(X.shape[0], max(listed, default=self._rank() or 1000))
+    _learn = staticmethod(_kmill.fit)
 
     # -- fits
 
@@ -174,6 +40,8 @@ class KernelEstimator(BaseEstimator):
             stream = _kmill.Table.from_stream(X)
             names, count = [name for name, _, _ in stream.columns], stream.rows
         else:
+            unmasked(X, "X")
+            unmasked(y, "y")
             numeric = {"y_numeric": True, "multi_output": True} if self._target == "numbers" else {}
             sparse = False if is_told(self.kernel) else "csr"
             options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "accept_sparse": sparse,
@@ -239,7 +107,7 @@ class KernelEstimator(BaseEstimator):
                    total: float | None = None) -> None:
         job, landmarks = self._job(table, rows, run, options, total)
         with Progress(self.verbose) as show:
-            model, report = _kmill.fit(json.dumps(job), table, landmarks, show)
+            model, report = self._learn(json.dumps(job), table, landmarks, show)
         self._take(model, json.loads(report))
 
     def fit_files(
@@ -311,7 +179,8 @@ class KernelEstimator(BaseEstimator):
         """Takes the model and the report as learned state."""
         self.model_ = model
         report = found["report"]
-        self.report_ = {**report, "seconds": dict(found["seconds"]), "warnings": found["warnings"]}
+        facts = {**report, "seconds": dict(found["seconds"]), "warnings": found["warnings"]}
+        self.report_ = Report(facts, found["page"])
         self.kernel_ = report["kernel"]
         self.rank_ = report["rank"]
         certificate = report["certificate"]
@@ -360,6 +229,7 @@ class KernelEstimator(BaseEstimator):
         return self._told_of(X)[0] if issparse(X) else self.model_.predict(X)
 
     def _checked(self, X: Any) -> Any:
+        unmasked(X, "X")
         sparse = False if self._coordinates is not None else "csr"
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse)
         return X if self._coordinates is None else self._coordinates.of(X)
@@ -435,8 +305,10 @@ class KernelEstimator(BaseEstimator):
         self.model_.save(os.fspath(path))
 
     def _repr_html_inner(self) -> str:
-        inherited = super()._repr_html_inner()
-        return inherited + page(self.report_) if hasattr(self, "report_") else inherited
+        inherited: str = super()._repr_html_inner()
+        if hasattr(self, "report_"):
+            return inherited + self.report_._repr_html_()
+        return inherited + framed(self.model_.contents()) if hasattr(self, "model_") else inherited
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -21,6 +21,7 @@ RENAMED = {
     "gap": "tol",
     "folds": "cv",
     "probabilities": "probability",
+    "neighbours": "n_neighbors",
 }
 
 

@@ -9,9 +9,10 @@ from scipy.sparse import issparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import is_stream, is_told
 from ._learners import Clusters, Novelty, Transformer
+from ._matrix import is_told
 from ._parameters import Parameter, estimator
+from ._rows import is_stream
 from ._supervised import KernelRidge
 
 _COMPONENTS = Parameter("n_components", 100, "int", "Number of features that are made.")
