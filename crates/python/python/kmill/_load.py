@@ -73,8 +73,8 @@ def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
     """A model as an estimator with the parameters that its card holds, and more of them."""
     cls = of_solver(card["solver"], card["task"])
     options = card["options"]
-    # the options of these hold the number of nodes in its place; of landmarks only the card of isomap tells
-    rank = {"isomap": card["rank"], "lle": None, "mvu": None}.get(card["solver"], options.get("rank"))
+    # the options of these hold the number of nodes in its place; of landmarks the card tells, but for mvu
+    rank = {"isomap": card["rank"], "lle": card["rank"], "mvu": None}.get(card["solver"], options.get("rank"))
     known = {parameter.name: parameter for parameter in cls._parameters}
     values: dict[str, Any] = {"kernel": options.get("kernel"), "scale": options.get("scale"), "map": options.get("map"),
                               "precision": options.get("precision"), "random_state": card["seed"],
