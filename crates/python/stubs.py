@@ -10,7 +10,7 @@ import kmill
 
 HEAD = '''"""Type stubs of kmill, written by stubs.py from the classes themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -46,6 +46,19 @@ def curve(
     random_state: int = ...,
     memory: int | str | None = ...,
     verbose: int = ...,
+) -> Any: ...
+def tune(
+    X: _Rows | _Path | Sequence[_Path],
+    y: Any,
+    solver: str = ...,
+    *,
+    time: float | None = ...,
+    work: str | None = ...,
+    kernels: Iterable[str] | None = ...,
+    task: str | None = ...,
+    score: str = ...,
+    sample: int = ...,
+    **parameters: Any,
 ) -> Any: ...
 def landmarks(
     X: _Rows,
@@ -154,6 +167,7 @@ MORE = {
     surface_: dict[str, _Array]
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
 """,
+    **dict.fromkeys(["SupervisedPCA", "KernelDimensionReduction"], "    def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]\n"),
     "KernelFisher": _COORDINATES,
     "KernelPLS": _COORDINATES,
     "SVC": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
@@ -166,6 +180,7 @@ MORE = {
     "KernelPCA": """    eigenvalues_: _Floats
     def distance(self, X: _Rows) -> _Floats: ...
     def preimage(self, X: _Rows) -> _Floats: ...
+    def inverse_transform(self, X: Any) -> _Floats: ...
 """,
 }
 

@@ -6,7 +6,7 @@ use crate::args::parse::{self, Landmarks};
 use crate::args::run::Run;
 use crate::args::{DataArgs, FitArgs, LearnArgs};
 use crate::report::FitReport;
-use crate::{Error, Result, convert, fit_page, output, pipeline};
+use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
 use ksolve::job::Fit;
 use ksolve::solver::Options;
@@ -127,7 +127,7 @@ pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     }
     let report = pipeline::fit(&options, run, &args.output, &args.disk, &args.engine)?;
     if let Some(page) = &args.report {
-        fit_page::page(&report).write(page)?;
+        report.page().write(page)?;
     }
     Ok(report)
 }

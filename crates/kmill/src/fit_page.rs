@@ -161,9 +161,10 @@ fn run(report: &FitReport) -> String {
     facts.extend(report.warnings.iter().map(|warning| ("warning", warning.clone())));
     let stage = |(name, seconds): &(String, f64)| Stage { name: name.clone(), seconds: *seconds };
     let stages: Vec<Stage> = report.seconds.iter().map(stage).collect();
+    // a fit without a file is one of another program, which no command line repeats
+    let command = report.model.as_ref().map_or(String::new(), |_| page::command(&machine::command()));
     format!(
-        "{}\n<div class=\"pair\"><div>{}</div><div>{}</div></div>",
-        page::command(&machine::command()),
+        "{command}\n<div class=\"pair\"><div>{}</div><div>{}</div></div>",
         page::facts(facts),
         page::stages(&stages)
     )

@@ -67,6 +67,11 @@ impl fmt::Display for ModelFile {
 }
 
 impl FitReport {
+    /// The report as an HTML page, which is what `--report` writes.
+    pub fn page(&self) -> crate::page::Page {
+        crate::fit_page::page(self)
+    }
+
     /// The report of a fit that has just ended.
     pub(crate) fn new(mut fit: job::FitReport, run: &Run, table: &kstore::Table, model: Option<&Path>) -> Self {
         if let Some(method) = &mut fit.method {

@@ -2,11 +2,12 @@
 
 use crate::error::{raised, stored};
 use crate::model::Model;
+use crate::page::Contents;
 use crate::table::Table;
 use crate::watch::watched;
 use kapprox::metric::Metric;
 use ksolve::AnyModel;
-use ksolve::job::{Candidates, Fit, Run};
+use ksolve::job::{Candidates, Fit, Fitted, Run};
 use ksolve::metric::MetricSource;
 use ksolve::solver::Options;
 use ksolve::train::LandmarkSource;
@@ -28,24 +29,24 @@ pub(crate) struct Job {
     kernel: Option<String>,
     scale: Option<String>,
     map: Option<String>,
-    landmarks: Option<String>,
+    pub(crate) landmarks: Option<String>,
     /// A number of rows, or `all`.
     candidates: Option<String>,
     rank: Option<usize>,
     seed: Option<u64>,
     precision: Option<String>,
-    metric: Option<MetricText>,
+    pub(crate) metric: Option<MetricText>,
     #[serde(default)]
-    rows: RowsText,
+    pub(crate) rows: RowsText,
     #[serde(default)]
-    run: RunText,
+    pub(crate) run: RunText,
 }
 
 /// Where a metric comes from.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum MetricText {
-    /// `learn`, `diagonal`, `full`, `low-rank(5)`, or the path of a model.
+pub(crate) enum MetricText {
+    /// `none`, `learn`, `diagonal`, `full`, `low-rank(5)`, or the path of a model.
     Name(String),
     /// A factor for each feature.
     Diagonal(Vec<f64>),
@@ -151,7 +152,7 @@ where
 
 impl Job {
     /// The fit, but for landmarks and a metric that need the selected rows.
-    fn fit(&self) -> PyResult<Fit> {
+    pub(crate) fn fit(&self) -> PyResult<Fit> {
         let fit = Fit::solver(&self.solver).map_err(raised)?.options(self.options.clone());
         let fit = self.rows.noted(fit)?;
         let fit = parsed(self.kernel.as_deref())?.into_iter().fold(fit, Fit::kernel);
@@ -175,11 +176,19 @@ impl Job {
         })
     }
 
+    /// The fit with landmarks that were given as rows.
+    pub(crate) fn landmarks(&self, fit: Fit, selected: &Selected, given: Option<&Table>) -> ksolve::Result<Fit> {
+        let Some(table) = given else { return Ok(fit) };
+        let columns = Selection { features: selected.feature_names(), ..Selection::default() };
+        Ok(fit.landmarks(LandmarkSource::Rows(Box::new(table.0.select(&columns)?))))
+    }
+
     /// The metric for these rows.
-    fn metric(&self, selected: &Selected) -> ksolve::Result<MetricSource> {
+    pub(crate) fn metric(&self, selected: &Selected) -> ksolve::Result<MetricSource> {
         let known = |metric: kapprox::Result<Metric>| Ok(MetricSource::of(Arc::new(metric?)));
         match &self.metric {
             None => Ok(MetricSource::None),
+            Some(MetricText::Name(name)) if name == "none" => Ok(MetricSource::None),
             Some(MetricText::Diagonal(factors)) => known(Metric::diagonal(factors.clone())),
             Some(MetricText::Matrix(rows)) => known(Metric::matrix(&rows.concat(), rows.len())),
             Some(MetricText::Name(name)) if Path::new(name).is_file() => {
@@ -212,26 +221,32 @@ pub(crate) fn fit(
     let selection = fit.selection(job.rows.selection()?).map_err(raised)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
-    let landmarks = landmarks.map(|table| table.0.clone());
     let fitted = watched(py, show, |progress| {
         let selected = table.0.select(&selection)?;
-        let fit = fit.clone().metric(job.metric(&selected)?);
-        let fit = match &landmarks {
-            None => fit,
-            Some(table) => {
-                let columns = Selection { features: selected.feature_names(), ..Selection::default() };
-                fit.landmarks(LandmarkSource::Rows(Box::new(table.select(&columns)?)))
-            }
-        };
+        let fit = job.landmarks(fit.clone(), &selected, landmarks)?.metric(job.metric(&selected)?);
         fit.run(&selected, &run.clone().watch(progress))
     })?
     .map_err(raised)?;
+    learned(fitted, table, &run, job.run.threads(), None)
+}
+
+/// The model of a fit, and its report with that of a choice as JSON.
+pub(crate) fn learned(
+    fitted: Fitted,
+    table: &Table,
+    run: &Run<'_>,
+    threads: usize,
+    choice: Option<serde_json::Value>,
+) -> PyResult<(Model, String)> {
     let report = &fitted.report;
+    let page = Contents::of_fit(report, table.0.bytes_read(), run.bytes(), threads);
     let text = serde_json::json!({
         "report": report,
         "seconds": report.seconds,
         "warnings": report.warnings,
         "certificates": report.certificates,
+        "page": page.text()?,
+        "choice": choice,
     });
     Ok((Model::new(fitted.model).map_err(raised)?, text.to_string()))
 }

@@ -7,10 +7,13 @@ mod curve;
 mod error;
 mod foreign;
 mod job;
+mod matrix;
 mod model;
+mod page;
 mod registry;
 mod rows;
 mod table;
+mod tune;
 mod watch;
 
 use pyo3::prelude::*;
@@ -23,7 +26,10 @@ fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<model::Model>()?;
     module.add_function(wrap_pyfunction!(job::fit, module)?)?;
+    module.add_function(wrap_pyfunction!(tune::tune, module)?)?;
+    module.add_function(wrap_pyfunction!(page::page, module)?)?;
     module.add_function(wrap_pyfunction!(model::model_of_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(curve::curve, module)?)?;
+    module.add_function(wrap_pyfunction!(matrix::factor, module)?)?;
     module.add_function(wrap_pyfunction!(registry::registries, module)?)
 }

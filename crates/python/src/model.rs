@@ -63,6 +63,11 @@ impl Model {
         serde_json::to_string(self.predictor.card()).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
+    /// What a page tells of the model, as JSON.
+    fn contents(&self) -> PyResult<String> {
+        crate::page::Contents::of_card(self.predictor.card()).text()
+    }
+
     /// The share of every feature in the metric, the largest first; None for a model without one.
     fn importance(&self) -> Option<Vec<(String, f64)>> {
         self.predictor.metric().map(|metric| metric.importance)

@@ -3,7 +3,7 @@
 use crate::error::stored;
 use crate::foreign::{ArrayBytes, batches};
 use crate::job::{RowsText, RunText, described};
-use crate::rows::ArrayRows;
+use crate::rows::{ArrayRows, Features, SparseRows};
 use crate::watch::watched;
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Field, Schema};
@@ -40,10 +40,24 @@ impl Table {
         if names.len() != shape[1] {
             return Err(PyValueError::new_err(format!("{} names for {} features", names.len(), shape[1])));
         }
-        let more = more.iter().map(|(name, values)| Ok((name.clone(), column(values, shape[0])?)));
-        let more: Vec<_> = more.collect::<PyResult<_>>()?;
-        let rows = ArrayRows::new(bytes, element, names, shape[0] as u64, more);
-        Ok(Self(kstore::Table::of("X", Arc::new(rows)), None))
+        Self::of_features(Features::Dense(bytes, element), names, shape[0], &more)
+    }
+
+    /// A table of compressed sparse rows, which are copied, and further columns as those of an array.
+    #[staticmethod]
+    #[pyo3(signature = (values, places, starts, names, more=Vec::new()))]
+    fn from_sparse(
+        values: PyReadonlyArray1<'_, f64>,
+        places: PyReadonlyArray1<'_, i64>,
+        starts: PyReadonlyArray1<'_, i64>,
+        names: Vec<String>,
+        more: Vec<(String, Bound<'_, PyAny>)>,
+    ) -> PyResult<Self> {
+        let rows = SparseRows::new(starts.as_slice()?, places.as_slice()?, values.as_slice()?, names.len());
+        let rows =
+            rows.ok_or_else(|| PyValueError::new_err("the sparse matrix has entries outside its rows or columns"))?;
+        let count = rows.len();
+        Self::of_features(Features::Sparse(rows), names, count, &more)
     }
 
     /// A table of an object with `__arrow_c_stream__`, whose batches are kept as they are: a stream may be read once, and a fit
@@ -113,6 +127,17 @@ impl Table {
 }
 
 impl Table {
+    fn of_features(
+        x: Features,
+        names: Vec<String>,
+        rows: usize,
+        more: &[(String, Bound<'_, PyAny>)],
+    ) -> PyResult<Self> {
+        let more = more.iter().map(|(name, values)| Ok((name.clone(), column(values, rows)?)));
+        let more: Vec<_> = more.collect::<PyResult<_>>()?;
+        Ok(Self(kstore::Table::of("X", Arc::new(ArrayRows::new(x, names, rows as u64, more))), None))
+    }
+
     fn of_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
         let table = kstore::Table::from_batches(batches.clone()).map_err(stored)?;
         Ok(Self(table, Some(batches)))

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import kmill
-from kmill import _parameters, _research, _supervised, _unsupervised
+from kmill import _embeddings, _parameters, _research, _supervised, _tune, _unsupervised, _views
 
 ROOT = Path(__file__).parent.parent
 logging.disable(logging.WARNING)
 
 
-@pytest.mark.parametrize("module", [_supervised, _unsupervised, _research], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [_embeddings, _research, _supervised, _tune, _unsupervised, _views], ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module):
     result = doctest.testmod(module)
     assert result.attempted > 3 and result.failed == 0
@@ -40,6 +40,15 @@ def test_a_users_script_is_well_typed():
     pytest.importorskip("mypy")
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict", ROOT / "tests" / "typed.py"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_a_users_script_is_well_typed_for_pyright_too():
+    pytest.importorskip("pyright")
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, ROOT / "tests" / "typed.py"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "error:" not in done.stdout and "0 errors" not in done.stdout:
+        pytest.skip("pyright fetches its program from the network")
+    assert "0 errors" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)

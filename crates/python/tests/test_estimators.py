@@ -24,11 +24,14 @@ EXPECTED = {
     **dict.fromkeys(
         ["KernelRidge", "KernelRidgeClassifier"],
         {
-            "check_sample_weight_equivalence_on_dense_data": "features are float32, and the check compares to 1e-7; it passes "
+            f"check_sample_weight_equivalence_on_{kind}_data": "features are float32, and the check compares to 1e-7; it passes "
             "with precision='f64' (see the test below)"
+            for kind in ("dense", "sparse")
         },
     ),
 }
+# scikit-learn's rows for transformers are blobs of 15 to 25, between which fewer neighbours know no path; that is refused, with this remedy
+ARGUMENTS = dict.fromkeys(["Isomap", "LocallyLinearEmbedding", "MaximumVarianceUnfolding"], {"n_neighbors": 25})
 
 
 def checks(estimator):
@@ -86,7 +89,7 @@ def test_class_weights_are_repeated_rows():
 def test_scikit_learns_checks(cls):
     logging.disable(logging.WARNING)
     failed, passed = [], 0
-    for found, check, expected in checks(cls()):
+    for found, check, expected in checks(cls(**ARGUMENTS.get(cls.__name__, {}))):
         name = check.func.__name__
         try:
             check(found)
@@ -102,9 +105,10 @@ def test_scikit_learns_checks(cls):
 
 @pytest.mark.parametrize("cls", [kmill.KernelRidge, kmill.KernelRidgeClassifier])
 def test_weights_are_rows_that_are_repeated_in_f64(cls):
-    name = "check_sample_weight_equivalence_on_dense_data"
-    (check,) = [check for _, check in estimator_checks_generator(cls()) if check.func.__name__ == name]
-    check(cls(precision="f64"))
+    known = [check for _, check in estimator_checks_generator(cls()) if check.func.__name__ in EXPECTED[cls.__name__]]
+    assert len(known) == 2
+    for check in known:
+        check(cls(precision="f64"))
 
 
 def rows(n=300, d=4, seed=0):
@@ -172,7 +176,6 @@ def test_the_surface_chooses_and_folds_are_scikit_learns():
     best = np.argmin(model.surface_["cv_mse"])
     assert (model.surface_["rank"][best], model.surface_["lambda"][best]) == (model.rank_, model.lambda_)
     assert model.alpha_ == pytest.approx(model.lambda_ * 600)
-    assert "cross-validated mse" in model._repr_html_()
 
     # the fold column of a splitter: the error of a cell by hand
     groups = np.arange(600) % 3
@@ -260,9 +263,10 @@ def test_frames_in_and_out():
 
 def test_kernels_that_are_refused():
     X, y = rows()
-    for wrong in ("precomputed", lambda a, b: 0.0, 3):
-        with pytest.raises(ValueError, match="kernel must be"):
-            kmill.KernelRidge(kernel=wrong).fit(X, y)
+    with pytest.raises(ValueError, match="kernel must be"):
+        kmill.KernelRidge(kernel=3).fit(X, y)
+    with pytest.raises(ValueError, match="0: its rows have no coordinates"):
+        kmill.KernelRidge(kernel=lambda a, b: 0.0).fit(X, y)
     with pytest.raises(ValueError, match="no kernel|kernel"):
         kmill.KernelRidge(kernel="gausian").fit(X, y)
     with pytest.raises(ValueError, match="gamma"):

@@ -64,13 +64,13 @@ def test_models_are_saved_opened_and_pickled(name, tmp_path):
     # estimators that learn classes have a decision function
     y = y > 0 if hasattr(cls, "decision_function") else y
     sizes = {"n_clusters": 3, "n_components": 20, "rank": 20}
-    if name == "KernelFisher":
-        sizes["n_components"] = 1  # two classes have one discriminant
+    # two classes have one discriminant; few columns have few directions, and few landmarks few coordinates
+    sizes["n_components"] = {"KernelFisher": 1, "KernelDimensionReduction": 2, "MaximumVarianceUnfolding": 2, "MDS": 4}.get(name, 19)
     model = cls(**{size: value for size, value in sizes.items() if size in cls().get_params()}).fit(X, y)
     model.save(tmp_path / "m.safetensors")
-    if name == "KernelCCA":
+    if name in ("KernelCCA", "KernelPLSSVD"):
         # the file has one row of columns, and does not say which of them are the second array
-        with pytest.raises(kmill.Error, match="no estimator for models of cca"):
+        with pytest.raises(kmill.Error, match="no estimator for models of c"):
             kmill.load(tmp_path / "m.safetensors")
         again = pickle.loads(pickle.dumps(model))
         np.testing.assert_array_equal(again.transform(X), model.transform(X))
@@ -80,9 +80,10 @@ def test_models_are_saved_opened_and_pickled(name, tmp_path):
     assert type(loaded) is (kmill.Nystroem if name == "RandomFourier" else cls)
     assert loaded.model_.to_bytes() == model.model_.to_bytes() == pickle.loads(pickle.dumps(model)).model_.to_bytes()
     assert clone(model).fit(X, y).model_.to_bytes() == model.model_.to_bytes()
-    if name != "RandomFourier":
-        # the file holds the parameters of the fit
-        again = loaded.set_params(map=None).fit(X, y).model_.predict(X)
+    if name not in ("RandomFourier", "MaximumVarianceUnfolding"):
+        # the file holds the parameters of the fit; of mvu the number of landmarks is not among them
+        loaded = loaded.set_params(map=None) if "map" in loaded.get_params() else loaded
+        again = loaded.fit(X, y).model_.predict(X)
         np.testing.assert_allclose(again, model.model_.predict(X), rtol=1e-6, atol=1e-6)
 
 
@@ -115,6 +116,12 @@ def test_a_fork_can_fit_and_predict():
     process.join()
 
 
+def processor_seconds(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
 def test_ctrl_c_stops_within_a_second(tmp_path):
     code = """
 import sys, time, numpy as np, kmill
@@ -122,21 +129,24 @@ X = np.random.default_rng(0).normal(size=(200_000, 20))
 kmill.KernelRidge(rank=10).fit(X[:100], X[:100, 0])  # what is imported and loaded once
 print("go", flush=True)
 try:
-    kmill.KernelRidge(rank=3000).fit(X, X[:, 0])
+    kmill.KernelRidge(rank=3000, n_jobs=2).fit(X, X[:, 0])
 except KeyboardInterrupt:
-    print("stopped", flush=True)
+    print("stopped", time.process_time(), flush=True)
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     assert process.stdout.readline() == "go\n"
-    time.sleep(1.5)
-    began = time.monotonic()
+    # the engine is at work once it has used its threads for a while, however many other processes there are
+    began = processor_seconds(process.pid)
+    while processor_seconds(process.pid) < began + 1.0:
+        assert process.poll() is None
+        time.sleep(0.01)
+    began = processor_seconds(process.pid)
     process.send_signal(signal.SIGINT)
-    assert process.stdout.readline() == "stopped\n"
-    took = time.monotonic() - began
+    word, ended = process.stdout.readline().split()
     process.wait()
-    assert os.listdir(tmp_path) == []
-    # a second on a machine of one's own; tests share theirs
-    assert took < 5.0, took
+    assert os.listdir(tmp_path) == [] and word == "stopped"
+    # a second of two threads, in seconds of processors: those of others do not count
+    assert float(ended) - began < 2.0
 
 
 def test_fits_do_not_grow_memory():

@@ -66,6 +66,23 @@ def test_frames_streams_and_files(tmp_path):
     assert np.array_equal(fitted.predict(features), model().fit(X, y).predict(X))
 
 
+def test_duckdb_is_a_stream():
+    duckdb = pytest.importorskip("duckdb")
+    query = """select sin(i * 1.7) as a, cos(i * 2.3) as b, (i % 13)::float as c, sin(i * 1.7) * cos(i * 2.3) as y
+               from range(2000) rows(i) order by i"""
+    relation = duckdb.sql(query)
+    values = relation.fetchnumpy()
+    X = np.column_stack([values[name] for name in "abc"])
+    own = {"kernel": "gaussian(sigma=1)", "rank": 50, "lambdas": 1e-6}
+    fitted = kmill.KernelRidge(**own).fit(duckdb.sql(query), "y")
+    assert list(fitted.feature_names_in_) == ["a", "b", "c"]
+    again = kmill.KernelRidge(**own).fit(X, values["y"])
+    # the names are those of the columns; everything else is the same
+    assert fitted.trace_error_ == again.trace_error_
+    features = duckdb.sql(f"select a, b, c from ({query})")
+    assert np.array_equal(fitted.predict(features), again.predict(X))
+
+
 def test_polars_is_a_stream():
     polars = pytest.importorskip("polars")
     X, y = rows()
@@ -95,7 +112,6 @@ def test_labels_of_every_kind(kind, tmp_path):
 
 def test_wrong_rows_are_refused():
     X, y = rows(50)
-    sparse = pytest.importorskip("scipy.sparse")
     bad = X.copy()
     bad[3, 2] = np.nan
     cases = [
@@ -107,19 +123,39 @@ def test_wrong_rows_are_refused():
         (X[0], y, ValueError, "Expected 2D array"),
         (X, y[:-1], ValueError, "inconsistent numbers of samples"),
         (np.full((50, D), "a"), y, ValueError, "could not convert string|dtype"),
-        (sparse.csr_matrix(X), y, TypeError, "[Ss]parse"),
         (X + 1j, y, ValueError, "[Cc]omplex"),
+        (np.ma.array(X, mask=np.arange(50 * D).reshape(50, D) == 7), y, ValueError, "X holds masked values"),
+        (X, np.ma.array(y, mask=np.arange(50) == 7), ValueError, "y holds masked values"),
+        ([[10**400] * D] * 50, y, (ValueError, OverflowError), "too large|infinity"),
+        (X, [10**400] * 50, (ValueError, OverflowError), "too large|infinity"),
+        ([[{}] * D] * 50, y, TypeError, "dict"),
+        (X[:, :, None], y, ValueError, "dim 3|<= 2"),
         (X[:, :0], y, ValueError, "0 feature"),
     ]
     for wrong, target, kind, text in cases:
         with pytest.raises(kind, match=text):
             model().fit(wrong, target)
     fitted = model().fit(X, y)
-    for wrong, kind, text in [(bad, ValueError, "NaN"), (X[:, :3], ValueError, "3 features"), (X[:0], ValueError, "0 sample")]:
+    masked = np.ma.array(X, mask=np.arange(50 * D).reshape(50, D) == 7)
+    for wrong, kind, text in [(bad, ValueError, "NaN"), (masked, ValueError, "X holds masked values"), (X[:, :3], ValueError, "3 features"), (X[:0], ValueError, "0 sample")]:
         with pytest.raises(kind, match=text):
             fitted.predict(wrong)
     with pytest.raises(ValueError, match="lie|finite|overflow"):
         kmill.KernelRidge(kernel="poly", degree=9, rank=10).fit(1e200 * X, y)
+
+
+def test_a_row_is_predicted_and_whole_numbers_are_their_values():
+    X, y = rows(60)
+    fitted = model().fit(X, y)
+    alone = [fitted.predict(X[i : i + 1])[0] for i in range(60)]
+    assert np.array_equal(alone, fitted.predict(X))
+    # beyond what float64 and int64 hold exactly
+    large = np.full((60, 2), 2**64 - 1, dtype=np.uint64)
+    large[::2] -= np.uint64(1) << np.uint64(60)
+    assert digest(model().fit(large, y)) == digest(model().fit(large.astype(np.float64), y))
+    labels = np.where(y > 0, 2**64 - 1, 7).astype(np.uint64)
+    found = kmill.SVC(rank=50).fit(X, labels).predict(X)
+    assert found.dtype == np.uint64 and set(found) == {2**64 - 1, 7}
 
 
 def test_wrong_files_are_refused(tmp_path):

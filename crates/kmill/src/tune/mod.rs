@@ -1,7 +1,6 @@
 //! `kmill tune`: the kernel of a fit by successive halving on growing samples, its solver by trials, and then the fit.
 
 mod outputs;
-mod pace;
 mod report;
 mod search;
 
@@ -17,11 +16,12 @@ use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::metric::Form;
 use ksolve::solver::ridge::Ridge;
 use ksolve::train::Scaling;
-use ksolve::tune::{ANY, Choice, Memory, Score, TuneOptions};
+use ksolve::tune::{
+    ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, TuneOptions, at_ranks, listed, stand_in,
+};
 use kstore::Selected;
 use kstore::checkpoint::Journal;
 use outputs::Outputs;
-use pace::Pace;
 use search::Watch;
 
 /// Searches, fits, and writes the outputs.
@@ -82,12 +82,6 @@ fn holds_labels(options: &FitOptions) -> Result<bool> {
     Ok(targets.len() == 1 && targets.iter().all(label))
 }
 
-/// The kernels that are tried where none is named: smooth, and rough in two degrees.
-const KERNELS: [&str; 3] = ["gaussian()", "exponential()", "matern(nu=1.5)"];
-
-/// Factors of the length scales, where no metric is learned with them.
-const FACTORS: &str = "0.25..4";
-
 /// The kernels to try: those of `--kernels`, or the one of `--kernel`.
 fn kernels(args: &TuneArgs) -> Result<Vec<Spec>> {
     let named = args.learn.kernel != Spec::default();
@@ -132,18 +126,6 @@ fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
     }
 }
 
-/// The fit of ridge regression by which kernels are compared: the solver itself, or one in its place.
-fn stand_in(options: &FitOptions, score: Score) -> Result<Fit> {
-    let fit = &options.fit;
-    if fit.family().name == "ridge" || score == Score::Alignment {
-        return Ok(fit.clone());
-    }
-    let folds = fit.settings()?.folds(&ksolve::solver::parameter::FOLDS);
-    let task = if fit.task()? == ksolve::Task::Classification { "classification" } else { "regression" };
-    let ridge = fit.for_solver("ridge")?.set("task", task);
-    Ok(folds.into_iter().fold(ridge, |ridge, folds| ridge.set("folds", folds)))
-}
-
 fn tune<T: kapprox::Real>(
     args: &TuneArgs,
     (options, ranks): (FitOptions, &Fit),
@@ -154,7 +136,7 @@ fn tune<T: kapprox::Real>(
     let (score, pace) = (args.score, Pace::new(args.time));
     let selected = pipeline::select(&options, &run.progress)?;
     outputs.spare(selected.table())?;
-    let stand_in = FitOptions { fit: stand_in(&options, score)?, ..options.clone() };
+    let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
     let ridge = Ridge::new(&stand_in.fit.settings()?);
     let search = TuneOptions {
         training: pipeline::with_files(&stand_in, &selected)?.training(&selected)?,
@@ -203,8 +185,7 @@ fn tune<T: kapprox::Real>(
             let fit = found.fit.clone().scaling(scaling);
             let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
             let options = FitOptions { fit, metric, ..options };
-            let (options, told) = pace.in_time(options, &found, &selected, run)?;
-            repeat = told;
+            let options = in_time(&pace, options, &found, &selected, run, &mut repeat)?;
             Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)
         }
         None => None,
@@ -214,6 +195,25 @@ fn tune<T: kapprox::Real>(
     let mut report = TuneReport::new(score, found, fit, run, &selected);
     report.repeat = repeat;
     Ok(report)
+}
+
+/// The options at the ranks that are likely to end in time; `repeat` becomes the options that give the same bits on any machine.
+fn in_time(
+    pace: &Pace,
+    options: FitOptions,
+    found: &Chosen,
+    selected: &Selected,
+    run: &Run,
+    repeat: &mut Option<String>,
+) -> Result<FitOptions> {
+    let ranks = pace.ranks(&pipeline::with_files(&options, selected)?, found, selected, &pipeline::job(run))?;
+    let Some(ranks) = ranks else { return Ok(options) };
+    let told = match options.fit.family().name {
+        "ridge" => format!("--ranks {}", listed(&ranks)),
+        _ => format!("--rank {}", ranks[ranks.len() - 1]),
+    };
+    *repeat = Some(found.work.map_or(told.clone(), |work| format!("--work {work} {told}")));
+    Ok(FitOptions { fit: at_ranks(options.fit, &ranks), ..options })
 }
 
 /// Everything that tells this search from another one of the same fit.

@@ -1,20 +1,15 @@
 //! The search of `kmill tune` as the terminal shows it.
 
-use super::pace::Pace;
 use crate::args::run::Run;
 use crate::curve::Silent;
 use crate::interrupt;
 use crate::progress::Work;
 use ksolve::train::Stages;
-use ksolve::tune::{Listener, SEARCH};
+use ksolve::tune::{Listener, Pace, SEARCH};
 use kstore::pass::Observer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-/// Share of the time by which the search among kernels ends, and that by which the trials of solvers do.
-const SEARCHED: f64 = 0.3;
-const TRIED: f64 = 0.5;
 
 /// Shows the stages until the first steps begin; after that the steps are shown, and their stages and warnings are not.
 pub(super) struct Watch<'a> {
@@ -74,7 +69,7 @@ impl Listener for Watch<'_> {
         self.take().into_iter().for_each(Work::finish);
     }
     fn is_late(&self) -> bool {
-        self.pace.is_over(if self.trials.load(Ordering::Relaxed) { TRIED } else { SEARCHED })
+        self.pace.is_over(self.trials.load(Ordering::Relaxed))
     }
     fn warn(&self, text: &str) {
         Stages::warn(&self.run.progress, text.to_string());

@@ -236,6 +236,11 @@ impl Fit {
         &self.kernel
     }
 
+    /// Where the metric comes from.
+    pub fn metric_source(&self) -> &MetricSource {
+        &self.metric
+    }
+
     /// The map that was asked for.
     pub fn map_spec(&self) -> &MapSpec {
         &self.map

@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
     }
 
     /// Bytes that the process may have resident.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.memory
     }
 

@@ -1,7 +1,9 @@
 //! The options of a search.
 
+use crate::job::Fit;
+use crate::solver::{parameter, ridge};
 use crate::train::TrainOptions;
-use crate::{Error, Intercept, Result};
+use crate::{Error, Intercept, Result, Task};
 use kapprox::kernel::Spec;
 
 /// The score that kernels are compared by.
@@ -45,6 +47,26 @@ pub struct TuneOptions {
     pub score: Score,
     /// Number of rows of the last rung; fewer where the table has fewer.
     pub sample: usize,
+}
+
+/// The kernels that are tried where none is named: smooth, and rough in two degrees.
+pub const KERNELS: [&str; 3] = ["gaussian()", "exponential()", "matern(nu=1.5)"];
+
+/// Factors of the length scales, where no metric is learned with them.
+pub const FACTORS: &str = "0.25..4";
+
+/// The fit of ridge regression by which kernels are compared: the fit itself, or one in its place.
+///
+/// # Errors
+/// Parameters of the solver that do not parse.
+pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
+    if fit.family().name == ridge::FAMILY.name || score == Score::Alignment {
+        return Ok(fit.clone());
+    }
+    let folds = fit.settings()?.folds(&parameter::FOLDS);
+    let task = if fit.task()? == Task::Classification { "classification" } else { "regression" };
+    let ridge = fit.for_solver(ridge::FAMILY.name)?.set("task", task);
+    Ok(folds.into_iter().fold(ridge, |ridge, folds| ridge.set("folds", folds)))
 }
 
 /// Refuses options that a search cannot follow.

@@ -1,6 +1,6 @@
 """Type stubs of kmill, written by stubs.py from the classes themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -36,6 +36,19 @@ def curve(
     random_state: int = ...,
     memory: int | str | None = ...,
     verbose: int = ...,
+) -> Any: ...
+def tune(
+    X: _Rows | _Path | Sequence[_Path],
+    y: Any,
+    solver: str = ...,
+    *,
+    time: float | None = ...,
+    work: str | None = ...,
+    kernels: Iterable[str] | None = ...,
+    task: str | None = ...,
+    score: str = ...,
+    sample: int = ...,
+    **parameters: Any,
 ) -> Any: ...
 def landmarks(
     X: _Rows,
@@ -127,16 +140,49 @@ class _Clusters(_Estimator):
     def predict(self, X: _Rows) -> _Array: ...
     def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
 
+class Isomap(_Transformer):
+    n_components: int | None
+    n_neighbors: int | None
+    nodes: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        n_neighbors: int | None = ...,
+        nodes: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
 class KernelCCA(_TwoViews):
     with_kernel: str | None
     n_components: int | None
     lambdas: float | str | Sequence[float] | None
     cv: Any
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -155,10 +201,11 @@ class KernelCCA(_TwoViews):
         lambdas: float | str | Sequence[float] | None = ...,
         cv: Any = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -171,14 +218,62 @@ class KernelCCA(_TwoViews):
         verbose: int = ...,
     ) -> None: ...
 
+class KernelDimensionReduction(_Transformer):
+    n_components: int | None
+    task: str
+    target_kernel: str | None
+    lambdas: float | str | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        task: str = ...,
+        target_kernel: str | None = ...,
+        lambdas: float | str | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
 class KernelFisher(_Classifier):
     lambdas: float | str | None
     n_components: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -199,10 +294,11 @@ class KernelFisher(_Classifier):
         lambdas: float | str | None = ...,
         n_components: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -220,10 +316,11 @@ class KernelKMeans(_Clusters):
     n_clusters: int | None
     n_init: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -241,10 +338,11 @@ class KernelKMeans(_Clusters):
         n_clusters: int | None = ...,
         n_init: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -265,10 +363,11 @@ class KernelLogisticRegression(_Classifier):
     class_weight: dict[Any, float] | str | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -290,10 +389,11 @@ class KernelLogisticRegression(_Classifier):
         class_weight: dict[Any, float] | str | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -310,10 +410,11 @@ class KernelLogisticRegression(_Classifier):
 class KernelNovelty(_Novelty):
     nu: float | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -330,10 +431,11 @@ class KernelNovelty(_Novelty):
         *,
         nu: float | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -349,14 +451,19 @@ class KernelNovelty(_Novelty):
 
 class KernelPCA(_Transformer):
     n_components: int | None
+    fit_inverse_transform: bool
+    alpha: float
+    remove_zero_eig: bool
+    eigen_solver: str
     uncentred: bool
     whiten: bool
     novelty: bool
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -371,18 +478,72 @@ class KernelPCA(_Transformer):
     eigenvalues_: _Floats
     def distance(self, X: _Rows) -> _Floats: ...
     def preimage(self, X: _Rows) -> _Floats: ...
+    def inverse_transform(self, X: Any) -> _Floats: ...
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        fit_inverse_transform: bool = ...,
+        alpha: float = ...,
+        remove_zero_eig: bool = ...,
+        eigen_solver: str = ...,
+        uncentred: bool = ...,
+        whiten: bool = ...,
+        novelty: bool = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelPCAL1(_Transformer):
+    n_components: int | None
+    uncentred: bool
+    novelty: bool
+    max_iter: int | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
     def __init__(
         self,
         n_components: int | None = ...,
         *,
         uncentred: bool = ...,
-        whiten: bool = ...,
         novelty: bool = ...,
+        max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -400,10 +561,11 @@ class KernelPLS(_Regressor):
     n_components: int | None
     cv: Any
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -424,15 +586,60 @@ class KernelPLS(_Regressor):
         n_components: int | None = ...,
         cv: Any = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelPLSSVD(_TwoViews):
+    with_kernel: str | None
+    n_components: int | None
+    cv: Any
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        with_kernel: str | None = ...,
+        n_components: int | None = ...,
+        cv: Any = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
         random_state: int | _RandomState | None = ...,
@@ -454,10 +661,11 @@ class KernelRidge(_Regressor):
     residual: float | None
     loo: bool
     std: bool
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -488,10 +696,11 @@ class KernelRidge(_Regressor):
         residual: float | None = ...,
         loo: bool = ...,
         std: bool = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -518,10 +727,11 @@ class KernelRidgeClassifier(_Classifier):
     preconditioner: str | None
     residual: float | None
     loo: bool
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -551,10 +761,11 @@ class KernelRidgeClassifier(_Classifier):
         preconditioner: str | None = ...,
         residual: float | None = ...,
         loo: bool = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -568,13 +779,158 @@ class KernelRidgeClassifier(_Classifier):
         verbose: int = ...,
     ) -> None: ...
 
+class LaplacianEigenmaps(_Transformer):
+    n_components: int | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class LocallyLinearEmbedding(_Transformer):
+    n_components: int | None
+    n_neighbors: int | None
+    nodes: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        n_neighbors: int | None = ...,
+        nodes: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class MDS(_Transformer):
+    n_components: int | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class MaximumVarianceUnfolding(_Transformer):
+    n_components: int | None
+    n_neighbors: int | None
+    nodes: int | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        n_neighbors: int | None = ...,
+        nodes: int | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
 class Nystroem(_Transformer):
-    kernel: str
+    kernel: str | Callable[..., Any]
     n_components: int
     tolerance: float | None
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     scale: str
     metric: str | _Array | None
     map: str | None
@@ -591,13 +947,14 @@ class Nystroem(_Transformer):
     def component_indices_(self) -> _Array: ...
     def __init__(
         self,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         *,
         n_components: int = ...,
         tolerance: float | None = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
@@ -615,10 +972,11 @@ class OneClassSVM(_Novelty):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -637,10 +995,11 @@ class OneClassSVM(_Novelty):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -659,10 +1018,11 @@ class Perceptron(_Classifier):
     last: bool
     intercept: str
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -681,10 +1041,11 @@ class Perceptron(_Classifier):
         last: bool = ...,
         intercept: str = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -702,6 +1063,7 @@ class RandomFourier(_Transformer):
     n_components: int
     tolerance: float | None
     gamma: float | str | None
+    kernel_params: dict[str, Any] | None
     scale: str
     metric: str | _Array | None
     precision: str
@@ -715,6 +1077,7 @@ class RandomFourier(_Transformer):
         n_components: int = ...,
         tolerance: float | None = ...,
         gamma: float | str | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
         precision: str = ...,
@@ -736,10 +1099,11 @@ class SVC(_Classifier):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -766,10 +1130,11 @@ class SVC(_Classifier):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -791,10 +1156,11 @@ class SVR(_Regressor):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -816,10 +1182,11 @@ class SVR(_Regressor):
         tol: float | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -837,10 +1204,11 @@ class SpectralClustering(_Clusters):
     n_clusters: int | None
     n_init: int | None
     tolerance: float | None
-    kernel: str
+    kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
     degree: int | None
+    kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
     metric: str | _Array | None
@@ -858,10 +1226,58 @@ class SpectralClustering(_Clusters):
         n_clusters: int | None = ...,
         n_init: int | None = ...,
         tolerance: float | None = ...,
-        kernel: str = ...,
+        kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
         degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class SupervisedPCA(_Transformer):
+    n_components: int | None
+    task: str
+    target_kernel: str | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: int | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        task: str = ...,
+        target_kernel: str | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: int | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,

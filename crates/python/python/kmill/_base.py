@@ -8,131 +8,27 @@ import os
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import _kernel, _kmill, _parameters
-from ._html import page
+from . import _kmill
+from ._html import Report, framed
+from ._job import Described
+from ._matrix import Coordinates, is_told, refuse
 from ._progress import Progress
+from ._rows import free, is_stream, paths_of, table_of, unmasked
 
 _LOG = logging.getLogger("kmill")
 
 
-def is_stream(X: Any) -> bool:
-    """Whether rows come by the Arrow PyCapsule interface; tables of pandas go scikit-learn's way."""
-    return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas")
-
-
-def free(name: str, names: list[str]) -> str:
-    """A name that no feature has."""
-    while name in names:
-        name += "_"
-    return name
-
-
-def paths_of(paths: Any) -> list[str]:
-    """One path or several, as texts."""
-    return [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
-
-
-class KernelEstimator(BaseEstimator):
+class KernelEstimator(Described, BaseEstimator):
     """The base of all estimators; its subclasses name a solver."""
 
-    _solver: str
-    _fixed: dict[str, str]
-    _parameters: list[_parameters.Parameter]
     _target: str | None = None  # "numbers", "classes", or nothing to learn from
-    _rank_name = "rank"
-
-    # -- what the engine is told
-
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        """The parameters of the solver as texts; ``rows`` is the number of rows, or the sum of their weights, where it is known."""
-        engine = dict(self._fixed)
-        for parameter in self._parameters:
-            value = getattr(self, parameter.name)
-            if isinstance(value, dict):
-                value = {self._told(label): weight for label, weight in value.items()}
-            splitter = parameter.engine == "folds" and not isinstance(value, (int, str))
-            value = None if splitter else _parameters.text(value)
-            if parameter.engine is not None and value is not None:
-                engine[parameter.engine] = value
-        if "lambda" in engine:
-            engine.pop("C", None)
-        return engine
-
-    def _told(self, label: Any) -> str:
-        """A class as the engine tells it."""
-        return str(label)
-
-    def _run(self, **given: Any) -> dict[str, Any]:
-        memory = given.get("memory") if given.get("memory") is not None else getattr(self, "memory", None)
-        jobs = getattr(self, "n_jobs", None)
-        run: dict[str, Any] = {}
-        if memory is not None:
-            run["memory"] = str(memory)
-        if jobs is not None and jobs > 0:
-            run["threads"] = int(jobs)
-        if given.get("scratch") is not None:
-            run["scratch"] = os.fspath(given["scratch"])
-        return run
-
-    def _job(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
-             total: float | None) -> tuple[dict[str, Any], Any]:
-        """The job, and a table of landmarks where they are given."""
-        found: dict[bool, Any] = {}
-        # targets, weights and folds are no features
-        named = [*options.values(), *(text for text in [getattr(self, "cv", None)] if str(text).startswith("column:"))]
-        others = [*rows["targets"], *(text.removeprefix("column:") for text in named)]
-        features = json.dumps({**rows, "targets": [], "keep": others})
-
-        def survey(variance: bool = False) -> Any:
-            if variance not in found:
-                names, count, var = table.survey(features, json.dumps(run), variance)
-                found[variance] = (len(names), var, count, names)
-            return found[variance]
-
-        kernel = _kernel.expression(self.kernel, getattr(self, "gamma", None), getattr(self, "coef0", None),
-                                    getattr(self, "degree", None), lambda variance: survey(variance)[:2])
-        seed = self.random_state
-        if not isinstance(seed, (int, np.integer)):
-            seed = check_random_state(seed).randint(2**31 - 1)
-        job: dict[str, Any] = {
-            "solver": self._solver,
-            "options": {**self._engine(survey()[2] if total is None else total), **options},
-            "kernel": kernel,
-            "seed": int(seed),
-            "rows": rows,
-            "run": run,
-        }
-        rank = getattr(self, self._rank_name)
-        if rank is not None and "ranks" not in job["options"]:
-            if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
-                raise ValueError(f"{self._rank_name} must be a whole number above 0, got {rank!r}")
-            job["rank"] = int(rank)
-        for name in ("scale", "map", "precision"):
-            if getattr(self, name, None) is not None:
-                job[name] = getattr(self, name)
-        job.update(self._map())
-        metric = getattr(self, "metric", None)
-        if metric is not None:
-            job["metric"] = metric if isinstance(metric, str) else np.asarray(metric, dtype=float).tolist()
-        candidates = getattr(self, "candidates", None)
-        if candidates is not None:
-            job["candidates"] = str(candidates)
-        landmarks, chosen = None, getattr(self, "landmarks", None)
-        if isinstance(chosen, str):
-            job["landmarks"] = chosen
-        elif chosen is not None:
-            points = np.ascontiguousarray(chosen, dtype=np.float64)
-            landmarks = _kmill.Table.from_array(points, survey()[3])
-            job.pop("rank", None)
-        return job, landmarks
-
-    def _map(self) -> dict[str, str]:
-        return {}
+    _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
+    _learn = staticmethod(_kmill.fit)
 
     # -- fits
 
@@ -144,13 +40,21 @@ class KernelEstimator(BaseEstimator):
             stream = _kmill.Table.from_stream(X)
             names, count = [name for name, _, _ in stream.columns], stream.rows
         else:
+            unmasked(X, "X")
+            unmasked(y, "y")
             numeric = {"y_numeric": True, "multi_output": True} if self._target == "numbers" else {}
-            options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, **numeric, **checks}
+            sparse = False if is_told(self.kernel) else "csr"
+            options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "accept_sparse": sparse,
+                       **numeric, **checks}
             if self._target is None:
                 X = validate_data(self, X, **options)
             else:
                 X, y = validate_data(self, X, y, **options)
             known = getattr(self, "feature_names_in_", None)
+            if is_told(self.kernel):
+                refuse(self)
+                self._coordinates = Coordinates(self, X, self._seed(), self._most(X))
+                X, known = self._coordinates.rows, None
             names = [f"x{j}" for j in range(X.shape[1])] if known is None else [str(name) for name in known]
             count = X.shape[0]
         targets = self._targets(y, count, names, more)
@@ -162,7 +66,7 @@ class KernelEstimator(BaseEstimator):
         if is_stream(X):
             table = stream.with_columns(more) if more else stream
         else:
-            table = _kmill.Table.from_array(X, names, more)
+            table = table_of(X, names, more)
         total = None if sample_weight is None else float(np.sum(sample_weight))
         self._fit_table(table, {"targets": targets}, self._run(), options, total)
         if is_stream(X):
@@ -180,7 +84,7 @@ class KernelEstimator(BaseEstimator):
             return {}
         if is_stream(X):
             raise ValueError("cv must be a number, or text such as 'blocks:6', where rows come as a stream")
-        folds = np.full(len(X), -1, dtype=np.int64)
+        folds = np.full(X.shape[0], -1, dtype=np.int64)
         for number, (_, test) in enumerate(check_cv(cv, y).split(X, y)):
             if np.any(folds[test] >= 0):
                 raise ValueError("cv must hold every row out once: its folds overlap")
@@ -203,7 +107,7 @@ class KernelEstimator(BaseEstimator):
                    total: float | None = None) -> None:
         job, landmarks = self._job(table, rows, run, options, total)
         with Progress(self.verbose) as show:
-            model, report = _kmill.fit(json.dumps(job), table, landmarks, show)
+            model, report = self._learn(json.dumps(job), table, landmarks, show)
         self._take(model, json.loads(report))
 
     def fit_files(
@@ -259,7 +163,7 @@ class KernelEstimator(BaseEstimator):
 
     def _forget(self) -> None:
         """Forgets what an earlier fit learned from rows in memory."""
-        for name in ("classes_", "labels_"):
+        for name in ("classes_", "labels_", "_coordinates"):
             self.__dict__.pop(name, None)
 
     def _names_of_card(self) -> dict[str, Any]:
@@ -275,11 +179,16 @@ class KernelEstimator(BaseEstimator):
         """Takes the model and the report as learned state."""
         self.model_ = model
         report = found["report"]
-        self.report_ = {**report, "seconds": dict(found["seconds"]), "warnings": found["warnings"]}
+        facts = {**report, "seconds": dict(found["seconds"]), "warnings": found["warnings"]}
+        self.report_ = Report(facts, found["page"])
         self.kernel_ = report["kernel"]
         self.rank_ = report["rank"]
         certificate = report["certificate"]
         self.trace_error_ = None if certificate is None else certificate["trace_error"]
+        if self._coordinates is not None:
+            # of the columns that were taken; the linear kernel on them is exact
+            self.kernel_ = "precomputed" if self.kernel == "precomputed" else repr(self.kernel)
+            self.trace_error_ = self._coordinates.trace_error
         if report["lambda"] is not None:
             self.lambda_ = report["lambda"]
         figures = {figure["name"]: figure["values"] for figure in report.get("figures", [])}
@@ -297,6 +206,7 @@ class KernelEstimator(BaseEstimator):
         model = getattr(self, "model_", None)
         if (
             model is not None
+            and self._coordinates is None
             and type(X) is np.ndarray
             and X.ndim == 2
             and X.dtype in (np.float64, np.float32)
@@ -311,20 +221,27 @@ class KernelEstimator(BaseEstimator):
                 pass  # a value that is not finite: scikit-learn's check says where
         check_is_fitted(self, "model_")
         if is_stream(X):
-            return self.model_.scores(_kmill.Table.from_stream(X), json.dumps({"run": self._run()}))[0]
-        return self.model_.predict(self._checked(X))
+            return self._told_of(X)[0]
+        return self._outputs(self._checked(X))
+
+    def _outputs(self, X: Any) -> Any:
+        """The outputs of the model for checked rows."""
+        return self._told_of(X)[0] if issparse(X) else self.model_.predict(X)
 
     def _checked(self, X: Any) -> Any:
-        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        unmasked(X, "X")
+        sparse = False if self._coordinates is not None else "csr"
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse)
+        return X if self._coordinates is None else self._coordinates.of(X)
+
+    def _told_of(self, X: Any, *extras: str) -> Any:
+        table = _kmill.Table.from_stream(X) if is_stream(X) else table_of(X, self._card()["features"])
+        return self.model_.scores(table, json.dumps({"run": self._run(), "extras": extras}))
 
     def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
         """The outputs, and what the model tells beside them."""
         check_is_fitted(self, "model_")
-        if is_stream(X):
-            table = _kmill.Table.from_stream(X)
-        else:
-            table = _kmill.Table.from_array(self._checked(X), self._card()["features"])
-        return self.model_.scores(table, json.dumps({"run": self._run(), "extras": [extra]}))
+        return self._told_of(X if is_stream(X) else self._checked(X), extra)
 
     def predict_files(
         self,
@@ -359,6 +276,8 @@ class KernelEstimator(BaseEstimator):
             The number of rows.
         """
         check_is_fitted(self, "model_")
+        if self._coordinates is not None:
+            raise ValueError("files have no rows of a precomputed kernel or of a function: use predict")
         selection: dict[str, Any] = {"missing": missing, "keep": keep or []}
         selection.update({"where": where} if where else {})
         selection.update({"rows": rows} if rows else {})
@@ -381,14 +300,19 @@ class KernelEstimator(BaseEstimator):
             The file; it is written whole or not at all.
         """
         check_is_fitted(self, "model_")
+        if self._coordinates is not None:
+            raise _kmill.Error("a file holds kernels by their names; a model of a precomputed kernel, or of a function, can be pickled")
         self.model_.save(os.fspath(path))
 
     def _repr_html_inner(self) -> str:
-        inherited = super()._repr_html_inner()
-        return inherited + page(self.report_) if hasattr(self, "report_") else inherited
+        inherited: str = super()._repr_html_inner()
+        if hasattr(self, "report_"):
+            return inherited + self.report_._repr_html_()
+        return inherited + framed(self.model_.contents()) if hasattr(self, "model_") else inherited
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
 

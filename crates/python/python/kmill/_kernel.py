@@ -33,8 +33,8 @@ def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any) ->
     """
     if kernel == "precomputed" or callable(kernel):
         raise ValueError(
-            "kernel must be the name of a kernel or an expression such as 'matern(nu=2.5, sigma=3)': matrices and functions "
-            "cannot be evaluated block by block"
+            "kernel must be the name of a kernel or an expression such as 'matern(nu=2.5, sigma=3)' for files, streams and two views: "
+            "precomputed matrices and functions need rows in memory"
         )
     if not isinstance(kernel, str):
         raise ValueError(f"kernel must be a name or an expression, got {kernel!r}")

@@ -16,7 +16,8 @@ from sklearn.base import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
 
-from ._base import KernelEstimator, free, is_stream
+from ._base import KernelEstimator
+from ._rows import free, is_stream
 
 
 class Regressor(RegressorMixin, KernelEstimator):
@@ -214,6 +215,24 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstim
         return self.model_.outputs
 
 
+def fitted_with_target(self: Any, X: Any, y: Any) -> Any:
+    """Learn from rows and their targets.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features), or an Arrow stream
+        Rows of numbers.
+    y : array of shape (n_samples,)
+        The target, numbers or classes; of a stream also the name of its column.
+
+    Returns
+    -------
+    self
+    """
+    self._fit_rows(X, y)
+    return self
+
+
 class Coordinates(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Coordinates that a model has beside its predictions."""
 
@@ -306,11 +325,8 @@ class Clusters(ClusterMixin, KernelEstimator):
         """
         rows = self._fit_rows(X, y)
         if not is_stream(X):
-            self.labels_ = self.predict(rows) if not hasattr(self, "feature_names_in_") else self._groups(rows)
+            self.labels_ = np.argmax(self._outputs(rows), axis=1)
         return self
-
-    def _groups(self, rows: Any) -> Any:
-        return np.argmax(self.model_.predict(rows), axis=1)
 
     def predict(self, X: Any) -> Any:
         """The group of each row, numbered from 0."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _kmill, _supervised, _unsupervised
+from . import _embeddings, _kmill, _supervised, _unsupervised
 from ._base import KernelEstimator
 
 _CLASSES: dict[tuple[str, str | None], type] = {
@@ -25,6 +25,14 @@ _CLASSES: dict[tuple[str, str | None], type] = {
     ("kmeans", None): _unsupervised.KernelKMeans,
     ("spectral", None): _unsupervised.SpectralClustering,
     ("kpca", None): _unsupervised.KernelPCA,
+    ("kpca-l1", None): _embeddings.KernelPCAL1,
+    ("spca", None): _embeddings.SupervisedPCA,
+    ("kdr", None): _embeddings.KernelDimensionReduction,
+    ("laplacian", None): _embeddings.LaplacianEigenmaps,
+    ("mds", None): _embeddings.MDS,
+    ("isomap", None): _embeddings.Isomap,
+    ("lle", None): _embeddings.LocallyLinearEmbedding,
+    ("mvu", None): _embeddings.MaximumVarianceUnfolding,
     ("features", None): _unsupervised.Nystroem,
 }
 
@@ -44,24 +52,38 @@ def load(path: Any) -> Any:
         model as ``card_``; there is no report of the fit.
     """
     model = _kmill.Model.load(os.fspath(path))
-    card = json.loads(model.card())
-    solver, task = card["solver"], card["task"]
+    return filled(model, json.loads(model.card()))
+
+
+def of_solver(solver: str, task: str | None) -> Any:
+    """The class of estimators of a solver.
+
+    Raises
+    ------
+    kmill.Error
+        Where there is none.
+    """
     cls = _CLASSES.get((solver, task)) or _CLASSES.get((solver, None))
     if cls is None:
         raise _kmill.Error(f"there is no estimator for models of {solver}; predict with the command")
-    return _filled(cls, model, card)
+    return cls
 
 
-def _filled(cls: Any, model: Any, card: dict[str, Any]) -> KernelEstimator:
+def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
+    """A model as an estimator with the parameters that its card holds, and more of them."""
+    cls = of_solver(card["solver"], card["task"])
     options = card["options"]
+    # the options of these hold the number of nodes in its place; of landmarks the card tells, but for mvu
+    rank = {"isomap": card["rank"], "lle": card["rank"], "mvu": None}.get(card["solver"], options.get("rank"))
     known = {parameter.name: parameter for parameter in cls._parameters}
     values: dict[str, Any] = {"kernel": options.get("kernel"), "scale": options.get("scale"), "map": options.get("map"),
                               "precision": options.get("precision"), "random_state": card["seed"],
-                              cls._rank_name: options.get("rank"), "gamma": None}
+                              cls._rank_name: rank, "gamma": None}
     for parameter in cls._parameters:
         if parameter.engine is not None and parameter.engine in options.get("solver_options", {}):
             values[parameter.name] = options["solver_options"][parameter.engine]
-    found = cls(**{name: value for name, value in values.items() if name in known and (value is not None or name == "gamma")})
+    given = {name: value for name, value in values.items() if name in known and (value is not None or name == "gamma")}
+    found: KernelEstimator = cls(**given, **more)
     found.model_, found.card_ = model, card
     found.feature_names_in_ = np.array(card["features"], dtype=object)
     found.n_features_in_ = len(card["features"])

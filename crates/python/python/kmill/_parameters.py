@@ -21,6 +21,7 @@ RENAMED = {
     "gap": "tol",
     "folds": "cv",
     "probabilities": "probability",
+    "neighbours": "n_neighbors",
 }
 
 
@@ -40,13 +41,15 @@ def _names(what: str) -> str:
 
 
 SHARED = [
-    Parameter("kernel", "rbf", "str", "A kernel of scikit-learn (rbf, laplacian, poly, sigmoid, linear, cosine, chi2, "
-              "additive_chi2), or an expression of kernels, with sums and products: " + _names("kernels") + "."),
+    Parameter("kernel", "rbf", "str | Callable[..., Any]", "A kernel of scikit-learn (rbf, laplacian, poly, sigmoid, linear, cosine, chi2, "
+              "additive_chi2), or an expression of kernels, with sums and products: " + _names("kernels") + "; or 'precomputed', or a "
+              "function, whose matrices are approximated from a few of their columns."),
     Parameter("gamma", None, "float | str | None", "The factor of the squared distance or the inner product; for rbf it is "
               "1/(2 sigma^2). None or 'auto' is 1/n_features (1 for chi2), 'scale' 1/(n_features * variance of X), 'median' takes the "
               "median distance of a sample as the length scale."),
     Parameter("coef0", 1.0, "float | None", "The constant of poly and sigmoid."),
     Parameter("degree", 3, "int | None", "The degree of poly."),
+    Parameter("kernel_params", None, "dict[str, Any] | None", "Keyword arguments of a kernel that is a function."),
     Parameter("rank", 1000, "int | None", "Number of landmarks, which is the rank of the approximation: time grows with "
               "n rank^2 + rank^3, memory with rank^2."),
     Parameter("scale", "none", "str", "How features are scaled before the kernel, as part of the model: none, standard (mean 0, "

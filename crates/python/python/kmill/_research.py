@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils import check_array
 
 from . import _kernel, _kmill
-from ._base import is_stream, paths_of
 from ._progress import Progress
+from ._rows import is_stream, paths_of
 from ._unsupervised import Nystroem
 
 
@@ -23,7 +23,7 @@ def _table(X: Any) -> Any:
     return _kmill.Table.from_array(X, [f"x{j}" for j in range(X.shape[1])])
 
 
-def _frame(columns: dict[str, list[Any]]) -> Any:
+def frame(columns: dict[str, list[Any]]) -> Any:
     """A DataFrame where pandas is installed, else the columns."""
     try:
         import pandas
@@ -109,7 +109,7 @@ def curve(
             cell[name] = None if cell[name] is None else cell[name]["value"]
         for name, value in cell.items():
             columns.setdefault(name, []).append(value)
-    return _frame(columns)
+    return frame(columns)
 
 
 def landmarks(X: Any, *, kernel: str = "rbf", gamma: Any = "median", rank: int = 100, scheme: str = "rpcholesky",
@@ -149,4 +149,4 @@ def landmarks(X: Any, *, kernel: str = "rbf", gamma: Any = "median", rank: int =
         model.fit_files(X, features=features)
     else:
         model.fit(X)
-    return _frame({"row": model.component_indices_.tolist()})
+    return frame({"row": model.component_indices_.tolist()})

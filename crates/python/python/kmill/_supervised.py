@@ -49,6 +49,8 @@ class _Ridge:
                     "alpha is divided by the number of rows, which where= and missing= leave open until they are read; give "
                     "lambdas, the penalty per row"
                 )
+            if np.ndim(self.alpha) > 0:
+                raise ValueError("alpha must be one number, which all targets share; fit targets with penalties of their own one by one")
             alphas = [self.alpha] if self.alphas is None else self.alphas
             engine["lambda"] = text([float(alpha) / rows for alpha in alphas]) or ""
         return engine
@@ -94,7 +96,9 @@ class KernelRidge(_Ridge, Regressor):
 
     Notes
     -----
-    Unlike ``sklearn.kernel_ridge.KernelRidge`` the constant is free: ``intercept='none'`` leaves it out.
+    Unlike ``sklearn.kernel_ridge.KernelRidge`` the kernel is rbf unless it is named, and the constant is free:
+    ``intercept='none'`` leaves it out. There is no ``dual_coef_``, which would have a number for each row: the model has
+    coefficients of its landmarks only.
 
     References
     ----------
@@ -192,6 +196,8 @@ class SVC(Classifier):
     >>> bool(SVC(C=10.0, gamma=2.0, rank=50).fit(X, y).score(X, y) > 0.98)
     True
     """
+
+    _kernel_of_arrays = True
 
     @available_if(lambda self: self.probability)
     def predict_proba(self, X: Any) -> Any:
@@ -367,3 +373,5 @@ class SVR(Regressor):
     >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 0.05)
     True
     """
+
+    _kernel_of_arrays = True

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ._learners import Clusters, Novelty, Transformer
+from ._matrix import is_told
 from ._parameters import Parameter, estimator
+from ._rows import is_stream
+from ._supervised import KernelRidge
 
 _COMPONENTS = Parameter("n_components", 100, "int", "Number of features that are made.")
 
@@ -36,6 +41,8 @@ class OneClassSVM(Novelty):
     >>> OneClassSVM(nu=0.1, gamma=0.5, rank=50).fit(X).predict([[0.0, 0.0], [9.0, 9.0]])
     array([ 1, -1])
     """
+
+    _kernel_of_arrays = True
 
 
 @estimator("mean")
@@ -161,12 +168,16 @@ class Nystroem(_Map):
     def components_(self) -> Any:
         """The landmarks."""
         check_is_fitted(self, "model_")
+        if self._coordinates is not None:
+            return self._coordinates.points
         return self.model_.landmarks()[0]
 
     @property
     def component_indices_(self) -> Any:
         """The rows of the landmarks."""
         check_is_fitted(self, "model_")
+        if self._coordinates is not None:
+            return self._coordinates.pivots
         return self.model_.landmarks()[1].astype(np.int64)
 
 
@@ -205,7 +216,17 @@ class RandomFourier(_Map):
         return {"map": "fourier"}
 
 
-@estimator("kpca", first=("n_components",))
+_INVERSE = (
+    Parameter("fit_inverse_transform", False, "bool", "Learn the way back from components to rows, by ridge regression with the same "
+              "kernel on the components: inverse_transform takes it."),
+    Parameter("alpha", 1.0, "float", "The penalty of that regression."),
+    Parameter("remove_zero_eig", True, "bool", "Leave out components without variance; where False, their coordinates are 0."),
+    Parameter("eigen_solver", "auto", "str", "Read for scikit-learn's sake: the eigenvectors are always those of a dense matrix "
+              "rank x rank."),
+)
+
+
+@estimator("kpca", first=("n_components",), own=_INVERSE)
 class KernelPCA(Transformer):
     """Kernel principal components, on landmarks: the directions of largest variance in feature space.
 
@@ -216,7 +237,8 @@ class KernelPCA(Transformer):
     Attributes
     ----------
     eigenvalues_ : array of shape (n_components,)
-        Eigenvalues of the centred kernel matrix, the largest first.
+        Eigenvalues of the centred kernel matrix, the largest first. Its eigenvectors, which have a number for each row, are
+        ``transform(X) / sqrt(eigenvalues_)``.
     trace_error_ : float or None
         The certificate: the relative trace error of the kernel matrix over all rows, exact.
     report_ : dict
@@ -235,10 +257,88 @@ class KernelPCA(Transformer):
     (500, 2)
     """
 
+    n_components: Any
+    alpha: Any
+    fit_inverse_transform: Any
+    remove_zero_eig: Any
+
+    def _engine(self, rows: float | None) -> dict[str, str]:
+        engine = super()._engine(rows)
+        if self.n_components is None:
+            engine["components"] = str(self._rank() or 1000)
+        return engine
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Find the components of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        if self.fit_inverse_transform and (is_stream(X) or is_told(self.kernel) or issparse(X)):
+            told = "a precomputed kernel" if isinstance(self.kernel, str) else "a kernel that is a function"
+            raise ValueError(f"Cannot fit_inverse_transform with {told if is_told(self.kernel) else 'sparse rows or a stream'}.")
+        rows = self._fit_rows(X)
+        if self.fit_inverse_transform:
+            shared = {parameter.name for parameter in self._parameters} & set(KernelRidge().get_params())
+            values = {name: getattr(self, name) for name in shared - {"alpha", "metric", "map", "landmarks", "tolerance", "scale"}}
+            self._back = KernelRidge(alpha=self.alpha, intercept="none", **values)
+            self._back.fit(self._outputs(rows), rows)
+        return self
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Rows with these coordinates, where the estimator has ``fit_inverse_transform=True``.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+            Coordinates along the components.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            The rows. :meth:`preimage` finds rows without a regression.
+        """
+        if getattr(self, "_back", None) is None:
+            raise NotFittedError("the way back was not learned: set fit_inverse_transform=True before the fit")
+        return self._back.predict(X)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.__dict__.pop("_back", None)
+
     def _take(self, model: Any, found: dict[str, Any]) -> None:
         super()._take(model, found)
         figures = {figure["name"]: figure["values"] for figure in found["report"].get("figures", [])}
-        self.eigenvalues_ = np.array(figures["variance"]) * found["report"]["rows"]
+        values = np.array(figures["variance"]) * found["report"]["rows"]
+        missing = 0 if self.remove_zero_eig or self.n_components is None else self.n_components - len(values)
+        self.eigenvalues_ = np.pad(values, (0, max(missing, 0)))
+
+    def transform(self, X: Any) -> Any:
+        """Compute the coordinates of rows along the components.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            The coordinates.
+        """
+        found = self._scores(X)
+        return np.pad(found, ((0, 0), (0, self._n_features_out - found.shape[1])))
+
+    @property
+    def _n_features_out(self) -> int:
+        return max(self.model_.outputs, len(getattr(self, "eigenvalues_", ())))
 
     def distance(self, X: Any) -> Any:
         """Squared distance of rows from the components, where the estimator has ``novelty=True``."""

@@ -9,8 +9,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _kmill
-from ._base import KernelEstimator, free
+from ._base import KernelEstimator
 from ._parameters import estimator
+from ._rows import free, unmasked
 
 
 class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -33,6 +34,8 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         self
         """
         self._forget()
+        unmasked(X, "X")
+        unmasked(y, "y")
         options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "y_numeric": True}
         X, y = validate_data(self, X, y, multi_output=True, **options)
         second = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
@@ -76,6 +79,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False
@@ -114,4 +118,34 @@ class KernelCCA(TwoViews):
     >>> a, b = KernelCCA(n_components=1, gamma=1.0, rank=50).fit(X, Y).transform(X, Y)
     >>> bool(np.corrcoef(a.ravel(), b.ravel())[0, 1] > 0.99)
     True
+    """
+
+
+@estimator("covariance", without=("with", "landmarks"))
+class KernelPLSSVD(TwoViews):
+    """Maximal covariance: the directions of two views of the same rows that vary together most.
+
+    With linear kernels it is ``sklearn.cross_decomposition.PLSSVD(scale=False)``; no penalty is needed.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    report_ : dict
+        The report of the fit; its figures have the covariances.
+
+    References
+    ----------
+    Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", section 6.5, 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import KernelPLSSVD
+    >>> t = np.random.default_rng(0).uniform(0, 6, size=500)
+    >>> X, Y = np.column_stack([np.cos(t), np.sin(t)]), t.reshape(-1, 1)
+    >>> KernelPLSSVD(n_components=1, gamma=1.0, rank=50).fit(X, Y).transform(X).shape
+    (500, 1)
     """

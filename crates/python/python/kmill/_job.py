@@ -1,0 +1,129 @@
+"""The parameters of an estimator as the engine is told them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from . import _kernel, _kmill, _parameters
+from ._matrix import Coordinates
+
+
+class Described:
+    """An estimator whose parameters describe a job of the engine."""
+
+    _solver: str
+    _fixed: dict[str, str]
+    _parameters: list[_parameters.Parameter]
+    _rank_name = "rank"
+    _coordinates: Coordinates | None = None
+    kernel: Any
+    random_state: Any
+
+    def _engine(self, rows: float | None) -> dict[str, str]:
+        """The parameters of the solver as texts; ``rows`` is the number of rows, or the sum of their weights, where it is known."""
+        engine = dict(self._fixed)
+        for parameter in self._parameters:
+            value = getattr(self, parameter.name)
+            if isinstance(value, dict):
+                value = {self._told(label): weight for label, weight in value.items()}
+            splitter = parameter.engine == "folds" and not isinstance(value, (int, str))
+            value = None if splitter else _parameters.text(value)
+            if parameter.engine is not None and value is not None:
+                engine[parameter.engine] = value
+        if "lambda" in engine:
+            engine.pop("C", None)
+        return engine
+
+    def _told(self, label: Any) -> str:
+        """A class as the engine tells it."""
+        return str(label)
+
+    def _run(self, **given: Any) -> dict[str, Any]:
+        memory = given.get("memory") if given.get("memory") is not None else getattr(self, "memory", None)
+        jobs = getattr(self, "n_jobs", None)
+        run: dict[str, Any] = {}
+        if memory is not None:
+            run["memory"] = str(memory)
+        if jobs is not None and jobs > 0:
+            run["threads"] = int(jobs)
+        if given.get("scratch") is not None:
+            run["scratch"] = os.fspath(given["scratch"])
+        return run
+
+    def _job(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
+             total: float | None) -> tuple[dict[str, Any], Any]:
+        """The job, and a table of landmarks where they are given."""
+        found: dict[bool, Any] = {}
+        # targets, weights and folds are no features
+        named = [*options.values(), *(text for text in [getattr(self, "cv", None)] if str(text).startswith("column:"))]
+        others = [*rows["targets"], *(text.removeprefix("column:") for text in named)]
+        features = json.dumps({**rows, "targets": [], "keep": others})
+
+        def survey(variance: bool = False) -> Any:
+            if variance not in found:
+                names, count, var = table.survey(features, json.dumps(run), variance)
+                found[variance] = (len(names), var, count, names)
+            return found[variance]
+
+        kernel = "linear()" if self._coordinates is not None else None if self.kernel is None else _kernel.expression(
+            self.kernel, getattr(self, "gamma", None), getattr(self, "coef0", None), getattr(self, "degree", None),
+            lambda variance: survey(variance)[:2])
+        job: dict[str, Any] = {
+            "solver": self._solver,
+            "options": {**self._engine(survey()[2] if total is None else total), **options},
+            "kernel": kernel,
+            "seed": self._seed() if self._coordinates is None else 0,
+            "rows": rows,
+            "run": run,
+        }
+        rank = self._rank()
+        if rank is not None and "ranks" not in job["options"]:
+            job["rank"] = rank
+        for name in ("scale", "map", "precision"):
+            if getattr(self, name, None) is not None:
+                job[name] = getattr(self, name)
+        job.update(self._map())
+        metric = getattr(self, "metric", None)
+        if metric is not None:
+            job["metric"] = metric if isinstance(metric, str) else np.asarray(metric, dtype=float).tolist()
+        candidates = getattr(self, "candidates", None)
+        if candidates is not None:
+            job["candidates"] = str(candidates)
+        landmarks, chosen = None, getattr(self, "landmarks", None)
+        if self._coordinates is not None:
+            # all columns of F, in their order; its own tolerance has been kept
+            chosen = self._coordinates.landmarks
+            job["options"].pop("tolerance", None)
+        if isinstance(chosen, str):
+            job["landmarks"] = chosen
+        elif chosen is not None:
+            points = np.ascontiguousarray(chosen, dtype=np.float64)
+            landmarks = _kmill.Table.from_array(points, survey()[3])
+            job.pop("rank", None)
+        return job, landmarks
+
+    def _map(self) -> dict[str, str]:
+        return {}
+
+    def _seed(self) -> int:
+        seed = self.random_state
+        return int(seed if isinstance(seed, (int, np.integer)) else check_random_state(seed).randint(2**31 - 1))
+
+    def _rank(self) -> int | None:
+        rank = getattr(self, self._rank_name)
+        if rank is None:
+            return None
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
+            raise ValueError(f"{self._rank_name} must be a whole number above 0, got {rank!r}")
+        return int(rank)
+
+    def _most(self, X: Any) -> int:
+        """The largest rank that is asked for."""
+        ranks = getattr(self, "ranks", None)
+        listed = [] if ranks is None or isinstance(ranks, str) else [int(rank) for rank in ranks]
+        return min(X.shape[0], max(listed, default=self._rank() or 1000))

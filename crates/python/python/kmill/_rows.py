@@ -1,0 +1,42 @@
+"""Rows as they are handed over: streams, sparse and masked arrays, paths, and the names of further columns."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from . import _kmill
+
+
+def is_stream(X: Any) -> bool:
+    """Whether rows come by the Arrow PyCapsule interface; tables of pandas go scikit-learn's way."""
+    return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas")
+
+
+def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None) -> Any:
+    """The table of checked rows, and of further columns."""
+    if issparse(X):
+        values, places, starts = X.data.astype(np.float64), X.indices.astype(np.int64), X.indptr.astype(np.int64)
+        return _kmill.Table.from_sparse(values, places, starts, names, more or [])
+    return _kmill.Table.from_array(X, names, more or [])
+
+
+def unmasked(values: Any, name: str) -> None:
+    """Refuses masked values, which scikit-learn's check would take as they are."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"Input {name} holds masked values: fill them, or leave those rows out")
+
+
+def free(name: str, names: list[str]) -> str:
+    """A name that no feature has."""
+    while name in names:
+        name += "_"
+    return name
+
+
+def paths_of(paths: Any) -> list[str]:
+    """One path or several, as texts."""
+    return [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]

@@ -1,0 +1,163 @@
+"""The way to a good model: kernels, metrics, solvers and penalties compared on a sample, the winner fitted on all rows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterable
+
+import numpy as np
+
+from . import _kernel, _kmill
+from ._load import filled, of_solver
+from ._research import frame
+from ._rows import paths_of
+
+_FILES = ("features", "where", "rows", "missing", "scratch")
+_PENALTIES = ("alpha", "alphas", "C", "lambdas")
+
+
+def tune(
+    X: Any,
+    y: Any,
+    solver: str = "any",
+    *,
+    time: float | None = None,
+    work: str | None = None,
+    kernels: Iterable[str] | None = None,
+    task: str | None = None,
+    score: str = "cv",
+    sample: int = 20_000,
+    **parameters: Any,
+) -> Any:
+    """Choose a model and fit it.
+
+    Learns a metric and a length scale for each kernel on a sample of the rows, compares solvers and penalties on folds of it, scores the
+    winner on rows that no choice saw, and fits it on all rows.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features), an Arrow stream, or a path or pattern of files
+        Rows of numbers.
+    y : array of shape (n_samples,), or str
+        The target; of files and streams the name of its column.
+    solver : str, default="any"
+        The name of a solver with a target, such as svr, or any: ridge regression for numbers, and for classes ridge, svm and logistic.
+    time : float, optional
+        Seconds for the choice and the fit. The rank is then the largest that is likely to end in time.
+    work : str, optional
+        Steps of the search and trials of solvers, such as ``"4,12"``, in the place of ``time``: the same bits on every machine.
+    kernels : iterable of str, optional
+        Kernels to try. None is gaussian, exponential and matern.
+    task : {"regression", "classification"}, optional
+        What the target is. None is classification for text and truth values, else regression.
+    score : {"cv", "gcv", "alignment"}, default="cv"
+        By what kernels are compared.
+    sample : int, default=20000
+        Rows of the search.
+    **parameters
+        Parameters of the estimator (``rank``, ``scale``, ``metric``, ``cv``, ``precision``, ``memory``, ``verbose``, ...), and for files
+        those of ``fit_files``. ``metric="none"`` learns none.
+
+    Returns
+    -------
+    estimator
+        The winner, fitted, with
+
+        - ``leaderboard_``: the solvers and penalties that were tried, the best first, as a DataFrame (a dict without pandas);
+        - ``kernels_``: the same of kernels;
+        - ``choice_``: a dict of the rest; ``choice_["test"]`` has the error on rows that no choice saw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kmill
+    >>> X = np.random.default_rng(0).normal(size=(600, 4))
+    >>> model = kmill.tune(X, np.sin(2 * X[:, 0]), rank=100)
+    >>> type(model).__name__, bool(model.score(X, np.sin(2 * X[:, 0])) > 0.95)
+    ('KernelRidge', True)
+    """
+    from_files = isinstance(X, str) or hasattr(X, "__fspath__") or isinstance(X, (list, tuple)) and isinstance(X[0], str)
+    classes = task == "classification" if task is not None else _holds_labels(X, y, from_files)
+    asked = of_solver("ridge" if solver == "any" else solver, "classification" if classes else "regression")
+    files = {name: parameters.pop(name) for name in _FILES if name in parameters}
+    if files and not from_files:
+        raise TypeError(f"{', '.join(files)} are for files")
+    free, metric = "scale" not in parameters, parameters.pop("metric", None)
+    penalised = any(name in parameters for name in _PENALTIES)
+    # the penalties of the solver itself, whatever the number of rows
+    base = asked(**{"scale": "standard", **({} if penalised else {"lambdas": 1.0}), **parameters})
+    if isinstance(base.kernel, str) and "kernel" in parameters and kernels is None:
+        kernels = [base.kernel]
+    found: dict[str, Any] = {}
+    search = {
+        "solver": solver,
+        "time": time,
+        "work": work,
+        "kernels": None if kernels is None else [_expression(kernel) for kernel in kernels],
+        "score": score,
+        "sample": sample,
+        "scalings": free,
+    }
+
+    def learn(job: str, *rest: Any) -> Any:
+        told = json.loads(job)
+        # what was not given is the choice's own: penalties, and folds, which may be blocks
+        given = {parameter.engine for parameter in base._parameters if parameter.name in parameters} | {"weights", *base._fixed}
+        given |= {"lambda", "C"} if penalised else set()
+        told["options"] = {name: value for name, value in told["options"].items() if name in given}
+        if metric is not None:
+            told["metric"] = metric if isinstance(metric, str) else np.asarray(metric, dtype=float).tolist()
+        if "rank" not in parameters and time is not None:
+            told.pop("rank", None)
+        return _kmill.tune(json.dumps(told), json.dumps(search), *rest)
+
+    def take(model: Any, report: Any) -> None:
+        found.update(model=model, report=report)
+        base.model_ = model
+
+    base._learn, base._take = learn, take
+    if from_files:
+        base.fit_files(paths_of(X), y, **files)
+    else:
+        base.fit(X, y)
+    return _winner(base, found["model"], found["report"])
+
+
+def _winner(base: Any, model: Any, report: dict[str, Any]) -> Any:
+    """The estimator of the solver that won, with what the fit has learned of the rows."""
+    fitted = filled(model, json.loads(model.card()), verbose=base.verbose, n_jobs=base.n_jobs, memory=base.memory)
+    fitted._take(model, report)
+    for name in ("feature_names_in_", "n_features_in_", "classes_", "_single"):
+        fitted.__dict__.pop(name, None)
+        if name in base.__dict__:
+            fitted.__dict__[name] = base.__dict__[name]
+    choice = report["choice"]
+    kernels = [{"rows": rung["rows"], **{name: value for name, value in entry.items() if name != "cells"}}
+               for rung in choice.pop("kernels") for entry in rung["entries"]]
+    solvers = choice.pop("solvers") or [{"solver": choice["solver"], "kernel": fitted.kernel_, "chosen": True}]
+    last = float("inf")
+    solvers.sort(key=lambda tried: last if tried.get("mean") is None else tried["mean"])
+    fitted.leaderboard_, fitted.kernels_, fitted.choice_ = frame(_columns(solvers)), frame(_columns(kernels)), choice
+    return fitted
+
+
+def _columns(lines: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for line in lines for name in line)
+    return {name: [line.get(name) for line in lines] for name in names}
+
+
+def _expression(kernel: str) -> str:
+    if "(" in kernel or _kernel.is_expression(kernel):
+        return kernel if "(" in kernel else f"{kernel}()"
+    scaled = kernel in ("rbf", "gaussian", "laplacian", "chi2")
+    return _kernel.expression(kernel, "median" if scaled else 1.0, 1.0, 3, None)
+
+
+def _holds_labels(X: Any, y: Any, from_files: bool) -> bool:
+    """Whether the target is text or truth values."""
+    if not isinstance(y, str):
+        return np.asarray(y).dtype.kind in "bOUS"
+    if from_files:
+        return any(name == y and kind in ("text", "bool") for name, kind, _ in _kmill.Table.open(paths_of(X)).columns)
+    # of a stream that is read once nothing is known before
+    return hasattr(X, "__getitem__") and np.asarray(X[y]).dtype.kind in "bOUS"

@@ -1,0 +1,98 @@
+//! Kernel matrices that Python tells: an array, or a function of rows. A few of their columns become coordinates of the rows.
+
+use crate::error::raised;
+use crate::job::{RunText, described};
+use crate::watch::watched;
+use faer::MatMut;
+use kapprox::matrix::{Entries, rpcholesky};
+use ksolve::train::Stages;
+use kstore::Workers;
+use kstore::pass::Observer;
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// A matrix by its diagonal and a function: `block(first, last, columns)` is the array of some rows and columns.
+struct Told<'a> {
+    diagonal: Vec<f64>,
+    block: &'a Py<PyAny>,
+    observer: &'a dyn Observer,
+    /// What the function has raised.
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Told<'_> {
+    fn ask(&self, rows: &Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> PyResult<()> {
+        Python::attach(|py| {
+            let columns = PyArray1::from_slice(py, columns);
+            let found = self.block.call1(py, (rows.start, rows.end, columns))?;
+            let found = found.bind(py).extract::<PyReadonlyArray2<'_, f64>>()?;
+            let found = found.as_array();
+            if found.dim() != (out.nrows(), out.ncols()) {
+                let (expected, got) = ((out.nrows(), out.ncols()), found.dim());
+                let text = format!("the kernel gave an array of {got:?} values, expected {expected:?}");
+                return Err(PyValueError::new_err(text));
+            }
+            found.indexed_iter().for_each(|((i, j), value)| out[(i, j)] = *value);
+            Ok(())
+        })
+    }
+}
+
+impl Entries for Told<'_> {
+    fn size(&self) -> u64 {
+        self.diagonal.len() as u64
+    }
+
+    fn diagonal(&self, out: &mut [f64]) -> kapprox::Result<()> {
+        out.copy_from_slice(&self.diagonal);
+        Ok(())
+    }
+
+    fn block(&self, rows: Range<u64>, columns: &[u64], out: MatMut<'_, f64>) -> kapprox::Result<()> {
+        if self.observer.stop() {
+            return Err(kstore::Error::Interrupted.into());
+        }
+        self.ask(&rows, columns, out).map_err(|error| {
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            kstore::Error::Interrupted.into()
+        })
+    }
+}
+
+/// Coordinates of the rows of a matrix K, F Fᵀ ≈ K, by randomly pivoted Cholesky: the pivots, F, its rows at the pivots, and the
+/// relative trace error.
+#[pyfunction]
+#[pyo3(signature = (diagonal, block, rank, tolerance, seed, run, show=None))]
+#[expect(clippy::too_many_arguments, reason = "a function of Python, whose arguments have names")]
+pub(crate) fn factor<'py>(
+    py: Python<'py>,
+    diagonal: PyReadonlyArray1<'py, f64>,
+    block: Py<PyAny>,
+    rank: usize,
+    tolerance: f64,
+    seed: u64,
+    run: &str,
+    show: Option<Py<PyAny>>,
+) -> PyResult<Factor<'py>> {
+    let threads = described::<RunText>(run)?.threads();
+    let diagonal = diagonal.as_slice()?.to_vec();
+    let (found, error) = watched(py, show, |progress| {
+        let observer = progress.stage("pivots", None);
+        let told = Told { diagonal, block: &block, observer: &*observer, raised: Mutex::new(None) };
+        let found = rpcholesky(&told, rank, tolerance, seed, &Workers::new(threads));
+        (found, told.raised.into_inner().unwrap_or_else(PoisonError::into_inner))
+    })?;
+    let found = error.map_or(Ok(found), Err)?.map_err(|error| raised(error.into()))?;
+    let matrix = |values: faer::MatRef<'_, f64>| {
+        let (n, r) = (values.nrows(), values.ncols());
+        PyArray1::from_iter(py, (0..n).flat_map(|i| (0..r).map(move |j| values[(i, j)]))).reshape([n, r])
+    };
+    let pivots = PyArray1::from_iter(py, found.pivots.iter().map(|pivot| *pivot as i64));
+    Ok((pivots, matrix(found.factor.as_ref())?, matrix(found.lower().as_ref())?, found.trace_error))
+}
+
+/// Pivots, factor, its rows at the pivots, trace error.
+type Factor<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, f64);

@@ -1,0 +1,64 @@
+//! The pages of reports for notebooks: those that the command writes with `--report`.
+
+use kmill::page::{Page, Section, facts};
+use kmill::progress::Voice;
+use kmill::report::FitReport;
+use kmill::table::{count, number};
+use ksolve::Card;
+use ksolve::job;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// A page without its style and script, which are the same for all.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Contents {
+    title: String,
+    subtitle: String,
+    sections: Vec<(String, String)>,
+}
+
+impl Contents {
+    /// The page of a fit that has just ended in this process.
+    pub(crate) fn of_fit(report: &job::FitReport, bytes_read: u64, memory: usize, threads: usize) -> Self {
+        let report = FitReport {
+            fit: report.clone(),
+            seconds: report.seconds.clone(),
+            bytes_read,
+            peak_rss_bytes: kstore::budget::peak_rss(),
+            memory_budget_bytes: memory,
+            threads,
+            warnings: report.warnings.clone(),
+            model: None,
+            voice: Voice::Quiet,
+        };
+        let page = report.page();
+        let sections = page.sections.into_iter().map(|section| (section.title, section.body)).collect();
+        Self { title: page.title, subtitle: page.subtitle, sections }
+    }
+
+    /// The page of a model that was opened: what its card tells.
+    pub(crate) fn of_card(card: &Card) -> Self {
+        let mut told = vec![("kernel", card.kernel.to_string()), ("rank", count(card.rank as u64))];
+        told.extend(card.lambda.map(|lambda| ("lambda", number(lambda, 3))));
+        if let Some(certificate) = &card.certificate {
+            told.push(("relative trace error", number(certificate.trace_error, 3)));
+        }
+        told.extend((!card.targets.is_empty()).then(|| ("target", card.targets.join(", "))));
+        let subtitle = format!("{} features", count(card.features.len() as u64));
+        Self { title: format!("{} model", card.solver), subtitle, sections: vec![("Model".to_string(), facts(told))] }
+    }
+
+    /// The contents as JSON.
+    pub(crate) fn text(&self) -> PyResult<String> {
+        serde_json::to_string(self).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+}
+
+/// The whole page of contents as JSON.
+#[pyfunction]
+pub(crate) fn page(contents: &str) -> PyResult<String> {
+    let Contents { title, subtitle, sections } = crate::job::described(contents)?;
+    let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
+    Ok(Page { title, subtitle, sections, ..Page::default() }.to_string())
+}

@@ -1,0 +1,184 @@
+//! The whole choice: kernels, metrics, solvers and penalties on a sample, then the fit of the winner on all rows.
+
+use crate::error::raised;
+use crate::job::{Job, described, learned};
+use crate::model::Model;
+use crate::table::Table;
+use crate::watch::{Progress, watched};
+use kapprox::{Real, Spec};
+use ksolve::Error;
+use ksolve::job::{ElementType, Fit, Fitted, Run};
+use ksolve::metric::{Form, MetricSource};
+use ksolve::solver::ridge::Ridge;
+use ksolve::train::{LandmarkSource, Scaling, Stages};
+use ksolve::tune::{
+    Choice, Chosen, FACTORS, KERNELS, Listener, Memory, Pace, SEARCH, Score, TuneOptions, Work, at_ranks, stand_in,
+};
+use kstore::Selected;
+use pyo3::prelude::*;
+use serde::Deserialize;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How a choice is made; the job says among which rows, and what is given.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// A solver, or `any`.
+    solver: String,
+    /// Seconds.
+    time: Option<f64>,
+    work: Option<String>,
+    kernels: Option<Vec<String>>,
+    factors: Option<String>,
+    score: String,
+    sample: usize,
+    /// True where other scalings may be tried.
+    scalings: bool,
+}
+
+/// A listener that tells the progress, hears of Ctrl-C and keeps the time.
+struct Watch<'a> {
+    progress: &'a Progress,
+    pace: &'a Pace,
+    trials: AtomicBool,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl Listener for Watch<'_> {
+    fn begin(&self, kind: &str, _: u64) {
+        self.trials.store(kind != SEARCH, Ordering::Relaxed);
+    }
+
+    fn next(&self, what: &str) -> ksolve::Result<()> {
+        match self.progress.stage(what, None).stop() {
+            true => Err(kstore::Error::Interrupted.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        self.pace.is_over(self.trials.load(Ordering::Relaxed))
+    }
+
+    fn warn(&self, text: &str) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_string());
+    }
+}
+
+/// Chooses a model for a table and fits it; returns it with the report of the fit and of the choice as JSON.
+#[pyfunction]
+#[pyo3(signature = (job, search, table, landmarks=None, show=None))]
+pub(crate) fn tune(
+    py: Python<'_>,
+    job: &str,
+    search: &str,
+    table: &Table,
+    landmarks: Option<&Table>,
+    show: Option<Py<PyAny>>,
+) -> PyResult<(Model, String)> {
+    let (job, search): (Job, Search) = (described(job)?, described(search)?);
+    let base = job.fit()?;
+    let selection = base.selection(job.rows.selection()?).map_err(raised)?;
+    let scratch = job.run.scratch()?;
+    let run = job.run.run(scratch.as_ref())?;
+    let (fitted, chosen, warnings) = watched(py, show, |progress| {
+        let selected = table.0.select(&selection)?;
+        let run = run.clone().watch(progress);
+        let pace = Pace::new(search.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64));
+        let watch = Watch { progress, pace: &pace, trials: AtomicBool::new(false), warnings: Mutex::new(Vec::new()) };
+        let base = job.landmarks(base.clone(), &selected, landmarks)?.metric(search.metric(&job, &selected)?);
+        let asked = Asked { search: &search, base: &base, selected: &selected, run: &run, watch: &watch };
+        let (fitted, chosen) = match base.element_type() {
+            ElementType::F32 => asked.fit::<f32>(job.landmarks.is_none() && landmarks.is_none()),
+            ElementType::F64 => asked.fit::<f64>(job.landmarks.is_none() && landmarks.is_none()),
+        }?;
+        Ok::<_, Error>((fitted, chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    })?
+    .map_err(raised)?;
+    let test = chosen.test.as_ref().map(|(apart, seconds)| serde_json::json!({"apart": apart, "seconds": seconds}));
+    let choice = serde_json::json!({
+        "solver": chosen.fit.family().name,
+        "kernels": chosen.tuned.rungs,
+        "solvers": chosen.contenders,
+        "metric": chosen.metric.is_some().then_some(&chosen.form),
+        "scale": chosen.tuned.scaling.to_string(),
+        "folds": chosen.tuned.folds.to_string(),
+        "test": test,
+        "work": chosen.work.map(|work| work.to_string()),
+        "history": chosen.history,
+        "warnings": warnings,
+    });
+    learned(fitted, table, &run, job.run.threads(), Some(choice))
+}
+
+impl Search {
+    /// True where the metric of every kernel is learned: whenever errors are compared, unless it was said otherwise.
+    fn learns(&self, job: &Job) -> bool {
+        job.metric.is_none() && self.score != "alignment" && self.factors.is_none()
+    }
+
+    fn metric(&self, job: &Job, selected: &Selected) -> ksolve::Result<MetricSource> {
+        if self.learns(job) { Ok(MetricSource::Learned(Form::Best)) } else { job.metric(selected) }
+    }
+
+    fn options(&self, stand_in: &Fit, score: Score, learns: bool, selected: &Selected) -> ksolve::Result<TuneOptions> {
+        let ridge = Ridge::new(&stand_in.settings()?);
+        let named = self.kernels.clone();
+        let kernels = named.unwrap_or_else(|| match learns {
+            true => KERNELS.map(String::from).to_vec(),
+            false => vec![stand_in.kernel_spec().to_string()],
+        });
+        let kernel = |text: &String| Ok::<_, Error>(Spec::parse(text)?.resolve_columns(&selected.feature_names())?);
+        let factors = self.factors.as_deref().unwrap_or(FACTORS);
+        Ok(TuneOptions {
+            training: stand_in.training(selected)?,
+            blocks: !stand_in.gives("folds"),
+            lambdas: ridge.lambdas,
+            intercept: ridge.intercept,
+            kernels: kernels.iter().map(kernel).collect::<Result<_, _>>()?,
+            factors: ksolve::grid::factors(factors)?,
+            score,
+            sample: self.sample,
+        })
+    }
+}
+
+/// A choice with everything it needs.
+struct Asked<'a> {
+    search: &'a Search,
+    base: &'a Fit,
+    selected: &'a Selected,
+    run: &'a Run<'a>,
+    watch: &'a Watch<'a>,
+}
+
+impl Asked<'_> {
+    /// Makes the choice and the fit. `free` says that no landmarks were named.
+    fn fit<T: Real>(&self, free: bool) -> ksolve::Result<(Fitted, Chosen)> {
+        let Self { search, selected, run, watch, .. } = *self;
+        let learns = matches!(self.base.metric_source(), MetricSource::Learned(_));
+        // behind a metric few directions matter: schemes that look for what is left of the kernel search long for it
+        let base = match learns && free && !self.base.map_spec().is_without_rows() {
+            true => self.base.clone().landmarks(LandmarkSource::Scheme("uniform".to_string())),
+            false => self.base.clone(),
+        };
+        let score = search.score.parse::<Score>()?;
+        let options = search.options(&stand_in(&base, score)?, score, learns, selected)?;
+        let scalings: &[Scaling] =
+            if search.scalings && learns && score == Score::Cv { &[Scaling::Asinh] } else { &[] };
+        let work = search.work.as_deref().map(str::parse::<Work>).transpose();
+        let work = work.map_err(|why| Error::option("work", search.work.as_deref().unwrap_or_default(), why))?;
+        let (solver, base) = (search.solver.as_str(), &base);
+        let choice = Choice { solver, base, options: &options, scalings, selected, work, run, listener: watch };
+        let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
+        let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::of);
+        let fit = chosen.fit.clone().scaling(chosen.tuned.scaling).metric(metric);
+        let fit = match watch.pace.ranks(&fit, &chosen, selected, run)? {
+            Some(ranks) => at_ranks(fit, &ranks),
+            None => fit,
+        };
+        Ok((fit.run(selected, run)?, chosen))
+    }
+}

@@ -1,0 +1,190 @@
+"""Kernels that Python tells, sparse rows, and the way back from components."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import kernel_ridge, svm
+from sklearn.decomposition import KernelPCA
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
+from sklearn.model_selection import GridSearchCV
+
+import kmill
+
+EXACT = {"precision": "f64"}
+
+
+def rows(n=200, d=4, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def overlap(a, b):
+    """The histogram kernel of two rows: no expression has it."""
+    return np.minimum(a, b).sum()
+
+
+def overlaps(A, B):
+    return np.minimum(A[:, None], B[None]).sum(axis=2)
+
+
+def test_precomputed_kernels_learn_as_their_names():
+    X, y = rows()
+    new, _ = rows(50, seed=1)
+    K, K_new = rbf_kernel(X, gamma=0.3), rbf_kernel(new, X, gamma=0.3)
+    for cls, target, more in [
+        (kmill.KernelRidge, np.c_[y, -y], {"alpha": 0.1, "intercept": "none"}),
+        (kmill.KernelRidgeClassifier, y > 0, {"alpha": 0.1}),
+        (kmill.SVC, y > 0, {"C": 2.0, "tol": 1e-9}),
+        (kmill.KernelLogisticRegression, y > 0, {"C": 2.0}),
+    ]:
+        named = cls(gamma=0.3, **more, **EXACT).fit(X, target)
+        told = cls(kernel="precomputed", **more, **EXACT).fit(K, target)
+        output = "predict" if target.ndim == 2 else "decision_function"
+        near = {"atol": 1e-6 if cls is not kmill.SVC else 1e-4}
+        np.testing.assert_allclose(getattr(told, output)(K_new), getattr(named, output)(new), **near)
+        again = pickle.loads(pickle.dumps(told))
+        assert np.array_equal(again.predict(K_new), told.predict(K_new))
+    assert told.kernel_ == "precomputed" and told.trace_error_ < 1e-12
+    theirs = kernel_ridge.KernelRidge(kernel="precomputed", alpha=0.1).fit(K, y)
+    ours = kmill.KernelRidge(kernel="precomputed", alpha=0.1, intercept="none", **EXACT).fit(K, y)
+    np.testing.assert_allclose(ours.predict(K_new), theirs.predict(K_new), atol=1e-8)
+
+
+def test_the_rank_and_the_tolerance_of_a_precomputed_kernel():
+    X, y = rows(400)
+    K = rbf_kernel(X, gamma=0.05)
+    low = kmill.Nystroem("precomputed", n_components=30, **EXACT).fit(K)
+    features = low.transform(K)
+    assert features.shape == (400, 30) and len(low.component_indices_) == 30
+    # the certificate is that of the matrix, by hand
+    assert low.trace_error_ == pytest.approx(1.0 - (features**2).sum() / np.trace(K), rel=1e-6)
+    np.testing.assert_allclose(features @ features[low.component_indices_].T, K[:, low.component_indices_], atol=1e-8)
+    some = kmill.KernelRidge(kernel="precomputed", tolerance=0.05, rank=300).fit(K, y)
+    assert some.rank_ < 100 and 0.0 < some.trace_error_ <= 0.05
+    surface = kmill.KernelRidge(kernel="precomputed", ranks=[10, 40], alphas=[0.1, 1.0]).fit(K, y).surface_
+    assert sorted(set(surface["rank"])) == [10, 40]
+
+
+def test_functions_are_kernels():
+    X, y = rows()
+    X, new = np.abs(X), np.abs(rows(50, seed=1)[0])
+    theirs = kernel_ridge.KernelRidge(kernel=overlap, alpha=0.1).fit(X, y).predict(new)
+    ours = kmill.KernelRidge(kernel=overlap, alpha=0.1, intercept="none", **EXACT).fit(X, y)
+    np.testing.assert_allclose(ours.predict(new), theirs, atol=1e-8)
+    assert np.array_equal(pickle.loads(pickle.dumps(ours)).predict(new), ours.predict(new))
+    # machines take functions of two arrays, as scikit-learn's do
+    theirs = svm.SVC(kernel=overlaps, tol=1e-8).fit(X, y > 0).decision_function(new)
+    ours = kmill.SVC(kernel=overlaps, tol=1e-9, **EXACT).fit(X, y > 0)
+    np.testing.assert_allclose(ours.decision_function(new), theirs, atol=1e-3)
+    scaled = kmill.Nystroem(lambda a, b, weight: weight * (a @ b), kernel_params={"weight": 9.0}, n_components=4, **EXACT)
+    phi = scaled.fit_transform(X)
+    np.testing.assert_allclose(phi @ phi.T, 9.0 * X @ X.T, atol=1e-8)
+
+
+def test_what_functions_raise_is_raised():
+    X, y = rows(50)
+
+    def broken(a, b):
+        raise LookupError("no value for these rows")
+
+    with pytest.raises(LookupError, match="no value for these rows"):
+        kmill.KernelRidge(kernel=broken).fit(X, y)
+    with pytest.raises(ValueError, match="not positive"):
+        kmill.KernelRidge(kernel=lambda a, b: -(a @ b)).fit(X, y)
+    with pytest.raises(ValueError, match="expected"):
+        kmill.SVC(kernel=lambda A, B: np.ones((1, 1))).fit(X, y > 0)
+
+
+def test_what_such_kernels_cannot_do_is_said(tmp_path):
+    X, y = rows(60)
+    K = rbf_kernel(X)
+    with pytest.raises(ValueError, match="square matrix. Input is a 60x4"):
+        kmill.KernelRidge(kernel="precomputed").fit(X, y)
+    for wrong, match in [({"gamma": 1.0}, "Don't pass gamma"), ({"scale": "standard"}, "scale or metric"),
+                         ({"landmarks": "greedy"}, "landmarks or map")]:
+        with pytest.raises(ValueError, match=match):
+            kmill.KernelRidge(kernel="precomputed", **wrong).fit(K, y)
+    fitted = kmill.KernelRidge(kernel="precomputed").fit(K, y)
+    with pytest.raises(kmill.Error, match="can be pickled"):
+        fitted.save(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="59 features"):
+        fitted.predict(K[:, :59])
+    (tmp_path / "d.csv").write_text("a,y\n1,2\n2,3\n3,5\n")
+    with pytest.raises(ValueError, match="need rows in memory"):
+        kmill.KernelRidge(kernel="precomputed").fit_files(tmp_path / "d.csv", "y")
+    with pytest.raises(ValueError, match="files have no rows of a precomputed"):
+        fitted.predict_files(tmp_path / "d.csv", tmp_path / "p.csv")
+    # an ordinary fit forgets the matrix of the one before
+    fitted.set_params(kernel="rbf").fit(X, y).save(tmp_path / "m.safetensors")
+
+
+def test_searches_slice_precomputed_kernels():
+    X, y = rows(120)
+    search = GridSearchCV(kmill.KernelRidge(kernel="precomputed", **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(rbf_kernel(X), y)
+    named = GridSearchCV(kmill.KernelRidge(gamma=0.25, **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(X, y)
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], named.cv_results_["mean_test_score"], atol=1e-6)
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_array])
+def test_sparse_rows_are_the_rows(form):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((9000, 70)) < 0.1, rng.normal(size=(9000, 70)), 0.0)
+    y = X[:, 0] + np.sin(X[:, 1])
+    labels = (y > 0).astype(int)
+    weight = np.where(np.arange(9000) % 3 == 0, 0.0, 1.5)
+    for model, fit in [
+        (kmill.KernelRidge(rank=60, scale="standard"), {"y": y, "sample_weight": weight}),
+        (kmill.KernelRidge(rank=60, alphas=[0.1, 1.0], cv=3), {"y": y}),
+        (kmill.SVC(rank=40), {"y": labels}),
+        (kmill.KernelKMeans(n_clusters=3, rank=30), {}),
+    ]:
+        dense = model.fit(X, **fit)
+        expected, labelled = dense.model_.to_bytes(), getattr(dense, "labels_", None)
+        predicted = dense.predict(X)
+        told = model.fit(form(X), **fit)
+        assert told.model_.to_bytes() == expected
+        assert np.array_equal(told.predict(form(X)), predicted)
+        assert labelled is None or np.array_equal(told.labels_, labelled)
+
+
+def test_entries_of_one_place_add_up_and_wrong_ones_are_refused():
+    X, y = rows(30, 3)
+    twice = sparse.csr_array((np.r_[X.ravel(), X.ravel()][np.argsort(np.tile(np.arange(90), 2) // 3, kind="stable")],
+                              np.tile(np.arange(3), 60), 6 * np.arange(31)), shape=(30, 3))
+    fitted = kmill.KernelRidge().fit(twice, y)
+    assert fitted.model_.to_bytes() == kmill.KernelRidge().fit(2 * X, y).model_.to_bytes()
+    with pytest.raises(ValueError, match="entries outside"):
+        kmill._kmill.Table.from_sparse(np.ones(1), np.array([3]), np.array([0, 1]), ["a", "b", "c"])
+    bad = sparse.csr_array(np.where(np.arange(90).reshape(30, 3) == 5, np.nan, X))
+    with pytest.raises(ValueError, match="NaN"):
+        kmill.KernelRidge().fit(bad, y)
+    with pytest.raises(TypeError, match="[Ss]parse"):
+        kmill.KernelRidge(kernel=overlap).fit(sparse.csr_array(X), y)
+
+
+def test_components_have_a_way_back():
+    X, _ = rows(150)
+    theirs = KernelPCA(20, kernel="rbf", gamma=0.1, fit_inverse_transform=True, alpha=1e-3).fit(X)
+    ours = kmill.KernelPCA(20, gamma=0.1, fit_inverse_transform=True, alpha=1e-3, eigen_solver="dense", **EXACT).fit(X)
+    back = ours.inverse_transform(ours.transform(X))
+    np.testing.assert_allclose(back, theirs.inverse_transform(theirs.transform(X)), atol=1e-6)
+    assert np.linalg.norm(back - X) < 0.1 * np.linalg.norm(X)
+    with pytest.raises(NotFittedError):
+        kmill.KernelPCA(2).fit(X).inverse_transform(X[:, :2])
+    with pytest.raises(ValueError, match="Cannot fit_inverse_transform with a precomputed kernel"):
+        kmill.KernelPCA(2, kernel="precomputed", fit_inverse_transform=True).fit(rbf_kernel(X))
+
+
+def test_components_without_variance():
+    X, _ = rows(40, 3)
+    every = kmill.KernelPCA(None, kernel="linear", **EXACT).fit(X)
+    assert every.transform(X).shape == (40, 3) and (every.eigenvalues_ > 0).all()
+    padded = kmill.KernelPCA(5, kernel="linear", remove_zero_eig=False, **EXACT).fit(X)
+    assert padded.transform(X).shape == (40, 5) and len(padded.get_feature_names_out()) == 5
+    assert padded.eigenvalues_[3:].tolist() == [0.0, 0.0] and not padded.transform(X)[:, 3:].any()
+    linear = KernelPCA(3, kernel="precomputed").fit(polynomial_kernel(X, degree=2))
+    ours = kmill.KernelPCA(3, kernel="precomputed", **EXACT).fit(polynomial_kernel(X, degree=2))
+    np.testing.assert_allclose(ours.eigenvalues_, linear.eigenvalues_, rtol=1e-8)

@@ -1,0 +1,38 @@
+"""What a notebook shows."""
+
+import html
+import pickle
+
+import numpy as np
+
+import kmill
+
+
+def rows(n=400):
+    X = np.random.default_rng(0).normal(size=(n, 4))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def test_a_report_is_the_page_of_the_command():
+    X, y = rows()
+    model = kmill.KernelRidge(alphas=[1e-3, 1e-1], ranks=[20, 50], metric="diagonal", scale="standard").fit(X, y)
+    page = html.unescape(model.report_._repr_html_())
+    # the facts, the surface cell by cell, the certificate of each rank, the metric, the stages
+    assert page.startswith("<iframe srcdoc=") and page.count('class="heat"') >= 4 and 'id="certificate"' in page
+    for text in ("ridge fit", "Surface", "importance", "Stages of the run", f"{model.lambda_:.3g}"[:3]):
+        assert text in page, text
+    assert '<pre class="command">' not in page
+    assert model.report_._repr_html_() in model._repr_html_()
+    copy = pickle.loads(pickle.dumps(model))
+    assert copy.report_ == model.report_ and copy.report_._repr_html_() == model.report_._repr_html_()
+    # no markup from names
+    pandas_like = kmill.SVC(rank=20).fit(X, np.where(y > 0, "<b>up", "down"))
+    assert "<b>up" not in html.unescape(pandas_like.report_._repr_html_())
+
+
+def test_a_model_that_was_opened_tells_its_card(tmp_path):
+    X, y = rows()
+    kmill.KernelPCA(3, rank=30).fit(X).save(tmp_path / "m.safetensors")
+    page = html.unescape(kmill.load(tmp_path / "m.safetensors")._repr_html_())
+    assert "kpca model" in page and "gaussian(sigma=" in page
+    assert "iframe" not in kmill.KernelPCA()._repr_html_()

@@ -1,0 +1,86 @@
+"""Choosing a model: kmill.tune."""
+
+import numpy as np
+import pytest
+
+import kmill
+
+SMALL = {"rank": 60, "work": "2,3", "sample": 500}
+
+
+def rows(n=700, d=4):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=n)
+
+
+def listed(table, column):
+    return list(table[column])
+
+
+def test_numbers_by_every_solver():
+    X, y = rows()
+    model = kmill.tune(X, y, **SMALL)
+    assert type(model) is kmill.KernelRidge and model.score(X, y) > 0.95
+    assert set(listed(model.kernels_, "kernel")) and set(listed(model.kernels_, "kept")) == {True, False}
+    means = listed(model.leaderboard_, "mean")
+    assert means == sorted(means) and sum(listed(model.leaderboard_, "chosen")) == 1
+    assert model.choice_["work"] == "2,3" and 0.0 < model.choice_["test"]["apart"]["error"] < 0.3
+    assert model.choice_["metric"] in ("full", "diagonal", "low-rank") or model.choice_["metric"] is None
+    # the same bits again, from other threads
+    assert kmill.tune(X, y, n_jobs=1, **SMALL).model_.to_bytes() == model.model_.to_bytes()
+    # the steps of the search count
+    other = kmill.tune(X, y, **{**SMALL, "work": "1,2"})
+    assert len(listed(other.kernels_, "kernel")) < len(listed(model.kernels_, "kernel"))
+
+
+def test_classes_keep_their_labels():
+    X, y = rows()
+    labels = np.where(y > 0, "up", "down")
+    model = kmill.tune(X, labels, **SMALL)
+    assert list(model.classes_) == ["down", "up"] and model.score(X, labels) > 0.9
+    assert {text.split(",")[0] for text in listed(model.leaderboard_, "solver")} <= {"ridge", "svm", "logistic"}
+    whole = kmill.tune(X, (y > 0).astype(np.int32), task="classification", **SMALL)
+    assert whole.classes_.dtype == np.int32 and set(whole.predict(X)) == {0, 1}
+    assert type(kmill.tune(X, (y > 0).astype(np.int32), **SMALL)) is kmill.KernelRidge
+
+
+def test_files_and_arrays_choose_alike(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    X, y = rows()
+    table = arrow.table({f"x{j}": X[:, j] for j in range(4)} | {"y": y, "kind": np.where(y > 0, "up", "down")})
+    pyarrow.parquet.write_table(table, tmp_path / "all.parquet")
+    model = kmill.tune(tmp_path / "all.parquet", "y", features=["x*"], **SMALL)
+    assert model.model_.to_bytes() == kmill.tune(X, y, **SMALL).model_.to_bytes()
+    model.save(tmp_path / "m.safetensors")
+    assert np.array_equal(kmill.load(tmp_path / "m.safetensors").model_.predict(X), model.model_.predict(X))
+    some = kmill.tune(tmp_path / "all.parquet", "kind", features=["x*"], rows="..500", **SMALL)
+    assert list(some.classes_) == ["down", "up"] and some.report_["rows"] == 500
+
+
+def test_one_solver_and_kernels_of_ones_own():
+    X, y = rows()
+    model = kmill.tune(X, y, "svr", kernels=["laplacian", "matern(nu=2.5)"], metric="none", scale="none", **SMALL)
+    assert type(model) is kmill.SVR and model.kernel_.startswith(("laplacian", "matern"))
+    assert {kernel.split("(")[0] for kernel in listed(model.kernels_, "kernel")} == {"laplacian", "matern"}
+    assert set(listed(model.kernels_, "metric")) == {"none"} and model.choice_["scale"] == "none"
+
+
+def test_a_time_chooses_the_rank():
+    X, y = rows(1100)
+    model = kmill.tune(X, y, time=60.0, sample=500, kernels=["exponential()"], metric="none")
+    assert sorted(set(model.surface_["rank"])) == [500, 1000]
+
+
+def test_what_tune_refuses():
+    X, y = rows(100)
+    with pytest.raises(TypeError, match="where are for files"):
+        kmill.tune(X, y, where="x0 > 0")
+    with pytest.raises(ValueError, match="score"):
+        kmill.tune(X, y, score="other")
+    with pytest.raises(ValueError, match="4,12"):
+        kmill.tune(X, y, work="many")
+    with pytest.raises(kmill.Error, match="no estimator"):
+        kmill.tune(X, y, "other")
