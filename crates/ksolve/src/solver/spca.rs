@@ -134,6 +134,11 @@ fn covariance(moments: &FoldGram) -> Mat<f64> {
 fn least(moments: &FoldGram, epsilon: f64) -> f64 {
     let (p, n) = (moments.s.len(), moments.rows as f64);
     let trace: f64 = (0..p).map(|i| moments.g[i * p + i] - moments.s[i] * moments.s[i] / n).sum();
+    let total: f64 = (0..p).map(|i| moments.g[i * p + i]).sum();
+    if trace <= NOISE * epsilon * total {
+        // features that do not vary: all of B is rounding
+        return f64::INFINITY;
+    }
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
     NOISE * epsilon * (trace.max(0.0) * squares.max(0.0)).sqrt()
 }
