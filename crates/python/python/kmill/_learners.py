@@ -31,7 +31,7 @@ class Regressor(RegressorMixin, KernelEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
         y : array of shape (n_samples,)
             The target; of a stream also the name of its column.
@@ -70,7 +70,7 @@ class Regressor(RegressorMixin, KernelEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
 
         Returns
@@ -92,7 +92,7 @@ class Classifier(ClassifierMixin, KernelEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
         y : array of shape (n_samples,)
             The class of each row; of a stream also the name of its column.
@@ -133,7 +133,7 @@ class Classifier(ClassifierMixin, KernelEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
 
         Returns
@@ -149,7 +149,7 @@ class Classifier(ClassifierMixin, KernelEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
 
         Returns
@@ -184,7 +184,7 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstim
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
         y : ignored
 
@@ -200,7 +200,7 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstim
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
 
         Returns
@@ -220,7 +220,7 @@ def fitted_with_target(self: Any, X: Any, y: Any) -> Any:
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features), or an Arrow stream
+    X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
         Rows of numbers.
     y : array of shape (n_samples,)
         The target, numbers or classes; of a stream also the name of its column.
@@ -244,7 +244,7 @@ class Coordinates(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
 
         Returns
@@ -267,7 +267,7 @@ class Novelty(OutlierMixin, KernelEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
         y : ignored
 
@@ -287,7 +287,7 @@ class Novelty(OutlierMixin, KernelEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
 
         Returns
@@ -314,7 +314,7 @@ class Clusters(ClusterMixin, KernelEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow table
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
         y : ignored
 

@@ -27,7 +27,7 @@ class _Ridge:
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
         y : array of shape (n_samples,) or (n_samples, n_targets)
             The target, or for numbers several; of a stream also the name of its column.
@@ -121,7 +121,7 @@ class KernelRidge(_Ridge, Regressor):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
         return_std : bool, default=False
             Also return standard deviations of new observations; the estimator needs ``std=True``.

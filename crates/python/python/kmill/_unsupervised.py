@@ -273,7 +273,7 @@ class KernelPCA(Transformer):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
         y : ignored
 
@@ -325,7 +325,7 @@ class KernelPCA(Transformer):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features), or an Arrow stream
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
 
         Returns
