@@ -10,7 +10,7 @@ use crate::{Error, Result, convert, interrupt, output};
 use kapprox::Spec;
 use ksolve::Certificate;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::statistic::{self, Compared, Compares, Family, Outcome, PValues, StatisticOptions};
+use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily, StatisticOptions};
 use ksolve::train::LandmarkSource;
 use kstore::budget::bytes;
 use kstore::condition::Condition;
@@ -124,7 +124,7 @@ pub(crate) fn main(args: &TestArgs) -> Result<()> {
     output::report(&report, context.json)
 }
 
-fn measure<T: kapprox::Real>(family: &Family, args: &TestArgs, run: &Run) -> Result<TestReport> {
+fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Run) -> Result<TestReport> {
     let rows = match family.compares {
         Compares::Samples => samples(args)?,
         Compares::Columns => columns(args)?,
@@ -249,7 +249,13 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
     })
 }
 
-fn report<T: kapprox::Real>(family: &Family, args: &TestArgs, run: &Run, rows: &Rows, outcome: Outcome) -> TestReport {
+fn report<T: kapprox::Real>(
+    family: &StatisticFamily,
+    args: &TestArgs,
+    run: &Run,
+    rows: &Rows,
+    outcome: Outcome,
+) -> TestReport {
     let Outcome { measured, rows: sizes, kernels, ranks, passes, planned_bytes } = outcome;
     TestReport {
         statistic: family.name,

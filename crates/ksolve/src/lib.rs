@@ -44,5 +44,5 @@ pub use preimage::PreImages;
 pub use quadratic::Quadratic;
 pub use score::{ClassificationReport, ClassificationScore, RegressionReport, RegressionScore};
 pub use solver::ridge::surface::{Cell, FoldCoefficients, Surface};
-pub use solver::ridge::{Fit, Head, Intercept, RidgeOptions, fit};
+pub use solver::ridge::{Head, Intercept, RidgeFit, RidgeOptions, fit};
 pub use task::{Classes, Link, Task};

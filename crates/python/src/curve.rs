@@ -5,7 +5,7 @@ use crate::job::{RowsText, RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use kapprox::Real;
-use ksolve::curve::{Cell, CurveOptions, Method, Setting};
+use ksolve::curve::{CurveCell, CurveOptions, Method, Setting};
 use ksolve::job::ElementType;
 use ksolve::train::{Resources, Scaling};
 use ksolve::{Intercept, Task};
@@ -69,7 +69,11 @@ fn options(curve: &Curve, selected: &Selected) -> ksolve::Result<CurveOptions> {
     })
 }
 
-fn cells<T: Real>(selected: &Selected, options: &CurveOptions, resources: &Resources<'_>) -> ksolve::Result<Vec<Cell>> {
+fn cells<T: Real>(
+    selected: &Selected,
+    options: &CurveOptions,
+    resources: &Resources<'_>,
+) -> ksolve::Result<Vec<CurveCell>> {
     let setting = Setting::<T>::open(selected, None, options, resources)?;
     let mut cells = Vec::new();
     for run in options.runs() {

@@ -1,6 +1,6 @@
 //! What the registries know, for the Python side to make estimators, their signatures and their documentation of.
 
-use ksolve::solver::parameter::{Kind, Parameter};
+use ksolve::solver::parameter::{Parameter, ParameterKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::json;
@@ -29,18 +29,18 @@ pub(crate) fn registries() -> PyResult<String> {
 
 fn parameter(parameter: &Parameter) -> serde_json::Value {
     let (kind, words): (&str, &[&str]) = match parameter.kind {
-        Kind::Flag => ("flag", &[]),
-        Kind::Count { .. } => ("count", &[]),
-        Kind::Number(_) => ("number", &[]),
-        Kind::Word(words) => ("word", words),
-        Kind::Penalties { several: true, .. } => ("penalties", &[]),
-        Kind::Penalties { several: false, .. } => ("penalty", &[]),
-        Kind::Ranks => ("ranks", &[]),
-        Kind::Folds => ("folds", &[]),
-        Kind::Column => ("column", &[]),
-        Kind::ClassWeights => ("class weights", &[]),
-        Kind::Columns => ("columns", &[]),
-        Kind::Kernel => ("kernel", &[]),
+        ParameterKind::Flag => ("flag", &[]),
+        ParameterKind::Count { .. } => ("count", &[]),
+        ParameterKind::Number(_) => ("number", &[]),
+        ParameterKind::Word(words) => ("word", words),
+        ParameterKind::Penalties { several: true, .. } => ("penalties", &[]),
+        ParameterKind::Penalties { several: false, .. } => ("penalty", &[]),
+        ParameterKind::Ranks => ("ranks", &[]),
+        ParameterKind::Folds => ("folds", &[]),
+        ParameterKind::Column => ("column", &[]),
+        ParameterKind::ClassWeights => ("class weights", &[]),
+        ParameterKind::Columns => ("columns", &[]),
+        ParameterKind::Kernel => ("kernel", &[]),
     };
     json!({"name": parameter.name, "kind": kind, "words": words, "default": parameter.default, "about": parameter.about})
 }

@@ -8,11 +8,12 @@ use crate::watch::{Progress, watched};
 use kapprox::{Real, Spec};
 use ksolve::Error;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
-use ksolve::metric::{Form, MetricSource};
+use ksolve::metric::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
 use ksolve::train::{LandmarkSource, Scaling, Stages};
 use ksolve::tune::{
-    Choice, Chosen, FACTORS, KERNELS, Listener, Memory, Pace, SEARCH, Score, TuneOptions, Work, at_ranks, stand_in,
+    Choice, Chosen, FACTORS, KERNELS, Memory, Pace, SEARCH, Score, SearchListener, SearchWork, TuneOptions, at_ranks,
+    stand_in,
 };
 use kstore::Selected;
 use pyo3::prelude::*;
@@ -46,7 +47,7 @@ struct Watch<'a> {
     warnings: Mutex<Vec<String>>,
 }
 
-impl Listener for Watch<'_> {
+impl SearchListener for Watch<'_> {
     fn begin(&self, kind: &str, _: u64) {
         self.trials.store(kind != SEARCH, Ordering::Relaxed);
     }
@@ -120,7 +121,7 @@ impl Search {
     }
 
     fn metric(&self, job: &Job, selected: &Selected) -> ksolve::Result<MetricSource> {
-        if self.learns(job) { Ok(MetricSource::Learned(Form::Best)) } else { job.metric(selected) }
+        if self.learns(job) { Ok(MetricSource::Learned(MetricForm::Best)) } else { job.metric(selected) }
     }
 
     fn options(&self, stand_in: &Fit, score: Score, learns: bool, selected: &Selected) -> ksolve::Result<TuneOptions> {
@@ -168,7 +169,7 @@ impl Asked<'_> {
         let options = search.options(&stand_in(&base, score)?, score, learns, selected)?;
         let scalings: &[Scaling] =
             if search.scalings && learns && score == Score::Cv { &[Scaling::Asinh] } else { &[] };
-        let work = search.work.as_deref().map(str::parse::<Work>).transpose();
+        let work = search.work.as_deref().map(str::parse::<SearchWork>).transpose();
         let work = work.map_err(|why| Error::option("work", search.work.as_deref().unwrap_or_default(), why))?;
         let (solver, base) = (search.solver.as_str(), &base);
         let choice = Choice { solver, base, options: &options, scalings, selected, work, run, listener: watch };

@@ -3,13 +3,13 @@
 
 use faer::Mat;
 use kapprox::Real;
-use ksolve::solver::parameter::{Interval, Kind, Parameter};
-use ksolve::solver::{Family, Features, Fitted, Settings, Solver};
+use ksolve::solver::parameter::{Interval, Parameter, ParameterKind};
+use ksolve::solver::{Features, Fitted, Settings, Solver, SolverFamily};
 use ksolve::train::{Cut, Shape};
 use ksolve::{Result, Task};
 use kstore::Plan;
 
-pub(crate) static FAMILY: Family = Family {
+pub(crate) static FAMILY: SolverFamily = SolverFamily {
     name: "step",
     about: "one step of gradient descent",
     task: Task::Regression,
@@ -17,8 +17,12 @@ pub(crate) static FAMILY: Family = Family {
     make: |settings: &Settings| Ok(Box::new(Step { rate: settings.number(&RATE).unwrap_or(1.0) })),
 };
 
-const RATE: Parameter =
-    Parameter { name: "rate", kind: Kind::Number(Interval::Positive), default: Some("1"), about: "Length of the step" };
+const RATE: Parameter = Parameter {
+    name: "rate",
+    kind: ParameterKind::Number(Interval::Positive),
+    default: Some("1"),
+    about: "Length of the step",
+};
 
 #[derive(Debug)]
 struct Step {

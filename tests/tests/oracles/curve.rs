@@ -11,7 +11,7 @@ use kmill_tests::points::Lcg;
 use kmill_tests::source::Points;
 use kmill_tests::{kernels, table};
 use ksolve::Intercept;
-use ksolve::curve::{Cell, CurveOptions, EXACT_ROWS, Setting};
+use ksolve::curve::{CurveCell, CurveOptions, EXACT_ROWS, Setting};
 use ksolve::train::{Resources, Scaling, Task, Unwatched};
 use kstore::Workers;
 
@@ -42,7 +42,7 @@ fn options(methods: &str, repeats: u64, scaling: Scaling) -> CurveOptions {
     }
 }
 
-fn cells(rows: &[Vec<f64>], options: &CurveOptions, threads: usize) -> (Vec<Cell>, Option<ksolve::curve::Floor>) {
+fn cells(rows: &[Vec<f64>], options: &CurveOptions, threads: usize) -> (Vec<CurveCell>, Option<ksolve::curve::Floor>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
     table::write(&path, rows, &vec![0.0; rows.len()]);
@@ -71,7 +71,7 @@ fn close(found: f64, expected: f64, by: f64) -> bool {
 }
 
 /// The errors of a cell against E and K.
-fn check(cell: &Cell, e: &[Vec<f64>], k: &[Vec<f64>], whole: f64, projection: bool) {
+fn check(cell: &CurveCell, e: &[Vec<f64>], k: &[Vec<f64>], whole: f64, projection: bool) {
     let trace = (0..N).map(|i| e[i][i]).sum::<f64>() / (0..N).map(|i| k[i][i]).sum::<f64>();
     assert_eq!(cell.trace_error.is_some(), projection, "{cell:?}");
     assert!(cell.trace_error.is_none_or(|found| close(found, trace, 1e-9)), "{cell:?} {trace}");

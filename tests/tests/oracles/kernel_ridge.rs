@@ -6,7 +6,7 @@ use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, write};
 use ksolve::Intercept;
-use ksolve::solver::ridge::{Method, Preconditioner, Ridge};
+use ksolve::solver::ridge::{Preconditioner, Ridge, RidgeMethod};
 use ksolve::train::{Resources, Task, TrainOptions, Trained, Unwatched, stages, train};
 use kstore::{Selected, Workers};
 use serde_json::Value;
@@ -50,8 +50,8 @@ fn largest(v: &[f64]) -> f64 {
 }
 
 /// The exact kernel at one lambda.
-fn on_all_rows(task: Task, spec: &str, n: usize, lambda: f64, method: Method, intercept: Intercept) -> Job {
-    let residual = (method == Method::Pcg).then_some(1e-12);
+fn on_all_rows(task: Task, spec: &str, n: usize, lambda: f64, method: RidgeMethod, intercept: Intercept) -> Job {
+    let residual = (method == RidgeMethod::Pcg).then_some(1e-12);
     let options = TrainOptions {
         map: "exact".parse().unwrap(),
         landmarks: ksolve::train::LandmarkSource::default(),
@@ -72,12 +72,12 @@ fn the_exact_kernel_is_scikit_learns_kernel_ridge() {
     let (_folder, selected) = table(&x, &y, Task::Regression);
     let left_out = numbers(&golden["left_out"]);
     let loo = left_out.iter().zip(&y).map(|(f, y)| (y - f).powi(2)).sum::<f64>() / y.len() as f64;
-    for method in [Method::Direct, Method::Pcg] {
+    for method in [RidgeMethod::Direct, RidgeMethod::Pcg] {
         let mut options = on_all_rows(Task::Regression, spec, x.len(), lambda, method, Intercept::None);
-        options.1.leave_one_out = method == Method::Direct;
+        options.1.leave_one_out = method == RidgeMethod::Direct;
         let trained = fit::<f64>(&selected, &options, 2, 1 << 30);
         assert_eq!((trained.rank, trained.intercept[0]), (200, 0.0));
-        assert_eq!(trained.left_out.is_some(), method == Method::Direct);
+        assert_eq!(trained.left_out.is_some(), method == RidgeMethod::Direct);
         trained.left_out.inspect(|found| assert!((found / loo - 1.0).abs() < 1e-8, "{found} {loo}"));
         for (x, expected) in new.iter().zip(&expected) {
             let got = predict(&trained, spec, x)[0];
@@ -127,7 +127,7 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
         let matrix = kernel_matrix(x, &*kernel(spec));
         for (lambda, asked) in [(1e-6, None), (1e-8, None), (1e-8, Some(1e-3)), (1e-9, None)] {
             let (alpha, c) = dense(x, y, spec, lambda, Intercept::Free);
-            let mut options = on_all_rows(Task::Regression, spec, n, lambda, Method::Pcg, Intercept::Free);
+            let mut options = on_all_rows(Task::Regression, spec, n, lambda, RidgeMethod::Pcg, Intercept::Free);
             options.1.residual = asked;
             let trained = fit::<T>(&selected, &options, 2, 1 << 30);
             let fitted = |a: &dyn Fn(usize) -> f64, i: usize| (0..n).map(|j| matrix[i][j] * a(j)).sum::<f64>();
@@ -174,7 +174,7 @@ fn the_dual_is_that_of_dense_systems_for_every_intercept_and_its_residual_is_tru
             let (alpha, c) = dense(&x, &y, spec, lambda, intercept);
             let at = |z: &[f64]| x.iter().zip(&alpha).map(|(x, a)| a * k(x, z)).sum::<f64>() + c;
             let mse = x.iter().zip(&y).map(|(x, y)| (y - at(x)).powi(2)).sum::<f64>() / n as f64;
-            for method in [Method::Direct, Method::Pcg] {
+            for method in [RidgeMethod::Direct, RidgeMethod::Pcg] {
                 let options = on_all_rows(Task::Regression, spec, n, lambda, method, intercept);
                 let trained = fit::<f64>(&selected, &options, 2, 1 << 30);
                 for z in &new {
@@ -183,7 +183,7 @@ fn the_dual_is_that_of_dense_systems_for_every_intercept_and_its_residual_is_tru
                 }
                 let found = trained.train.unwrap().0;
                 assert!((found / mse - 1.0).abs() < 1e-6, "{method:?}, {intercept}: {found} {mse}");
-                if method == Method::Pcg && intercept == Intercept::None {
+                if method == RidgeMethod::Pcg && intercept == Intercept::None {
                     let a = trained.coefficients.col_as_slice(0);
                     let row = |i: usize| matrix[i].iter().zip(a).map(|(k, a)| k * a).sum::<f64>();
                     let r = (0..n).map(|i| (y[i] - row(i) - lambda * n as f64 * a[i]).powi(2)).sum::<f64>();
@@ -217,7 +217,7 @@ fn leave_one_out_is_that_of_refits_on_the_exact_kernel_and_on_landmarks() {
     for intercept in INTERCEPTS {
         let lambda = 1e-4;
         let expected = left_out(&x, &y, spec, lambda, intercept);
-        let mut dual = on_all_rows(Task::Regression, spec, 110, lambda, Method::Direct, intercept);
+        let mut dual = on_all_rows(Task::Regression, spec, 110, lambda, RidgeMethod::Direct, intercept);
         let mut primal = on_landmarks(110, 110, lambda, Ridge::default(), intercept);
         for job in [&mut dual, &mut primal] {
             job.1.leave_one_out = true;
@@ -236,7 +236,7 @@ fn classes_are_solved_together_and_threads_and_memory_change_no_bit() {
     let labels: Vec<f64> = values.iter().map(|y| label(*y)).collect();
     let (_folder, selected) = table(&x, &labels, Task::Classification);
     let (spec, lambda) = ("gaussian(sigma=1.5)", 1e-6);
-    let options = on_all_rows(Task::Classification, spec, 900, lambda, Method::Pcg, Intercept::Free);
+    let options = on_all_rows(Task::Classification, spec, 900, lambda, RidgeMethod::Pcg, Intercept::Free);
     let trained = fit::<f64>(&selected, &options, 1, 1 << 30);
     let again = fit::<f64>(&selected, &options, 3, 100 << 20);
     assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept);
@@ -266,13 +266,13 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
     // coefficients of kernel functions, whose Gram matrix has the square of the landmarks' condition number
     for (m, lambda) in [(60, 1e-7), (60, 1e-4)] {
         for intercept in INTERCEPTS {
-            let direct = Ridge { method: Method::Direct, ..Ridge::default() };
+            let direct = Ridge { method: RidgeMethod::Direct, ..Ridge::default() };
             let direct = on_landmarks(1500, m, lambda, direct, intercept);
             let direct = fit::<f64>(&selected, &direct, 2, 1 << 30);
             assert!(direct.method.is_none());
             for preconditioner in [Preconditioner::Krill, Preconditioner::Falkon] {
                 let residual = Some(1e-10);
-                let pcg = Ridge { method: Method::Pcg, preconditioner, residual, ..Ridge::default() };
+                let pcg = Ridge { method: RidgeMethod::Pcg, preconditioner, residual, ..Ridge::default() };
                 let pcg = fit::<f64>(&selected, &on_landmarks(1500, m, lambda, pcg, intercept), 2, 1 << 30);
                 let (mut worst, mut scale) = (0.0f64, 0.0f64);
                 for z in x.iter().take(200) {
@@ -296,7 +296,7 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
 fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
     let (x, y) = problem(60_000);
     let (_folder, selected) = table(&x, &y, Task::Regression);
-    let ridge = Ridge { method: Method::Pcg, ..Ridge::default() };
+    let ridge = Ridge { method: RidgeMethod::Pcg, ..Ridge::default() };
     let (options, ridge) = on_landmarks(60_000, 200, 1e-4, ridge, Intercept::Free);
     let options = TrainOptions { candidates: Some(500), ..options };
     let job = (options.clone(), ridge.clone());

@@ -1,7 +1,7 @@
 //! A kernel and a landmark scheme of somebody who only uses the crates, handed over as objects and registered by name.
 
 use faer::{Mat, MatMut, MatRef};
-use kapprox::kernel::{self, KernelColumns, KernelFamily, KernelParameter, Metric, Range, Value};
+use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, Range, Value};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme};
 use kapprox::{AnyKernel, Kernel, Nystrom, Real, Spec};
 use kmill_tests::dense;
@@ -161,7 +161,7 @@ static OWN: KernelFamily = KernelFamily {
         range: Range::Positive,
         reason: "it is a length",
     }],
-    metric: Some(Metric::L2),
+    metric: Some(Distance::L2),
     ..KernelFamily::new("own_gaussian", "exp(-|x-z|^2/(2 length^2))", "own_gaussian(length=2)", |text, values| {
         Arc::new(Renamed { text, kernel: kernel(&format!("gaussian(sigma={})", values[0])) })
     })

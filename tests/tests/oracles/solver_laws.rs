@@ -3,19 +3,19 @@
 
 use crate::solvers::golden;
 use ksolve::job::{Candidates, ElementType, Fit, Fitted, Predictor, Run};
-use ksolve::solver::{Family, registry};
+use ksolve::solver::{SolverFamily, registry};
 use ksolve::train::{LandmarkSource, Scaling};
 use ksolve::{AnyModel, Task};
 use kstore::{Selected, Selection, Table};
 
 type Rows = Vec<Vec<f64>>;
 
-fn reads(family: &Family, name: &str) -> bool {
+fn reads(family: &SolverFamily, name: &str) -> bool {
     family.parameters.iter().any(|parameter| parameter.name == name)
 }
 
 /// A fit with what the solver cannot do without, every one of n rows a landmark of the gaussian kernel.
-fn fit(family: &Family, n: usize, precision: ElementType) -> Fit {
+fn fit(family: &SolverFamily, n: usize, precision: ElementType) -> Fit {
     let fit = Fit::solver(family.name).unwrap().scaling(Scaling::None).precision(precision);
     let fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string())).candidates(Candidates::Rows(n as u64));
     let fit = match reads(family, "nodes") {
@@ -169,7 +169,7 @@ fn bad_rows_are_refused_in_a_sentence() {
 }
 
 /// One line, with what is wrong and what to do.
-fn sentence(family: &Family, text: &str) {
+fn sentence(family: &SolverFamily, text: &str) {
     assert!(!text.contains('\n') && text.len() > 30 && text.contains([';', ':']), "{}: {text}", family.name);
 }
 

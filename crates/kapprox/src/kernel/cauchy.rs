@@ -10,7 +10,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Facts, KernelFamily, Metric, SIGMA};
+use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -19,7 +19,7 @@ use rand_distr::Distribution;
 /// The family of kernels `cauchy(sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
-    metric: Some(Metric::L2),
+    metric: Some(Distance::L2),
     facts: Facts::ALL,
     ..KernelFamily::new("cauchy", "1 / (1 + |x-z|^2 / sigma^2)", "cauchy(sigma=2)", |text, values| {
         l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy)

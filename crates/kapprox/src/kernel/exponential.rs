@@ -9,7 +9,7 @@
 //! assert!(Spec::parse("exponential(sigma=2)").is_ok());
 //! ```
 
-use super::family::{Facts, KernelFamily, Metric, SIGMA};
+use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::matern::Half;
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
@@ -17,7 +17,7 @@ use super::radial::{AtZero, l2};
 /// The family of kernels `exponential(sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
-    metric: Some(Metric::L2),
+    metric: Some(Distance::L2),
     facts: Facts::ALL,
     ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
         l2(text, Lengths::Same(values[0] * std::f64::consts::LN_2), AtZero::Cusp, Half)

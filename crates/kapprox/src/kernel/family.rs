@@ -15,7 +15,7 @@ pub struct KernelFamily {
     /// The parameters, in the order in which expressions are printed.
     pub parameters: &'static [KernelParameter],
     /// The distance that the median heuristic takes; `None` where there is no length scale.
-    pub metric: Option<Metric>,
+    pub metric: Option<Distance>,
     /// Whether k is positive definite for every allowed parameter.
     pub positive_definite: bool,
     /// What else is known of k.
@@ -112,7 +112,7 @@ impl fmt::Display for Domain {
 
 /// A distance between points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metric {
+pub enum Distance {
     /// Σ |x − z|.
     L1,
     /// √Σ (x − z)².

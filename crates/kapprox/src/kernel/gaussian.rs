@@ -14,7 +14,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Facts, KernelFamily, Metric, SIGMA};
+use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -22,7 +22,7 @@ use crate::Real;
 /// The family of kernels `gaussian(sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
-    metric: Some(Metric::L2),
+    metric: Some(Distance::L2),
     each: Some(|text, sigmas| {
         let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
         l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)

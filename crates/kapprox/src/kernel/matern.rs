@@ -17,7 +17,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Facts, KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
+use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -35,7 +35,7 @@ pub(super) const NU: KernelParameter = KernelParameter {
 /// The family of kernels `matern(nu=1.5, sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
-    metric: Some(Metric::L2),
+    metric: Some(Distance::L2),
     facts: Facts::ALL,
     ..KernelFamily::new(
         "matern",

@@ -9,7 +9,7 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
-use super::family::{Facts, KernelFamily, Metric, SIGMA};
+use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::gradient::sign;
 use super::matern::NU;
 use super::sweep::{Features, swept};
@@ -19,7 +19,7 @@ use std::f64::consts::LN_2;
 /// The family of kernels `matern_product(nu=1.5, sigma=median)`, where the median is that of the Euclidean distance.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
-    metric: Some(Metric::L2),
+    metric: Some(Distance::L2),
     facts: Facts::ALL,
     ..KernelFamily::new(
         "matern_product",

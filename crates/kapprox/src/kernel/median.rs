@@ -2,7 +2,7 @@
 //!
 //! (Garreau, Jitkrittum, Kanagawa, *Large sample analysis of the median heuristic*, arXiv 1707.07269, 2017.)
 
-use super::Metric;
+use super::Distance;
 use super::points::row;
 use crate::{Error, Result};
 use faer::MatRef;
@@ -14,7 +14,7 @@ const MOST_POINTS: usize = 1000;
 ///
 /// If the median is 0 (duplicates), the median of the distances that are not 0; if there are none, 1. An even number of
 /// distances has the mean of the middle two as its median. Costs n² d / 2 operations.
-pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Metric) -> Result<f64> {
+pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Distance) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);
     let (mut spare, mut points) = (Vec::new(), Vec::with_capacity(n));
     for i in 0..n {
@@ -38,16 +38,16 @@ pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Metric) -> Result
     Ok(if distances.is_empty() { 1.0 } else { middle(&mut distances) })
 }
 
-fn distance(x: &[f64], z: &[f64], metric: Metric) -> f64 {
+fn distance(x: &[f64], z: &[f64], metric: Distance) -> f64 {
     let differences = x.iter().zip(z).map(|(x, z)| (x - z).abs());
     match metric {
-        Metric::L1 => differences.sum(),
-        Metric::ChiSquared => {
+        Distance::L1 => differences.sum(),
+        Distance::ChiSquared => {
             let shares = differences.zip(x.iter().zip(z).map(|(x, z)| x + z));
             shares.map(|(d, total)| if d == 0.0 { 0.0 } else { d * (d / total) }).sum()
         }
         // scaled, so that squares neither overflow nor vanish
-        Metric::L2 => {
+        Distance::L2 => {
             let largest = differences.clone().fold(0.0, f64::max);
             if largest == 0.0 || !largest.is_finite() {
                 return largest;
@@ -75,40 +75,40 @@ fn middle(values: &mut [f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn of(points: &[f64], d: usize, metric: Metric) -> Result<f64> {
+    fn of(points: &[f64], d: usize, metric: Distance) -> Result<f64> {
         median_distance(MatRef::from_row_major_slice(points, points.len() / d, d), metric)
     }
 
     #[test]
     fn medians() {
         // distances 1, 3, 6, 2, 5, 3
-        assert_eq!(of(&[0.0, 1.0, 3.0, 6.0], 1, Metric::L2).unwrap(), 3.0);
-        assert_eq!(of(&[0.0, 0.0, 3.0, 4.0], 2, Metric::L2).unwrap(), 5.0);
-        assert_eq!(of(&[0.0, 0.0, 3.0, 4.0], 2, Metric::L1).unwrap(), 7.0);
+        assert_eq!(of(&[0.0, 1.0, 3.0, 6.0], 1, Distance::L2).unwrap(), 3.0);
+        assert_eq!(of(&[0.0, 0.0, 3.0, 4.0], 2, Distance::L2).unwrap(), 5.0);
+        assert_eq!(of(&[0.0, 0.0, 3.0, 4.0], 2, Distance::L1).unwrap(), 7.0);
         // distances 2, 2, 4, 2, 2, … : an even count whose middle two differ
-        assert_eq!(of(&[0.0, 1.0, 10.0, 100.0], 1, Metric::L1).unwrap(), (10.0 + 90.0) / 2.0);
+        assert_eq!(of(&[0.0, 1.0, 10.0, 100.0], 1, Distance::L1).unwrap(), (10.0 + 90.0) / 2.0);
     }
 
     #[test]
     fn duplicates_are_passed_over_when_they_are_most() {
-        assert_eq!(of(&[0.0, 0.0, 0.0, 0.0, 0.0, 7.0], 1, Metric::L2).unwrap(), 7.0);
-        assert_eq!(of(&[5.0; 9], 1, Metric::L2).unwrap(), 1.0);
-        assert_eq!(of(&[5.0], 1, Metric::L1).unwrap(), 1.0);
-        assert_eq!(of(&[], 1, Metric::L1).unwrap(), 1.0);
+        assert_eq!(of(&[0.0, 0.0, 0.0, 0.0, 0.0, 7.0], 1, Distance::L2).unwrap(), 7.0);
+        assert_eq!(of(&[5.0; 9], 1, Distance::L2).unwrap(), 1.0);
+        assert_eq!(of(&[5.0], 1, Distance::L1).unwrap(), 1.0);
+        assert_eq!(of(&[], 1, Distance::L1).unwrap(), 1.0);
     }
 
     #[test]
     fn extremes() {
-        assert_eq!(of(&[0.0, 3e300], 1, Metric::L2).unwrap(), 3e300);
-        assert_eq!(of(&[0.0, 3e-300], 1, Metric::L2).unwrap(), 3e-300);
-        let error = of(&[-f64::MAX, f64::MAX], 1, Metric::L2).unwrap_err();
+        assert_eq!(of(&[0.0, 3e300], 1, Distance::L2).unwrap(), 3e300);
+        assert_eq!(of(&[0.0, 3e-300], 1, Distance::L2).unwrap(), 3e-300);
+        let error = of(&[-f64::MAX, f64::MAX], 1, Distance::L2).unwrap_err();
         assert!(error.to_string().contains("sigma=median"), "{error}");
     }
 
     #[test]
     fn a_large_sample_is_thinned_evenly() {
         let points: Vec<f64> = (0..5000).map(f64::from).collect();
-        let median = of(&points, 1, Metric::L1).unwrap();
+        let median = of(&points, 1, Distance::L1).unwrap();
         // the median of |u − v| for uniform u, v is 1 − 1/√2 of the range
         assert!((median / 5000.0 - (1.0 - 0.5f64.sqrt())).abs() < 2e-3, "{median}");
     }

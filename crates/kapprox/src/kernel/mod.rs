@@ -67,7 +67,7 @@ pub mod sigmoid;
 pub mod skewed_chi_squared;
 pub mod subset;
 
-pub use family::{Build, Domain, Facts, KernelFamily, KernelParameter, Metric, Range, Value};
+pub use family::{Build, Distance, Domain, Facts, KernelFamily, KernelParameter, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
 pub(crate) use points::Aligned;

@@ -5,7 +5,7 @@ use super::algebra::{Combined, Operation, Scaled};
 use super::applied::{Applied, KernelFunction};
 use super::columns::{ColumnChoice, Places};
 use super::embedded::embedded;
-use super::family::{KernelFamily, Metric, Value};
+use super::family::{Distance, KernelFamily, Value};
 use crate::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl Node {
 
 impl Call {
     /// The distance whose median a parameter asks for; `None` where no parameter does.
-    pub(super) fn median(&self) -> Option<Metric> {
+    pub(super) fn median(&self) -> Option<Distance> {
         self.family.metric.filter(|_| self.values.contains(&Value::Median))
     }
 

@@ -10,7 +10,7 @@
 
 use super::Law;
 use super::Profile;
-use super::family::{Facts, KernelFamily, KernelParameter, Metric, Range, SIGMA, Value};
+use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
 use super::points::Lengths;
 use super::radial::{AtZero, l2};
 use crate::Real;
@@ -27,7 +27,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         },
         SIGMA,
     ],
-    metric: Some(Metric::L2),
+    metric: Some(Distance::L2),
     facts: Facts::ALL,
     ..KernelFamily::new(
         "rational_quadratic",

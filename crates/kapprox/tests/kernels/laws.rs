@@ -3,7 +3,7 @@
 use crate::formulas::cases;
 use crate::inputs::{block, build, points, suited, view};
 use faer::{Mat, MatMut, MatRef, Side};
-use kapprox::kernel::{AnyKernel, Kernel, Metric, Spec, registry};
+use kapprox::kernel::{AnyKernel, Distance, Kernel, Spec, registry};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::KernelFunctions;
 use kapprox::{FeatureMap, Real};
@@ -220,8 +220,10 @@ fn the_median_is_taken_in_the_kernels_own_metric() {
         assert_eq!(spec.needs_median(), family.metric.is_some());
         assert!(!resolved.needs_median());
         match family.metric {
-            Some(Metric::L2) => assert!(resolved.to_string().contains("sigma=5"), "{resolved}"),
-            Some(Metric::L1 | Metric::ChiSquared) => assert!(resolved.to_string().contains("sigma=7"), "{resolved}"),
+            Some(Distance::L2) => assert!(resolved.to_string().contains("sigma=5"), "{resolved}"),
+            Some(Distance::L1 | Distance::ChiSquared) => {
+                assert!(resolved.to_string().contains("sigma=7"), "{resolved}")
+            }
             None => assert_eq!(resolved, spec),
         }
     }

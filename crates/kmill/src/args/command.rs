@@ -3,7 +3,7 @@
 use super::{Cli, learn, solver};
 use crate::error::flags;
 use clap::{Arg, Command, CommandFactory};
-use ksolve::solver::Family;
+use ksolve::solver::SolverFamily;
 use std::ffi::OsString;
 
 /// Verbs with more options than a screen has lines: their short help has those of [`FIRST`], each in a few words.
@@ -92,7 +92,7 @@ fn few_words(text: &str) -> String {
 }
 
 /// The verb and the solver that a line names, in this order and before any option.
-fn learning(words: &[OsString]) -> Option<(&'static str, &'static Family)> {
+fn learning(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)> {
     let verb = LEARNING.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
     let named = words.get(2)?.to_str()?;
     let family = ksolve::solver::registry().into_iter().find(|family| family.name == named)?;
@@ -100,7 +100,7 @@ fn learning(words: &[OsString]) -> Option<(&'static str, &'static Family)> {
 }
 
 /// A verb whose help has the parameters of one solver, and none of the others'.
-fn for_solver(verb: Command, family: &'static Family, short: bool) -> Command {
+fn for_solver(verb: Command, family: &'static SolverFamily, short: bool) -> Command {
     let said = |text: String| if short { few_words(&text) } else { text };
     let (name, about) = (family.name, flags(family.about));
     let told = verb.mut_args(|arg| {

@@ -8,7 +8,7 @@ use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
 use ksolve::curve::Method;
 use ksolve::job::Candidates;
-use ksolve::metric::Form;
+use ksolve::metric::MetricForm;
 use kstore::condition::Condition;
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -66,7 +66,7 @@ pub enum Metric {
     /// None: the kernel sees the scaled features.
     None,
     /// Learned from the target.
-    Learned(Form),
+    Learned(MetricForm),
     /// A model, or a table with the numbers.
     File(PathBuf),
     /// Found by a search.

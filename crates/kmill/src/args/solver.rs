@@ -3,7 +3,7 @@
 use super::parse::expected_by_solver;
 use crate::error::flags;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use ksolve::solver::parameter::{Kind, Parameter};
+use ksolve::solver::parameter::{Parameter, ParameterKind};
 use ksolve::solver::{self, Options};
 
 /// The values that were given for the parameters of all solvers, by name.
@@ -65,16 +65,16 @@ pub(super) fn is_parameter(name: &str) -> bool {
 fn arg(parameter: &'static Parameter) -> Arg {
     let arg = Arg::new(parameter.name).long(option(parameter)).help(help(parameter)).help_heading("Solver");
     let name = match parameter.kind {
-        Kind::Flag => return arg.action(ArgAction::SetTrue),
-        Kind::Count { .. } => "N",
-        Kind::Number(_) => "NUMBER",
-        Kind::Word(_) => "WORD",
-        Kind::ClassWeights => "WEIGHTS",
-        Kind::Penalties { .. } | Kind::Ranks => "LIST",
-        Kind::Folds => "FOLDS",
-        Kind::Column => "COLUMN",
-        Kind::Columns => "GLOBS",
-        Kind::Kernel => "EXPR",
+        ParameterKind::Flag => return arg.action(ArgAction::SetTrue),
+        ParameterKind::Count { .. } => "N",
+        ParameterKind::Number(_) => "NUMBER",
+        ParameterKind::Word(_) => "WORD",
+        ParameterKind::ClassWeights => "WEIGHTS",
+        ParameterKind::Penalties { .. } | ParameterKind::Ranks => "LIST",
+        ParameterKind::Folds => "FOLDS",
+        ParameterKind::Column => "COLUMN",
+        ParameterKind::Columns => "GLOBS",
+        ParameterKind::Kernel => "EXPR",
     };
     arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| understood(parameter, text))
 }
@@ -83,7 +83,7 @@ fn arg(parameter: &'static Parameter) -> Arg {
 fn understood(parameter: &Parameter, text: &str) -> Result<String, String> {
     let numbers = || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
     match parameter.parse(text) {
-        Err(_) if matches!(parameter.kind, Kind::Penalties { .. }) && numbers() => Ok(text.to_string()),
+        Err(_) if matches!(parameter.kind, ParameterKind::Penalties { .. }) && numbers() => Ok(text.to_string()),
         Err(error) => Err(expected_by_solver(error)),
         Ok(_) => Ok(text.to_string()),
     }
@@ -104,8 +104,8 @@ impl FromArgMatches for SolverArgs {
         let mut given = Options::new();
         for parameter in distinct() {
             given = match parameter.kind {
-                Kind::Flag if matches.get_flag(parameter.name) => given.set(parameter.name, true),
-                Kind::Flag => given,
+                ParameterKind::Flag if matches.get_flag(parameter.name) => given.set(parameter.name, true),
+                ParameterKind::Flag => given,
                 _ => match matches.get_one::<String>(parameter.name) {
                     Some(text) => given.set(parameter.name, text),
                     None => given,

@@ -6,7 +6,7 @@ use super::parse::{self, Kernels};
 use super::run::{DiskArgs, EngineArgs, RunArgs};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use ksolve::tune::{Score, Work};
+use ksolve::tune::{Score, SearchWork};
 use std::path::PathBuf;
 
 /// Options of `kmill tune`.
@@ -39,7 +39,7 @@ pub struct TuneArgs {
     /// Work of the search, in the place of --time: so many steps that learn or measure a kernel, and so many trials of solvers. The
     /// report of a search with --time tells the work and ranks it came to; these give the same model on any machine
     #[arg(long, value_name = "STEPS,TRIALS", conflicts_with = "time", help_heading = "Search")]
-    pub work: Option<Work>,
+    pub work: Option<SearchWork>,
     /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
     /// lengths, not families of kernels)
     #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]

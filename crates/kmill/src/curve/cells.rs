@@ -2,7 +2,7 @@
 
 use crate::progress::Progress;
 use crate::{Error, Result};
-use ksolve::curve::{Cell, Run};
+use ksolve::curve::{CurveCell, CurveRun};
 use kstore::AtomicFile;
 use kstore::checkpoint::Manifest;
 use serde::{Deserialize, Serialize};
@@ -17,14 +17,14 @@ const FORMAT: u64 = 1;
 struct Kept {
     format: u64,
     manifest: Manifest,
-    cells: Vec<Cell>,
+    cells: Vec<CurveCell>,
 }
 
 /// The cells so far, and the file they are kept in.
 #[derive(Debug)]
 pub(super) struct CellsFile {
     place: Option<(PathBuf, Manifest)>,
-    cells: Vec<Cell>,
+    cells: Vec<CurveCell>,
     saved: bool,
 }
 
@@ -42,7 +42,7 @@ impl CellsFile {
         let mut name = output.as_os_str().to_owned();
         name.push(".cells.json");
         let path = PathBuf::from(name);
-        let new = |cells: Vec<Cell>, manifest| {
+        let new = |cells: Vec<CurveCell>, manifest| {
             let saved = !cells.is_empty();
             Self { place: Some((path.clone(), manifest)), cells, saved }
         };
@@ -80,12 +80,12 @@ impl CellsFile {
     }
 
     /// The finished cells, in the order of their runs.
-    pub(super) fn cells(&self) -> &[Cell] {
+    pub(super) fn cells(&self) -> &[CurveCell] {
         &self.cells
     }
 
     /// True where every cell of a run is there.
-    pub(super) fn hold(&self, run: &Run) -> bool {
+    pub(super) fn hold(&self, run: &CurveRun) -> bool {
         let method = run.method.to_string();
         let here = |rank: &usize| {
             self.cells.iter().any(|cell| cell.method == method && cell.repeat == run.repeat && cell.rank == *rank)
@@ -94,7 +94,7 @@ impl CellsFile {
     }
 
     /// Adds cells, and writes the file at once.
-    pub(super) fn add(&mut self, cells: Vec<Cell>) -> Result<()> {
+    pub(super) fn add(&mut self, cells: Vec<CurveCell>) -> Result<()> {
         self.cells.extend(cells);
         let Some((path, manifest)) = &self.place else { return Ok(()) };
         let kept = Kept { format: FORMAT, manifest: manifest.clone(), cells: self.cells.clone() };

@@ -1,14 +1,14 @@
 //! The columns of the table of cells, one list for JSON, CSV and Parquet.
 
-use ksolve::curve::Cell;
+use ksolve::curve::CurveCell;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The function that reads the value of a column from a cell, by the type of the value.
 #[derive(Clone, Copy)]
 pub(super) enum Column {
-    Text(fn(&Cell) -> Option<&str>),
-    Whole(fn(&Cell) -> u64),
-    Number(fn(&Cell) -> Option<f64>),
+    Text(fn(&CurveCell) -> Option<&str>),
+    Whole(fn(&CurveCell) -> u64),
+    Number(fn(&CurveCell) -> Option<f64>),
 }
 
 /// The names of the columns and how each is read, in the order of the output.
@@ -36,11 +36,11 @@ pub(super) const COLUMNS: [(&str, Column); 20] = [
 ];
 
 /// Serialises cells as flat objects with the names of the columns.
-pub(super) fn as_objects<S: Serializer>(cells: &[Cell], serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_objects<S: Serializer>(cells: &[CurveCell], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(cells.iter().map(Object))
 }
 
-struct Object<'a>(&'a Cell);
+struct Object<'a>(&'a CurveCell);
 
 impl Serialize for Object<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

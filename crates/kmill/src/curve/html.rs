@@ -5,7 +5,7 @@ use super::summary::{Cost, Metric, points};
 use super::terminal::seconds;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Stage};
 use crate::table::{Grid, count, exact, number};
-use ksolve::curve::Cell;
+use ksolve::curve::CurveCell;
 use kstore::budget::bytes;
 use std::fmt::Write;
 
@@ -242,7 +242,7 @@ fn run(report: &CurveReport) -> String {
 
 fn cells(report: &CurveReport) -> String {
     let optional = |value: Option<f64>| value.map_or("–".to_string(), |value| number(value, 4));
-    let row = |cell: &Cell| {
+    let row = |cell: &CurveCell| {
         let errors = Metric::ALL.map(|metric| optional(metric.of(cell)));
         let costs = [
             cell.method.clone(),

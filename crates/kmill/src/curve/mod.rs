@@ -96,7 +96,7 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
 }
 
 /// The runs that have no finished cells yet.
-fn left(request: &Request, cells: &CellsFile) -> Vec<ksolve::curve::Run> {
+fn left(request: &Request, cells: &CellsFile) -> Vec<ksolve::curve::CurveRun> {
     request.options.runs().into_iter().filter(|run| !cells.hold(run)).collect()
 }
 

@@ -4,7 +4,7 @@ use super::columns::{COLUMNS, Column};
 use super::html;
 use super::report::CurveReport;
 use crate::{Error, Result, output};
-use ksolve::curve::Cell;
+use ksolve::curve::CurveCell;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Strings};
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ enum Values {
 }
 
 impl Values {
-    fn new(column: Column, cells: &[Cell]) -> Self {
+    fn new(column: Column, cells: &[CurveCell]) -> Self {
         let cells = cells.iter();
         match column {
             Column::Text(of) => Self::Text(cells.map(|cell| of(cell).unwrap_or_default()).collect()),
@@ -93,7 +93,7 @@ impl Values {
     }
 }
 
-fn table(path: &Path, cells: &[Cell]) -> Result<()> {
+fn table(path: &Path, cells: &[CurveCell]) -> Result<()> {
     let kind = |(name, column)| match column {
         Column::Text(_) => OutputColumn::new(name, OutputKind::Text),
         Column::Whole(_) => OutputColumn::new(name, OutputKind::I64),

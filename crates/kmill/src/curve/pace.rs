@@ -1,6 +1,6 @@
 //! An estimate of the time that the rest of a curve will take.
 
-use ksolve::curve::Run;
+use ksolve::curve::CurveRun;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -22,23 +22,23 @@ const FIXED: f64 = 200.0 * 200.0;
 
 /// The work of a run in units of n r²: features are formed once for every rank, and about six times more for choosing
 /// and measuring at the largest.
-fn work(run: &Run) -> f64 {
+fn work(run: &CurveRun) -> f64 {
     let squares = |rank: &usize| (*rank as f64).powi(2) + FIXED;
     run.ranks.iter().map(squares).sum::<f64>() + 6.0 * run.ranks.last().map_or(0.0, squares)
 }
 
-fn kind(run: &Run) -> String {
+fn kind(run: &CurveRun) -> String {
     format!("{} {:?}", run.method, run.ranks)
 }
 
 impl Pace {
-    pub(super) fn new<'a>(runs: impl Iterator<Item = &'a Run>) -> Self {
+    pub(super) fn new<'a>(runs: impl Iterator<Item = &'a CurveRun>) -> Self {
         let left = runs.map(|run| (kind(run), work(run))).collect();
         Self { left, seconds: HashMap::new(), spent: 0.0, done: 0.0 }
     }
 
     /// Notes that the next run has ended, and the time it took.
-    pub(super) fn took(&mut self, run: &Run, time: Duration) {
+    pub(super) fn took(&mut self, run: &CurveRun, time: Duration) {
         let (kind, work, seconds) = (kind(run), work(run), time.as_secs_f64());
         if let Some(at) = self.left.iter().position(|(left, _)| *left == kind) {
             self.left.remove(at);
@@ -65,8 +65,11 @@ mod tests {
 
     #[test]
     fn times_of_the_same_kind_count_as_they_were() {
-        let run =
-            |method: &str, ranks: &[usize]| Run { method: method.parse().unwrap(), repeat: 0, ranks: ranks.to_vec() };
+        let run = |method: &str, ranks: &[usize]| CurveRun {
+            method: method.parse().unwrap(),
+            repeat: 0,
+            ranks: ranks.to_vec(),
+        };
         let (a, b) = (run("uniform", &[100, 1000]), run("kmeans", &[1000]));
         let mut pace = Pace::new([&a, &b, &a, &b].into_iter());
         assert_eq!(pace.left(), None);

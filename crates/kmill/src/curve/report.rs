@@ -6,7 +6,7 @@ use crate::args::run::Run;
 use crate::pipeline::target_names;
 use crate::report::as_map;
 use kapprox::instruction_set;
-use ksolve::curve::{Cell, Floor, Method, Tested};
+use ksolve::curve::{CurveCell, Floor, Method, Tested};
 use ksolve::job::LAMBDA;
 use kstore::Statistics;
 use kstore::budget::Term;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub struct CurveReport {
     /// A cell for every method, rank and repeat, in this order; flat objects in JSON.
     #[serde(serialize_with = "as_objects")]
-    pub rows: Vec<Cell>,
+    pub rows: Vec<CurveCell>,
     /// Methods, in the order they were asked for.
     pub methods: Vec<String>,
     /// Ranks, ascending.
@@ -157,11 +157,11 @@ pub(super) struct Context<'a> {
 }
 
 impl CurveReport {
-    pub(super) fn new(request: &Request, run: &Run, context: Context<'_>, cells: &[Cell]) -> Self {
+    pub(super) fn new(request: &Request, run: &Run, context: Context<'_>, cells: &[CurveCell]) -> Self {
         let options = &request.options;
         let methods: Vec<String> = options.methods.iter().map(ToString::to_string).collect();
-        let mut rows: Vec<Cell> = cells.iter().filter(|cell| cell.repeat < options.repeats).cloned().collect();
-        let place = |cell: &Cell| methods.iter().position(|method| *method == cell.method);
+        let mut rows: Vec<CurveCell> = cells.iter().filter(|cell| cell.repeat < options.repeats).cloned().collect();
+        let place = |cell: &CurveCell| methods.iter().position(|method| *method == cell.method);
         rows.sort_by_key(|cell| (place(cell), cell.rank, cell.repeat));
         let table = request.train.table();
         let names = request.train.feature_names();
@@ -234,22 +234,23 @@ pub(super) mod tests {
             high: Some(value),
             evidence: evidence.to_string(),
         };
-        let row = |method: &str, rank: usize, seconds: f64, evaluations: u64, trace: Option<f64>, error: f64| Cell {
-            method: method.to_string(),
-            rank,
-            repeat: 0,
-            features: rank,
-            seconds,
-            kernel_evaluations: evaluations,
-            passes: 2,
-            bytes_read: 1 << 20,
-            planned_bytes: 64 << 20,
-            trace_error: trace,
-            trace_rounding: 1e-7,
-            frobenius: estimate(error, "exact"),
-            spectral: Some(estimate(error / 2.0, "bounds")),
-            test_error: None,
-        };
+        let row =
+            |method: &str, rank: usize, seconds: f64, evaluations: u64, trace: Option<f64>, error: f64| CurveCell {
+                method: method.to_string(),
+                rank,
+                repeat: 0,
+                features: rank,
+                seconds,
+                kernel_evaluations: evaluations,
+                passes: 2,
+                bytes_read: 1 << 20,
+                planned_bytes: 64 << 20,
+                trace_error: trace,
+                trace_rounding: 1e-7,
+                frobenius: estimate(error, "exact"),
+                spectral: Some(estimate(error / 2.0, "bounds")),
+                test_error: None,
+            };
         CurveReport {
             rows: vec![
                 row("uniform", 50, 0.1, 50_000, Some(0.5), 0.3),

@@ -7,7 +7,7 @@ use crate::{Error, Result, convert};
 use kapprox::instruction_set;
 use kapprox::landmark::Scheme;
 use ksolve::Task;
-use ksolve::curve::{CurveOptions, Method, Run};
+use ksolve::curve::{CurveOptions, CurveRun, Method};
 use kstore::checkpoint::Manifest;
 use kstore::condition::Condition;
 use kstore::{Real, Selected, Selection, Table};
@@ -87,7 +87,7 @@ impl Request {
     }
 
     /// A text that is equal in processes that do the same runs on the same rows.
-    pub(super) fn mark<T: Real>(&self, left: &[Run]) -> String {
+    pub(super) fn mark<T: Real>(&self, left: &[CurveRun]) -> String {
         let mut manifest = self.manifest::<T>();
         let left: Vec<String> = left.iter().map(ToString::to_string).collect();
         manifest.options.insert("runs that are left".to_string(), left.join("; "));

@@ -2,7 +2,7 @@
 
 use super::report::CurveReport;
 use super::test_name;
-use ksolve::curve::Cell;
+use ksolve::curve::CurveCell;
 
 /// The kinds of error that methods are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Metric {
 impl Metric {
     pub(super) const ALL: [Self; 4] = [Self::Trace, Self::Frobenius, Self::Spectral, Self::Test];
 
-    pub(super) fn of(self, cell: &Cell) -> Option<f64> {
+    pub(super) fn of(self, cell: &CurveCell) -> Option<f64> {
         match self {
             Self::Trace => cell.trace_error,
             Self::Frobenius => Some(cell.frobenius.value),
@@ -77,7 +77,7 @@ pub(super) enum Cost {
 impl Cost {
     pub(super) const ALL: [Self; 3] = [Self::Rank, Self::Evaluations, Self::Seconds];
 
-    pub(super) fn of(self, cell: &Cell) -> f64 {
+    pub(super) fn of(self, cell: &CurveCell) -> f64 {
         match self {
             Self::Rank => cell.rank as f64,
             Self::Evaluations => cell.kernel_evaluations as f64,

@@ -13,7 +13,7 @@ use crate::fit::FitOptions;
 use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::metric::Form;
+use ksolve::metric::MetricForm;
 use ksolve::solver::ridge::Ridge;
 use ksolve::train::Scaling;
 use ksolve::tune::{
@@ -44,7 +44,7 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         options.fit = options.fit.set("task", "classification");
     }
     if learns(args) && options.metric.is_none() {
-        options.metric = Some(Metric::Learned(Form::Best));
+        options.metric = Some(Metric::Learned(MetricForm::Best));
     }
     // behind a metric few directions matter: schemes that look for what is left of the kernel search long for it, and predict no better
     if learns(args) && options.landmarks.is_none() && !args.learn.map.is_without_rows() {

@@ -6,7 +6,7 @@ use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
 use ksolve::train::Scaling;
-use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, Work};
+use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork};
 use kstore::Selected;
 use kstore::budget::bytes;
 use std::fmt;
@@ -70,7 +70,7 @@ pub struct TuneReport {
     pub test: Option<Apart>,
     /// The steps of the search and the trials of solvers, where one was cut short by `--time` or `--work`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub work: Option<Work>,
+    pub work: Option<SearchWork>,
     /// The options that give this model on any machine in the place of `--time`; absent without that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,

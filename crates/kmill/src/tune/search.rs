@@ -5,7 +5,7 @@ use crate::curve::Silent;
 use crate::interrupt;
 use crate::progress::Work;
 use ksolve::train::Stages;
-use ksolve::tune::{Listener, Pace, SEARCH};
+use ksolve::tune::{Pace, SEARCH, SearchListener};
 use kstore::pass::Observer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -48,7 +48,7 @@ impl Stages for Watch<'_> {
     }
 }
 
-impl Listener for Watch<'_> {
+impl SearchListener for Watch<'_> {
     fn begin(&self, kind: &str, steps: u64) {
         // the first part is the search
         self.trials.store(kind != SEARCH, Ordering::Relaxed);

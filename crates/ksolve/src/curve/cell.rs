@@ -30,7 +30,7 @@ impl From<Measure> for Estimate {
 
 /// Errors and costs of a method at a rank, with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub struct CurveCell {
     /// The method, as it is asked for.
     pub method: String,
     /// Rank asked for.

@@ -83,7 +83,7 @@ impl FromStr for Method {
 
 /// A run: one method with one seed, at every rank if one run gives them all, else at one rank.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Run {
+pub struct CurveRun {
     /// The method.
     pub method: Method,
     /// Number of the repetition, from 0; it is added to the seed of the options.
@@ -92,7 +92,7 @@ pub struct Run {
     pub ranks: Vec<usize>,
 }
 
-impl fmt::Display for Run {
+impl fmt::Display for CurveRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, repeat {}, ", self.method, self.repeat + 1)?;
         match &self.ranks[..] {
@@ -106,12 +106,12 @@ impl fmt::Display for Run {
 impl super::CurveOptions {
     /// Every run: all methods once, then all once more with the next seed, so that a curve that is stopped has something
     /// of each. Without chance in it a method is run once.
-    pub fn runs(&self) -> Vec<Run> {
+    pub fn runs(&self) -> Vec<CurveRun> {
         let mut runs = Vec::new();
         for repeat in 0..self.repeats {
             for method in self.methods.iter().filter(|method| repeat == 0 || method.is_seeded()) {
                 let ranks = if method.is_nested() { self.ranks.len().max(1) } else { 1 };
-                let run = |ranks: &[usize]| Run { method: method.clone(), repeat, ranks: ranks.to_vec() };
+                let run = |ranks: &[usize]| CurveRun { method: method.clone(), repeat, ranks: ranks.to_vec() };
                 runs.extend(self.ranks.chunks(ranks).map(run));
             }
         }

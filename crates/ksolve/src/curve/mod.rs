@@ -1,6 +1,6 @@
 //! Error against rank: the errors and the costs of landmark schemes and maps on the same rows.
 //!
-//! With K the kernel matrix of n rows and K̂ = ΦΦᵀ that of a map with r features, a [`Cell`] holds, for one method, rank
+//! With K the kernel matrix of n rows and K̂ = ΦΦᵀ that of a map with r features, a [`CurveCell`] holds, for one method, rank
 //! and seed,
 //!
 //! | number | what it is |
@@ -23,7 +23,7 @@
 //! cells, but for seconds and bytes. The pass that forms the features of every row once, to time it, is done whole by each.
 //!
 //! ```text
-//! rows ─▶ Setting ─▶ Run: method, repeat, ranks ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram matrix ─▶ ridge ─▶ Cells
+//! rows ─▶ Setting ─▶ CurveRun: method, repeat, ranks ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram matrix ─▶ ridge ─▶ Cells
 //!         scaling, kernel, floor                  └──── what it costs ────┘   └──── one pass ────┘
 //! ```
 //!
@@ -39,8 +39,8 @@ mod plan;
 mod run;
 mod setting;
 
-pub use cell::{Cell, Estimate};
-pub use method::{Method, Run};
+pub use cell::{CurveCell, Estimate};
+pub use method::{CurveRun, Method};
 pub use setting::{Floor, Setting, Tested};
 
 use crate::Intercept;

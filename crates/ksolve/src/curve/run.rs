@@ -3,9 +3,9 @@
 use super::cost::{Cost, Meter, Milestones, form};
 use super::held_out::HeldOut;
 use super::measuring::{Measured, Measuring};
-use super::method::{Method, Run};
+use super::method::{CurveRun, Method};
 use super::setting::{Setting, check, pass};
-use super::{Cell, EXACT_ROWS, Estimate};
+use super::{CurveCell, EXACT_ROWS, Estimate};
 use crate::train::Resources;
 use crate::train::plan::Cut;
 use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
@@ -37,13 +37,13 @@ struct Task<'s, 'a, T: Real> {
     setting: &'s Setting<'a, T>,
     /// The resources of passes over the rows of the setting.
     resources: Resources<'s>,
-    run: &'s Run,
+    run: &'s CurveRun,
     seed: u64,
     cut: Cut,
     observer: &'s dyn Observer,
 }
 
-pub(super) fn run<T: Real>(setting: &Setting<'_, T>, run: &Run) -> Result<Vec<Cell>> {
+pub(super) fn run<T: Real>(setting: &Setting<'_, T>, run: &CurveRun) -> Result<Vec<CurveCell>> {
     let largest = run.ranks.last().copied().unwrap_or(1);
     let (cut, plans) = setting.plan(&run.method, largest)?;
     let planned = check(plans)?;
@@ -148,7 +148,7 @@ impl<T: Real> Task<'_, '_, T> {
     }
 
     /// The cells of the run: errors and costs at every rank.
-    fn cells(&self, mut made: Made<T>, planned: usize) -> Result<Vec<Cell>> {
+    fn cells(&self, mut made: Made<T>, planned: usize) -> Result<Vec<CurveCell>> {
         let Setting { options, any, .. } = self.setting;
         let p = made.map.dims().1;
         let mut present: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
@@ -164,7 +164,7 @@ impl<T: Real> Task<'_, '_, T> {
         let spectral = self.spectral(&approximation, &errors, &present)?;
         let cell = |(rank, cost): (&usize, &Cost)| {
             let at = present.iter().position(|there| there == rank.min(&p)).unwrap_or(0);
-            Cell {
+            CurveCell {
                 method: self.run.method.to_string(),
                 rank: *rank,
                 repeat: self.run.repeat,

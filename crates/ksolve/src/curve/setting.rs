@@ -1,8 +1,8 @@
 //! The setting that all runs share: the rows, their scaling, the kernel, and the least possible errors.
 
-use super::method::Run;
+use super::method::CurveRun;
 use super::plan::{columns, floor_rows, plan};
-use super::{Cell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
+use super::{CurveCell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::train::landmarks::{MEDIAN_ROWS, check_values, settle};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
@@ -185,7 +185,7 @@ impl<'a, T: Real> Setting<'a, T> {
     ///
     /// # Errors
     /// Errors of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
-    pub fn run(&self, run: &Run) -> Result<Vec<Cell>> {
+    pub fn run(&self, run: &CurveRun) -> Result<Vec<CurveCell>> {
         super::run::run(self, run)
     }
 

@@ -3,7 +3,7 @@
 use super::{Fitted, Run, fitted};
 use crate::metric::MetricSource;
 use crate::solver::views::WITH;
-use crate::solver::{self, Family, Options, Settings, parameter, ridge};
+use crate::solver::{self, Options, Settings, SolverFamily, parameter, ridge};
 use crate::statistic::combination::{self, Combination, combine};
 use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
 use crate::{AnyModel, Error, Result, Task};
@@ -55,7 +55,7 @@ impl std::fmt::Display for Candidates {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Fit {
-    pub(super) family: &'static Family,
+    pub(super) family: &'static SolverFamily,
     pub(super) given: Options,
     pub(super) scaling: Scaling,
     pub(crate) metric: MetricSource,
@@ -72,7 +72,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    fn of(family: &'static Family) -> Self {
+    fn of(family: &'static SolverFamily) -> Self {
         Self {
             family,
             given: Options::new(),
@@ -227,7 +227,7 @@ impl Fit {
     }
 
     /// The solver of the fit.
-    pub fn family(&self) -> &'static Family {
+    pub fn family(&self) -> &'static SolverFamily {
         self.family
     }
 

@@ -2,7 +2,7 @@
 
 use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
-use super::source::{Form, MetricSource};
+use super::source::{MetricForm, MetricSource};
 use super::{neighbours, plan, sample};
 use crate::train::landmarks::Stop;
 use crate::train::survey::Survey;
@@ -71,7 +71,7 @@ pub(crate) fn settle<T: Real>(asked: &Asked<'_, T>) -> Result<(TrainOptions, Opt
 
 impl<T: Real> Asked<'_, T> {
     /// Learns a metric of the form on a sample that is in memory, where the table has more rows on all of them too.
-    fn learn(&self, form: Form) -> Result<Learned> {
+    fn learn(&self, form: MetricForm) -> Result<Learned> {
         let cut = plan::cut_of::<T>(self.source.shape().features);
         let (held, drawn) = sample::draw(self.source, self.survey.rows(), self.options.seed, cut, self.resources)?;
         let warning = neighbours::warning(self.source, self.targets, &self.options.folds)?;
@@ -87,7 +87,7 @@ impl<T: Real> Asked<'_, T> {
         &self,
         sample: (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
-        form: Form,
+        form: MetricForm,
     ) -> Result<Learned> {
         self.search(sample, folds, form, false)
     }
@@ -96,7 +96,7 @@ impl<T: Real> Asked<'_, T> {
         &self,
         (held, drawn): (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
-        form: Form,
+        form: MetricForm,
         all_rows: bool,
     ) -> Result<Learned> {
         let Self { source, survey, options, resources, .. } = *self;
@@ -141,10 +141,10 @@ impl<T: Real> Asked<'_, T> {
 }
 
 /// The forms that are tried. A kernel that looks at some columns by their names needs features that stay what they are.
-fn forms(form: Form, d: usize, options: &TrainOptions) -> Vec<Form> {
+fn forms(form: MetricForm, d: usize, options: &TrainOptions) -> Vec<MetricForm> {
     match form {
-        Form::Best if options.kernel.looks_at_columns() || d > MOST_FULL => vec![Form::Diagonal],
-        Form::Best => vec![Form::Full, Form::Diagonal],
+        MetricForm::Best if options.kernel.looks_at_columns() || d > MOST_FULL => vec![MetricForm::Diagonal],
+        MetricForm::Best => vec![MetricForm::Full, MetricForm::Diagonal],
         form => vec![form],
     }
 }

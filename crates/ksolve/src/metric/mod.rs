@@ -43,4 +43,4 @@ pub(crate) use neighbours::{alike, warning as warning_of_neighbours};
 pub(crate) use plan::{folds, plan as planned, stage};
 pub use search::RoundReport;
 pub(crate) use search::behind;
-pub use source::{Form, MetricSource};
+pub use source::{MetricForm, MetricSource};

@@ -1,27 +1,27 @@
 //! The metric that the gradients ask for: the root of the average of their outer products.
 
-use super::source::Form;
+use super::source::MetricForm;
 use crate::Result;
 use faer::Mat;
 use kapprox::decompose::symmetric_eigen;
 use kapprox::metric::Metric;
 
 /// The metric of a form whose AᵀA is M, with the trace d; `None` where M is 0.
-pub(super) fn root(m: &Mat<f64>, form: Form) -> Result<Option<Metric>> {
+pub(super) fn root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metric>> {
     let d = m.nrows();
     let trace: f64 = (0..d).map(|j| m[(j, j)].max(0.0)).sum();
     if !(trace > 0.0 && trace.is_finite()) {
         return Ok(None);
     }
     let unit = d as f64 / trace;
-    if form == Form::Diagonal {
+    if form == MetricForm::Diagonal {
         return Ok(Some(Metric::diagonal((0..d).map(|j| (m[(j, j)].max(0.0) * unit).sqrt()).collect())?));
     }
     let scaled = Mat::from_fn(d, d, |i, j| m[(i, j)] * unit);
     let (values, vectors) = symmetric_eigen(scaled.as_ref())?;
     let roots: Vec<f64> = values.iter().map(|value| value.max(0.0).sqrt()).collect();
     Ok(Some(match form {
-        Form::LowRank(r) => {
+        MetricForm::LowRank(r) => {
             // the eigenvalues ascend
             let leading: Vec<usize> = (d - r.min(d)..d).rev().collect();
             let kept: f64 = leading.iter().map(|k| values[*k].max(0.0)).sum();

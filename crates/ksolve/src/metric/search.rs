@@ -3,7 +3,7 @@
 use super::likelihood;
 use super::root::root;
 use super::round::{Round, Rows};
-use super::source::Form;
+use super::source::MetricForm;
 use super::spread::spread;
 use crate::train::landmarks;
 use crate::{Error, Result};
@@ -78,7 +78,7 @@ pub(crate) fn behind<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSamp
 /// The best round so far, and how it was come to.
 pub(super) struct Best<T> {
     pub(super) round: Round<T>,
-    pub(super) form: Option<Form>,
+    pub(super) form: Option<MetricForm>,
     factor: f64,
 }
 
@@ -110,7 +110,7 @@ impl<'a, T: Real> Search<'a, T> {
     fn fit(
         &mut self,
         rows: &Rows<'_, T>,
-        (form, number): (Option<Form>, usize),
+        (form, number): (Option<MetricForm>, usize),
         metric: Option<Arc<Metric>>,
         factor: f64,
     ) -> Result<Round<T>> {
@@ -128,7 +128,7 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// Keeps a round that is better than the best so far.
-    fn keep(&mut self, round: Round<T>, form: Option<Form>, factor: f64) {
+    fn keep(&mut self, round: Round<T>, form: Option<MetricForm>, factor: f64) {
         if self.best.as_ref().is_none_or(|best| round.error < best.round.error) {
             self.best = Some(Best { round, form, factor });
         }
@@ -176,8 +176,8 @@ impl<'a, T: Real> Search<'a, T> {
         let metric = Arc::new(Metric::diagonal(found.factors)?);
         let factors = if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] };
         for factor in factors {
-            let round = self.fit(rows, (Some(Form::Diagonal), 0), Some(metric.clone()), *factor)?;
-            self.keep(round, Some(Form::Diagonal), *factor);
+            let round = self.fit(rows, (Some(MetricForm::Diagonal), 0), Some(metric.clone()), *factor)?;
+            self.keep(round, Some(MetricForm::Diagonal), *factor);
         }
         Ok(())
     }
@@ -189,7 +189,13 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// Rounds of a form, from the products of the gradients of the features as they are.
-    pub(super) fn descend(&mut self, rows: &Rows<'_, T>, form: Form, factor: f64, products: &Mat<f64>) -> Result<()> {
+    pub(super) fn descend(
+        &mut self,
+        rows: &Rows<'_, T>,
+        form: MetricForm,
+        factor: f64,
+        products: &Mat<f64>,
+    ) -> Result<()> {
         let (mut products, mut least, mut idle) = (products.clone(), f64::INFINITY, 0);
         for number in 1..=ROUNDS {
             let Some(metric) = root(&products, form)? else { return Ok(()) };

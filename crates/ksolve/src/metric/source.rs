@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The form of a metric that is learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Form {
+pub enum MetricForm {
     /// Diagonal or full, whichever has the smaller held-out error: `learn`.
     Best,
     /// A number for each feature: `diagonal`.
@@ -22,7 +22,7 @@ pub enum Form {
     LowRank(usize),
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for MetricForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Best => f.write_str("learn"),
@@ -33,7 +33,7 @@ impl fmt::Display for Form {
     }
 }
 
-impl FromStr for Form {
+impl FromStr for MetricForm {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -61,7 +61,7 @@ pub enum MetricSource {
     /// It is known.
     Given(Given),
     /// It is learned from the target.
-    Learned(Form),
+    Learned(MetricForm),
 }
 
 impl MetricSource {
@@ -92,8 +92,8 @@ impl MetricSource {
     /// Number of features that the kernel sees, of rows with d.
     pub(crate) fn outputs(&self, d: usize) -> usize {
         match self {
-            Self::None | Self::Learned(Form::Best | Form::Diagonal | Form::Full) => d,
-            Self::Learned(Form::LowRank(r)) => *r.min(&d),
+            Self::None | Self::Learned(MetricForm::Best | MetricForm::Diagonal | MetricForm::Full) => d,
+            Self::Learned(MetricForm::LowRank(r)) => *r.min(&d),
             Self::Given(given) => given.metric.outputs(),
         }
     }

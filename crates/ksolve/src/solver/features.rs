@@ -7,7 +7,7 @@
 //! Gram matrix is made.
 
 use super::parameter::TOLERANCE;
-use super::{Family, Features, Fitted, Settings, Solver};
+use super::{Features, Fitted, Settings, Solver, SolverFamily};
 use crate::train::{Cut, Residuals, Shape, Stage, View, Work, plan};
 use crate::{Result, Task};
 use faer::Mat;
@@ -18,7 +18,7 @@ use kstore::Plan;
 pub const FEATURES: &str = "features";
 
 /// The description of the solver `features`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: FEATURES,
     about: "the features of the map themselves, for other learners",
     task: Task::Components,

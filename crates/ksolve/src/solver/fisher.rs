@@ -24,7 +24,7 @@
 
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
-use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
+use super::{Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions};
 use crate::{Error, FoldGram, Head, Result, Task};
@@ -35,7 +35,7 @@ use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
 
 /// The description of the solver `fisher`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "fisher",
     about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
     task: Task::Classification,

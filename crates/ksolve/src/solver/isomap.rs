@@ -18,7 +18,7 @@
 
 use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
 use crate::train::{Cut, Resources, Shape, Stage, View, Work, landmark_stages};
@@ -29,7 +29,7 @@ use kapprox::landmark::LandmarkSet;
 use kstore::Plan;
 
 /// The description of the solver `isomap`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "isomap",
     about: "landmark Isomap: coordinates whose distances are those along the sheet that the rows lie on",
     task: Task::Components,

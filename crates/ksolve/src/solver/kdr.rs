@@ -25,7 +25,7 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Family, Features, Figure, Fitted, Penalty, Projection, Settings, Solver, gradients, ridge};
+use super::{Features, Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, ridge};
 use crate::metric::{MetricSource, Products};
 use crate::model::Basis;
 use crate::train::plan::GRAM;
@@ -41,7 +41,7 @@ use kstore::Plan;
 use std::sync::Arc;
 
 /// The description of the solver `kdr`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kdr",
     about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
     task: Task::Regression,

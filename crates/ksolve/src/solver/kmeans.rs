@@ -15,14 +15,14 @@
 use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
 /// The description of the solver `kmeans`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kmeans",
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,

@@ -17,8 +17,8 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
-use super::parameter::{COMPONENTS, Kind, NOVELTY, Parameter, TOLERANCE, UNCENTRED};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::parameter::{COMPONENTS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::quadratic::{OnFeatures, Quadratic};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions};
@@ -30,7 +30,7 @@ use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
 
 /// The description of the solver `kpca`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
@@ -44,7 +44,8 @@ pub(super) const FAMILY: Family = Family {
 const NOISE: f64 = 16.0;
 
 /// The parameter that gives the scores equal variance.
-const WHITEN: Parameter = Parameter { name: "whiten", kind: Kind::Flag, default: None, about: "Scores of variance 1" };
+const WHITEN: Parameter =
+    Parameter { name: "whiten", kind: ParameterKind::Flag, default: None, about: "Scores of variance 1" };
 
 /// Kernel principal component analysis.
 #[derive(Clone, Copy, Debug)]

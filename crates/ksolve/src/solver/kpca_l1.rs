@@ -22,7 +22,7 @@
 use super::kept::{Kept, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::quadratic::Quadratic;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
@@ -32,7 +32,7 @@ use kstore::Plan;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 
 /// The description of the solver `kpca-l1`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kpca-l1",
     about: "kernel principal components in the L1 norm, which outliers move less",
     task: Task::Components,

@@ -20,7 +20,7 @@ use super::kept::{Kept, Wanted};
 use super::kpca::sign;
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::model::Form;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
@@ -29,7 +29,7 @@ use kapprox::Real;
 use kstore::Plan;
 
 /// The description of the solver `laplacian`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "laplacian",
     about: "Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other",
     task: Task::Components,

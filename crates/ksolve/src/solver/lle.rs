@@ -19,7 +19,7 @@ use super::isomap::{Joined, nodes};
 use super::kpca::sign;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::Reconstruction;
 use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages};
@@ -30,7 +30,7 @@ use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
 
 /// The description of the solver `lle`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "lle",
     about: "locally linear embedding: coordinates in which every row is made of its neighbours as among the features",
     task: Task::Components,

@@ -17,7 +17,7 @@
 
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Family, Features, Figure, Fitted, Points, Settings, Solver};
+use super::{Features, Figure, Fitted, Points, Settings, Solver, SolverFamily};
 use crate::model::Basis;
 use crate::strips::row_strips;
 use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages, needs_wide_for};
@@ -29,7 +29,7 @@ use kapprox::{Kernel, MapSpec, Real};
 use kstore::{Plan, Workers};
 
 /// The description of the solver `mds`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "mds",
     about: "landmark multidimensional scaling: coordinates whose distances are those of the kernel's feature space",
     task: Task::Components,

@@ -18,7 +18,7 @@
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
 use super::parameter::{NU, TOLERANCE};
-use super::{Family, Features, Figure, Fitted, Kept, Settings, Solver, Wanted};
+use super::{Features, Figure, Fitted, Kept, Settings, Solver, SolverFamily, Wanted};
 use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -27,7 +27,7 @@ use kapprox::Real;
 use kstore::Plan;
 
 /// The description of the solver `mean`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "mean",
     about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
     task: Task::Novelty,

@@ -258,7 +258,7 @@ impl<'a> PrecisionPair for &'a dyn AnySolver {
 
 /// The description of a solver: its name, its help, its task and its parameters.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct SolverFamily {
     /// The name of the solver.
     pub name: &'static str,
     /// One line of help.
@@ -271,7 +271,7 @@ pub struct Family {
     pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
 }
 
-impl Family {
+impl SolverFamily {
     /// The solver with these settings, for rows of either element type.
     ///
     /// # Errors
@@ -296,7 +296,7 @@ impl Family {
 }
 
 /// The solvers of this crate, one line each.
-static SOLVERS: Registry<Family> = Registry::new(&[
+static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     ridge::FAMILY,
     kpca::FAMILY,
     kpca_l1::FAMILY,
@@ -322,7 +322,7 @@ static SOLVERS: Registry<Family> = Registry::new(&[
     features::FAMILY,
 ]);
 
-impl Named for Family {
+impl Named for SolverFamily {
     const WHAT: &'static str = "solver";
     fn name(&self) -> &'static str {
         self.name
@@ -330,12 +330,12 @@ impl Named for Family {
 }
 
 /// Every solver: those of this crate, then those that were registered.
-pub fn registry() -> Vec<&'static Family> {
+pub fn registry() -> Vec<&'static SolverFamily> {
     SOLVERS.all()
 }
 
 /// The solver of a name; `None` where there is none.
-pub fn by_name(name: &str) -> Option<&'static Family> {
+pub fn by_name(name: &str) -> Option<&'static SolverFamily> {
     SOLVERS.by_name(name)
 }
 
@@ -344,7 +344,7 @@ pub fn by_name(name: &str) -> Option<&'static Family> {
 ///
 /// # Errors
 /// [`kstore::Error::Register`] for a name that is taken or is no word.
-pub fn register(family: &'static Family) -> Result<()> {
+pub fn register(family: &'static SolverFamily) -> Result<()> {
     Ok(SOLVERS.register(family)?)
 }
 

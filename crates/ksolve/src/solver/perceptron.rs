@@ -17,8 +17,8 @@
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
 use super::kept::{Kept, Tile, Wanted};
-use super::parameter::{INTERCEPT, Kind, Parameter, STEPS, TOLERANCE};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use faer::Mat;
@@ -27,7 +27,7 @@ use kstore::Plan;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 
 /// The description of the solver `perceptron`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "perceptron",
     about: "the kernel perceptron, averaged",
     task: Task::Classification,
@@ -38,13 +38,13 @@ pub(super) const FAMILY: Family = Family {
 /// The parameter that takes the last functions of the search instead of their average.
 const LAST: Parameter = Parameter {
     name: "last",
-    kind: Kind::Flag,
+    kind: ParameterKind::Flag,
     default: None,
     about: "The last coefficients, not their average over the rows seen",
 };
 
 /// The constant of the functions: learned as w is, or left out.
-const CONSTANT: Parameter = Parameter { kind: Kind::Word(&["free", "none"]), ..INTERCEPT };
+const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
 /// The kernel perceptron.
 #[derive(Clone, Copy, Debug)]

@@ -23,7 +23,7 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Family, Features, Figure, Fitted, Settings, Solver, ridge};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily, ridge};
 use crate::train::plan::GRAM;
 use crate::train::{Costs, Cut, Shape, TrainOptions, Work};
 use crate::{Error, FoldGram, Result, RidgeFold, Task};
@@ -33,7 +33,7 @@ use kapprox::{Real, Spec};
 use kstore::Plan;
 
 /// The description of the solver `spca`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "spca",
     about: "supervised principal components: the directions that depend most on a target",
     task: Task::Regression,

@@ -21,7 +21,7 @@
 use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
 use crate::{Error, GramScratch, GramState, Result, Task};
@@ -32,7 +32,7 @@ use kapprox::decompose::symmetric_eigen;
 use kstore::{Plan, Workers};
 
 /// The description of the solver `spectral`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "spectral",
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,

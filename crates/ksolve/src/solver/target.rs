@@ -1,7 +1,7 @@
 //! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
 use super::Features;
-use super::parameter::{COMPONENTS, Kind, Parameter};
+use super::parameter::{COMPONENTS, Parameter, ParameterKind};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, Result, Targets, Task};
 use faer::{Mat, MatRef};
@@ -16,7 +16,7 @@ use kstore::{Fold, Merge, Plan, RowBlock, Workers};
 /// The kernel on the targets.
 pub(super) const TARGET_KERNEL: Parameter = Parameter {
     name: "target_kernel",
-    kind: Kind::Kernel,
+    kind: ParameterKind::Kernel,
     default: None,
     about: "Kernel on the target, such as gaussian() for dependence of any kind [default: for values linear(), of kdr gaussian(); delta() for classes]",
 };

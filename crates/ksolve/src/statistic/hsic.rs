@@ -27,7 +27,7 @@
 
 use super::null::Mixture;
 use super::relabel::{order, p_value};
-use super::{Compares, Division, Family, Measure, Measured, PValues, require};
+use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
 use crate::solver::kpca::covariance;
 use crate::solver::{Features, Kept, Wanted};
 use crate::strips::{Pool, for_each_strip};
@@ -40,7 +40,7 @@ use kapprox::decompose::symmetric_eigenvalues;
 use kstore::Plan;
 
 /// The description of the statistic `hsic`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "hsic",
     about: "Hilbert-Schmidt independence criterion: do two sets of columns depend on each other",
     compares: Compares::Columns,

@@ -21,7 +21,7 @@
 
 use super::null::Mixture;
 use super::relabel::{Choices, p_value};
-use super::{Compares, Division, Family, Measure, Measured, PValues, require};
+use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
 use crate::solver::Features;
 use crate::solver::kpca::covariance;
 use crate::solver::{Kept, Tile, Wanted};
@@ -33,7 +33,7 @@ use kapprox::decompose::symmetric_eigenvalues;
 use kstore::Plan;
 
 /// The description of the statistic `mmd`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
     about: "maximum mean discrepancy: do two samples have one law",
     compares: Compares::Samples,

@@ -70,7 +70,7 @@ pub enum Compares {
 
 /// The description of a statistic: its name, its help and the samples it compares.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct StatisticFamily {
     /// The name of the statistic.
     pub name: &'static str,
     /// One line of help.
@@ -153,13 +153,13 @@ pub struct Outcome {
 }
 
 /// The descriptions of all statistics.
-pub fn registry() -> &'static [Family] {
-    const FAMILIES: &[Family] = &[mmd::FAMILY, hsic::FAMILY];
+pub fn registry() -> &'static [StatisticFamily] {
+    const FAMILIES: &[StatisticFamily] = &[mmd::FAMILY, hsic::FAMILY];
     FAMILIES
 }
 
 /// The statistic with this name; `None` where there is none.
-pub fn by_name(name: &str) -> Option<&'static Family> {
+pub fn by_name(name: &str) -> Option<&'static StatisticFamily> {
     registry().iter().find(|family| family.name == name)
 }
 

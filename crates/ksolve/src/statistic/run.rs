@@ -1,6 +1,6 @@
 //! The run of a statistic on tables: scaling, maps and the memory plan.
 
-use super::{Compares, Family, Measured, Outcome, exact};
+use super::{Compares, Measured, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
 use crate::solver::{Features, Place};
 use crate::train::landmarks::{self, Mapped};
@@ -94,7 +94,7 @@ impl StatisticOptions {
 /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
 /// [`Error::TooFewFor`] for samples without a value; errors of the maps.
 pub fn measure<T: Real>(
-    family: &Family,
+    family: &StatisticFamily,
     rows: Compared<'_>,
     options: &StatisticOptions,
     resources: &Resources<'_>,
@@ -145,7 +145,7 @@ pub fn measure<T: Real>(
 
 /// The place where the features are kept, and the memory plan of the statistic's stage.
 fn last<T: Real>(
-    family: &Family,
+    family: &StatisticFamily,
     shape: &Shape,
     options: &StatisticOptions,
     cut: Cut,
@@ -224,7 +224,7 @@ impl<T: Real> Run<'_, T> {
     /// rows.
     fn measure(
         &self,
-        family: &Family,
+        family: &StatisticFamily,
         training: &TrainOptions,
         keep: Place,
         first_rows: u64,

@@ -2,7 +2,7 @@
 
 use super::Forecast;
 use crate::folds::FoldSpec;
-use crate::metric::{Form, MetricSource};
+use crate::metric::{MetricForm, MetricSource};
 pub use crate::task::Task;
 use crate::{Error, Result};
 use kapprox::kernel::Spec;
@@ -158,7 +158,7 @@ impl TrainOptions {
                     "it is learned from a target, and this solver has none; give the model of a fit that learned one",
                 );
             }
-            MetricSource::Learned(form) => matches!(form, Form::Full | Form::LowRank(_)),
+            MetricSource::Learned(form) => matches!(form, MetricForm::Full | MetricForm::LowRank(_)),
         };
         match combines && self.kernel.looks_at_columns() {
             true => refuse("the kernel looks at columns by their names, and this metric combines them; take diagonal"),

@@ -29,21 +29,21 @@ pub struct Moment {
 
 /// The steps of the two parts of a choice: the search among kernels, and the trials of solvers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Work {
+pub struct SearchWork {
     /// Steps of the search.
     pub kernels: usize,
     /// Trials of solvers.
     pub solvers: usize,
 }
 
-impl std::fmt::Display for Work {
+impl std::fmt::Display for SearchWork {
     /// Writes the steps as they are typed: `4,12`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{},{}", self.kernels, self.solvers)
     }
 }
 
-impl std::str::FromStr for Work {
+impl std::str::FromStr for SearchWork {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
@@ -55,7 +55,7 @@ impl std::str::FromStr for Work {
 }
 
 /// Hears of the steps of a choice, and may end it early or stop it.
-pub trait Listener: Sync {
+pub trait SearchListener: Sync {
     /// Steps of a kind begin; so many are likely.
     fn begin(&self, _kind: &str, _steps: u64) {}
     /// The step that is done next.
@@ -79,7 +79,7 @@ pub trait Listener: Sync {
 }
 
 /// Hears nothing.
-impl Listener for () {}
+impl SearchListener for () {}
 
 /// What is chosen, from which rows, and among what.
 #[derive(Clone, Copy)]
@@ -95,11 +95,11 @@ pub struct Choice<'a> {
     /// The table.
     pub selected: &'a Selected,
     /// Most steps of each part, in the place of what the listener wants: work that does not depend on the machine.
-    pub work: Option<Work>,
+    pub work: Option<SearchWork>,
     /// The resources. Its observer sees the stages of every step; a checkpoint is not read.
     pub run: &'a Run<'a>,
     /// Hears of the steps.
-    pub listener: &'a dyn Listener,
+    pub listener: &'a dyn SearchListener,
 }
 
 impl std::fmt::Debug for Choice<'_> {
@@ -126,18 +126,18 @@ pub struct Chosen {
     /// The error on rows that no choice saw, and the seconds of that fit.
     pub test: Option<(Apart, f64)>,
     /// The steps that were made, where a part was ended early, by [`Choice::work`] or by the listener.
-    pub work: Option<Work>,
+    pub work: Option<SearchWork>,
     /// What was done when.
     pub history: Vec<Moment>,
 }
 
 /// The steps so far, and when each ended.
 struct Log<'a> {
-    listener: &'a dyn Listener,
+    listener: &'a dyn SearchListener,
     started: Instant,
     history: Vec<Moment>,
     /// Most steps of each part.
-    most: Option<Work>,
+    most: Option<SearchWork>,
     kernels: Part,
     solvers: Part,
     /// True for the trials of solvers.
@@ -166,10 +166,10 @@ impl Log<'_> {
         part.late.is_some()
     }
 
-    fn work(&self) -> Option<Work> {
+    fn work(&self) -> Option<SearchWork> {
         let steps = |part: Part| part.late.unwrap_or(part.made);
         let short = self.kernels.late.or(self.solvers.late).is_some();
-        short.then(|| Work { kernels: steps(self.kernels), solvers: steps(self.solvers) })
+        short.then(|| SearchWork { kernels: steps(self.kernels), solvers: steps(self.solvers) })
     }
 
     fn step<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<V> {

@@ -36,17 +36,17 @@ mod series;
 mod trial;
 mod tuned;
 
-pub use choice::{Choice, Chosen, Listener, Moment, SEARCH, Work};
+pub use choice::{Choice, Chosen, Moment, SEARCH, SearchListener, SearchWork};
 pub use contest::{ANY, Contender, ContenderReport, Contest, contenders};
 pub use memory::Memory;
 pub use options::{FACTORS, KERNELS, Score, TuneOptions, stand_in};
 pub use pace::{Pace, at_ranks, listed};
-pub use rung::{Cell, Entry, Rung};
+pub use rung::{Entry, Rung, TuneCell};
 pub use trial::{Apart, Trials};
 pub use tuned::Tuned;
 
 use crate::folds::FoldSpec;
-use crate::metric::{self, Asked, Form, Learned, MetricSource, RoundReport};
+use crate::metric::{self, Asked, Learned, MetricForm, MetricSource, RoundReport};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, TrainOptions, candidates};
@@ -215,7 +215,7 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// Learns the metric of a kernel on the whole sample.
-    fn learn(&self, kernel: Spec, form: Form) -> Result<Learned> {
+    fn learn(&self, kernel: Spec, form: MetricForm) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
         let asked = Asked {
             source: &self.held,

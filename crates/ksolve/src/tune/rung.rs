@@ -108,12 +108,12 @@ pub struct Entry {
     /// True where the kernel went on, or won.
     pub kept: bool,
     /// The scores at all ranks and lambdas.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<TuneCell>,
 }
 
 /// The scores of a rank and lambda.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Cell {
+pub struct TuneCell {
     /// The rank: number of leading features.
     pub rank: usize,
     /// Penalty; `None` for an alignment.
@@ -126,7 +126,7 @@ pub struct Cell {
     pub alignment: Option<f64>,
 }
 
-impl Cell {
+impl TuneCell {
     fn score(&self, score: Score) -> Option<f64> {
         match score {
             Score::Cv => self.cv_mse,
@@ -176,10 +176,10 @@ impl<T: Real> Measure<'_, T> {
         Ok(self.best(kernel, form, cells))
     }
 
-    fn alignments(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<Cell>> {
+    fn alignments(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<TuneCell>> {
         let classes = matches!(self.targets, Targets::Classes(_));
         let alignments = centred_alignments(gram, ranks, classes)?;
-        let cell = |(rank, alignment): (&usize, Option<f64>)| Cell {
+        let cell = |(rank, alignment): (&usize, Option<f64>)| TuneCell {
             rank: *rank,
             lambda: None,
             cv_mse: None,
@@ -189,13 +189,13 @@ impl<T: Real> Measure<'_, T> {
         Ok(ranks.iter().zip(alignments).map(cell).collect())
     }
 
-    fn surface(&self, gram: &GramState, ranks: Vec<usize>) -> Result<Vec<Cell>> {
+    fn surface(&self, gram: &GramState, ranks: Vec<usize>) -> Result<Vec<TuneCell>> {
         let TuneOptions { lambdas, intercept, .. } = self.options;
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
         let ridge = RidgeOptions { ranks, lambdas, intercept: *intercept, target_centre };
         let stage = self.resources.stages.stage("surface", None);
         let surface = Surface::watched(gram, &ridge, self.resources.workers, &*stage)?;
-        let cell = |cell: &crate::Cell| Cell {
+        let cell = |cell: &crate::Cell| TuneCell {
             rank: cell.rank,
             lambda: Some(cell.lambda),
             cv_mse: cell.cv_mse,
@@ -206,13 +206,13 @@ impl<T: Real> Measure<'_, T> {
     }
 
     /// Makes the entry of a kernel with its best cell: of equal ones the smaller rank, then the larger lambda.
-    fn best(&self, kernel: &Spec, form: &str, cells: Vec<Cell>) -> Entry {
+    fn best(&self, kernel: &Spec, form: &str, cells: Vec<TuneCell>) -> Entry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
         let larger = score.is_larger_better();
         let best = scored.min_by(|(x, a), (y, b)| {
             let by_score = if larger { y.total_cmp(x) } else { x.total_cmp(y) };
-            let lambda = |cell: &Cell| cell.lambda.unwrap_or(0.0);
+            let lambda = |cell: &TuneCell| cell.lambda.unwrap_or(0.0);
             by_score.then(a.rank.cmp(&b.rank)).then(lambda(b).total_cmp(&lambda(a)))
         });
         Entry {

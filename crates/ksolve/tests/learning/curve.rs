@@ -2,7 +2,7 @@
 
 use kapprox::{Spec, landmark};
 use ksolve::Intercept;
-use ksolve::curve::{Cell, CurveOptions, Setting};
+use ksolve::curve::{CurveCell, CurveOptions, Setting};
 use ksolve::train::{Resources, Scaling, Task, Unwatched};
 use kstore::checkpoint::{Cut, Journal, Persist};
 use kstore::pass::{Engine, Node, Observer, PassKey, Share};
@@ -34,7 +34,7 @@ impl Engine for Names {
 }
 
 /// The cells of a curve on 500 rows, tested on 100 of them.
-fn cells(sample: Option<usize>, journal: Option<&Journal<'_>>) -> Vec<Cell> {
+fn cells(sample: Option<usize>, journal: Option<&Journal<'_>>) -> Vec<CurveCell> {
     let x: Vec<f64> = (0..1500).map(|i| (1.3 * i as f64).sin()).collect();
     let y: Vec<f64> = x.chunks(3).map(|x| x[0] + x[1] * x[2]).collect();
     let table = Table::from_rows(&x, 3, &y).unwrap();
@@ -59,7 +59,7 @@ fn cells(sample: Option<usize>, journal: Option<&Journal<'_>>) -> Vec<Cell> {
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal, scratch: None };
     let (train, test) = (select(0..400), select(400..500));
     let setting = Setting::<f64>::open(&train, Some(&test), &options, &resources).unwrap();
-    let mut cells: Vec<Cell> = options.runs().iter().flat_map(|run| setting.run(run).unwrap()).collect();
+    let mut cells: Vec<CurveCell> = options.runs().iter().flat_map(|run| setting.run(run).unwrap()).collect();
     cells.iter_mut().for_each(|cell| cell.seconds = 0.0);
     cells
 }

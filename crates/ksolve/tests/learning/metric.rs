@@ -4,7 +4,7 @@ use kapprox::Spec;
 use kapprox::metric::Metric;
 use ksolve::AnyModel;
 use ksolve::job::{ElementType, Fit, Predictor, Run};
-use ksolve::metric::{Form, Given, MetricSource};
+use ksolve::metric::{Given, MetricForm, MetricSource};
 use ksolve::train::Scaling;
 use kstore::Table;
 use kstore::key::{Purpose, Stream};
@@ -104,7 +104,7 @@ fn a_learned_metric_finds_the_features_that_matter() {
     };
     let (plain, none) = error(MetricSource::None);
     assert!(none.is_none());
-    for form in [Form::Best, Form::Full, Form::LowRank(2)] {
+    for form in [MetricForm::Best, MetricForm::Full, MetricForm::LowRank(2)] {
         let (learned, report) = error(MetricSource::Learned(form));
         assert!(learned < 0.1 * plain, "{form}: {learned} of {plain}");
         let report = report.unwrap();
@@ -112,7 +112,7 @@ fn a_learned_metric_finds_the_features_that_matter() {
         assert_eq!(leading, ["x1", "x0"], "{form}: {:?}", report.importance);
         assert!(report.rounds.len() > 3 && report.rounds.iter().all(|round| round.cv_mse.is_finite()));
     }
-    let (diagonal, _) = error(MetricSource::Learned(Form::Diagonal));
+    let (diagonal, _) = error(MetricSource::Learned(MetricForm::Diagonal));
     assert!(diagonal < 0.5 * plain, "{diagonal} of {plain}");
 }
 
@@ -123,7 +123,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
     let run = Run::new();
     let learned = Fit::ridge()
         .rank(100)
-        .metric(MetricSource::Learned(Form::Full))
+        .metric(MetricSource::Learned(MetricForm::Full))
         .on(&Table::from_rows(&x, D, &y).unwrap(), &["y"], &run)
         .unwrap();
     // the second half has other divisors
@@ -158,7 +158,7 @@ fn bits_do_not_depend_on_threads_or_memory() {
     let y = target(&x);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let bytes = |run: Run<'_>| {
-        let fit = Fit::ridge().rank(60).metric(MetricSource::Learned(Form::Best));
+        let fit = Fit::ridge().rank(60).metric(MetricSource::Learned(MetricForm::Best));
         Predictor::new(fit.on(&table, &["y"], &run).unwrap().model).unwrap().to_bytes().unwrap()
     };
     let one = bytes(Run::new().threads(1).memory(4 << 30));
@@ -170,7 +170,7 @@ fn bits_do_not_depend_on_threads_or_memory() {
 fn where_no_metric_helps_the_report_says_so() {
     let x = rows(400);
     let table = Table::from_rows(&x, D, &vec![3.0; 400]).unwrap();
-    let fit = Fit::ridge().rank(20).metric(MetricSource::Learned(Form::Full));
+    let fit = Fit::ridge().rank(20).metric(MetricSource::Learned(MetricForm::Full));
     let report = fit.on(&table, &["y"], &Run::new()).unwrap().report;
     assert!(report.metric.is_none());
     assert!(report.warnings.iter().any(|text| text.contains("no metric was better")), "{:?}", report.warnings);
@@ -182,11 +182,11 @@ fn what_cannot_be_learned_is_refused_in_a_sentence() {
     let y = target(&x);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let refused = |fit: Fit, targets: &[&str]| fit.on(&table, targets, &Run::new()).unwrap_err().to_string();
-    let learn = MetricSource::Learned(Form::Best);
+    let learn = MetricSource::Learned(MetricForm::Best);
     let text = refused(Fit::solver("kpca").unwrap().metric(learn.clone()), &[]);
     assert!(text.contains("learned from a target"), "{text}");
     let on = Spec::parse("gaussian(sigma=1, on=x0..x2)").unwrap();
-    let text = refused(Fit::ridge().kernel(on).metric(MetricSource::Learned(Form::Full)), &["y"]);
+    let text = refused(Fit::ridge().kernel(on).metric(MetricSource::Learned(MetricForm::Full)), &["y"]);
     assert!(text.contains("take diagonal"), "{text}");
     let text = refused(Fit::ridge().metric(given(Metric::diagonal(vec![1.0; 4]).unwrap())), &["y"]);
     assert!(text.contains("4 features") && text.contains("the rows have 6"), "{text}");

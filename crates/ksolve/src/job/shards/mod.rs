@@ -17,7 +17,7 @@ pub use merge::{Merged, merge};
 
 use super::{Fit, Fitted, Run};
 use crate::metric::MetricSource;
-use crate::solver::{self, AnySolver, Family, Options, Settings, Solver};
+use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFamily};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{AnyModel, Error, Result};
 use card::JobCard;
@@ -71,12 +71,12 @@ impl Fit {
     /// The pass that shards are folded in. Refuses what makes another pass over features, or one that is not found in a
     /// file.
     fn only_pass(&self, training: &TrainOptions) -> Result<&'static str> {
-        let pass = |family: &Family, settings: Settings| {
+        let pass = |family: &SolverFamily, settings: Settings| {
             let solver = family.solver(&settings)?;
             Ok::<_, Error>(<dyn AnySolver as Solver<f64>>::only_pass(&*solver, training))
         };
         let only = pass(self.family, self.settings()?)?.map_err(|why| {
-            let can = |family: &&Family| {
+            let can = |family: &&SolverFamily| {
                 let pass = family.settings(&Options::new()).and_then(|settings| pass(family, settings));
                 matches!(pass, Ok(Ok(_)))
             };

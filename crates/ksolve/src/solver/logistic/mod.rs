@@ -27,7 +27,7 @@ mod newton;
 use super::held_out::{self, Function, HeldOut};
 use super::kept::{Kept, Wanted};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
-use super::{ClassWeight, Family, Features, Figure, Fitted, Penalty, Settings, Solver};
+use super::{ClassWeight, Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
@@ -37,7 +37,7 @@ use loss::{Labels, Loss, link};
 use newton::{Found, newton, tolerance};
 
 /// The description of the solver `logistic`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "logistic",
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,

@@ -24,7 +24,7 @@ use super::kpca::sign;
 use super::lle::alignment;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Family, Features, Figure, Fitted, Settings, Solver};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::cholesky::{Side, factor, solve};
 use crate::model::{Basis, Form};
 use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages};
@@ -40,7 +40,7 @@ use kstore::{Plan, Workers};
 use semidefinite::maximise;
 
 /// The description of the solver `mvu`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "mvu",
     about: "maximum variance unfolding: coordinates as far apart as neighbours allow",
     task: Task::Components,

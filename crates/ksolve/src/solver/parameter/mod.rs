@@ -33,7 +33,7 @@ pub struct Parameter {
     /// The name, with underscores: `class_weight`. Texts for people put it between backquotes.
     pub name: &'static str,
     /// The values that it accepts.
-    pub kind: Kind,
+    pub kind: ParameterKind,
     /// The default value, as it would be typed; `None` where there is none.
     pub default: Option<&'static str>,
     /// One line of help.
@@ -42,7 +42,7 @@ pub struct Parameter {
 
 /// The kind of values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ParameterKind {
     /// Yes or no; no unless it is given.
     Flag,
     /// A whole number from 1 to `most`.
@@ -116,27 +116,27 @@ impl Interval {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// The value of a [`Kind::Flag`].
+    /// The value of a [`ParameterKind::Flag`].
     Flag(bool),
-    /// The value of a [`Kind::Count`].
+    /// The value of a [`ParameterKind::Count`].
     Count(usize),
-    /// The value of a [`Kind::Number`].
+    /// The value of a [`ParameterKind::Number`].
     Number(f64),
-    /// The value of a [`Kind::Word`].
+    /// The value of a [`ParameterKind::Word`].
     Word(&'static str),
-    /// The values of [`Kind::Penalties`], ascending.
+    /// The values of [`ParameterKind::Penalties`], ascending.
     Penalties(Vec<f64>),
-    /// The values of [`Kind::Ranks`], ascending.
+    /// The values of [`ParameterKind::Ranks`], ascending.
     Ranks(Vec<usize>),
-    /// The value of [`Kind::Folds`].
+    /// The value of [`ParameterKind::Folds`].
     Folds(FoldSpec),
-    /// The value of a [`Kind::Column`], a name.
+    /// The value of a [`ParameterKind::Column`], a name.
     Column(String),
-    /// The value of a [`Kind::Columns`], names and patterns.
+    /// The value of a [`ParameterKind::Columns`], names and patterns.
     Columns(Vec<String>),
-    /// The value of a [`Kind::Kernel`].
+    /// The value of a [`ParameterKind::Kernel`].
     Kernel(Spec),
-    /// The value of [`Kind::ClassWeights`].
+    /// The value of [`ParameterKind::ClassWeights`].
     ClassWeights(ClassWeight),
 }
 
@@ -149,42 +149,42 @@ impl Parameter {
         let wrong = |expected: String| Error::option(self.name, kstore::shown::short(text), expected);
         let number = || text.trim().parse::<f64>().ok();
         match self.kind {
-            Kind::Flag => match text.trim() {
+            ParameterKind::Flag => match text.trim() {
                 "true" => Ok(Value::Flag(true)),
                 "false" => Ok(Value::Flag(false)),
                 _ => Err(wrong("expected true or false".to_string())),
             },
-            Kind::Count { most, reason } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
+            ParameterKind::Count { most, reason } => match number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
                 None => Err(wrong("expected a whole number of at least 1".to_string())),
                 Some(n) if n > most as f64 => Err(wrong(format!("expected at most {most}: {reason}"))),
                 Some(n) => Ok(Value::Count(n as usize)),
             },
-            Kind::Number(interval) => match number().filter(|n| interval.contains(*n)) {
+            ParameterKind::Number(interval) => match number().filter(|n| interval.contains(*n)) {
                 None => Err(wrong(interval.expected().to_string())),
                 Some(n) => Ok(Value::Number(n)),
             },
-            Kind::Word(words) => match words.iter().find(|word| **word == text.trim()) {
+            ParameterKind::Word(words) => match words.iter().find(|word| **word == text.trim()) {
                 None => Err(wrong(format!("expected {}", words.join(" or ")))),
                 Some(word) => Ok(Value::Word(word)),
             },
-            Kind::Penalties { zero: true, .. } if number() == Some(0.0) => Ok(Value::Penalties(vec![0.0])),
-            Kind::Penalties { several, .. } => {
+            ParameterKind::Penalties { zero: true, .. } if number() == Some(0.0) => Ok(Value::Penalties(vec![0.0])),
+            ParameterKind::Penalties { several, .. } => {
                 let values = grid::penalties(self.name, text)?;
                 match several || values.len() == 1 {
                     true => Ok(Value::Penalties(values)),
                     false => Err(wrong("this solver compares no penalties; give one number".to_string())),
                 }
             }
-            Kind::Ranks => grid::ranks(text).map(Value::Ranks),
-            Kind::Folds => FoldSpec::parse(text).map(Value::Folds),
-            Kind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
-            Kind::Column => Ok(Value::Column(text.to_string())),
-            Kind::ClassWeights => ClassWeight::parse(text).map(Value::ClassWeights).map_err(wrong),
-            Kind::Columns if text.split(',').any(|name| name.trim().is_empty()) => {
+            ParameterKind::Ranks => grid::ranks(text).map(Value::Ranks),
+            ParameterKind::Folds => FoldSpec::parse(text).map(Value::Folds),
+            ParameterKind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
+            ParameterKind::Column => Ok(Value::Column(text.to_string())),
+            ParameterKind::ClassWeights => ClassWeight::parse(text).map(Value::ClassWeights).map_err(wrong),
+            ParameterKind::Columns if text.split(',').any(|name| name.trim().is_empty()) => {
                 Err(wrong("expected names of columns, with commas between".to_string()))
             }
-            Kind::Columns => Ok(Value::Columns(text.split(',').map(|name| name.trim().to_string()).collect())),
-            Kind::Kernel => Spec::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
+            ParameterKind::Columns => Ok(Value::Columns(text.split(',').map(|name| name.trim().to_string()).collect())),
+            ParameterKind::Kernel => Spec::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a solver was given, and what it reads of that: every default filled in.
 
-use super::{C, CLASS_WEIGHT, FOLDS, INTERCEPT, Kind, LAMBDA, Parameter, Value};
-use crate::solver::{ClassWeight, Family, Penalty};
+use super::{C, CLASS_WEIGHT, FOLDS, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
+use crate::solver::{ClassWeight, Penalty, SolverFamily};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Spec;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub struct Settings {
     values: BTreeMap<&'static str, Value>,
 }
 
-impl Family {
+impl SolverFamily {
     /// The values of all parameters: those given, and the defaults of the others.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Family {
             // names of parameters are static; one that no solver has is told by its text
             return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
                 Some(parameter) => {
-                    let given = if parameter.kind == Kind::Flag { "" } else { value };
+                    let given = if parameter.kind == ParameterKind::Flag { "" } else { value };
                     Err(Error::option(parameter.name, given, expected))
                 }
                 None => Err(Error::option("option", name, expected)),

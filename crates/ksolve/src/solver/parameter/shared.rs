@@ -1,34 +1,34 @@
 //! Parameters that several solvers read.
 
-use super::{Interval, Kind, Parameter, Settings};
+use super::{Interval, Parameter, ParameterKind, Settings};
 use crate::{Error, Result};
 
 /// The parameter `lambda` of a solver that takes one penalty.
 pub const LAMBDA: Parameter = Parameter {
     name: "lambda",
-    kind: Kind::Penalties { several: false, zero: false },
+    kind: ParameterKind::Penalties { several: false, zero: false },
     default: Some("1e-6"),
     about: "Penalty per row of (1/n) sum loss + lambda |w|^2: 1e-6; where several are compared a list 1e-8,1e-6 or a range 1e-9..1e-3, two per decade; of ridge also 0, the solution of smallest norm",
 };
 
 /// The parameter `lambda` of a solver that compares several penalties.
-pub const LAMBDAS: Parameter = Parameter { kind: Kind::Penalties { several: true, zero: false }, ..LAMBDA };
+pub const LAMBDAS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
 
 /// The parameter `C`, the penalty as LIBSVM writes it.
 pub const C: Parameter = Parameter {
     name: "C",
-    kind: Kind::Penalties { several: false, zero: false },
+    kind: ParameterKind::Penalties { several: false, zero: false },
     default: None,
     about: "The penalty as LIBSVM writes it, in the place of lambda: C = 1/(2 n lambda); where several are compared 0.1,1,10 or 0.01..100",
 };
 
 /// The parameter `C` of a solver that compares several penalties.
-pub const COSTS: Parameter = Parameter { kind: Kind::Penalties { several: true, zero: false }, ..C };
+pub const COSTS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..C };
 
 /// The parameter `tolerance`: the trace error that chooses the rank. Every solver on features reads it.
 pub const TOLERANCE: Parameter = Parameter {
     name: "tolerance",
-    kind: Kind::Number(Interval::Fraction),
+    kind: ParameterKind::Number(Interval::Fraction),
     default: None,
     about: "Take the smallest rank, up to rank (then 4000 by default), with a relative trace error below this",
 };
@@ -36,7 +36,7 @@ pub const TOLERANCE: Parameter = Parameter {
 /// The parameter `intercept`: treatment of the constant.
 pub const INTERCEPT: Parameter = Parameter {
     name: "intercept",
-    kind: Kind::Word(&["free", "penalised", "none"]),
+    kind: ParameterKind::Word(&["free", "penalised", "none"]),
     default: Some("free"),
     about: "Constant term: free, penalised or none",
 };
@@ -44,7 +44,7 @@ pub const INTERCEPT: Parameter = Parameter {
 /// The parameter `folds`: which rows are held out together.
 pub const FOLDS: Parameter = Parameter {
     name: "folds",
-    kind: Kind::Folds,
+    kind: ParameterKind::Folds,
     default: None,
     about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME or none [default: 5 where there is something to choose]",
 };
@@ -52,7 +52,7 @@ pub const FOLDS: Parameter = Parameter {
 /// The parameter `steps`: the most iterations of a solver.
 pub const STEPS: Parameter = Parameter {
     name: "steps",
-    kind: Kind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
     default: Some("200"),
     about: "Most steps, or sweeps over the rows",
 };
@@ -60,7 +60,7 @@ pub const STEPS: Parameter = Parameter {
 /// The parameter `gap`: the relative duality gap at which a machine stops.
 pub const GAP: Parameter = Parameter {
     name: "gap",
-    kind: Kind::Number(Interval::Positive),
+    kind: ParameterKind::Number(Interval::Positive),
     default: Some("1e-3"),
     about: "Relative duality gap at which the solver stops",
 };
@@ -68,7 +68,7 @@ pub const GAP: Parameter = Parameter {
 /// The parameter `nu`: the share of the rows that may lie outside.
 pub const NU: Parameter = Parameter {
     name: "nu",
-    kind: Kind::Number(Interval::Share),
+    kind: ParameterKind::Number(Interval::Share),
     default: Some("0.5"),
     about: "Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose score is negative",
 };
@@ -76,7 +76,7 @@ pub const NU: Parameter = Parameter {
 /// The parameter `class_weight`: weights of the classes.
 pub const CLASS_WEIGHT: Parameter = Parameter {
     name: "class_weight",
-    kind: Kind::ClassWeights,
+    kind: ParameterKind::ClassWeights,
     default: None,
     about: "Weights of the classes: balanced (the inverse of their size), or one for each label, as in spam=5,ham=1",
 };
@@ -84,7 +84,7 @@ pub const CLASS_WEIGHT: Parameter = Parameter {
 /// The parameter `components`: number of components of a decomposition.
 pub const COMPONENTS: Parameter = Parameter {
     name: "components",
-    kind: Kind::Count { most: 1_000_000, reason: "there are never more components than features" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "there are never more components than features" },
     default: Some("10"),
     about: "Number of components",
 };
@@ -95,7 +95,7 @@ pub const EMBEDDED: Parameter = Parameter { default: Some("2"), ..COMPONENTS };
 /// The parameter `nodes`: number of rows that a graph connects.
 pub const NODES: Parameter = Parameter {
     name: "nodes",
-    kind: Kind::Count { most: 1_000_000, reason: "neighbours are searched among all of them" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "neighbours are searched among all of them" },
     default: None,
     about: "Rows that the graph connects, a sample that the model keeps; of lle as many as rank unless given",
 };
@@ -103,7 +103,7 @@ pub const NODES: Parameter = Parameter {
 /// The parameter `neighbours`: number of nearest nodes.
 pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
-    kind: Kind::Count { most: 1000, reason: "a row is near a few others only" },
+    kind: ParameterKind::Count { most: 1000, reason: "a row is near a few others only" },
     default: Some("10"),
     about: "Number of nearest nodes that a node, or a new row, is joined to",
 };
@@ -111,7 +111,7 @@ pub const NEIGHBOURS: Parameter = Parameter {
 /// The parameter `uncentred`: the mean of the features is not subtracted.
 pub const UNCENTRED: Parameter = Parameter {
     name: "uncentred",
-    kind: Kind::Flag,
+    kind: ParameterKind::Flag,
     default: None,
     about: "Components of the features as they are, their mean not taken off",
 };
@@ -119,7 +119,7 @@ pub const UNCENTRED: Parameter = Parameter {
 /// The parameter `novelty`: the model keeps what gives the distance of a row from the components.
 pub const NOVELTY: Parameter = Parameter {
     name: "novelty",
-    kind: Kind::Flag,
+    kind: ParameterKind::Flag,
     default: None,
     about: "Keep in the model what predict `novelty` and `preimage` need: 16 bytes for each pair of landmarks",
 };
@@ -127,7 +127,7 @@ pub const NOVELTY: Parameter = Parameter {
 /// The parameter `clusters`: number of groups of a clustering.
 pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
-    kind: Kind::Count { most: 1_000_000, reason: "a group needs rows" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "a group needs rows" },
     default: None,
     about: "Number of groups; has to be given",
 };
@@ -136,7 +136,7 @@ pub const CLUSTERS: Parameter = Parameter {
 pub const STARTS: Parameter = Parameter {
     name: "starts",
     // each is a k-means of its own on a sample of 2,000 rows or more: a thousand take minutes
-    kind: Kind::Count {
+    kind: ParameterKind::Count {
         most: 1000,
         reason: "what so many starts have not found, a larger sample or other clusters will",
     },

@@ -24,7 +24,7 @@ mod components;
 
 use super::centred::Centred;
 use super::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use super::{Family, Features, Figure, Fitted, Settings, Solver, ridge};
+use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily, ridge};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions, Work, explained};
 use crate::{Error, FoldSpec, GramState, Head, Result, RidgeFold, Task};
@@ -34,7 +34,7 @@ use kapprox::Real;
 use kstore::Plan;
 
 /// The description of the solver `pls`.
-pub(super) const FAMILY: Family = Family {
+pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "pls",
     about: "partial least squares: values or classes by the components that vary with them",
     task: Task::Regression,

@@ -5,7 +5,7 @@
 use super::loo::Loo;
 use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
-use super::{Choice, Ridge, RidgeOptions, head, variance};
+use super::{Criterion, Ridge, RidgeOptions, head, variance};
 use crate::quadratic::Quadratic;
 use crate::solver::{FeatureFold, Features, Figure, Fitted, gradients};
 use crate::train::plan::GRAM;
@@ -163,8 +163,8 @@ impl<T: Real> Direct<'_, T> {
         }
         let scored = |cell: &&crate::Cell| cell.cv_mse.is_some();
         let cells: Vec<(usize, f64)> = match self.ridge.choice {
-            Choice::Mse => surface.best_per_rank().iter().map(|cell| (cell.rank, cell.lambda)).collect(),
-            Choice::Error => surface.cells.iter().filter(scored).map(|cell| (cell.rank, cell.lambda)).collect(),
+            Criterion::Mse => surface.best_per_rank().iter().map(|cell| (cell.rank, cell.lambda)).collect(),
+            Criterion::Error => surface.cells.iter().filter(scored).map(|cell| (cell.rank, cell.lambda)).collect(),
         };
         if cells.is_empty() {
             return Ok((surface, 0));
@@ -204,8 +204,8 @@ impl<T: Real> Direct<'_, T> {
             return ridge.lambdas.last().map(|lambda| (rank, *lambda)).ok_or_else(none);
         }
         let best = match self.ridge.choice {
-            Choice::Mse => surface.best(),
-            Choice::Error => surface.best_by_error().or_else(|| surface.best()),
+            Criterion::Mse => surface.best(),
+            Criterion::Error => surface.best_by_error().or_else(|| surface.best()),
         };
         best.map(|cell| (cell.rank, cell.lambda)).ok_or_else(none)
     }

@@ -7,7 +7,7 @@ use super::iterative::cg::Found;
 use super::iterative::constant::Constant;
 use super::iterative::exact::{self, Dual};
 use super::iterative::low_rank::LowRank;
-use super::{DIRECT_ROWS, Intercept, Method, Ridge, pcg};
+use super::{DIRECT_ROWS, Intercept, Ridge, RidgeMethod, pcg};
 use crate::model::Basis;
 use crate::solver::{Features, Figure, Fitted, Points};
 use crate::train::plan::{self, Cut};
@@ -29,7 +29,7 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage
     let cut = cut(shape);
     let scan = Stage::new(plan::scan(shape, cut, budget), 1);
     let stages = match method(ridge, shape, budget) {
-        Method::Direct => vec![scan, Stage::new(direct_plan(shape, budget), 1)],
+        RidgeMethod::Direct => vec![scan, Stage::new(direct_plan(shape, budget), 1)],
         _ => {
             let [choose, make, solve] = iterative_plans::<T>(shape, cut, &work.options, budget);
             vec![scan, Stage::new(choose, 1), Stage::new(make, 0), Stage::new(solve, 0)]
@@ -45,12 +45,14 @@ fn cut(shape: &Shape) -> Cut {
 }
 
 /// What `auto` comes to.
-fn method(ridge: &Ridge, shape: &Shape, budget: usize) -> Method {
+fn method(ridge: &Ridge, shape: &Shape, budget: usize) -> RidgeMethod {
     match ridge.method {
         // only a factor gives leave-one-out
-        Method::Auto if ridge.leave_one_out => Method::Direct,
-        Method::Auto if shape.n <= DIRECT_ROWS as u64 && direct_plan(shape, budget).bytes() <= budget => Method::Direct,
-        Method::Auto => Method::Pcg,
+        RidgeMethod::Auto if ridge.leave_one_out => RidgeMethod::Direct,
+        RidgeMethod::Auto if shape.n <= DIRECT_ROWS as u64 && direct_plan(shape, budget).bytes() <= budget => {
+            RidgeMethod::Direct
+        }
+        RidgeMethod::Auto => RidgeMethod::Pcg,
         given => given,
     }
 }
@@ -101,7 +103,7 @@ pub(super) fn fit<T: Real>(
     let lambda = ridge.lambda::<T>()?;
     let exact = Exact { ridge, data, points, rows, y: y.as_ref(), mu: lambda * n as f64 };
     let (dual, method) = match method(ridge, points.shape, data.resources.memory) {
-        Method::Direct => exact.direct()?,
+        RidgeMethod::Direct => exact.direct()?,
         _ => exact.iterative()?,
     };
     if let Some(found) = &dual.found {
@@ -189,7 +191,7 @@ impl<T: Real> Exact<'_, T> {
         let leave_one_out = self.ridge.leave_one_out;
         let dual = exact::direct(&*kernel, x, self.y, self.mu, self.constant(), leave_one_out, workers)?;
         let why = match self.ridge.method {
-            Method::Auto => {
+            RidgeMethod::Auto => {
                 format!("a Cholesky factor of all {n} rows: it fits the plan, and `method` pcg forces the other")
             }
             _ => format!("a Cholesky factor of all {n} rows, as asked for"),
@@ -220,8 +222,8 @@ impl<T: Real> Exact<'_, T> {
         let (kernels, constant) = ((&*kernel, &*exact), self.constant());
         let dual = exact::iterative(kernels, self.x(), self.y, self.mu, constant, &preconditioner, until, workers)?;
         let why = match self.ridge.method {
-            Method::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
-            Method::Auto => "the Cholesky factor does not fit `memory`".to_string(),
+            RidgeMethod::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
+            RidgeMethod::Auto => "the Cholesky factor does not fit `memory`".to_string(),
             _ => "as asked for".to_string(),
         };
         let why = format!("conjugate gradient, preconditioned by {k} landmarks ({}): {why}", options.landmarks);

@@ -2,17 +2,21 @@
 
 use super::Ridge;
 use crate::Task;
-use crate::solver::Family;
-use crate::solver::parameter::{FOLDS, INTERCEPT, Interval, Kind, LAMBDAS, Parameter, TOLERANCE};
+use crate::solver::SolverFamily;
+use crate::solver::parameter::{FOLDS, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
 
 /// `ridge`.
-pub(crate) const FAMILY: Family = Family {
+pub(crate) const FAMILY: SolverFamily = SolverFamily {
     name: "ridge",
     about: "squared loss: values, or classes one against the rest",
     task: Task::Regression,
     parameters: &[
         TASK,
-        Parameter { default: Some("1e-9..1e-3"), kind: Kind::Penalties { several: true, zero: true }, ..LAMBDAS },
+        Parameter {
+            default: Some("1e-9..1e-3"),
+            kind: ParameterKind::Penalties { several: true, zero: true },
+            ..LAMBDAS
+        },
         RANKS,
         TOLERANCE,
         FOLDS,
@@ -32,7 +36,7 @@ pub(crate) const FAMILY: Family = Family {
 /// Values or classes.
 pub const TASK: Parameter = Parameter {
     name: "task",
-    kind: Kind::Word(&["regression", "classification"]),
+    kind: ParameterKind::Word(&["regression", "classification"]),
     default: Some("regression"),
     about: "What the target is: regression, or classification (one against the rest, labels kept)",
 };
@@ -40,7 +44,7 @@ pub const TASK: Parameter = Parameter {
 /// Ranks of the surface.
 pub const RANKS: Parameter = Parameter {
     name: "ranks",
-    kind: Kind::Ranks,
+    kind: ParameterKind::Ranks,
     default: None,
     about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
 };
@@ -48,7 +52,7 @@ pub const RANKS: Parameter = Parameter {
 /// By what the cell is chosen.
 pub const SELECT: Parameter = Parameter {
     name: "select",
-    kind: Kind::Word(&["mse", "error"]),
+    kind: ParameterKind::Word(&["mse", "error"]),
     default: Some("mse"),
     about: "Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)",
 };
@@ -56,7 +60,7 @@ pub const SELECT: Parameter = Parameter {
 /// How the system is solved.
 pub const METHOD: Parameter = Parameter {
     name: "method",
-    kind: Kind::Word(&["auto", "direct", "pcg"]),
+    kind: ParameterKind::Word(&["auto", "direct", "pcg"]),
     default: Some("auto"),
     about: "How the system is solved: direct, pcg (conjugate gradient; one rank, one lambda) or auto, which is pcg where direct does not fit memory, and for the map exact beyond 10,000 rows",
 };
@@ -64,7 +68,7 @@ pub const METHOD: Parameter = Parameter {
 /// What helps conjugate gradient.
 pub const PRECONDITIONER: Parameter = Parameter {
     name: "preconditioner",
-    kind: Kind::Word(&["krill", "falkon"]),
+    kind: ParameterKind::Word(&["krill", "falkon"]),
     default: None,
     about: "Preconditioner of conjugate gradient on landmarks: krill (a sketch of 4 rank rows) or falkon [default: krill]",
 };
@@ -72,7 +76,7 @@ pub const PRECONDITIONER: Parameter = Parameter {
 /// Where conjugate gradient ends.
 pub const RESIDUAL: Parameter = Parameter {
     name: "residual",
-    kind: Kind::Number(Interval::Fraction),
+    kind: ParameterKind::Number(Interval::Fraction),
     default: None,
     about: "Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with precision f64]",
 };
@@ -80,7 +84,7 @@ pub const RESIDUAL: Parameter = Parameter {
 /// Leave-one-out.
 pub const LOO: Parameter = Parameter {
     name: "loo",
-    kind: Kind::Flag,
+    kind: ParameterKind::Flag,
     default: None,
     about: "The error of every row by the fit to all others at the chosen rank and lambda, exactly: one more pass (direct)",
 };
@@ -88,7 +92,7 @@ pub const LOO: Parameter = Parameter {
 /// Variances.
 pub const STD: Parameter = Parameter {
     name: "std",
-    kind: Kind::Flag,
+    kind: ParameterKind::Flag,
     default: None,
     about: "Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (direct, numeric target)",
 };
@@ -96,7 +100,7 @@ pub const STD: Parameter = Parameter {
 /// What each feature counts.
 pub const IMPORTANCE: Parameter = Parameter {
     name: "importance",
-    kind: Kind::Flag,
+    kind: ParameterKind::Flag,
     default: None,
     about: "Report what each feature counts: the root mean square of the slope of the fit along it, in one more pass (direct)",
 };
@@ -104,7 +108,7 @@ pub const IMPORTANCE: Parameter = Parameter {
 /// Weights of the rows.
 pub const WEIGHTS: Parameter = Parameter {
     name: "weights",
-    kind: Kind::Column,
+    kind: ParameterKind::Column,
     default: None,
     about: "Column of the rows' weights, 0 or more: minimises (sum of w loss)/(sum of w) + lambda |w|^2 (direct)",
 };

@@ -97,7 +97,7 @@ impl Head {
 
 /// A ridge fit on all rows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fit {
+pub struct RidgeFit {
     /// The fitted functions.
     pub head: Head,
     /// Training mean squared error of each target.
@@ -113,7 +113,7 @@ pub struct Fit {
 ///
 /// # Errors
 /// [`Error::Indefinite`] where rounding has made the system indefinite, and the errors of the options.
-pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, workers: &Workers) -> Result<Fit> {
+pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, workers: &Workers) -> Result<RidgeFit> {
     Ok(factored(state, rank, lambda, options, workers)?.0)
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn factored(
     lambda: f64,
     options: &RidgeOptions,
     workers: &Workers,
-) -> Result<(Fit, System)> {
+) -> Result<(RidgeFit, System)> {
     let options = RidgeOptions { ranks: vec![rank], lambdas: vec![lambda], ..options.clone() };
     options.check(state)?;
     let mut system = System::new(state.features(), &options.target_centre, options.intercept);
@@ -146,7 +146,7 @@ pub(crate) fn shortest(
     rank: usize,
     options: &RidgeOptions,
     workers: &Workers,
-) -> Result<(Fit, usize)> {
+) -> Result<(RidgeFit, usize)> {
     let options = RidgeOptions { ranks: vec![rank], lambdas: Vec::new(), ..options.clone() };
     options.check(state)?;
     let mut system = System::new(state.features(), &options.target_centre, options.intercept);
@@ -156,13 +156,13 @@ pub(crate) fn shortest(
 }
 
 /// The fit of a solution for one rank, with its error on all rows.
-fn whole(state: &GramState, rank: usize, solution: &Solution, options: &RidgeOptions, workers: &Workers) -> Fit {
+fn whole(state: &GramState, rank: usize, solution: &Solution, options: &RidgeOptions, workers: &Workers) -> RidgeFit {
     let mut train_mse = vec![0.0; state.targets()];
     for fold in state.folds() {
         let part = squared_errors(fold, solution, rank, state.epsilon(), workers);
         train_mse.iter_mut().zip(part).for_each(|(sum, part)| *sum += part / state.weight());
     }
-    Fit { head: head(solution, 0, rank, options), train_mse, condition: solution.condition }
+    RidgeFit { head: head(solution, 0, rank, options), train_mse, condition: solution.condition }
 }
 
 /// The head of the `k`-th rank of a solution.

@@ -27,7 +27,7 @@ use crate::train::{self, Costs, Cut, Shape, Stage, TrainOptions, View, Work};
 use crate::{Error, FoldSpec, Result, Task};
 pub(crate) use family::FAMILY;
 pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, TASK, WEIGHTS};
-pub use head::{Fit, Head, Intercept, RidgeOptions, fit};
+pub use head::{Head, Intercept, RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
 use kapprox::Real;
 use kapprox::map::MapSpec;
@@ -35,7 +35,7 @@ use kstore::Plan;
 
 /// By what the cell of the surface is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum Criterion {
     /// Smallest cross-validated squared error.
     #[default]
     Mse,
@@ -45,7 +45,7 @@ pub enum Choice {
 
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
+pub enum RidgeMethod {
     /// Directly where that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`] rows), else by conjugate
     /// gradient. The only choice that looks at the memory budget: name a method for the same bits under any.
     #[default]
@@ -68,9 +68,9 @@ pub struct Ridge {
     /// Treatment of the constant.
     pub intercept: Intercept,
     /// By what the cell is chosen.
-    pub choice: Choice,
+    pub choice: Criterion,
     /// Directly or by iteration.
-    pub method: Method,
+    pub method: RidgeMethod,
     /// What helps the iteration on landmarks.
     pub preconditioner: Preconditioner,
     /// Relative residual at which the iteration ends; `None` for [`Ridge::tolerated`]'s.
@@ -89,8 +89,8 @@ impl Default for Ridge {
         Self {
             lambdas: vec![1e-6],
             intercept: Intercept::default(),
-            choice: Choice::default(),
-            method: Method::default(),
+            choice: Criterion::default(),
+            method: RidgeMethod::default(),
             preconditioner: Preconditioner::default(),
             residual: None,
             leave_one_out: false,
@@ -110,11 +110,11 @@ impl Ridge {
         Self {
             lambdas: settings.penalties().into_iter().rev().filter_map(lambda).collect(),
             intercept: settings.intercept(),
-            choice: if settings.word(&SELECT) == Some("error") { Choice::Error } else { Choice::Mse },
+            choice: if settings.word(&SELECT) == Some("error") { Criterion::Error } else { Criterion::Mse },
             method: match settings.word(&METHOD) {
-                Some("direct") => Method::Direct,
-                Some("pcg") => Method::Pcg,
-                _ => Method::Auto,
+                Some("direct") => RidgeMethod::Direct,
+                Some("pcg") => RidgeMethod::Pcg,
+                _ => RidgeMethod::Auto,
             },
             preconditioner: match settings.word(&PRECONDITIONER) {
                 Some("falkon") => Preconditioner::Falkon,
@@ -156,7 +156,7 @@ impl Ridge {
             let why = format!("{what} takes no further pass; take landmarks and `method` direct");
             return Err(Error::option(IMPORTANCE.name, "", why));
         }
-        if self.leave_one_out && self.method == Method::Pcg {
+        if self.leave_one_out && self.method == RidgeMethod::Pcg {
             return Err(Error::option("loo", "with `method` pcg", "it needs a factor; take `method` direct"));
         }
         if options.tolerance.is_some() {
@@ -186,14 +186,14 @@ impl Ridge {
     fn view_of_landmarks<T: Real>(&self, work: &Work<'_>) -> Result<View> {
         let fits = |view| Ok::<_, Error>(train::fit(&Solver::<T>::stages(self, view, work)?.1));
         let iterates = match self.method {
-            Method::Pcg => true,
-            Method::Direct => false,
-            Method::Auto
+            RidgeMethod::Pcg => true,
+            RidgeMethod::Direct => false,
+            RidgeMethod::Auto
                 if work.weighted || self.leave_one_out || self.importance || self.check_one_cell(work).is_err() =>
             {
                 false
             }
-            Method::Auto => !fits(View::Features)? && fits(View::Landmarks)?,
+            RidgeMethod::Auto => !fits(View::Features)? && fits(View::Landmarks)?,
         };
         Ok(if iterates { View::Landmarks } else { View::Features })
     }
@@ -226,13 +226,13 @@ impl<T: Real> Solver<T> for Ridge {
                 ("folds", folds),
             ];
             let unread = unread.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
-            let exact = options.map.is_exact() || self.method == Method::Pcg;
+            let exact = options.map.is_exact() || self.method == RidgeMethod::Pcg;
             if let Some(name) = unread.or(exact.then_some(if options.map.is_exact() { "map" } else { "method" })) {
                 let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
                 return Err(Error::option(name, "", why));
             }
         }
-        if options.map.is_exact() || self.method == Method::Pcg {
+        if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             self.check_one_cell(work)?;
             let (what, remedy) = match options.map.is_exact() {
                 true => ("`map` exact", "take landmarks"),
@@ -248,7 +248,7 @@ impl<T: Real> Solver<T> for Ridge {
     }
 
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
-        if options.map.is_exact() || self.method == Method::Pcg {
+        if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             return Err(
                 "conjugate gradient and the exact kernel read the rows again; take landmarks and `method` direct",
             );
@@ -289,8 +289,8 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn other(&self, view: View, work: &Work<'_>) -> Option<(&'static str, Box<dyn Solver<T>>)> {
         let (name, method) = match view {
-            View::Features => ("pcg", Method::Pcg),
-            View::Landmarks => ("direct", Method::Direct),
+            View::Features => ("pcg", RidgeMethod::Pcg),
+            View::Landmarks => ("direct", RidgeMethod::Direct),
             View::Rows => return None,
         };
         let other = Self { method, ..self.clone() };

@@ -17,7 +17,7 @@ use super::iterative::packed::PackedLower;
 use super::iterative::rows::Rows;
 use super::iterative::sketch::{self, Making, Preconditioner};
 use super::iterative::tiles::Tiles;
-use super::{Intercept, Method, Ridge};
+use super::{Intercept, Ridge, RidgeMethod};
 use crate::model::Basis;
 use crate::solver::{Features, Fitted, Points};
 use crate::train::plan::{self, Cut, RANK};
@@ -334,7 +334,7 @@ fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize) -> Solved {
         (_, rest) => format!("of {kept} rows in memory, of {stored} in scratch, of {rest} computed each time"),
     };
     let why = match ridge.method {
-        Method::Auto => "the Gram matrix does not fit `memory`",
+        RidgeMethod::Auto => "the Gram matrix does not fit `memory`",
         _ => "as asked for",
     };
     Solved { name: "pcg", why: format!("conjugate gradient ({name}), kernel blocks {blocks}: {why}") }

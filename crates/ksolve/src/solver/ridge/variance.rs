@@ -20,7 +20,7 @@
 //! Rasmussen, "A unifying view of sparse approximate Gaussian process regression", JMLR 6, 2005; Snelson, Ghahramani, "Sparse
 //! Gaussian processes using pseudo-inputs", NIPS 2005.
 
-use super::Fit;
+use super::RidgeFit;
 use super::system::System;
 use crate::quadratic::OnFeatures;
 use crate::{Intercept, RidgeOptions};
@@ -30,7 +30,7 @@ use kstore::Workers;
 pub(crate) fn of_fit(
     system: &System,
     rows: u64,
-    fit: &Fit,
+    fit: &RidgeFit,
     lambda: f64,
     options: &RidgeOptions,
     workers: &Workers,

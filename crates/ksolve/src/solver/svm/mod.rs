@@ -38,9 +38,9 @@ pub use one_class::OneClass;
 use super::held_out::{self, Function, HeldOut};
 use super::kept::{Kept, Wanted};
 use super::parameter::{
-    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, Kind, LAMBDAS, Parameter, STEPS, TOLERANCE,
+    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
-use super::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
+use super::{Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::gram::PANEL;
 use crate::train::{Cut, Shape};
 use crate::{Intercept, Result, Task};
@@ -53,7 +53,7 @@ use loss::{Loss, Row};
 use sample::Sample;
 
 /// The description of the solver `svm`.
-pub(super) const SVM: Family = Family {
+pub(super) const SVM: SolverFamily = SolverFamily {
     name: "svm",
     about: "support vector machine: classes by the widest margin",
     task: Task::Classification,
@@ -62,7 +62,7 @@ pub(super) const SVM: Family = Family {
 };
 
 /// The description of the solver `svr`.
-pub(super) const SVR: Family = Family {
+pub(super) const SVR: SolverFamily = SolverFamily {
     name: "svr",
     about: "support vector regression: values, small errors free",
     task: Task::Regression,
@@ -73,7 +73,7 @@ pub(super) const SVR: Family = Family {
 /// The parameter `pairs`: a machine for every two classes.
 pub(super) const PAIRS: Parameter = Parameter {
     name: "pairs",
-    kind: Kind::Flag,
+    kind: ParameterKind::Flag,
     default: None,
     about: "A machine for every pair of classes, not one for each class against the rest",
 };
@@ -81,7 +81,7 @@ pub(super) const PAIRS: Parameter = Parameter {
 /// The parameter `probabilities`: they are learned from rows held out.
 pub(super) const PROBABILITIES: Parameter = Parameter {
     name: "probabilities",
-    kind: Kind::Flag,
+    kind: ParameterKind::Flag,
     default: None,
     about: "Learn probabilities from rows held out, for predict `probabilities`",
 };
@@ -89,7 +89,7 @@ pub(super) const PROBABILITIES: Parameter = Parameter {
 /// The parameter `loss`: hinge or squared-hinge.
 pub(super) const LOSS: Parameter = Parameter {
     name: "loss",
-    kind: Kind::Word(&["hinge", "squared-hinge"]),
+    kind: ParameterKind::Word(&["hinge", "squared-hinge"]),
     default: Some("hinge"),
     about: "Loss: hinge or squared-hinge",
 };
@@ -97,7 +97,7 @@ pub(super) const LOSS: Parameter = Parameter {
 /// The parameter `epsilon`: half the width of the tube.
 const EPSILON: Parameter = Parameter {
     name: "epsilon",
-    kind: Kind::Number(Interval::NotNegative),
+    kind: ParameterKind::Number(Interval::NotNegative),
     default: Some("0.1"),
     about: "Errors below this cost nothing, in the unit of the target",
 };

@@ -4,14 +4,14 @@ use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{fitted, solve};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE};
-use crate::solver::{Family, Features, Fitted, Kept, Settings, Solver, Wanted};
+use crate::solver::{Features, Fitted, Kept, Settings, Solver, SolverFamily, Wanted};
 use crate::train::{Cut, Shape};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
 
 /// The description of the solver `oneclass`.
-pub(in crate::solver) const ONE_CLASS: Family = Family {
+pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily {
     name: "oneclass",
     about: "one-class support vector machine: a score that is negative for novel rows",
     task: Task::Novelty,

@@ -13,7 +13,7 @@
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::solver::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use crate::solver::{Family, Features, Figure, Fitted, Penalty, Settings, Solver};
+use crate::solver::{Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::train::{Cut, Shape, Work};
 use crate::{Error, FoldSpec, GramState, Result, Task};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
@@ -23,7 +23,7 @@ use kapprox::decompose::singular;
 use kstore::{Plan, Workers};
 
 /// The description of the solver `cca`.
-pub(in crate::solver) const FAMILY: Family = Family {
+pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     name: "cca",
     about: "canonical correlations: the directions of two sets of columns that correlate most",
     task: Task::Components,

@@ -8,7 +8,7 @@
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use crate::solver::{Family, Features, Figure, Fitted, Settings, Solver};
+use crate::solver::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::train::{Cut, Shape, Work};
 use crate::{Error, Result, Task};
 use kapprox::Real;
@@ -16,7 +16,7 @@ use kapprox::decompose::singular;
 use kstore::Plan;
 
 /// The description of the solver `covariance`.
-pub(in crate::solver) const FAMILY: Family = Family {
+pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     name: "covariance",
     about: "maximal covariance: the directions of two sets of columns that vary together most",
     task: Task::Components,

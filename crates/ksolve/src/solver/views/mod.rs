@@ -18,7 +18,7 @@ pub use covariance::MaximalCovariance;
 
 use super::centred::Centred;
 use super::kpca::sign;
-use super::parameter::{Kind, Parameter};
+use super::parameter::{Parameter, ParameterKind};
 use super::{Features, Figure, Fitted, Settings};
 use crate::metric::MetricSource;
 use crate::train::plan::GRAM;
@@ -32,7 +32,7 @@ use kstore::Plan;
 /// The columns of the second view.
 pub(crate) const WITH: Parameter = Parameter {
     name: "with",
-    kind: Kind::Columns,
+    kind: ParameterKind::Columns,
     default: None,
     about: "Columns of the second view, as names or globs, comma-separated; the first has the other features; has to be given",
 };
@@ -40,7 +40,7 @@ pub(crate) const WITH: Parameter = Parameter {
 /// The kernel on the second view.
 pub(crate) const WITH_KERNEL: Parameter = Parameter {
     name: "with_kernel",
-    kind: Kind::Kernel,
+    kind: ParameterKind::Kernel,
     default: None,
     about: "Kernel on the second view [default: that of the first]",
 };
