@@ -357,8 +357,9 @@ class KernelKMeans(_Clusters):
     ) -> None: ...
 
 class KernelLogisticRegression(_Classifier):
-    C: float | str | None
-    lambdas: float | str | None
+    C: float | str | Sequence[float] | None
+    lambdas: float | str | Sequence[float] | None
+    cv: Any
     intercept: str
     class_weight: dict[Any, float] | str | None
     max_iter: int | None
@@ -382,9 +383,10 @@ class KernelLogisticRegression(_Classifier):
     def predict_proba(self, X: _Rows) -> _Floats: ...
     def __init__(
         self,
-        C: float | str | None = ...,
+        C: float | str | Sequence[float] | None = ...,
         *,
-        lambdas: float | str | None = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        cv: Any = ...,
         intercept: str = ...,
         class_weight: dict[Any, float] | str | None = ...,
         max_iter: int | None = ...,
@@ -661,6 +663,7 @@ class KernelRidge(_Regressor):
     residual: float | None
     loo: bool
     std: bool
+    importance: bool
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
@@ -696,6 +699,7 @@ class KernelRidge(_Regressor):
         residual: float | None = ...,
         loo: bool = ...,
         std: bool = ...,
+        importance: bool = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -727,6 +731,7 @@ class KernelRidgeClassifier(_Classifier):
     preconditioner: str | None
     residual: float | None
     loo: bool
+    importance: bool
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
@@ -761,6 +766,7 @@ class KernelRidgeClassifier(_Classifier):
         preconditioner: str | None = ...,
         residual: float | None = ...,
         loo: bool = ...,
+        importance: bool = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -1149,8 +1155,9 @@ class SVC(_Classifier):
     ) -> None: ...
 
 class SVR(_Regressor):
-    C: float | str | None
-    lambdas: float | str | None
+    C: float | str | Sequence[float] | None
+    lambdas: float | str | Sequence[float] | None
+    cv: Any
     intercept: str
     epsilon: float | None
     tol: float | None
@@ -1174,9 +1181,10 @@ class SVR(_Regressor):
     verbose: int
     def __init__(
         self,
-        C: float | str | None = ...,
+        C: float | str | Sequence[float] | None = ...,
         *,
-        lambdas: float | str | None = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        cv: Any = ...,
         intercept: str = ...,
         epsilon: float | None = ...,
         tol: float | None = ...,
