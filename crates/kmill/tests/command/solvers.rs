@@ -193,7 +193,7 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
     refused(at, "predict pairs test.parquet --probabilities -o refused", "svm with --probabilities");
     refused(
         at,
-        "fit logistic t.parquet --target y --C 1,10 -o refused",
+        "fit fisher t.parquet --target y --lambda 1e-6,1e-5 -o refused",
         "this solver compares no penalties; give one number",
     );
     refused(at, "fit ridge t.parquet --target y --pairs -o refused", "ridge does not read it");

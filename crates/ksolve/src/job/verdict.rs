@@ -2,6 +2,7 @@
 
 use super::FitReport;
 use crate::Cell;
+use crate::solver::AT_EACH;
 use kstore::shown;
 
 /// Share of the variance below which a model is hardly better than the mean.
@@ -15,8 +16,9 @@ const UNCOVERED: f64 = 0.5;
 
 /// The warnings of a fit: a sentence each, with what to do.
 pub(super) fn verdict(report: &FitReport) -> Vec<String> {
-    let found = [uncovered(report), wide(report), hardly(report), edge_of_lambdas(report), edge_of_ranks(report)];
-    found.into_iter().flatten().collect()
+    let edges = [edge_of_lambdas(report), edge_of_penalties(report), edge_of_ranks(report)];
+    let found = [uncovered(report), wide(report), hardly(report)];
+    found.into_iter().chain(edges).flatten().collect()
 }
 
 fn chosen(report: &FitReport) -> Option<(&Cell, f64)> {
@@ -74,6 +76,24 @@ fn edge_of_lambdas(report: &FitReport) -> Option<String> {
     })
 }
 
+/// The error of rows held out still falls at the end of the penalties of a solver without a surface.
+fn edge_of_penalties(report: &FitReport) -> Option<String> {
+    let place = report.figures.iter().position(|figure| figure.name.ends_with(AT_EACH))?;
+    let (tried, errors) = (report.figures.get(place.checked_sub(1)?)?, &report.figures[place].values);
+    let mut pairs: Vec<(f64, f64)> = tried.values.iter().copied().zip(errors.iter().copied()).collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
+    let (word, at, next, beyond) = match &pairs[..] {
+        [first, second, ..] if first.1 == best => ("smallest", first.0, second.1, first.0 / 1e3),
+        [.., before, last] if last.1 == best => ("largest", last.0, before.1, last.0 * 1e3),
+        _ => return None,
+    };
+    (next > (1.0 + WORTH) * best).then(|| {
+        let (name, at, beyond) = (tried.name, shown::number(at), shown::number(beyond));
+        format!("{name} {at} is the {word} that was tried, and the held-out error still falls there; try up to `{name}` {beyond}")
+    })
+}
+
 /// The error still falls at the largest rank.
 fn edge_of_ranks(report: &FitReport) -> Option<String> {
     let (cell, error) = chosen(report)?;
@@ -95,6 +115,7 @@ mod tests {
     use super::*;
     use crate::Certificate;
     use crate::job::Train;
+    use crate::solver::Figure;
 
     fn cell(rank: usize, lambda: f64, error: f64) -> Cell {
         Cell { rank, lambda, cv_mse: Some(error), gcv: None, cv_error: None, fold_mse: Vec::new() }
@@ -131,5 +152,14 @@ mod tests {
             "the smallest that was tried",
         );
         told(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
+        let compared = |errors: [f64; 3]| {
+            let figure = |name, values: &[f64]| Figure { name, values: values.to_vec() };
+            vec![figure("C", &[0.1, 1.0, 10.0]), figure("held-out mse at each", &errors)]
+        };
+        told(&|r| r.figures = compared([5.0, 4.0, 3.0]), "C 10 is the largest");
+        told(&|r| r.figures = compared([3.0, 4.0, 5.0]), "C 0.1 is the smallest");
+        let mut inside = good();
+        inside.figures = compared([3.0, 2.0, 2.5]);
+        assert_eq!(verdict(&inside), Vec::<String>::new());
     }
 }

@@ -14,6 +14,9 @@ use kapprox::Real;
 use kstore::Plan;
 use kstore::pass::Observer;
 
+/// How the names of the errors that penalties are chosen by end.
+pub(crate) const AT_EACH: &str = "at each";
+
 /// A linear function of the features: its coefficients, p numbers, and its constant.
 pub(super) type Function<'a> = (&'a [f64], f64);
 

@@ -43,6 +43,7 @@ pub use features::{FEATURES, MapFeatures};
 pub use fisher::Fisher;
 pub use fitted::{Figure, Fitted, Projection};
 pub use fold::{FeatureFold, Filled, Take};
+pub(crate) use held_out::AT_EACH;
 pub use isomap::LandmarkIsomap;
 pub use kdr::KernelDimensionReduction;
 pub use kept::{Gathered, Kept, Place, Tile, Wanted};
