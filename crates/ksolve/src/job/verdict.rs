@@ -3,6 +3,7 @@
 use super::FitReport;
 use crate::Cell;
 use crate::solver::AT_EACH;
+use crate::solver::parameter::{C, LAMBDA};
 use kstore::shown;
 
 /// Share of the variance below which a model is hardly better than the mean.
@@ -80,6 +81,10 @@ fn edge_of_lambdas(report: &FitReport) -> Option<String> {
 fn edge_of_penalties(report: &FitReport) -> Option<String> {
     let place = report.figures.iter().position(|figure| figure.name.ends_with(AT_EACH))?;
     let (tried, errors) = (report.figures.get(place.checked_sub(1)?)?, &report.figures[place].values);
+    // correlations, which are to be large, stand beside a list of another name
+    if ![C.name, LAMBDA.name].contains(&tried.name) {
+        return None;
+    }
     let mut pairs: Vec<(f64, f64)> = tried.values.iter().copied().zip(errors.iter().copied()).collect();
     pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
