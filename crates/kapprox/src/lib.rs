@@ -4,7 +4,7 @@
 //! `phi(x)·phi(x') ≈ k(x, x')`, row by row, so that whatever is learned on features never needs the n x n matrix.
 //!
 //! ```
-//! use faer::{Mat, MatRef, Par};
+//! use faer::{Mat, MatRef};
 //! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 //! use kapprox::{FeatureMap, Nystrom, Spec};
 //! use kstore::{MemoryRows, Pass, Workers};
@@ -13,7 +13,7 @@
 //! let (rows, workers) = (MemoryRows::new(x.clone(), 2)?, Workers::new(2));
 //! let kernel = Spec::parse("gaussian(sigma=1.5)")?.build()?;
 //! let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: 1000 };
-//! let map = Nystrom::<f64>::new(&kernel, RpCholesky.select(&scan, &kernel, 60, 0)?, Par::Seq)?;
+//! let map = Nystrom::<f64>::new(&kernel, RpCholesky.select(&scan, &kernel, 60, 0)?, &workers)?;
 //! let mut phi = Mat::zeros(1000, map.rank());
 //! map.apply(MatRef::from_row_major_slice(&x, 1000, 2), phi.as_mut(), &workers);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
