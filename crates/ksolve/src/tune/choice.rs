@@ -223,12 +223,15 @@ impl Choice<'_> {
         let work = log.work();
         let mut test = None;
         if let Some(plain) = winner.without_metric(&tuned)? {
-            let two = [&winner, &plain].map(|one| {
+            let mut two = [&winner, &plain].into_iter().map(|one| {
                 let what = format!("rows kept apart, metric {}", one.report.metric);
                 log.step(what, || Ok((timed(memory, || trials.test_halves(&one.fit, &job))?, None)))
             });
-            let [with, without] = two;
-            if let (Some(((chose, seen), seconds)), Some(((other, unseen), others))) = (with?, without?) {
+            // lazily: a test that fails ends the search before the next one is remembered in its place
+            let with = two.next().transpose()?.flatten();
+            let without = two.next().transpose()?.flatten();
+            drop(two);
+            if let (Some(((chose, seen), seconds)), Some(((other, unseen), others))) = (with, without) {
                 // half of the rows kept apart are few: what folds found better stays unless these clearly say otherwise
                 let drops = other.error < WORTH * chose.error;
                 if drops {

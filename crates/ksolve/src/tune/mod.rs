@@ -254,7 +254,10 @@ impl<'a, T: Real> Search<'a, T> {
             reading: &self.survey.reading(),
             rows: &self.rows,
         };
-        let entry = memory.recall_or(|| measure.entry(candidate))?;
+        let workers = self.resources.workers;
+        // a step that was ended early is not remembered
+        let entry =
+            memory.recall_or(|| measure.entry(candidate).and_then(|entry| Ok(workers.check().map(|()| entry)?)))?;
         self.entries.push(entry);
         if self.entries.len() == self.alive.len() { self.promote() } else { Ok(()) }
     }
