@@ -120,7 +120,7 @@ impl Table {
     ///
     /// # Errors
     /// [`Error::Empty`] without a row; [`Error::Malformed`] for batches of other columns.
-    pub fn from_batches(batches: Vec<arrow::array::RecordBatch>) -> Result<Self> {
+    pub fn from_batches(batches: Vec<crate::arrow::array::RecordBatch>) -> Result<Self> {
         Ok(Self::of("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 

@@ -1,8 +1,8 @@
 //! The first hour of a new user: words that people type, what a run says, and what it says of the columns.
 
 use super::run::{kmill, ok};
-use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, TimestampSecondArray};
-use arrow::ipc::writer::FileWriter;
+use kstore::arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, TimestampSecondArray};
+use kstore::arrow::ipc::writer::FileWriter;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;

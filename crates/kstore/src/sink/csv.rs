@@ -5,9 +5,9 @@
 //! Dates and times are those of ISO 8601. Missing values are empty fields. Text is quoted where it must be, and where it is empty.
 
 use super::{Output, OutputColumn, Sink, iso};
+use crate::arrow::datatypes::DataType;
 use crate::atomic::AtomicFile;
 use crate::{Error, Result};
-use ::arrow::datatypes::DataType;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

@@ -15,8 +15,8 @@ mod npy;
 #[cfg(feature = "parquet")]
 mod parquet;
 
+use crate::arrow::datatypes::DataType;
 use crate::{Error, KeptColumn, Result, Strings};
-use ::arrow::datatypes::DataType;
 use std::path::Path;
 
 /// The type of the values of a written column.

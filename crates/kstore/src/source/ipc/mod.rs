@@ -22,12 +22,12 @@ use super::column::{self, Layout};
 use super::guard::guarded;
 use super::positioned::Positioned;
 use super::{FileCursor, TableFile};
+use crate::arrow::array::ArrayRef;
+use crate::arrow::datatypes::DataType;
+use crate::arrow::ipc::convert::try_fb_to_schema;
+use crate::arrow::ipc::{Endianness, Footer, root_as_footer};
 use crate::schema::Schema;
 use crate::{Error, Result};
-use arrow::array::ArrayRef;
-use arrow::datatypes::DataType;
-use arrow::ipc::convert::try_fb_to_schema;
-use arrow::ipc::{Endianness, Footer, root_as_footer};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -159,7 +159,7 @@ impl IpcFile {
             [whole] => Arc::clone(whole),
             parts => {
                 let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
-                arrow::compute::concat(&parts).map_err(|error| error.to_string())?
+                crate::arrow::compute::concat(&parts).map_err(|error| error.to_string())?
             }
         };
         let values = crate::source::plain::plain(&values).map_err(|error| error.to_string())?;

@@ -2,7 +2,7 @@
 
 use super::super::positioned::Positioned;
 use super::message::{Codec, Span, Trouble, read};
-use arrow::buffer::{Buffer, MutableBuffer};
+use crate::arrow::buffer::{Buffer, MutableBuffer};
 use std::io::Read;
 
 /// The part of a buffer that is needed.
