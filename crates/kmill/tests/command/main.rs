@@ -16,6 +16,7 @@ mod literature;
 mod maps;
 mod memory;
 mod model;
+mod onnx;
 mod page;
 mod parsers;
 mod people;
