@@ -14,7 +14,7 @@ fn models_on_landmarks_are_written_and_others_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     assert!(kmill(at, "generate moons --rows 300 -o t.csv -q").0);
-    let mut fit = |line: &str| assert!(kmill(at, &format!("fit {line} -o m -q")).0, "{line}");
+    let fit = |line: &str| assert!(kmill(at, &format!("fit {line} -o m -q")).0, "{line}");
     fit("svm t.csv --target y --rank 30 --lambda 1e-4");
     let (done, said) = kmill(at, "export m -o m.onnx");
     assert!(done && said.contains("m as ONNX in m.onnx"), "{said}");
