@@ -1,7 +1,6 @@
 //! What colours mean: the names of classes, and the numbers of shades.
 
-use super::canvas::{Anchor, Canvas};
-use super::picture::LETTERS;
+use crate::drawing::{Anchor, Canvas, LETTERS};
 use crate::page::{Axis, COLOURS, Scale, tick};
 use std::collections::HashMap;
 
@@ -27,7 +26,7 @@ pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: (f64, f6
     let shown = if names.len() > most { most - 1 } else { names.len() };
     let at = |line: usize| top + LINE * (line as f64 + 0.5);
     for (class, name) in names[..shown].iter().enumerate() {
-        canvas.circle(&format!("key c{}", class % COLOURS), (right + 18.0, at(class)), 5.0);
+        canvas.circle(&format!("key c{}", class % COLOURS), (right + 18.0, at(class)), 5.0, None);
         canvas.word("tick", &short(name), (right + 28.0, at(class) + 0.34 * LETTERS), Anchor::Start);
     }
     if shown < names.len() {
