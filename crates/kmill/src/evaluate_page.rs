@@ -188,9 +188,9 @@ fn roc(details: &Details) -> Option<Chart> {
     Some(Chart {
         id: "roc".to_string(),
         title: "ROC curve".to_string(),
-        x: Axis::new("false positives: share of the first class taken for the second", Scale::Linear, ends())?,
-        y: Axis::new("true positives: share of the second class recognised", Scale::Linear, ends())?,
-        series: curve("model", points, |x| format!("false positives {}", number(x, 3))),
+        x: Axis::new("false positive rate: of the first class", Scale::Linear, ends())?,
+        y: Axis::new("true positive rate: share of the second class that is found", Scale::Linear, ends())?,
+        series: curve("model", points, |x| format!("false positive rate {}", number(x, 3))),
         cloud: Vec::new(),
         bars: Vec::new(),
         floor: Some(("chance".to_string(), vec![(0.0, 0.0), (1.0, 1.0)])),

@@ -43,7 +43,7 @@ pub struct CurveArgs {
     /// Seeds to try, from --seed on; a method without random choices runs once
     #[arg(long, value_name = "N", value_parser = parse::repeats, default_value = "5", help_heading = "Comparison")]
     pub repeats: u64,
-    /// The scheme of landmarks for maps that have some and are no scheme [default: rpcholesky]
+    /// Landmark scheme of those maps among --methods that need landmarks [default: rpcholesky]
     #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
     pub landmarks: Option<&'static Scheme>,
     /// Scaling learned from the rows: standard, minmax, asinh (for long tails) or none
