@@ -8,10 +8,10 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
-use arrow::array::{ArrayRef, AsArray, FixedSizeListArray, Float32Array, RecordBatch};
-use arrow::datatypes::{DataType, Field, Float32Type, Schema};
-use arrow::ipc::writer::FileWriter;
 use kmill_benches::{ColumnSums, FEATURES, STRIP_ROWS, add_rows, columns};
+use kstore::arrow::array::{ArrayRef, AsArray, FixedSizeListArray, Float32Array, RecordBatch};
+use kstore::arrow::datatypes::{DataType, Field, Float32Type, Schema};
+use kstore::arrow::ipc::writer::FileWriter;
 use kstore::pass::Unobserved;
 use kstore::source::{ipc::IpcFile, npy::NpyFile};
 use kstore::{Output, OutputColumn, OutputKind, Pass, Reading, Selection, Table, TableRows, Workers, sink};

@@ -2,14 +2,14 @@
 //!
 //! `cargo run --release -p ksolve --example record_batches`
 
-use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use ksolve::job::{Fit, Predictor, Run};
 use kstore::Table;
+use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use std::sync::Arc;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let angle = |i: usize| i as f64 * 0.37;
-    let batch = |from: usize| -> Result<RecordBatch, arrow::error::ArrowError> {
+    let batch = |from: usize| -> Result<RecordBatch, kstore::arrow::error::ArrowError> {
         let radius = |i: usize| if i.is_multiple_of(2) { 1.0 } else { 2.0 };
         let x = Float64Array::from_iter_values((from..from + 500).map(|i| radius(i) * angle(i).cos()));
         let y = Float64Array::from_iter_values((from..from + 500).map(|i| radius(i) * angle(i).sin()));

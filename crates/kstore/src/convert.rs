@@ -176,7 +176,7 @@ pub(crate) fn targets(views: &[View<'_>], at: Positions<'_>, rows: usize, out: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Array, Float32Array, Int16Array};
+    use crate::arrow::array::{Array, Float32Array, Int16Array};
 
     /// Every value by itself, from the definition.
     fn singly<T: Real>(views: &[View<'_>], affine: &Affine, at: Positions<'_>, rows: usize) -> Vec<T> {

@@ -302,8 +302,8 @@ fn exact(value: i64, digits: u32, float: &str) -> Result<i64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arrow::array::{Array, StringViewArray};
     use crate::source::Values;
-    use arrow::array::{Array, StringViewArray};
 
     #[test]
     fn missing_values_are_known_whatever_the_order_of_the_parts() {

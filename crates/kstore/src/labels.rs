@@ -144,7 +144,7 @@ fn whole(view: &View<'_>, row: usize) -> Result<i64, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{BooleanArray, StringViewArray};
+    use crate::arrow::array::{BooleanArray, StringViewArray};
 
     fn codes(coder: &mut Coder, values: Values<'_>, count: usize) -> Result<Vec<u32>, (usize, Fault)> {
         let mut out = Vec::new();

@@ -16,7 +16,7 @@
 //!
 //! Each file format is a feature: `parquet`, `ipc` (Arrow), `npy`, `csv` and `svmlight`, all of them by default. With
 //! `default-features = false` the rows are slices, record batches, iterators and sources of your own, and no codec is
-//! built. [`arrow`] and [`rayon`] are the crates whose types stand in signatures here.
+//! built. [`arrow`] and [`rayon`] have the types of other crates that stand in signatures here.
 //!
 //! # Example
 //!
@@ -46,6 +46,7 @@
     allow(dead_code, unused_imports, reason = "what the formats share, few of them use in part")
 )]
 
+pub mod arrow;
 pub mod atomic;
 pub mod budget;
 pub mod checkpoint;
@@ -86,6 +87,7 @@ pub use digest::Digest;
 pub use error::{BadLine, Error, Result};
 pub use keep::{KeptColumn, KeptValues, TILE_TEXT, TextLimit};
 pub use pass::{CancelToken, Fold, Merge, Pass, Workers};
+pub use rayon;
 pub use real::{Real, vectorised};
 pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 pub use scaler::Scaler;
@@ -98,4 +100,3 @@ pub use statistics::{Statistics, StatisticsFold};
 pub use strings::Strings;
 pub use table::Table;
 pub use table_rows::{Reading, TableRows};
-pub use {arrow, rayon};

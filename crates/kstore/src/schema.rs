@@ -1,6 +1,6 @@
 //! Names and kinds of the columns of a table.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use crate::arrow::datatypes::{DataType, TimeUnit};
 use std::collections::HashMap;
 use std::fmt;
 

@@ -41,9 +41,10 @@ pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<
     let cells = watched(py, show, |progress| {
         let selected = table.0.select(&selection)?;
         let (options, precision) = (options(&curve, &selected)?, curve.precision.parse::<ElementType>()?);
+        let run = progress.of(&run);
         match precision {
-            ElementType::F32 => cells::<f32>(&selected, &options, &Resources { stages: progress, ..run.resources() }),
-            ElementType::F64 => cells::<f64>(&selected, &options, &Resources { stages: progress, ..run.resources() }),
+            ElementType::F32 => cells::<f32>(&selected, &options, &run.resources()),
+            ElementType::F64 => cells::<f64>(&selected, &options, &run.resources()),
         }
     })?
     .map_err(raised)?;

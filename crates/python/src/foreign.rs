@@ -4,8 +4,8 @@
 
 #![allow(unsafe_code, reason = "numpy and the Arrow C stream interface hand out pointers")]
 
-use arrow::array::RecordBatch;
-use arrow::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use kstore::arrow::array::RecordBatch;
 use numpy::{Element, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -65,8 +65,9 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     let capsule =
         capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("__arrow_c_stream__ gave no capsule"))?;
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
-    let wrong =
-        |error: arrow::error::ArrowError| PyValueError::new_err(format!("the Arrow stream cannot be read: {error}"));
+    let wrong = |error: kstore::arrow::error::ArrowError| {
+        PyValueError::new_err(format!("the Arrow stream cannot be read: {error}"))
+    };
     // SAFETY: a capsule of this name holds a valid stream, by the PyCapsule interface; `from_raw` moves it out and leaves a
     // released one behind, which the capsule's destructor accepts.
     let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(wrong)?;

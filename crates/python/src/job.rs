@@ -224,7 +224,7 @@ pub(crate) fn fit(
     let fitted = watched(py, show, |progress| {
         let selected = table.0.select(&selection)?;
         let fit = job.landmarks(fit.clone(), &selected, landmarks)?.metric(job.metric(&selected)?);
-        fit.run(&selected, &run.clone().watch(progress))
+        fit.run(&selected, &progress.of(&run))
     })?
     .map_err(raised)?;
     learned(fitted, table, &run, job.run.threads(), None)

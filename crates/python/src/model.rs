@@ -155,7 +155,7 @@ impl Model {
         let (scores, more, n) = watched(py, None, |progress| {
             let (mut scores, mut more) = (Vec::new(), Vec::new());
             let selected = predictor.select(&table.0, selection)?;
-            let run = run.watch(progress);
+            let run = progress.of(&run);
             let n = predictor.scores(&selected, extras, Vec::new(), &run, |part| {
                 scores.extend_from_slice(&part.scores);
                 more.extend(predictor.deviations(part));
@@ -196,7 +196,7 @@ impl Model {
                 kstore::Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
             let kept = (!carried.keep.is_empty()).then(|| table.0.select(&carried)).transpose()?;
             let selected = predictor.select(&table.0, kstore::Selection { keep: Vec::new(), ..selection })?;
-            predictor.write(&selected, kept.as_ref(), extras, &output, &run.watch(progress))
+            predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))
         })?
         .map_err(raised)?;
         Ok(written.rows)

@@ -1,7 +1,7 @@
 //! Arrays of numpy and scipy with further columns, as a table: of a dense array nothing is copied.
 
 use crate::foreign::ArrayBytes;
-use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
+use kstore::arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use kstore::schema::{Column, Kind, Schema};
 use kstore::source::{Element, FileCursor, Strided, TableFile, Values, View};
 use kstore::{Error, Result};
@@ -81,9 +81,9 @@ impl ArrayRows {
         let bits = if let Features::Dense(_, element) = &x { 8 * element.size() as u8 } else { 64 };
         let features = names.into_iter().map(|name| Column { name, kind: Kind::Float { bits } });
         let kind = |array: &ArrayRef| match array.data_type() {
-            arrow::datatypes::DataType::Boolean => Kind::Bool,
-            arrow::datatypes::DataType::Int64 => Kind::Int { bits: 64, signed: true },
-            arrow::datatypes::DataType::Utf8View => Kind::Text,
+            kstore::arrow::datatypes::DataType::Boolean => Kind::Bool,
+            kstore::arrow::datatypes::DataType::Int64 => Kind::Int { bits: 64, signed: true },
+            kstore::arrow::datatypes::DataType::Utf8View => Kind::Text,
             _ => Kind::Float { bits: 64 },
         };
         let others = more.iter().map(|(name, array)| Column { name: name.clone(), kind: kind(array) });

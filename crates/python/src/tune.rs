@@ -86,7 +86,7 @@ pub(crate) fn tune(
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, chosen, warnings) = watched(py, show, |progress| {
         let selected = table.0.select(&selection)?;
-        let run = run.clone().watch(progress);
+        let run = progress.of(&run);
         let pace = Pace::new(search.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64));
         let watch = Watch { progress, pace: &pace, trials: AtomicBool::new(false), warnings: Mutex::new(Vec::new()) };
         let base = job.landmarks(base.clone(), &selected, landmarks)?.metric(search.metric(&job, &selected)?);

@@ -1,6 +1,6 @@
 //! A job on a thread of its own, while the calling thread looks after signals and shows progress.
 
-use ksolve::job::CancelToken;
+use ksolve::job::{CancelToken, Run};
 use ksolve::train::Stages;
 use kstore::pass::Observer;
 use pyo3::prelude::*;
@@ -18,6 +18,13 @@ pub(crate) struct Progress {
     cancel: CancelToken,
     stage: Mutex<(String, Option<u64>)>,
     rows: AtomicU64,
+}
+
+impl Progress {
+    /// A run that tells its progress here, and stops where this one was asked to.
+    pub(crate) fn of<'a>(&'a self, run: &Run<'a>) -> Run<'a> {
+        run.clone().cancel(self.cancel.clone()).watch(self)
+    }
 }
 
 struct Stage<'a>(&'a Progress);

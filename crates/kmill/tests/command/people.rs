@@ -1,8 +1,8 @@
 //! The first hour of a new user: words that people type, what a run says, and what it says of the columns.
 
 use super::run::{kmill, ok};
-use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, TimestampSecondArray};
-use arrow::ipc::writer::FileWriter;
+use kstore::arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, TimestampSecondArray};
+use kstore::arrow::ipc::writer::FileWriter;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn errors_say_what_can_be_done() {
             "fit ridge t.csv --target y --kernel delta(on=city) --rank 10 -o m",
             ["column city holds text", "whole numbers"],
         ),
-        ("fit fisher t.csv --target high --folds 5 -o m", ["--folds 5: fisher does not read it", "leave it out"]),
+        ("fit kmeans t.csv --clusters 2 --folds 5 -o m", ["--folds 5: kmeans does not read it", "leave it out"]),
         ("plot one t.csv --x b -o p.png", ["--x b: the model has one feature, a", "leave it out"]),
         ("plot one t.csv --y a -o p.png", ["--y a: the model has one feature, a", "leave it out"]),
         ("evaluate one t.csv --threshold 0.5", ["--threshold 0.5: it decides between two classes", "leave it out"]),

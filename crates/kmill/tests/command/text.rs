@@ -144,8 +144,8 @@ fn predictions_carry_columns_along() {
 
 /// A table with a column of every type that only some formats hold.
 fn every_type(path: &Path) {
-    use arrow::array::*;
-    use arrow::datatypes::{DataType, Field, Int32Type};
+    use kstore::arrow::array::*;
+    use kstore::arrow::datatypes::{DataType, Field, Int32Type};
     let mut ragged = ListBuilder::new(Float64Builder::new());
     ragged.extend([Some(vec![Some(1.0)]), Some(vec![Some(1.0), Some(2.0)])]);
     let ends = Int32Array::from(vec![2]);
@@ -167,7 +167,7 @@ fn every_type(path: &Path) {
     ];
     let table = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
     let mut writer =
-        arrow::ipc::writer::FileWriter::try_new(std::fs::File::create(path).unwrap(), &table.schema()).unwrap();
+        kstore::arrow::ipc::writer::FileWriter::try_new(std::fs::File::create(path).unwrap(), &table.schema()).unwrap();
     writer.write(&table).unwrap();
     writer.finish().unwrap();
 }
@@ -225,7 +225,7 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
 
 #[test]
 fn the_index_of_a_pandas_table_is_told_and_left_out() {
-    use arrow::array::{ArrayRef, Float64Array, RecordBatch};
+    use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let column =
@@ -239,7 +239,7 @@ fn the_index_of_a_pandas_table_is_told_and_left_out() {
     let schema = Arc::new(table.schema().as_ref().clone().with_metadata(pandas));
     let table = table.with_schema(Arc::clone(&schema)).unwrap();
     let file = std::fs::File::create(at.join("a.arrow")).unwrap();
-    let mut writer = arrow::ipc::writer::FileWriter::try_new(file, &schema).unwrap();
+    let mut writer = kstore::arrow::ipc::writer::FileWriter::try_new(file, &schema).unwrap();
     writer.write(&table).unwrap();
     writer.finish().unwrap();
     let line = "fit ridge a.arrow --target y --rank 5 --lambda 1e-3 -o m";
@@ -254,7 +254,7 @@ fn the_index_of_a_pandas_table_is_told_and_left_out() {
 
 #[test]
 fn bad_data_beside_features_that_are_read_in_place_is_told() {
-    use arrow::array::{ArrayRef, Float64Array, RecordBatch};
+    use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     for (bad, said) in [(None, "missing"), (Some(f64::NAN), "NaN"), (Some(f64::INFINITY), "infinite")] {
@@ -263,7 +263,7 @@ fn bad_data_beside_features_that_are_read_in_place_is_told() {
         let table =
             RecordBatch::try_from_iter_with_nullable([("x", x.clone(), true), ("y", x, true), ("w", w, true)]).unwrap();
         let file = std::fs::File::create(at.join("a.arrow")).unwrap();
-        let mut writer = arrow::ipc::writer::FileWriter::try_new(file, &table.schema()).unwrap();
+        let mut writer = kstore::arrow::ipc::writer::FileWriter::try_new(file, &table.schema()).unwrap();
         writer.write(&table).unwrap();
         writer.finish().unwrap();
         for options in ["--weights w", "--folds column:w"] {

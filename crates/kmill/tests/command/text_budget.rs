@@ -1,8 +1,8 @@
 //! P1 for text: bytes are counted, not rows. Each line runs at the smallest budget that it accepts, and stays under it.
 
-use arrow::array::{ArrayRef, DictionaryArray, Float64Array, RecordBatch, StringArray, StringViewArray};
-use arrow::datatypes::Int32Type;
-use arrow::ipc::writer::FileWriter;
+use kstore::arrow::array::{ArrayRef, DictionaryArray, Float64Array, RecordBatch, StringArray, StringViewArray};
+use kstore::arrow::datatypes::Int32Type;
+use kstore::arrow::ipc::writer::FileWriter;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn tables() -> tempfile::TempDir {
     write(&at.join("many.arrow"), Arc::new(StringArray::from_iter_values((0..120_000).map(line))));
     write(&at.join("views.arrow"), Arc::new(StringViewArray::from_iter_values((0..60_000).map(line))));
     let values = StringArray::from_iter_values((0..300).map(|i| format!("{i} {}", "come again ".repeat(200))));
-    let keys = (0..60_000).map(|i| i % 300).collect::<arrow::array::Int32Array>();
+    let keys = (0..60_000).map(|i| i % 300).collect::<kstore::arrow::array::Int32Array>();
     write(&at.join("coded.arrow"), Arc::new(DictionaryArray::<Int32Type>::try_new(keys, Arc::new(values)).unwrap()));
     let long = |i: usize| format!("t{i:07}").repeat(25_000);
     write(&at.join("long.arrow"), Arc::new(StringArray::from_iter_values((0..150).map(long))));
@@ -125,7 +125,7 @@ fn a_small_file_that_stands_for_much_text_is_converted_within_its_budget() {
     }
     let folder = tempfile::tempdir().unwrap();
     let text = StringArray::from_iter_values(["a".repeat(300_000)]);
-    let keys = (0..2_000).map(|_| 0).collect::<arrow::array::Int32Array>();
+    let keys = (0..2_000).map(|_| 0).collect::<kstore::arrow::array::Int32Array>();
     let coded = DictionaryArray::<Int32Type>::try_new(keys, Arc::new(text)).unwrap();
     write(&folder.path().join("a.arrow"), Arc::new(coded));
     kmill(folder.path(), "convert a.arrow --drop u -o a.parquet -q");

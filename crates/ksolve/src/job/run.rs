@@ -122,8 +122,7 @@ impl<'a> Run<'a> {
         self.stages
     }
 
-    /// The resources for work that is no fit, such as [`crate::curve`]: without a journal, and without the cancel token, which
-    /// the observer has to ask itself.
+    /// The resources for work that is no fit, such as [`crate::curve`]: without a journal. The cancel token stops it as it stops a fit.
     pub fn resources(&self) -> Resources<'_> {
         Resources {
             memory: self.memory,

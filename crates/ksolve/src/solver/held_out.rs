@@ -102,9 +102,11 @@ impl<T: Real> HeldOut<T> {
     }
 }
 
-/// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest. `what` is the name of the errors.
+/// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest; an error that is
+/// no number is worse than any. `what` is the name of the errors.
 pub(super) fn choose(penalties: &[Penalty], rows: u64, errors: Vec<f64>, what: &'static str) -> Chosen {
-    let at = (0..errors.len()).fold(0, |best, at| if errors[at] < errors[best] { at } else { best });
+    let error = |at: usize| if errors[at].is_nan() { f64::INFINITY } else { errors[at] };
+    let at = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });
     let (name, values) = match penalties.first() {
         Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(rows)).collect()),
         _ => ("C", penalties.iter().map(|penalty| penalty.c(rows)).collect()),

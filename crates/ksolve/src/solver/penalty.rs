@@ -1,6 +1,8 @@
 //! The penalty of a solver, in either of its two conventions.
 
 /// How strongly coefficients are held down: one number in either of two conventions.
+///
+/// Where folds compare penalties, the rows of a convention are those that were learned from: lambda stays the penalty of a row, C the cost of one.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -27,6 +27,8 @@ pub struct Trials<T> {
     folds: Vec<usize>,
     count: usize,
     apart: Option<usize>,
+    /// Folds are blocks of neighbouring rows: rows that follow each other are related.
+    blocks: bool,
     /// Targets as the table of a trial has them, `t` for each row: numbers or the code of the class, and behind them the weight.
     values: Vec<f64>,
     t: usize,
@@ -82,7 +84,8 @@ impl<T: Real> Trials<T> {
             _ => count.checked_sub(1),
         };
         let apart = apart.filter(|_| may && count > 2);
-        Ok(Self { weighted: shape.weighted, rows, folds: of_rows, count, apart, values, t })
+        let blocks = matches!(folds, Folds::Blocks { .. });
+        Ok(Self { weighted: shape.weighted, rows, folds: of_rows, count, apart, blocks, values, t })
     }
 
     /// The number of different values of a single numeric target, where they are a few whole numbers, as those of classes are.
@@ -138,16 +141,23 @@ impl<T: Real> Trials<T> {
         Ok(found.into_iter().flatten().next())
     }
 
-    /// As [`Trials::test`], for the first and the second half of the rows kept apart: one to choose by, and one that this choice does not see
-    /// either. `None` where there are fewer than two.
+    /// As [`Trials::test`], for two halves of the rows kept apart: one to choose by, and one that this choice does not see either. `None` where
+    /// there are fewer than two.
+    ///
+    /// The halves take the rows in turn, so that a table that is sorted by its target has both ends of it in each. Where folds are blocks, rows
+    /// that follow each other are related, and the halves are the first rows and the last.
     ///
     /// # Errors
     /// The errors of [`Fit::run`].
     pub fn test_halves(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<(Apart, Apart)>> {
         let apart: Vec<usize> = (0..self.folds.len()).filter(|position| !self.is_seen(*position)).collect();
-        let Some(middle) = apart.get(apart.len().div_ceil(2)).copied() else { return Ok(None) };
-        let first = |i: usize| !self.is_seen(i) && i < middle;
-        let second = |i: usize| !self.is_seen(i) && i >= middle;
+        if apart.len() < 2 {
+            return Ok(None);
+        }
+        let middle = apart.len().div_ceil(2);
+        let is_first = |k: usize| if self.blocks { k < middle } else { k.is_multiple_of(2) };
+        let half = |i: usize| apart.binary_search(&i).ok().map(is_first);
+        let (first, second) = (|i: usize| half(i) == Some(true), |i: usize| half(i) == Some(false));
         let found = self.scored(fit, &|i| self.is_seen(i), &[&first, &second], run)?;
         Ok(match &found[..] {
             [first, second] => Some((first.clone(), second.clone())),

@@ -1,13 +1,13 @@
 //! Written columns as Arrow arrays, for the formats that store them.
 
 use super::{Output, OutputColumn, OutputKind};
-use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray,
-    make_array,
+use crate::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, RecordBatch,
+    StringArray, make_array,
 };
-use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Field, Schema};
-use arrow::error::ArrowError;
+use crate::arrow::buffer::{BooleanBuffer, NullBuffer};
+use crate::arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema};
+use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
 /// The Arrow schema of the columns.
@@ -46,7 +46,10 @@ pub(super) fn batch(
 fn time(array: &ArrayRef, time: &DataType) -> Result<ArrayRef, ArrowError> {
     let numbers = match time {
         // values that were read from 32 bits fit into as many
-        DataType::Date32 | DataType::Time32(_) => arrow::compute::cast(array, &DataType::Int32)?,
+        DataType::Date32 | DataType::Time32(_) => {
+            let narrow = array.as_primitive::<Int64Type>().unary_opt::<_, Int32Type>(|value| i32::try_from(value).ok());
+            Arc::new(narrow)
+        }
         _ => Arc::clone(array),
     };
     Ok(make_array(numbers.to_data().into_builder().data_type(time.clone()).build()?))

@@ -1,12 +1,12 @@
 //! Writing Arrow IPC files.
 
 use super::{Output, OutputColumn, OutputKind, Sink, arrow};
+use crate::arrow::array::RecordBatch;
+use crate::arrow::datatypes::Schema;
+use crate::arrow::error::ArrowError;
+use crate::arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use crate::atomic::AtomicFile;
 use crate::{Error, Result};
-use ::arrow::array::RecordBatch;
-use ::arrow::datatypes::Schema;
-use ::arrow::error::ArrowError;
-use ::arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl IpcSink {
     pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
         let schema = arrow::schema(columns);
         let file = AtomicFile::create(path)?;
-        let options = IpcWriteOptions::try_new(ALIGNMENT, false, ::arrow::ipc::MetadataVersion::V5);
+        let options = IpcWriteOptions::try_new(ALIGNMENT, false, crate::arrow::ipc::MetadataVersion::V5);
         let writer = options.and_then(|options| FileWriter::try_new_with_options(file, &schema, options));
         let writer = writer.map_err(|error| failed(path, error))?;
         let gathered = Gathered { batches: Vec::new(), rows: 0, bytes: 0 };
@@ -69,7 +69,7 @@ impl IpcSink {
         let Some(writer) = &mut self.writer else {
             return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
         };
-        let batch = ::arrow::compute::concat_batches(&self.schema, &gathered.batches);
+        let batch = crate::arrow::compute::concat_batches(&self.schema, &gathered.batches);
         batch.and_then(|batch| writer.write(&batch)).map_err(|error| failed(&self.path, error))
     }
 }

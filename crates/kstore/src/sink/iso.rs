@@ -1,6 +1,6 @@
 //! Dates and times as ISO 8601 writes them.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use crate::arrow::datatypes::{DataType, TimeUnit};
 
 const DAY: i64 = 86_400;
 

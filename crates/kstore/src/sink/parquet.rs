@@ -1,9 +1,9 @@
 //! Writing Parquet.
 
 use super::{Output, OutputColumn, OutputKind, Sink, arrow};
+use crate::arrow::datatypes::Schema;
 use crate::atomic::AtomicFile;
 use crate::{Error, Result};
-use ::arrow::datatypes::Schema;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -122,7 +122,7 @@ fn properties(columns: &[OutputColumn]) -> WriterProperties {
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         // Parquet has dates of days alone: dates in milliseconds become those
-        .set_coerce_types(columns.iter().any(|column| column.time == Some(::arrow::datatypes::DataType::Date64)));
+        .set_coerce_types(columns.iter().any(|column| column.time == Some(crate::arrow::datatypes::DataType::Date64)));
     for column in columns.iter().filter(|column| matches!(column.kind, OutputKind::F32 | OutputKind::F64)) {
         let path = ColumnPath::from(column.name.as_str());
         properties = properties

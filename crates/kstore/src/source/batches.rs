@@ -2,9 +2,9 @@
 
 use super::column::{self, Fault, Layout, Loaded, Place};
 use super::{FileCursor, TableFile, View};
+use crate::arrow::array::RecordBatch;
 use crate::schema::Schema;
 use crate::{Error, Result};
-use arrow::array::RecordBatch;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;

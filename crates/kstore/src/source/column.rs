@@ -12,11 +12,11 @@
 use super::type_name::type_name;
 use super::{Element, Strided, Values, View};
 use crate::Error;
+use crate::arrow::array::{Array, ArrayRef, AsArray};
+use crate::arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
+use crate::arrow::datatypes::{DataType, Fields};
+use crate::arrow::error::ArrowError;
 use crate::schema::{Column, Kind, Schema};
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Fields};
-use arrow::error::ArrowError;
 use std::ops::Range;
 use std::path::Path;
 

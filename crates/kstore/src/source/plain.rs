@@ -2,11 +2,11 @@
 
 use super::column::{element, kind};
 use super::{Element, Values, View};
+use crate::arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Float64Array, PrimitiveArray, StringViewArray};
+use crate::arrow::compute::{TakeOptions, take};
+use crate::arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType};
+use crate::arrow::error::ArrowError;
 use crate::schema::Kind;
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, PrimitiveArray};
-use arrow::compute::{TakeOptions, cast, take};
-use arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType};
-use arrow::error::ArrowError;
 use std::sync::Arc;
 
 /// The values converted to a type that [`view`] knows, where there is one.
@@ -19,8 +19,11 @@ pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
             // texts of a dictionary stay where they are: each row is a view of one
             take(plain(dictionary.values())?.as_ref(), dictionary.keys(), Some(checked))?
         }
-        DataType::Utf8 | DataType::LargeUtf8 => cast(array, &DataType::Utf8View)?,
-        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => cast(array, &DataType::BinaryView)?,
+        DataType::Utf8 => Arc::new(StringViewArray::from(array.as_string::<i32>())),
+        DataType::LargeUtf8 => Arc::new(StringViewArray::from(array.as_string::<i64>())),
+        DataType::Binary => Arc::new(BinaryViewArray::from(array.as_binary::<i32>())),
+        DataType::LargeBinary => Arc::new(BinaryViewArray::from(array.as_binary::<i64>())),
+        DataType::FixedSizeBinary(_) => Arc::new(array.as_fixed_size_binary().iter().collect::<BinaryViewArray>()),
         DataType::Decimal32(_, scale) => decimals(array.as_primitive::<types::Decimal32Type>(), *scale),
         DataType::Decimal64(_, scale) => decimals(array.as_primitive::<types::Decimal64Type>(), *scale),
         DataType::Decimal128(_, scale) => decimals(array.as_primitive::<types::Decimal128Type>(), *scale),
@@ -35,7 +38,7 @@ pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 
 /// Dates and times as the integers that store them; nothing is copied.
 fn integers(array: &ArrayRef, integer: DataType) -> Result<ArrayRef, ArrowError> {
-    Ok(arrow::array::make_array(array.to_data().into_builder().data_type(integer).build()?))
+    Ok(crate::arrow::array::make_array(array.to_data().into_builder().data_type(integer).build()?))
 }
 
 fn decimals<D: DecimalType>(array: &PrimitiveArray<D>, scale: i8) -> ArrayRef

@@ -1,6 +1,6 @@
 //! Names of the types that cannot be read, as a person would call them.
 
-use arrow::datatypes::DataType;
+use crate::arrow::datatypes::DataType;
 
 /// `list of binary`, where Arrow's own name would be a page of fields.
 pub(super) fn type_name(data_type: &DataType) -> String {
@@ -30,7 +30,7 @@ pub(super) fn type_name(data_type: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::datatypes::{Field, Fields};
+    use crate::arrow::datatypes::{Field, Fields};
     use std::sync::Arc;
 
     #[test]

@@ -1,8 +1,8 @@
 //! Columns of a chunk as typed values, whatever the format they came from.
 
-use arrow::array::{BinaryViewArray, BooleanArray, Float16Array, StringViewArray};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
+use crate::arrow::array::{BinaryViewArray, BooleanArray, Float16Array, StringViewArray};
+use crate::arrow::buffer::NullBuffer;
+use crate::arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 
 /// The 16-bit float, which the standard library does not have yet.
 type F16 = <Float16Type as ArrowPrimitiveType>::Native;

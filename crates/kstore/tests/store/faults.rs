@@ -1,7 +1,7 @@
 //! Every fault of a cell gives the same rows or the same sentence in every format that can hold it.
 
 use crate::make::*;
-use arrow::array::*;
+use kstore::arrow::array::*;
 use kstore::source::formats;
 use kstore::{Condition, KeptColumn, Missing, Reading, Real, RowBuf, RowSource, Selection, Table};
 use std::path::Path;

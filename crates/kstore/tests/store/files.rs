@@ -1,8 +1,8 @@
 //! Types, encodings, damage, and which files make a table.
 
 use crate::make::*;
-use arrow::array::*;
-use arrow::datatypes::{DataType, Field, Int32Type};
+use kstore::arrow::array::*;
+use kstore::arrow::datatypes::{DataType, Field, Int32Type};
 use kstore::{Error, Kind, Label, Reading, RowSource, Selection, Table};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterVersion};

@@ -2,12 +2,14 @@
 
 use crate::lists::{fixed, list};
 use crate::make::*;
-use arrow::array::*;
-use arrow::buffer::OffsetBuffer;
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int8Type, TimeUnit};
-use arrow::ipc::CompressionType;
-use arrow::ipc::writer::StreamWriter;
+use kstore::arrow::array::*;
+use kstore::arrow::buffer::OffsetBuffer;
+use kstore::arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Field, Float16Type, Float32Type, Int8Type, Int16Type, Int32Type, TimeUnit, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type, i256,
+};
+use kstore::arrow::ipc::CompressionType;
+use kstore::arrow::ipc::writer::StreamWriter;
 use kstore::source::ipc::IpcFile;
 use kstore::{Error, Kind, Label, Output, OutputColumn, OutputKind, Reading, RowSource, Selection, Table, sink};
 use proptest::prelude::*;
@@ -40,14 +42,27 @@ proptest! {
     }
 }
 
+/// Integers in a smaller type.
+fn narrow<I: ArrowPrimitiveType>(array: &Int64Array) -> ArrayRef
+where
+    I::Native: TryFrom<i64, Error: std::fmt::Debug>,
+{
+    Arc::new(array.unary::<_, I>(|value| I::Native::try_from(value).unwrap_or_default()))
+}
+
+/// Integers as the times that they stand for.
+fn stored_as(array: &dyn Array, time: DataType) -> ArrayRef {
+    make_array(array.to_data().into_builder().data_type(time).build().unwrap())
+}
+
 /// Numbers of every type with a missing value in the middle, and what they should read as.
 fn every_type() -> Vec<(&'static str, ArrayRef, [f64; 3])> {
     let nan = f64::NAN;
-    let small = |array: &Int64Array, to: DataType| cast(array, &to).unwrap();
     let whole = Int64Array::from(vec![Some(-3), None, Some(100)]);
     let count = Int64Array::from(vec![Some(3), None, Some(200)]);
     let float = Float64Array::from(vec![Some(0.5), None, Some(-2.0)]);
     let (signed, unsigned, real) = ([-3.0, nan, 100.0], [3.0, nan, 200.0], [0.5, nan, -2.0]);
+    let unscaled = [Some(15), None, Some(-1)];
     let decimal = |digits, scale| {
         let values = Decimal128Array::from(vec![Some(15), None, Some(-1)]);
         Arc::new(values.with_precision_and_scale(digits, scale).unwrap()) as ArrayRef
@@ -57,27 +72,47 @@ fn every_type() -> Vec<(&'static str, ArrayRef, [f64; 3])> {
         Arc::new(Float32Array::from(vec![0.5, 2.5])),
     );
     vec![
-        ("f16", cast(&float, &DataType::Float16).unwrap(), real),
-        ("f32", cast(&float, &DataType::Float32).unwrap(), real),
+        ("f16", Arc::new(float.unary::<_, Float16Type>(<Float16Type as ArrowPrimitiveType>::Native::from_f64)), real),
+        ("f32", Arc::new(float.unary::<_, Float32Type>(|v| v as f32)), real),
         ("f64", Arc::new(float.clone()), real),
-        ("i8", small(&whole, DataType::Int8), signed),
-        ("i16", small(&whole, DataType::Int16), signed),
-        ("i32", small(&whole, DataType::Int32), signed),
-        ("i64", small(&whole, DataType::Int64), signed),
-        ("u8", small(&count, DataType::UInt8), unsigned),
-        ("u16", small(&count, DataType::UInt16), unsigned),
-        ("u32", small(&count, DataType::UInt32), unsigned),
-        ("u64", small(&count, DataType::UInt64), unsigned),
+        ("i8", narrow::<Int8Type>(&whole), signed),
+        ("i16", narrow::<Int16Type>(&whole), signed),
+        ("i32", narrow::<Int32Type>(&whole), signed),
+        ("i64", Arc::new(whole.clone()) as ArrayRef, signed),
+        ("u8", narrow::<UInt8Type>(&count), unsigned),
+        ("u16", narrow::<UInt16Type>(&count), unsigned),
+        ("u32", narrow::<UInt32Type>(&count), unsigned),
+        ("u64", narrow::<UInt64Type>(&count), unsigned),
         ("bool", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])), [1.0, nan, 0.0]),
         ("d128", decimal(20, 1), [1.5, nan, -0.1]),
-        ("d256", cast(&decimal(20, 2), &DataType::Decimal256(40, 2)).unwrap(), [0.15, nan, -0.01]),
-        ("d32", cast(&decimal(20, 2), &DataType::Decimal32(9, 2)).unwrap(), [0.15, nan, -0.01]),
-        ("d64", cast(&decimal(20, 2), &DataType::Decimal64(12, 2)).unwrap(), [0.15, nan, -0.01]),
-        ("date32", cast(&small(&whole, DataType::Int32), &DataType::Date32).unwrap(), signed),
-        ("date64", cast(&whole, &DataType::Date64).unwrap(), signed),
-        ("time", cast(&whole, &DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))).unwrap(), signed),
-        ("clock", cast(&small(&count, DataType::Int32), &DataType::Time32(TimeUnit::Second)).unwrap(), unsigned),
-        ("span", cast(&whole, &DataType::Duration(TimeUnit::Nanosecond)).unwrap(), signed),
+        (
+            "d256",
+            Arc::new(
+                Decimal256Array::from(unscaled.map(|v| v.map(i256::from)).to_vec())
+                    .with_precision_and_scale(40, 2)
+                    .unwrap(),
+            ),
+            [0.15, nan, -0.01],
+        ),
+        (
+            "d32",
+            Arc::new(Decimal32Array::from(unscaled.to_vec()).with_precision_and_scale(9, 2).unwrap()),
+            [0.15, nan, -0.01],
+        ),
+        (
+            "d64",
+            Arc::new(
+                Decimal64Array::from(unscaled.map(|v| v.map(i64::from)).to_vec())
+                    .with_precision_and_scale(12, 2)
+                    .unwrap(),
+            ),
+            [0.15, nan, -0.01],
+        ),
+        ("date32", stored_as(&narrow::<Int32Type>(&whole), DataType::Date32), signed),
+        ("date64", stored_as(&whole, DataType::Date64), signed),
+        ("time", stored_as(&whole, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))), signed),
+        ("clock", stored_as(&narrow::<Int32Type>(&count), DataType::Time32(TimeUnit::Second)), unsigned),
+        ("span", stored_as(&whole, DataType::Duration(TimeUnit::Nanosecond)), signed),
         ("dict", Arc::new(dictionary), [2.5, nan, 0.5]),
     ]
 }
@@ -139,13 +174,13 @@ fn texts_of_every_layout_are_labels_from_any_row() {
         .map(|i| ["Ulm", "Bonn", "", "a city whose name is longer than a view holds"][i % 4].repeat(1 + i % 2))
         .collect();
     let plain = StringArray::from(cities.clone());
-    let dictionary = cast(&plain, &DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))).unwrap();
+    let dictionary: DictionaryArray<UInt16Type> = cities.iter().map(|city| Some(city.as_str())).collect();
     // a sliced array has offsets that do not start at 0
     let padded = StringArray::from([vec!["before".to_string(); 7], cities.clone()].concat());
     let texts: [ArrayRef; 5] = [
-        cast(&plain, &DataType::LargeUtf8).unwrap(),
-        cast(&plain, &DataType::Utf8View).unwrap(),
-        dictionary,
+        Arc::new(LargeStringArray::from(cities.clone())),
+        Arc::new(StringViewArray::from(cities.iter().map(String::as_str).collect::<Vec<_>>())),
+        Arc::new(dictionary),
         Arc::new(padded.slice(7, 300)),
         Arc::new(plain),
     ];

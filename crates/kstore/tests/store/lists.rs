@@ -1,9 +1,9 @@
 //! Lists of numbers: blocks of columns where all have one length.
 
 use crate::make::*;
-use arrow::array::*;
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field, Float32Type};
+use kstore::arrow::array::*;
+use kstore::arrow::buffer::{NullBuffer, OffsetBuffer};
+use kstore::arrow::datatypes::{DataType, Field, Float32Type};
 use kstore::{Error, Selection, Table};
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ fn a_missing_list_is_a_missing_value_in_each_of_its_columns() {
     let fixed = FixedSizeListArray::new(Arc::clone(&item), 3, Arc::clone(&values), Some(valid.clone()));
     let lengths = OffsetBuffer::from_lengths(valid.iter().map(|there| if there { 3 } else { 0 }));
     let there: UInt32Array = (0..300).filter(|i| valid.is_valid(*i as usize / 3)).collect();
-    let packed = arrow::compute::take(&values, &there, None).unwrap();
+    let packed = kstore::arrow::compute::take(&values, &there, None).unwrap();
     let ragged = ListArray::new(Arc::clone(&item), lengths, packed, Some(valid.clone()));
     let x: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
     for (k, list) in [Arc::new(fixed) as ArrayRef, Arc::new(ragged)].into_iter().enumerate() {

@@ -21,3 +21,4 @@ mod scratch;
 mod selecting;
 mod sinks;
 mod svmlight_files;
+mod ways_in;

@@ -1,9 +1,9 @@
 //! Small tables and the means to read them whole.
 
-use arrow::array::{ArrayRef, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray};
-use arrow::datatypes::{Field, Schema};
-use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
-use arrow::ipc::{CompressionType, MetadataVersion};
+use kstore::arrow::array::{ArrayRef, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray};
+use kstore::arrow::datatypes::{Field, Schema};
+use kstore::arrow::ipc::writer::{FileWriter, IpcWriteOptions};
+use kstore::arrow::ipc::{CompressionType, MetadataVersion};
 use kstore::key::{Purpose, Stream};
 use kstore::{Label, Merge, Reading, Real, RowBlock, RowBuf, RowSource, Selection, Table, TableRows, Workers};
 use parquet::arrow::ArrowWriter;

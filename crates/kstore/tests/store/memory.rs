@@ -1,8 +1,8 @@
 //! Decoders stay within their stated footprints: wide tables and long row groups, each in a process of its own.
 
 use crate::make::*;
-use arrow::array::*;
-use arrow::ipc::CompressionType;
+use kstore::arrow::array::*;
+use kstore::arrow::ipc::CompressionType;
 use kstore::{Reading, RowBuf, RowSource, Selection, Table};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;

@@ -1,7 +1,7 @@
 //! Reading less than everything: row groups that a condition rules out, single rows, arrays stored by column.
 
 use crate::make::*;
-use arrow::array::*;
+use kstore::arrow::array::*;
 use kstore::{Condition, Error, Missing, Reading, RowSource, Selection, Table, TableRows};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use proptest::prelude::*;
@@ -136,7 +136,7 @@ fn formats(folder: &Path) -> Vec<PathBuf> {
     let path = |name: &str| folder.join(name);
     write(&path("a.parquet"), &table, groups_of(700));
     write_ipc(&path("a.arrow"), &[table.slice(0, 1100), table.slice(1100, 1900)], None);
-    let zstd = Some(arrow::ipc::CompressionType::ZSTD);
+    let zstd = Some(kstore::arrow::ipc::CompressionType::ZSTD);
     write_ipc(&path("b.arrow"), &[table.slice(0, 1100), table.slice(1100, 1900)], zstd);
     vec![path("a.parquet"), path("a.arrow"), path("b.arrow")]
 }
@@ -198,7 +198,8 @@ fn row_major(folder: &Path, bad: Option<(usize, f32)>) -> (kstore::Table, kstore
     crate::files::npy(&x, "<f4", &format!("({n}, 3)"), &bytes);
     let targets: Vec<f64> = (0..n).map(|i| i as f64).collect();
     crate::files::npy(&y, "<f8", &format!("({n},)"), &targets.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
-    let item = Arc::new(arrow::datatypes::Field::new("item", arrow::datatypes::DataType::Float32, false));
+    let item =
+        Arc::new(kstore::arrow::datatypes::Field::new("item", kstore::arrow::datatypes::DataType::Float32, false));
     let lists: ArrayRef = Arc::new(FixedSizeListArray::new(item, 3, Arc::new(Float32Array::from(values)), None));
     let city: ArrayRef = Arc::new(StringArray::from_iter_values((0..n).map(|i| ["Ulm", "Bonn"][i / 7 % 2])));
     let table = batch(&[("x", lists), ("y", Arc::new(Float64Array::from(targets))), ("city", city)]);

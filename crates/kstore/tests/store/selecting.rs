@@ -1,7 +1,7 @@
 //! Columns, rows, conditions, missing values and labels.
 
 use crate::make::*;
-use arrow::array::*;
+use kstore::arrow::array::*;
 use kstore::condition::parse_rows;
 use kstore::{
     Coded, Condition, Error, KeptValues, Label, Missing, OutputColumn, OutputKind, Reading, RowBuf, RowSource, Scaler,

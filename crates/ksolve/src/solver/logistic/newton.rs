@@ -90,7 +90,11 @@ pub(super) fn newton<T: Real>(
     }
     loop {
         match step(loss, moments, lambda, most, &mut walk, &mut point, steps.done() as usize) {
-            Ok(Some(found)) => return Ok(found),
+            Ok(Some(found)) => {
+                // whoever comes back here makes this last step again, which moves nothing
+                steps.complete(&walk);
+                return Ok(found);
+            }
             Ok(None) => {
                 // whoever goes on from here evaluates this point first
                 walk.passes = loss.passes - 1;

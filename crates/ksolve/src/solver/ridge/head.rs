@@ -130,6 +130,8 @@ pub(crate) fn factored(
     let mut system = System::new(state.features(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
     let solution = system.solve(lambda, &options.ranks, workers);
+    // a factorisation that was stopped looks like one that failed
+    workers.check()?;
     if solution.solved == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
     }

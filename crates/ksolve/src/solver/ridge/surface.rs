@@ -83,6 +83,8 @@ impl Surface {
         for (i, cell) in surface.cells.iter_mut().enumerate() {
             cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
         }
+        // a factorisation that was stopped looks like one that failed
+        workers.check()?;
         Ok(surface)
     }
 
@@ -267,6 +269,7 @@ impl FoldCoefficients {
                 }
             }
         }
+        workers.check()?;
         Ok(Self { cells: cells.to_vec(), heads })
     }
 

@@ -161,11 +161,9 @@ impl Svm {
         classes: &Classes,
         weights: &[f64],
     ) -> Result<HeldOut<T>> {
-        let penalties = self.penalties.iter().map(|penalty| penalty.c(data.rows));
-        let costs: Vec<(f64, Vec<f64>)> = penalties.map(|c| (c, weights.iter().map(|w| c * w).collect())).collect();
         let machines = self.machines(classes.labels().len());
         let t = machines.len();
-        let mut found = HeldOut::new(kept.n, t, costs.len());
+        let mut found = HeldOut::new(kept.n, t, self.penalties.len());
         let (stage, mut space) = (data.resources.stages.stage("held-out rows", None), Space::new(kept.p));
         let watch = Watch { observer: &*stage, journal: data.resources.journal };
         let together = self.together(kept.n, kept.p, t);
@@ -173,6 +171,8 @@ impl Svm {
         let mut sample = None;
         found.passes += if self.pairs && t > 1 { 0 } else { sample::passes(kept.n, kept.p) };
         for fold in 0..data.folds.count() as u16 {
+            let penalties = self.penalties.iter().map(|penalty| penalty.c(kept.rows_outside(fold)));
+            let costs: Vec<(f64, Vec<f64>)> = penalties.map(|c| (c, weights.iter().map(|w| c * w).collect())).collect();
             for (first, some) in (0..t).step_by(together).zip(machines.chunks(together)) {
                 let own = match some {
                     [(class, Some(other))] => Some(kept.only(|code| code == *class || code == *other, &*stage)?),

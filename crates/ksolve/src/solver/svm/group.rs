@@ -1,6 +1,6 @@
 //! Problems that are solved together, by common passes over the features.
 
-use super::lagrangian::{Best, Problem, Rows, Terms};
+use super::lagrangian::{Best, Mark, Problem, Rows, Terms};
 use super::newton::Newton;
 use super::passes;
 use crate::Result;
@@ -154,7 +154,7 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
     let mut group = Group { problems, outcome: Outcome::default() };
     let mut steps = Steps::resume(journal, NAME, &mut group)?;
     while !steps.is_complete() {
-        let constants: Vec<f64> = group.problems.iter().map(|problem| problem.b).collect();
+        let marks: Vec<Mark> = group.problems.iter().map(Problem::mark).collect();
         match group.step(kept, most, space, observer) {
             Ok(true) => steps.after(&group),
             Ok(false) => {
@@ -162,10 +162,8 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
                 break;
             }
             Err(error) => {
-                // what else a step changes, it would change in the same way again; a problem that was closed in it takes
-                // part no more, and keeps its constant
-                let open = group.problems.iter_mut().zip(constants).filter(|(problem, _)| problem.open);
-                open.for_each(|(problem, b)| problem.b = b);
+                // what else a step changes, it would change in the same way again
+                group.problems.iter_mut().zip(marks).for_each(|(problem, mark)| problem.return_to(mark));
                 steps.keep(&group);
                 return Err(error);
             }

@@ -111,6 +111,15 @@ pub(super) struct Problem<T, R> {
     pub(super) open: bool,
 }
 
+/// What a step that is made twice would not find as it was.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    b: f64,
+    least: f64,
+    idle: usize,
+    open: bool,
+}
+
 /// The best point so far and its certificate.
 #[derive(Clone, Debug)]
 pub(super) struct Best {
@@ -200,6 +209,16 @@ impl<T: Real, R: Rows> Problem<T, R> {
     pub(super) fn end(self, space: &mut Space<T>) -> Best {
         space.spare.push(self.newton);
         self.best
+    }
+
+    /// The mark of the point before a step.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { b: self.b, least: self.least, idle: self.idle, open: self.open }
+    }
+
+    /// Goes back to the mark, so that the step can be made again.
+    pub(super) fn return_to(&mut self, Mark { b, least, idle, open }: Mark) {
+        (self.b, self.least, self.idle, self.open) = (b, least, idle, open);
     }
 
     /// The best point of the problem.

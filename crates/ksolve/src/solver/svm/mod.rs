@@ -167,9 +167,10 @@ impl Svr {
         let t = data.targets.count();
         let mut found = HeldOut::new(kept.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
+            let rows = kept.rows_outside(fold);
             for (at, penalty) in self.penalties.iter().enumerate() {
                 for j in 0..t {
-                    let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(data.rows))?;
+                    let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(rows))?;
                     found.passes += solved.passes;
                     let functions: Vec<Function<'_>> = solved.best.iter().map(|best| (&best.w[..], best.b)).collect();
                     let stage = data.resources.stages.stage("held-out rows", None);

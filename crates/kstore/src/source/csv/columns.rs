@@ -1,10 +1,10 @@
 //! Fields turned into typed columns.
 
 use super::infer::{MISSING, number, truth};
-use crate::schema::Kind;
-use arrow::array::{
+use crate::arrow::array::{
     ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringViewArray, UInt64Builder,
 };
+use crate::schema::Kind;
 use std::sync::Arc;
 
 /// The builder of a column of the chunk that is being read.

@@ -35,7 +35,7 @@ impl MappedIpc<'_> {
     /// [`Error::Malformed`] where the batch is compressed, has nulls in the column, or lies at an odd address.
     ///
     /// ```
-    /// use arrow::array::{Float32Array, RecordBatch};
+    /// use kstore::arrow::array::{Float32Array, RecordBatch};
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("rows.arrow");
     /// # let mut out = kstore::sink::create(&path, &[kstore::OutputColumn::new("a", kstore::OutputKind::F32)])?;

@@ -7,8 +7,8 @@
 use super::super::Element;
 use super::super::column::{element, list_element};
 use super::super::positioned::Positioned;
-use arrow::datatypes::{DataType, Field, UnionMode};
-use arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};
+use crate::arrow::datatypes::{DataType, Field, UnionMode};
+use crate::arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};
 
 /// How buffers are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

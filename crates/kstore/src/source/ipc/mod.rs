@@ -22,12 +22,12 @@ use super::column::{self, Layout};
 use super::guard::guarded;
 use super::positioned::Positioned;
 use super::{FileCursor, TableFile};
+use crate::arrow::array::ArrayRef;
+use crate::arrow::datatypes::DataType;
+use crate::arrow::ipc::convert::try_fb_to_schema;
+use crate::arrow::ipc::{Endianness, Footer, root_as_footer};
 use crate::schema::Schema;
 use crate::{Error, Result};
-use arrow::array::ArrayRef;
-use arrow::datatypes::DataType;
-use arrow::ipc::convert::try_fb_to_schema;
-use arrow::ipc::{Endianness, Footer, root_as_footer};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,12 @@ pub struct IpcFile {
 impl IpcFile {
     /// Opens a file, reads its footer and the lengths of its batches.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = Positioned::open(path).map_err(Error::io("read", path))?;
+        Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
+    }
+
+    /// Reads the footer of an open file and the lengths of its batches; the path is for messages.
+    pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
+        let file = Positioned::of(file).map_err(Error::io("read", path))?;
         let footer = footer(path, &file)?;
         let parsed = guarded(|| Self::parse(path, file, &footer));
         parsed.map_err(|panic| damaged(path, panic))?.map_err(|trouble| told(path, trouble))
@@ -159,7 +164,7 @@ impl IpcFile {
             [whole] => Arc::clone(whole),
             parts => {
                 let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
-                arrow::compute::concat(&parts).map_err(|error| error.to_string())?
+                crate::arrow::compute::concat(&parts).map_err(|error| error.to_string())?
             }
         };
         let values = crate::source::plain::plain(&values).map_err(|error| error.to_string())?;

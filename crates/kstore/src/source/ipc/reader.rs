@@ -3,14 +3,14 @@
 use super::IpcFile;
 use super::message::{Batch, Form, Node, Root, Span, Trouble};
 use super::stored::{Need, Stored};
+use crate::arrow::array::{ArrayData, ArrayRef, ByteView, make_array};
+use crate::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use crate::arrow::compute::{TakeOptions, take};
+use crate::arrow::datatypes::DataType;
 use crate::source::aligned::Aligned;
 use crate::source::column::{self, OddLength};
 use crate::source::positioned::Positioned;
 use crate::source::{Element, Strided, Values, View};
-use arrow::array::{ArrayData, ArrayRef, ByteView, make_array};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow::compute::{TakeOptions, take};
-use arrow::datatypes::DataType;
 use std::ops::Range;
 
 /// Why a chunk of a column could not be read.
@@ -365,7 +365,7 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
         return Err(format!("a dictionary of {} is not read", root.data_type).into());
     }
     if batch.rows == 0 {
-        return Ok(arrow::array::new_empty_array(&root.data_type));
+        return Ok(crate::arrow::array::new_empty_array(&root.data_type));
     }
     column.enter(file, batch)?;
     column.array(file, &root.data_type, 0..batch.rows)

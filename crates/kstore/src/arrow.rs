@@ -1,0 +1,48 @@
+//! Apache Arrow, as far as it is in the signatures of this crate: columns in memory, their types, and the file format.
+//!
+//! The names are those of the crate `arrow`, version 60, whose types these are: record batches made with that crate can be given to this one.
+//!
+//! ```
+//! use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
+//! use std::sync::Arc;
+//!
+//! let x: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0]));
+//! let y: ArrayRef = Arc::new(Float64Array::from(vec![2.0, 4.0, 6.0]));
+//! let batch = RecordBatch::try_from_iter([("x", x), ("y", y)])?;
+//! assert_eq!(kstore::Table::from_batches(vec![batch])?.stored_rows(), 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+/// Columns, and what builds and reads them.
+pub mod array {
+    pub use arrow_array::builder::*;
+    pub use arrow_array::cast::*;
+    pub use arrow_array::*;
+    pub use arrow_data::{ArrayData, ByteView};
+}
+
+/// Types of columns and of their elements.
+pub mod datatypes {
+    pub use arrow_array::types::*;
+    pub use arrow_array::{ArrowNativeTypeOp, ArrowNumericType, ArrowPrimitiveType};
+    pub use arrow_buffer::{ArrowNativeType, i256};
+    pub use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit, UnionFields, UnionMode};
+}
+
+/// The memory behind columns.
+pub use arrow_buffer::buffer;
+
+/// Rows of columns taken and put together.
+pub mod compute {
+    pub use arrow_select::concat::{concat, concat_batches};
+    pub use arrow_select::take::{TakeOptions, take};
+}
+
+/// What can be wrong with columns.
+pub mod error {
+    pub use arrow_schema::ArrowError;
+}
+
+#[cfg(feature = "ipc")]
+/// The file and stream formats.
+pub use arrow_ipc as ipc;
