@@ -202,18 +202,19 @@ impl Picture<'_> {
         canvas.lines("axis", &[[(left, top), (left, bottom)], [(left, bottom), (right, bottom)]], None);
         // the plane is what the rows reach: the ticks within it
         let ticks = |(low, high): (f64, f64)| {
-            let all = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
-            all.into_iter().filter(move |tick| (low..=high).contains(tick))
+            let axis = Axis::new("", Scale::Linear, [low, high]);
+            let all: Vec<(f64, String)> = axis.map_or(Vec::new(), |axis| axis.written().collect());
+            all.into_iter().filter(move |(tick, _)| (low..=high).contains(tick))
         };
         let share = |v: f64, (low, high): (f64, f64)| (v - low) / (high - low);
-        for v in ticks(self.bounds[0]) {
+        for (v, words) in ticks(self.bounds[0]) {
             let x = left + share(v, self.bounds[0]) * (right - left);
-            canvas.word("tick", &tick(v), (x, bottom + 18.0), Anchor::Middle);
+            canvas.word("tick", &words, (x, bottom + 18.0), Anchor::Middle);
         }
-        for v in ticks(self.bounds[1]) {
+        for (v, words) in ticks(self.bounds[1]) {
             // the middle of a digit is a third of its size above the line
             let y = bottom - share(v, self.bounds[1]) * (bottom - top) + 0.34 * LETTERS;
-            canvas.word("tick", &tick(v), (left - 7.0, y), Anchor::End);
+            canvas.word("tick", &words, (left - 7.0, y), Anchor::End);
         }
         let [x, y] = self.names;
         canvas.word("name", x, ((left + right) / 2.0, SIZE.1 - 18.0), Anchor::Middle);
