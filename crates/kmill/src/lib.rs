@@ -11,6 +11,7 @@ mod columns;
 pub mod convert;
 pub mod curve;
 pub mod demo;
+mod drawing;
 mod error;
 pub mod evaluate;
 mod evaluate_page;

@@ -11,6 +11,7 @@ mod curve;
 mod faults;
 mod features;
 mod fit;
+mod guide;
 mod iterative;
 mod literature;
 mod maps;
