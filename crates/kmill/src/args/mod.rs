@@ -7,6 +7,7 @@ mod command;
 pub mod curve;
 pub mod data;
 pub(crate) mod elsewhere;
+pub mod export;
 pub mod features;
 pub mod herd;
 pub mod learn;
@@ -22,6 +23,7 @@ pub mod tune;
 pub use command::command;
 pub use curve::CurveArgs;
 pub use data::DataArgs;
+pub use export::ExportArgs;
 pub use features::FeaturesArgs;
 pub use herd::HerdArgs;
 pub use learn::LearnArgs;
@@ -80,6 +82,8 @@ pub enum Command {
     Curve(CurveArgs),
     /// Choose kernel, rank and penalty on growing samples of the rows, and fit
     Tune(TuneArgs),
+    /// Write a model as an ONNX file, for runtimes that know nothing of kernels
+    Export(ExportArgs),
     /// Pick a few rows that represent all rows
     Herd(HerdArgs),
     /// Write the features of a map for every row: what any linear method can learn from

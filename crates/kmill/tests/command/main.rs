@@ -17,9 +17,11 @@ mod literature;
 mod maps;
 mod memory;
 mod model;
+mod onnx;
 mod page;
 mod parsers;
 mod people;
+mod pipes;
 mod plot;
 mod restricted;
 #[cfg(unix)]
