@@ -57,7 +57,7 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     output::spare(&args.output, &table, None)?;
     let selection = options.selection(targets)?;
-    let fit = pipeline::with_files(&options, &table.select(&selection)?)?;
+    let fit = pipeline::with_files(&options, &pipeline::job(&context).coded(&table.select(&selection)?)?)?;
     let job = fit.prepare(&table, &selection, &pipeline::job(&context), &args.output)?;
     output::report(&ShardReport::new(&args.output, Some(job.segment_rows()), None), context.json)
 }

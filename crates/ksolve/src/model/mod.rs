@@ -22,7 +22,7 @@ use crate::{Certificate, Error, Head, Intercept, Link, Result, Task, dots};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
-use kstore::{Label, Scaler, Workers};
+use kstore::{Encoding, Label, Missing, Scaler, Workers};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,6 +58,9 @@ pub struct Card {
     pub intercept: Intercept,
     /// Names of the features, in the order of the columns.
     pub features: Vec<String>,
+    /// How the columns of a table become the features; absent where every feature is a column of numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<Arc<Encoding>>,
     /// Names of the targets; the name of the class column for a classification.
     pub targets: Vec<String>,
     /// Labels of the classes, by code; empty for a regression.
@@ -93,6 +96,11 @@ pub struct SecondView {
 }
 
 impl Card {
+    /// How the fit treated missing values, and how they are treated where nothing else is asked for.
+    pub fn missing(&self) -> Missing {
+        self.options["missing"].as_str().and_then(Missing::named).unwrap_or(Missing::Error)
+    }
+
     /// True where the outputs are the features of the map themselves.
     pub fn is_features(&self) -> bool {
         self.solver == crate::solver::FEATURES
@@ -204,7 +212,8 @@ impl<T: Real> Model<T> {
         // a basis of nodes may have more points than functions
         let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
         let numbers = points + m * t + t + 3 * self.centre.len();
-        size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + self.form.bytes()
+        let codes = self.card.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
+        codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + self.form.bytes()
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.

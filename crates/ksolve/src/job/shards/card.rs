@@ -5,9 +5,10 @@ use crate::solver::Options;
 use crate::train::LandmarkSource;
 use crate::{Error, Result};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::{Condition, Missing, Selected, Selection, Table};
+use kstore::{Categories, Condition, Encoding, Missing, Selected, Selection, Table};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A fit, its columns and its rows, as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub(super) struct JobCard {
     precision: String,
     notes: serde_json::Map<String, serde_json::Value>,
     features: Vec<String>,
+    /// How columns become features, where some are no numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<Arc<Encoding>>,
     targets: Vec<String>,
     rows: Range<u64>,
     filter: Option<String>,
@@ -47,11 +51,6 @@ impl JobCard {
             };
             (column.name.clone(), kind.to_string())
         };
-        let missing = match selection.missing {
-            Missing::Error => "error",
-            Missing::Drop => "drop",
-            Missing::Mean => "mean",
-        };
         Self {
             version: env!("CARGO_PKG_VERSION").to_string(),
             instruction_set: kapprox::instruction_set(),
@@ -66,11 +65,12 @@ impl JobCard {
             seed: fit.seed,
             precision: fit.precision.to_string(),
             notes: fit.notes.clone(),
-            features: selected.feature_names(),
+            features: selected.feature_columns(),
+            encoding: selected.encoding().cloned().map(Arc::new),
             targets: fitted::target_names(selected),
             rows: selected.range(),
             filter: selection.filter.as_ref().map(ToString::to_string),
-            missing: missing.to_string(),
+            missing: selection.missing.name().to_string(),
             columns: selected.table().schema().columns.iter().map(column).collect(),
             stored: selected.table().stored_rows(),
         }
@@ -104,11 +104,9 @@ impl JobCard {
             targets: self.targets.clone(),
             rows: Some(self.rows.clone()),
             filter: self.filter.as_deref().map(Condition::parse).transpose()?,
-            missing: match self.missing.as_str() {
-                "drop" => Missing::Drop,
-                "mean" => Missing::Mean,
-                _ => Missing::Error,
-            },
+            missing: Missing::named(&self.missing).unwrap_or_default(),
+            categories: Categories::None,
+            encoding: self.encoding.clone(),
             ..Selection::default()
         };
         Ok(table.select(&self.fit()?.selection(selection)?)?)
