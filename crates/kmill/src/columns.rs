@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::table::{Align, Table as Listing, count};
 use kstore::encoding::Code;
 use kstore::schema::Kind;
-use kstore::{Categories, Missing, Reading, RowBuf, RowSource, Selected, Selection};
+use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection};
 use std::collections::HashSet;
 
 /// Rows that are looked at for columns that number or name rows: many enough that measurements repeat.
@@ -24,11 +24,16 @@ const NAMED: usize = 6;
 /// Names of columns that number the parts of a table.
 const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
 
-/// Says in one line which columns are features and which are not, or in a table where everything is said, and warns of features
+/// Says in one line which of the columns that were asked for are features and which are not, or in a table where everything is said, and warns of features
 /// that look like names or numbers of rows.
-pub(crate) fn tell(options: &FitOptions, selection: &Selection, selected: &Selected, progress: &Progress) {
+pub(crate) fn tell(
+    options: &FitOptions,
+    selection: &Selection,
+    (asked, selected): (&Selected, &Selected),
+    progress: &Progress,
+) {
     let features = selected.feature_columns();
-    let others = left_out(options, selection, selected, &features);
+    let others = left_out(options, selection, (asked, selected), &features);
     let told = told(selected, &features);
     if progress.is_full() {
         table(&told, &others).to_string().lines().for_each(|line| progress.detail(line));
@@ -55,9 +60,10 @@ fn told(selected: &Selected, features: &[String]) -> Vec<String> {
 fn left_out(
     options: &FitOptions,
     selection: &Selection,
-    selected: &Selected,
+    (asked, selected): (&Selected, &Selected),
     features: &[String],
 ) -> Vec<(String, &'static str)> {
+    let asked = asked.feature_columns();
     let schema = selected.table().schema();
     let taken: HashSet<&str> = features.iter().map(String::as_str).collect();
     let targets = selected.target_names();
@@ -69,8 +75,8 @@ fn left_out(
         _ if named(&selection.group, name) => "names folds",
         _ if named(&condition, name) => "chooses rows",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
-        Kind::Text if selection.categories == Categories::None => "text",
-        Kind::Text if options.features.is_empty() => "text of too many values",
+        Kind::Text if asked.iter().any(|asked| asked == name) => "text of too many values",
+        Kind::Text if options.features.is_empty() => "text",
         Kind::Time(_) => "time",
         Kind::Binary => "bytes",
         Kind::Other(_) => "of a type that cannot be read",

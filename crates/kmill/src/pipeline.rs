@@ -143,8 +143,9 @@ pub(crate) fn beside(output: &Path, ending: &str) -> PathBuf {
 pub(crate) fn select(options: &FitOptions, run: &Run) -> Result<Selected> {
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     let selection = options.selection(targets)?;
-    let selected = job(run).coded(&table.select(&selection)?)?;
-    columns::tell(options, &selection, &selected, &run.progress);
+    let asked = table.select(&selection)?;
+    let selected = job(run).coded(&asked)?;
+    columns::tell(options, &selection, (&asked, &selected), &run.progress);
     Ok(selected)
 }
 

@@ -7,6 +7,7 @@
 use super::{CATEGORY_LIMIT, Code, CodedColumn, Encoding, LeftOut};
 use crate::keep::KeptValues;
 use crate::select::{Missing, Selected};
+use crate::shown;
 use crate::statistics::LABEL_LIMIT;
 use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
 use std::collections::HashSet;
@@ -35,8 +36,8 @@ pub enum Distinct {
 impl std::fmt::Display for Distinct {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Exactly(values) => values.fmt(f),
-            Self::More { than, .. } => write!(f, "more than {than}"),
+            Self::Exactly(values) => f.write_str(&shown::count(*values as u64)),
+            Self::More { than, .. } => write!(f, "more than {}", shown::count(*than as u64)),
         }
     }
 }
