@@ -53,6 +53,20 @@ pub enum Error {
 }
 
 impl Error {
+    /// True where the reader of standard output has closed it: no failure.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        match self {
+            Self::BrokenPipe => true,
+            Self::Store(error)
+            | Self::Approx(kapprox::Error::Store(error))
+            | Self::Solve(ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error))) => {
+                matches!(error, kstore::Error::Io { path, source, .. }
+                    if path.as_os_str() == kstore::sink::STDOUT && source.kind() == std::io::ErrorKind::BrokenPipe)
+            }
+            _ => false,
+        }
+    }
+
     /// True where the run ended because the user interrupted it.
     pub fn is_interruption(&self) -> bool {
         match self {

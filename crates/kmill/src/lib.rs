@@ -86,7 +86,7 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         // whoever reads our output has seen enough: `kmill inspect … | head`
-        Err(Error::BrokenPipe) => ExitCode::SUCCESS,
+        Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
             progress::say(&format!("error: {error}"));
             if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }

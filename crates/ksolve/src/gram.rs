@@ -8,6 +8,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Merge, Workers};
+use std::borrow::Cow;
 use triangular::BlockStructure::{Rectangular, TriangularLower};
 
 /// Columns of G computed at once.
@@ -44,6 +45,21 @@ impl FoldGram {
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);
         Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
+    }
+
+    /// Adds the moments of other rows.
+    fn add(&mut self, others: &Self) {
+        let p = self.s.len();
+        self.rows += others.rows;
+        self.weight += others.weight;
+        for column in 0..p {
+            let lower = column * p + column..(column + 1) * p;
+            add(&mut self.g[lower.clone()], &others.g[lower]);
+        }
+        add(&mut self.s, &others.s);
+        add(&mut self.b, &others.b);
+        add(&mut self.sy, &others.sy);
+        add(&mut self.yy, &others.yy);
     }
 }
 
@@ -111,6 +127,17 @@ impl GramState {
     /// The moments of each fold.
     pub fn folds(&self) -> &[FoldGram] {
         &self.folds
+    }
+
+    /// The moments of the rows of all folds but one, or of all: 8p² bytes where they are a sum.
+    pub(crate) fn sum(&self, left_out: Option<usize>) -> Cow<'_, FoldGram> {
+        if let ([only], None) = (&self.folds[..], left_out) {
+            return Cow::Borrowed(only);
+        }
+        let mut sum = FoldGram::new(self.p, self.t);
+        let others = self.folds.iter().enumerate().filter(|(fold, _)| Some(*fold) != left_out);
+        others.for_each(|(_, fold)| sum.add(fold));
+        Cow::Owned(sum)
     }
 
     /// Number of rows in all folds.
@@ -189,16 +216,7 @@ impl Merge for GramState {
             (self.precision, self.epsilon) = (later.precision, later.epsilon);
         }
         for (mine, theirs) in self.folds.iter_mut().zip(&later.folds).filter(|(_, theirs)| theirs.rows > 0) {
-            mine.rows += theirs.rows;
-            mine.weight += theirs.weight;
-            for column in 0..self.p {
-                let lower = column * self.p + column..(column + 1) * self.p;
-                add(&mut mine.g[lower.clone()], &theirs.g[lower]);
-            }
-            add(&mut mine.s, &theirs.s);
-            add(&mut mine.b, &theirs.b);
-            add(&mut mine.sy, &theirs.sy);
-            add(&mut mine.yy, &theirs.yy);
+            mine.add(theirs);
         }
     }
 }

@@ -48,7 +48,7 @@ pub enum Error {
         detail: String,
     },
     /// A pipe, a device or a folder where a file is needed.
-    #[error("{path} is no regular file; kmill reads a table several times and in any place: save it as a file first", path = path.display())]
+    #[error("{path} is no regular file; kmill reads a table several times and in any place: save it as a file first, or give it as standard input, whose name is -", path = path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,

@@ -2,6 +2,7 @@
 
 use crate::pattern;
 use crate::schema::{Schema, nearest};
+use crate::source::partitioned::{self, Partitioned};
 use crate::source::{self, Absent, ArrayTable, BatchTable, Identity, Joined, TableFile, TextOptions};
 use crate::{Error, Real, Result};
 use std::ops::Range;
@@ -61,14 +62,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens files, folders (every known file in them, not below) and glob patterns as one table. A file named twice
-    /// is read once.
+    /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which are columns) and glob patterns as one table. A file named twice
+    /// is read once. `-` alone stands for standard input, which is written to a temporary file first.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
 
     /// Opens files as [`Table::open`] does, with options for reading text files.
     pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
+        if let [path] = paths
+            && path.as_ref() == Path::new(source::STDIN)
+        {
+            return Ok(Self::of(source::STDIN, source::standard_input(options)?));
+        }
         let mut files = Vec::new();
         for path in paths {
             files.extend(expand(path.as_ref())?);
@@ -79,11 +85,17 @@ impl Table {
         for path in files {
             let part = Part::open(path, start, options)?;
             scanned += part.file.scanned();
-            if let Some(first) = parts.first() {
-                same_columns(first, &part.path, part.file.schema())?;
-            }
             start = part.end();
             parts.push(part);
+        }
+        let values: Vec<_> = parts.iter().map(|part| partitioned::values(&part.path)).collect();
+        for (part, constants) in
+            parts.iter_mut().zip(partitioned::constants(&values)).filter(|(_, some)| !some.is_empty())
+        {
+            part.file = Arc::new(Partitioned::new(Arc::clone(&part.file), constants));
+        }
+        for part in &parts {
+            same_columns(&parts[0], &part.path, part.file.schema())?;
         }
         let Some(first) = parts.first() else {
             return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
@@ -309,6 +321,12 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
         let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
         if !hidden && path.is_file() && source::by_extension(&path).is_some() {
             files.push(path);
+        } else if !hidden && path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))
+        {
+            match in_folder(&path) {
+                Err(Error::Empty { .. }) => {}
+                below => files.extend(below?),
+            }
         }
     }
     if files.is_empty() {

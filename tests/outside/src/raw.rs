@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MAGIC: &[u8] = b"RAWTABLE";
 
 pub(crate) static FORMAT: Format =
-    Format { extensions: &["raw"], magic: MAGIC, open: |path, _| Ok(Arc::new(open(path)?)) };
+    Format { extensions: &["raw"], magic: MAGIC, is_text: false, open: |path, _, _| Ok(Arc::new(open(path)?)) };
 
 #[derive(Debug)]
 struct RawFile {

@@ -5,9 +5,10 @@ use faer::{Mat, MatRef};
 use kmill_tests::dense::kernel_matrix;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
+use ksolve::FoldSpec;
 use ksolve::PreImages;
 use ksolve::solver::Options;
-use ksolve::train::{Task, Trained};
+use ksolve::train::{Task, TrainOptions, Trained};
 use kstore::Workers;
 
 const N: usize = 90;
@@ -45,6 +46,42 @@ fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f
         dot * dot / eigen.S()[j]
     });
     own - 2.0 * mean(at) + grand - scores.sum::<f64>()
+}
+
+/// What components of the other folds keep of the variance of a fold's rows, about the mean of the others, from kernel matrices of those alone.
+#[test]
+fn the_held_out_share_of_variance_is_that_of_components_without_the_rows() {
+    let (rows, spec, q) = (rows(), "matern(nu=1.5, sigma=2)", 6);
+    let k = kernels::kernel(spec);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    table::write(&path, &rows, &vec![0.0; N]);
+    let options = TrainOptions { folds: FoldSpec::Blocks(3), ..table::exact(Task::Components, spec, N) };
+    let fitted = |threads| {
+        let solver = Options::new().set("components", q);
+        table::solve::<f64>(&table::select(&path, Task::Components), &options, "kpca", &solver, threads)
+    };
+    let (trained, again) = (fitted(2), fitted(1));
+    assert!(trained.figures == again.figures && trained.coefficients == again.coefficients);
+    let shares = &trained.figures.iter().find(|figure| figure.name == "held-out share of variance").unwrap().values;
+    let mut left = vec![0.0; q + 1];
+    for fold in 0..3 {
+        let (held, inside): (Vec<usize>, Vec<usize>) = (0..N).partition(|i| i / 30 == fold);
+        let inside: Vec<Vec<f64>> = inside.iter().map(|i| rows[*i].clone()).collect();
+        let matrix = kernel_matrix(&inside, &*k);
+        for i in held {
+            let at: Vec<f64> = inside.iter().map(|row| k(row, &rows[i])).collect();
+            for (q, left) in left.iter_mut().enumerate() {
+                *left += distance_from_components(&matrix, &at, k(&rows[i], &rows[i]), q);
+            }
+        }
+    }
+    for (j, share) in shares.iter().enumerate() {
+        let expected = (left[j] - left[j + 1]) / left[0];
+        assert!((share - expected).abs() < 1e-7, "component {j}: {share} and {expected}");
+    }
+    let train = &trained.figures.iter().find(|figure| figure.name == "share of variance").unwrap().values;
+    assert!(shares.iter().sum::<f64>() < train.iter().sum::<f64>(), "{shares:?} {train:?}");
 }
 
 #[test]

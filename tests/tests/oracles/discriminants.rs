@@ -3,10 +3,12 @@
 use crate::solvers::{close, golden};
 use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
-use kmill_tests::table::{components, exact, select, solve, try_solve, write};
-use ksolve::Task;
+use kmill_tests::points::Lcg;
+use kmill_tests::table::{components, exact, predict, select, solve, try_solve, write};
 use ksolve::solver::Options;
-use ksolve::train::Trained;
+use ksolve::train::{TrainOptions, Trained};
+use ksolve::{Classes, FoldSpec, Task};
+use kstore::Label;
 
 const LAMBDA: f64 = 1e-3;
 
@@ -113,4 +115,50 @@ fn there_are_fewer_discriminants_than_classes() {
     write(&path, &golden.x, &golden.y);
     let plain = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &Options::new(), 1);
     assert!(plain.components.is_none());
+}
+
+/// The error that every lambda is chosen by is that of fits to tables without the rows of each fold.
+#[test]
+fn lambdas_are_chosen_by_fits_without_the_rows() {
+    let (n, kernel) = (120, "gaussian(sigma=1.5)");
+    for k in [2, 3] {
+        let mut random = Lcg(31);
+        let y: Vec<f64> = (0..n).map(|i| ((i * 7 + i / 5) % k) as f64).collect();
+        let x: Rows = y.iter().map(|y| vec![1.3 * y + random.normal(), random.normal() - 0.5 * y * y]).collect();
+        let fit = |x: &Rows, y: &[f64], folds: FoldSpec, lambda: &str, threads: usize| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("rows.parquet");
+            write(&path, x, y);
+            let options = TrainOptions { folds, ..exact(Task::Classification, kernel, x.len()) };
+            let solver = Options::new().set("lambda", lambda);
+            solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, threads)
+        };
+        let path = ["10", "0.01", "0.0001"];
+        let trained = fit(&x, &y, FoldSpec::Blocks(3), &path.join(","), 2);
+        let again = fit(&x, &y, FoldSpec::Blocks(3), &path.join(","), 1);
+        assert!(trained.coefficients == again.coefficients && trained.figures == again.figures);
+        assert_eq!(trained.passes, 1 + fit(&x, &y, FoldSpec::None, "0.01", 1).passes);
+        let errors = &trained.figures.iter().find(|figure| figure.name == "held-out error at each").unwrap().values;
+        let classes = Classes::new((0..k as i64).map(Label::Int).collect()).unwrap();
+        for (lambda, error) in path.iter().zip(errors) {
+            let mut wrong = 0;
+            for fold in 0..3 {
+                let held = |i: &usize| i / 40 == fold;
+                let (inside, inside_y): (Vec<_>, Vec<_>) =
+                    (0..n).filter(|i| !held(i)).map(|i| (x[i].clone(), y[i])).unzip();
+                let part = fit(&inside, &inside_y, FoldSpec::None, lambda, 2);
+                let decided = (0..n).filter(held).map(|i| (classes.decide(predict(&part, kernel, &x[i])), y[i]));
+                wrong += decided.filter(|(got, y)| *got != *y as usize).count();
+            }
+            assert!((error * n as f64 - wrong as f64).abs() < 1e-9, "{k} classes, {lambda}: {error} {wrong}");
+        }
+        let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(errors.iter().any(|error| *error > best), "nothing to choose: {errors:?}");
+        let chosen = path[errors.iter().position(|error| *error == best).unwrap()];
+        assert_eq!(trained.lambda, Some(chosen.parse().unwrap()), "{errors:?}");
+        // what is chosen is learned as if there had been no choice, but for the order of the sums
+        let alone = fit(&x, &y, FoldSpec::None, chosen, 2);
+        let (got, expected) = (predict(&trained, kernel, &x[7]), predict(&alone, kernel, &x[7]));
+        got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, "chosen"));
+    }
 }

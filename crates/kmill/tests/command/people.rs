@@ -79,7 +79,7 @@ fn errors_say_what_can_be_done() {
             "fit ridge t.csv --target y --kernel delta(on=city) --rank 10 -o m",
             ["column city holds text", "whole numbers"],
         ),
-        ("fit fisher t.csv --target high --folds 5 -o m", ["--folds 5: fisher does not read it", "leave it out"]),
+        ("fit kmeans t.csv --clusters 2 --folds 5 -o m", ["--folds 5: kmeans does not read it", "leave it out"]),
         ("plot one t.csv -o p.png", ["MODEL one: it has one feature, a", "kmill predict --keep a"]),
         ("plot one t.csv --x a -o p.png", ["MODEL one: it has one feature, a", "kmill predict --keep a"]),
         ("evaluate one t.csv --threshold 0.5", ["--threshold 0.5: it decides between two classes", "leave it out"]),

@@ -61,7 +61,7 @@ fn options_of_other_solvers_are_refused() {
     refused(at, "fit fisher t.parquet --target y --ranks 10,20 -o refused", "does not read it");
     refused(
         at,
-        "fit fisher t.parquet --target y --lambda 1e-9..1e-3 -o refused",
+        "fit kdr t.parquet --target y --lambda 1e-9..1e-3 -o refused",
         "this solver compares no penalties; give one number",
     );
     refused(at, "fit fishr t.parquet --target y -o refused", "fisher");
@@ -193,8 +193,8 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
     refused(at, "predict pairs test.parquet --probabilities -o refused", "svm with --probabilities");
     refused(
         at,
-        "fit fisher t.parquet --target y --lambda 1e-6,1e-5 -o refused",
-        "this solver compares no penalties; give one number",
+        "fit fisher t.parquet --target y --lambda 1e-6,1e-5 --folds none -o refused",
+        "without folds no rows are held out; give folds, or one penalty",
     );
     refused(at, "fit ridge t.parquet --target y --pairs -o refused", "ridge does not read it");
 }

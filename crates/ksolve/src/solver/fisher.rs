@@ -17,17 +17,23 @@
 //! that of the second less that of the first. With `components` q the model keeps the first q discriminants too, and `predict` writes
 //! the coordinates vᵀ(φ(x) − μ): with M̃ the columns √π_k (μ_k − μ) and M̃ᵀW⁻¹M̃ = UρUᵀ, v_j = W⁻¹M̃u_j/√ρ_j. lambda is in the units of the kernel, as everywhere: ‖w‖² costs lambda per row.
 //!
-//! *Passes*: one. *Flops*: the map and np² for the moments, p³/3 for the factor. *Bytes*: 3p² numbers in f64.
+//! Several lambdas are compared by the share of held-out rows in the wrong class: with folds, the functions of every fold come from the moments
+//! of the others, and a second pass over the rows counts their mistakes.
+//!
+//! *Passes*: one, and one more with folds. *Flops*: the map and np² for the moments, p³/3 for the factor, of each fold and lambda. *Bytes*: 4p² numbers in
+//! f64, and p² for each fold.
 //!
 //! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with kernels", NNSP 1999; Baudat,
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
+use super::held_out::{self, Chosen};
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
+use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
 use super::{Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
+use crate::passes::CvErrorFold;
 use crate::train::plan::GRAM;
-use crate::train::{Cut, Shape, TrainOptions};
-use crate::{Error, FoldGram, Head, Result, Task};
+use crate::train::{Costs, Cut, Shape, TrainOptions, Work};
+use crate::{Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, RidgeFold, Task};
 use faer::prelude::*;
 use faer::{Mat, Side};
 use kapprox::Real;
@@ -39,37 +45,65 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "fisher",
     about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
     task: Task::Classification,
-    parameters: &[LAMBDA, Parameter { default: None, ..COMPONENTS }, TOLERANCE],
-    make: |settings| Ok(Box::new(Fisher::new(settings))),
+    parameters: &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, TOLERANCE],
+    make: |settings| Ok(Box::new(Fisher::new(settings)?)),
 };
 
 /// Discriminants whose ratio is below this many roundings of the largest have no direction: class means that lie in the span of others.
 const NOISE: f64 = 1e3;
 
 /// Kernel Fisher discriminant analysis.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Fisher {
-    /// The penalty lambda, which is added to the diagonal of the scatter within classes.
-    pub penalty: Penalty,
+    /// The penalties lambda, strongest first, of which one is added to the diagonal of the scatter within classes; among several one is chosen by
+    /// rows held out.
+    pub penalties: Vec<Penalty>,
     /// Number of discriminants that the model keeps; `None` for the scores of the classes alone.
     pub components: Option<usize>,
 }
 
 impl Fisher {
-    fn new(settings: &Settings) -> Self {
-        Self { penalty: settings.penalty(), components: settings.count(&COMPONENTS) }
+    fn new(settings: &Settings) -> Result<Self> {
+        Ok(Self { penalties: settings.compared()?, components: settings.count(&COMPONENTS) })
+    }
+
+    /// The penalty with the fewest mistakes on rows held out; `None` without folds. One pass.
+    fn held_out<T: Real>(&self, data: &Features<'_, T>, gram: &GramState, classes: usize) -> Result<Option<Chosen>> {
+        let (p, folds) = (gram.features(), gram.folds());
+        if folds.len() < 2 {
+            return Ok(None);
+        }
+        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows)).collect();
+        let stage = data.resources.stages.stage("discriminants of the folds", None);
+        let mut heads = vec![vec![None; lambdas.len()]; folds.len()];
+        for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| folds[*fold].rows > 0) {
+            let scatter = Scatter::of(&gram.sum(Some(fold)), classes)?;
+            for (head, lambda) in heads.iter_mut().zip(&lambdas) {
+                data.resources.workers.check()?;
+                *head = scatter.directions(*lambda).map(|directions| scatter.head(&directions));
+            }
+        }
+        drop(stage);
+        let cells = lambdas.iter().map(|lambda| (p, *lambda)).collect();
+        let coefficients = FoldCoefficients { cells, heads };
+        let fold = CvErrorFold::new(data.map, data.folds, data.targets, &coefficients).with_bin(data.cut.tile);
+        let wrong = data.fold("held-out classes", &fold)?;
+        let errors = (0..lambdas.len()).map(|cell| wrong.error(cell).unwrap_or(f64::NAN)).collect();
+        Ok(Some(held_out::choose(&self.penalties, data.rows, errors, "held-out error at each")))
     }
 }
 
-/// Sizes and feature means of the classes.
-struct Means {
+/// Sizes and feature means of the classes, and the scatter within them.
+struct Scatter {
     /// Number of rows of each class.
     counts: Vec<f64>,
     /// The means μ_k of the classes, p x k.
     means: Mat<f64>,
+    /// The scatter S_W within classes, p x p.
+    within: Mat<f64>,
 }
 
-impl Means {
+impl Scatter {
     /// Computes sizes and means from the moments with ±1 codes: Σ over class k of φ is (b_k + s)/2.
     fn of(moments: &FoldGram, classes: usize) -> Result<Self> {
         let (p, n) = (moments.s.len(), moments.rows as f64);
@@ -88,32 +122,6 @@ impl Means {
             let (column, sign) = of_class(k);
             (moments.s[i] + sign * moments.b[column * p + i]) / (2.0 * counts[k])
         });
-        Ok(Self { counts, means })
-    }
-}
-
-impl<T: Real> Solver<T> for Fisher {
-    fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
-        Ok(GRAM)
-    }
-
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
-        let p = shape.map.p;
-        plan.term("scatter within classes and its factor", 3 * 8 * p * p, "lower `rank`")
-    }
-
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let classes = data.classes().map_or(0, |classes| classes.labels().len());
-        if let Some(q) = self.components.filter(|q| *q >= classes) {
-            let why = format!("{classes} classes have {} discriminants; ask for no more", classes.saturating_sub(1));
-            return Err(Error::option(COMPONENTS.name, q, why));
-        }
-        let lambda = self.penalty.lambda(data.rows);
-        let state = data.moments()?;
-        let _stage = data.resources.stages.stage("discriminants", None);
-        let moments = &state.gram.folds()[0];
-        let (p, n) = (moments.s.len(), moments.rows as f64);
-        let Means { counts, means } = Means::of(moments, classes)?;
         // S_W = (1/n) ΦᵀΦ − Σ π_k μ_k μ_kᵀ
         let mut within = super::kpca::covariance(moments, &vec![0.0; p]);
         for (k, count) in counts.iter().enumerate() {
@@ -124,25 +132,79 @@ impl<T: Real> Solver<T> for Fisher {
                 }
             }
         }
-        (0..p).for_each(|j| within[(j, j)] += lambda);
-        let factor = within.llt(Side::Lower).map_err(|_| Error::Indefinite {
-            rank: p,
-            lambda,
-            precision: state.gram.precision(),
-        })?;
-        let directions = factor.solve(&means);
+        Ok(Self { counts, means, within })
+    }
+
+    /// W⁻¹μ_k of every class, p x k; `None` where W = S_W + lambda I is not positive definite to working precision.
+    fn directions(&self, lambda: f64) -> Option<Mat<f64>> {
+        let mut penalised = self.within.clone();
+        (0..penalised.nrows()).for_each(|j| penalised[(j, j)] += lambda);
+        Some(penalised.llt(Side::Lower).ok()?.solve(&self.means))
+    }
+
+    /// The scores of the classes.
+    fn head(&self, directions: &Mat<f64>) -> Head {
+        let (p, classes, n) = (self.means.nrows(), self.counts.len(), self.counts.iter().sum::<f64>());
         let offset = |k: usize| {
-            let square: f64 = (0..p).map(|i| means[(i, k)] * directions[(i, k)]).sum();
-            (counts[k] / n).ln() - 0.5 * square
+            let square: f64 = (0..p).map(|i| self.means[(i, k)] * directions[(i, k)]).sum();
+            (self.counts[k] / n).ln() - 0.5 * square
         };
-        let (weights, intercept) = match classes {
+        match classes {
             2 => {
-                let difference = Mat::from_fn(p, 1, |i, _| directions[(i, 1)] - directions[(i, 0)]);
-                (difference, vec![offset(1) - offset(0)])
+                let weights = Mat::from_fn(p, 1, |i, _| directions[(i, 1)] - directions[(i, 0)]);
+                Head { weights, intercept: vec![offset(1) - offset(0)] }
             }
-            _ => (directions.clone(), (0..classes).map(offset).collect()),
-        };
-        let found = Discriminants::of(&counts, &means, &directions)?;
+            _ => Head { weights: directions.clone(), intercept: (0..classes).map(offset).collect() },
+        }
+    }
+}
+
+impl<T: Real> Solver<T> for Fisher {
+    fn holds_out(&self) -> bool {
+        true
+    }
+
+    fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+        match options.folds {
+            FoldSpec::None => Ok(GRAM),
+            _ => Err("the held-out classes take a pass of their own; give one `lambda` and no `folds`"),
+        }
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let (p, k) = (shape.map.p, shape.t.max(2));
+        let plan = plan.term("scatter within classes and its factor", 4 * 8 * p * p, "lower `rank`");
+        match shape.folds {
+            0 | 1 => plan,
+            folds => {
+                let functions = folds.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
+                plan.term("functions of the folds", functions, "compare fewer penalties")
+            }
+        }
+    }
+
+    fn costs(&self, work: &Work<'_>) -> Costs {
+        Costs::new(work).with_passes(0, u64::from(work.shape.folds > 1))
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        let classes = data.classes().map_or(0, |classes| classes.labels().len());
+        if let Some(q) = self.components.filter(|q| *q >= classes) {
+            let why = format!("{classes} classes have {} discriminants; ask for no more", classes.saturating_sub(1));
+            return Err(Error::option(COMPONENTS.name, q, why));
+        }
+        let fold = RidgeFold::new(data.map, data.folds, data.targets).with_bin(data.cut.tile);
+        let state = data.fold(GRAM, &fold)?;
+        let held_out = self.held_out(data, &state.gram, classes)?;
+        let lambda = self.penalties[held_out.as_ref().map_or(0, |chosen| chosen.at)].lambda(data.rows);
+        let _stage = data.resources.stages.stage("discriminants", None);
+        let moments = &*state.gram.sum(None);
+        let scatter = Scatter::of(moments, classes)?;
+        let (p, precision) = (moments.s.len(), state.gram.precision());
+        let directions = scatter.directions(lambda).ok_or(Error::Indefinite { rank: p, lambda, precision })?;
+        let Head { weights, intercept } = scatter.head(&directions);
+        let Scatter { counts, means, .. } = &scatter;
+        let found = Discriminants::of(counts, means, &directions)?;
         let components = self.components.map(|q| found.coordinates(q, state.gram.epsilon(), &directions, moments));
         if let Some((head, asked)) = components.as_ref().zip(self.components)
             && head.intercept.len() < asked
@@ -152,9 +214,10 @@ impl<T: Real> Solver<T> for Fisher {
                 .stages
                 .warn(format!("the class means span {there} directions, no more: {there} of {asked} components"));
         }
-        let ratios = Figure { name: "discriminant ratio", values: found.ratios };
-        let (certificate, lambda, figures) = (state.certificate, Some(lambda), vec![ratios]);
-        Ok(Fitted { weights, intercept, components, certificate, lambda, figures, passes: 1, ..Fitted::default() })
+        let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(held_out.is_some()));
+        let mut figures = vec![Figure { name: "discriminant ratio", values: found.ratios }];
+        figures.extend(held_out.into_iter().flat_map(|chosen| chosen.figures));
+        Ok(Fitted { weights, intercept, components, certificate, lambda, figures, passes, ..Fitted::default() })
     }
 }
 

@@ -12,29 +12,33 @@
 //! The distance of a row from the components, ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖² + k(x, x) − ‖φ‖², is what they cannot reconstruct, and
 //! a score of novelty (Hoffmann, "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
 //!
-//! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
+//! With folds, the components of the other folds are tried on the rows of each: the share of the variance of new rows that every component keeps.
+//! It falls below the share on the rows of the fit where components follow single rows, and tells how many are worth having.
+//!
+//! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors, of each fold too. *Bytes*: about 6p² numbers in f64, and p² for
+//! each fold.
 //!
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
-use super::parameter::{COMPONENTS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED};
+use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED};
 use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::quadratic::{OnFeatures, Quadratic};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions};
-use crate::{Error, FoldGram, Result, Task};
+use crate::{Error, FoldGram, GramState, Result, RidgeFold, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
-use kstore::Plan;
+use kstore::{Plan, Workers};
 
 /// The description of the solver `kpca`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
-    parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, TOLERANCE],
+    parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, FOLDS, TOLERANCE],
     make: |settings| Ok(Box::new(KernelPca::new(settings))),
 };
 
@@ -72,6 +76,47 @@ impl KernelPca {
             novelty: settings.flag(&NOVELTY),
         }
     }
+
+    /// The mean that is subtracted from the features.
+    fn mean(&self, moments: &FoldGram) -> Vec<f64> {
+        let n = moments.rows.max(1) as f64;
+        moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect()
+    }
+
+    /// The share of the variance of each fold's rows, about the mean of the others, that every component of the others keeps; `None` without folds.
+    fn held_out(&self, gram: &GramState, workers: &Workers) -> Result<Option<Figure>> {
+        let (p, folds) = (gram.features(), gram.folds());
+        let (mut kept, mut total) = (vec![0.0; self.components.min(p)], 0.0);
+        if folds.len() < 2 {
+            return Ok(None);
+        }
+        for (fold, new) in folds.iter().enumerate().filter(|(_, new)| new.rows > 0) {
+            let others = gram.sum(Some(fold));
+            if others.rows < 2 {
+                return Err(Error::TooFewRows { rows: others.rows });
+            }
+            let mean = self.mean(&others);
+            let covariance = covariance(&others, &mean);
+            let (_, vectors) = workers.apart(move || symmetric_eigen(covariance.as_ref()))??;
+            let scatter = scatter_about(new, &mean);
+            total += (0..p).map(|j| scatter[(j, j)]).sum::<f64>();
+            let leading = vectors.subcols(p - kept.len(), kept.len());
+            let images = &scatter * leading;
+            // eigenvalues ascend
+            for (j, kept) in kept.iter_mut().rev().enumerate() {
+                *kept += (0..p).map(|i| leading[(i, j)] * images[(i, j)]).sum::<f64>();
+            }
+        }
+        let shares = kept.iter().map(|kept| kept / total.max(f64::MIN_POSITIVE)).collect();
+        Ok(Some(Figure { name: "held-out share of variance", values: shares }))
+    }
+}
+
+/// Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, about a mean that need not be theirs.
+fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
+    let (p, n, s) = (mean.len(), moments.rows as f64, &moments.s);
+    let g = MatRef::from_column_major_slice(&moments.g, p, p);
+    Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] - s[i] * mean[j] - mean[i] * s[j] + n * mean[i] * mean[j])
 }
 
 /// C = G/n − μμᵀ, full, from moments of which the lower triangle means anything.
@@ -82,13 +127,17 @@ pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 }
 
 impl<T: Real> Solver<T> for KernelPca {
+    fn holds_out(&self) -> bool {
+        true
+    }
+
     fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
         Ok(GRAM)
     }
 
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
-        let p = shape.map.p;
-        let plan = plan.term("covariance and its eigenvectors", 5 * 8 * p * p, "lower `rank`");
+        let (p, held_out) = (shape.map.p, if shape.folds > 1 { 3 } else { 0 });
+        let plan = plan.term("covariance and its eigenvectors", (5 + held_out) * 8 * p * p, "lower `rank`");
         match self.novelty {
             true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
             false => plan,
@@ -96,11 +145,12 @@ impl<T: Real> Solver<T> for KernelPca {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let state = data.moments()?;
+        let fold = RidgeFold::new(data.map, data.folds, data.targets).with_bin(data.cut.tile);
+        let state = data.fold(GRAM, &fold)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
-        let moments = &state.gram.folds()[0];
-        let (p, n) = (moments.s.len(), moments.rows as f64);
-        let mean: Vec<f64> = moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect();
+        let held_out = self.held_out(&state.gram, data.resources.workers)?;
+        let moments = &*state.gram.sum(None);
+        let (p, mean) = (moments.s.len(), self.mean(moments));
         let covariance = covariance(moments, &mean);
         let total: f64 = (0..p).map(|j| covariance[(j, j)]).sum();
         let (values, vectors) = data.resources.workers.apart(move || symmetric_eigen(covariance.as_ref()))??;
@@ -118,10 +168,11 @@ impl<T: Real> Solver<T> for KernelPca {
         let weights = Mat::from_fn(p, kept.len(), |i, q| scales[q] * vectors[(i, kept[q])]);
         let intercept = (0..kept.len()).map(|q| -(0..p).map(|i| mean[i] * weights[(i, q)]).sum::<f64>()).collect();
         let explained = variances.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect();
-        let figures = vec![
+        let mut figures = vec![
             Figure { name: "variance", values: variances },
             Figure { name: "share of variance", values: explained },
         ];
+        figures.extend(held_out);
         let directions = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])]);
         let quadratic = self.novelty.then(|| distance(directions.as_ref(), &mean));
         Ok(Fitted {

@@ -4,11 +4,11 @@
 //! therefore in those of the float64 it equals. Fractions keep a point or an exponent, so that they stay fractions.
 //! Dates and times are those of ISO 8601. Missing values are empty fields. Text is quoted where it must be, and where it is empty.
 
-use super::{Output, OutputColumn, Sink, iso};
+use super::{Output, OutputColumn, STDOUT, Sink, iso};
 use crate::arrow::datatypes::DataType;
 use crate::atomic::AtomicFile;
 use crate::{Error, Result};
-use std::io::Write;
+use std::io::{Stdout, Write};
 use std::path::{Path, PathBuf};
 
 /// Size of the write buffer, in bytes.
@@ -16,18 +16,30 @@ const GATHERED_BYTES: usize = 64 << 10;
 
 /// A CSV file being written, with tabs between the fields where it is called `.tsv`.
 pub(super) struct CsvSink {
-    file: AtomicFile,
+    place: Place,
     path: PathBuf,
     columns: Vec<OutputColumn>,
     delimiter: u8,
     bytes: Vec<u8>,
 }
 
+/// Where the text goes.
+enum Place {
+    File(AtomicFile),
+    /// Rows that were written are read already: nothing can be taken back.
+    Stdout(Stdout),
+}
+
 impl CsvSink {
     pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
         let tabs = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tsv"));
-        let (file, delimiter) = (AtomicFile::create(path)?, if tabs { b'\t' } else { b',' });
-        let mut sink = Self { file, path: path.to_path_buf(), columns: columns.to_vec(), delimiter, bytes: Vec::new() };
+        let place = match path == Path::new(STDOUT) {
+            true => Place::Stdout(std::io::stdout()),
+            false => Place::File(AtomicFile::create(path)?),
+        };
+        let delimiter = if tabs { b'\t' } else { b',' };
+        let mut sink =
+            Self { place, path: path.to_path_buf(), columns: columns.to_vec(), delimiter, bytes: Vec::new() };
         for (i, column) in columns.iter().enumerate() {
             sink.separate(i);
             text(&column.name, delimiter, &mut sink.bytes);
@@ -43,7 +55,11 @@ impl CsvSink {
     }
 
     fn hand_on(&mut self) -> Result<()> {
-        self.file.write_all(&self.bytes).map_err(Error::io("write", &self.path))?;
+        let written = match &mut self.place {
+            Place::File(file) => file.write_all(&self.bytes),
+            Place::Stdout(out) => out.write_all(&self.bytes).and_then(|()| out.flush()),
+        };
+        written.map_err(Error::io("write", &self.path))?;
         self.bytes.clear();
         Ok(())
     }
@@ -74,12 +90,18 @@ impl Sink for CsvSink {
 
     fn settle(&mut self) -> Result<()> {
         self.hand_on()?;
-        self.file.settle()
+        match &mut self.place {
+            Place::File(file) => file.settle(),
+            Place::Stdout(_) => Ok(()),
+        }
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.settle()?;
-        self.file.commit()
+        match self.place {
+            Place::File(file) => file.commit(),
+            Place::Stdout(_) => Ok(()),
+        }
     }
 
     fn footprint(&self) -> usize {

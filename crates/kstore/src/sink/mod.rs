@@ -176,9 +176,13 @@ pub const FORMATS: &[SinkFormat] = &[
     },
 ];
 
+/// Name that stands for standard output, to which CSV is written.
+pub const STDOUT: &str = "-";
+
 /// The format that a path's extension names.
 fn by_extension(path: &Path) -> Result<&'static SinkFormat> {
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let named = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let extension = if path == Path::new(STDOUT) { "csv".to_string() } else { named };
     let format = FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str()));
     format.ok_or_else(|| {
         let known = crate::source::listed(FORMATS.iter().map(|format| format.extensions), "and");
@@ -194,7 +198,7 @@ pub fn holds(path: &Path, column: &OutputColumn) -> Result<bool> {
     Ok((by_extension(path)?.holds)(column))
 }
 
-/// Starts a table in the format that the path's extension names.
+/// Starts a table in the format that the path's extension names; `-` is standard output, to which CSV is written.
 ///
 /// ```
 /// use kstore::sink::{self, Output, OutputColumn, OutputKind};

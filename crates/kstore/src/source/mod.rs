@@ -18,14 +18,22 @@ mod identity;
 #[cfg(feature = "ipc")]
 pub mod ipc;
 mod joined;
+#[cfg(feature = "jsonl")]
+mod json_lines;
 pub mod memory;
 #[cfg(feature = "npy")]
 pub mod npy;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+pub(crate) mod partitioned;
 mod plain;
 #[cfg(any(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight"))]
 mod positioned;
+#[cfg_attr(
+    not(all(feature = "jsonl", feature = "compressed")),
+    allow(dead_code, reason = "what the two formats share")
+)]
+mod spool;
 #[cfg(feature = "svmlight")]
 pub mod svmlight;
 mod text;
@@ -40,6 +48,8 @@ pub use guard::is_decoding;
 pub use identity::Identity;
 pub(crate) use joined::Joined;
 pub use joined::TARGET;
+pub use spool::STDIN;
+pub(crate) use spool::standard_input;
 pub use text::TextOptions;
 pub use view::{Element, Positions, Strided, Values, View};
 
@@ -48,7 +58,8 @@ use crate::named::{Named, Registry};
 use crate::schema::Schema;
 use crate::{Error, Result};
 use std::fmt::Debug;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -120,8 +131,10 @@ pub struct Format {
     pub extensions: &'static [&'static str],
     /// First bytes of every such file; empty where there are none.
     pub magic: &'static [u8],
-    /// Opens a file.
-    pub open: fn(&Path, &TextOptions) -> Result<Arc<dyn TableFile>>,
+    /// True for a format of text, which may be compressed as a whole.
+    pub is_text: bool,
+    /// Reads an open file; the path is for messages, and need not lead to it.
+    pub open: fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>,
 }
 
 /// The formats of this crate: each is one of its features.
@@ -130,28 +143,41 @@ static FORMATS: Registry<Format> = Registry::new(&[
     Format {
         extensions: &["parquet", "pq"],
         magic: b"PAR1",
-        open: |path, _| Ok(Arc::new(parquet::ParquetFile::open(path)?)),
+        is_text: false,
+        open: |path, file, _| Ok(Arc::new(parquet::ParquetFile::of(path, file)?)),
     },
     #[cfg(feature = "ipc")]
     Format {
         extensions: &["arrow", "ipc", "feather"],
         magic: ipc::MAGIC,
-        open: |path, _| Ok(Arc::new(ipc::IpcFile::open(path)?)),
+        is_text: false,
+        open: |path, file, _| Ok(Arc::new(ipc::IpcFile::of(path, file)?)),
     },
     #[cfg(feature = "npy")]
-    Format { extensions: &["npy"], magic: npy::MAGIC, open: |path, _| Ok(Arc::new(npy::NpyFile::open(path)?)) },
+    Format {
+        extensions: &["npy"],
+        magic: npy::MAGIC,
+        is_text: false,
+        open: |path, file, _| Ok(Arc::new(npy::NpyFile::of(path, file)?)),
+    },
     #[cfg(feature = "csv")]
     Format {
         extensions: &["csv", "tsv"],
         magic: b"",
-        open: |path, options| Ok(Arc::new(csv::CsvFile::open(path, options)?)),
+        is_text: true,
+        open: |path, file, options| Ok(Arc::new(csv::CsvFile::of(path, file, options)?)),
     },
     #[cfg(feature = "svmlight")]
     Format {
         extensions: &["svm", "svmlight", "libsvm"],
         magic: b"",
-        open: |path, options| Ok(Arc::new(svmlight::SvmlightFile::open(path, options)?)),
+        is_text: true,
+        open: |path, file, options| Ok(Arc::new(svmlight::SvmlightFile::of(path, file, options)?)),
     },
+    #[cfg(feature = "jsonl")]
+    Format { extensions: &["jsonl", "ndjson"], magic: b"", is_text: true, open: json_lines::open },
+    #[cfg(feature = "compressed")]
+    Format { extensions: &["gz", "zst"], magic: b"", is_text: false, open: spool::compressed },
 ]);
 
 impl Named for Format {
@@ -181,8 +207,15 @@ pub(crate) fn known(last: &str) -> String {
 
 /// Extensions for messages; where formats are left out of this build, it says so.
 pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
-    const WHOLE: bool =
-        cfg!(all(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight"));
+    const WHOLE: bool = cfg!(all(
+        feature = "parquet",
+        feature = "ipc",
+        feature = "npy",
+        feature = "csv",
+        feature = "svmlight",
+        feature = "jsonl",
+        feature = "compressed"
+    ));
     let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
     let text = match names.split_last() {
         None => "no file at all".to_string(),
@@ -204,18 +237,22 @@ pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(Error::NotAFile { path: path.to_path_buf() });
     }
+    let failed = |error| Error::io("read", path)(error);
+    let mut file = File::open(path).map_err(failed)?;
     let format = match by_extension(path) {
         Some(format) => format,
         None => {
-            by_magic(path)?.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: known("and") })?
+            let mut start = Vec::new();
+            (&mut file).take(8).read_to_end(&mut start).map_err(failed)?;
+            file.rewind().map_err(failed)?;
+            let unknown = || Error::UnknownFormat { path: path.to_path_buf(), known: known("and") };
+            by_magic(&start).ok_or_else(unknown)?
         }
     };
-    (format.open)(path, options)
+    (format.open)(path, file, options)
 }
 
-fn by_magic(path: &Path) -> Result<Option<&'static Format>> {
-    let mut start = Vec::new();
-    let file = std::fs::File::open(path).map_err(Error::io("read", path))?;
-    file.take(8).read_to_end(&mut start).map_err(Error::io("read", path))?;
-    Ok(FORMATS.all().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic)))
+/// The format of a file that begins like this.
+fn by_magic(start: &[u8]) -> Option<&'static Format> {
+    FORMATS.all().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic))
 }

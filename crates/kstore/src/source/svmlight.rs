@@ -124,9 +124,9 @@ pub struct SvmlightFile {
 }
 
 impl SvmlightFile {
-    /// Opens a file and reads it once, to find its rows and its largest index.
-    pub fn open(path: &Path, options: &TextOptions) -> Result<Self> {
-        let file = Positioned::open(path).map_err(Error::io("read", path))?;
+    /// Reads an open file once, to find its rows and its largest index; the path is for messages.
+    pub fn of(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Self> {
+        let file = Positioned::of(file).map_err(Error::io("read", path))?;
         let (path, zero_based) = (path.to_path_buf(), options.zero_based);
         let mut svmlight = Self { path, file, zero_based, schema: Schema::default(), places: Places::new() };
         let most = options.width.unwrap_or(COLUMN_LIMIT);

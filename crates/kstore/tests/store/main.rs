@@ -22,3 +22,4 @@ mod scratch;
 mod selecting;
 mod sinks;
 mod svmlight_files;
+mod ways_in;

@@ -49,9 +49,9 @@ pub struct CsvFile {
 }
 
 impl CsvFile {
-    /// Opens a file and reads it once, to find its rows and what its columns hold.
-    pub fn open(path: &Path, options: &TextOptions) -> Result<Self> {
-        let file = Positioned::open(path).map_err(Error::io("read", path))?;
+    /// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
+    pub fn of(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Self> {
+        let file = Positioned::of(file).map_err(Error::io("read", path))?;
         let mut start = vec![0; BLOCK_BYTES.min(usize::try_from(file.length()).unwrap_or(BLOCK_BYTES))];
         let got = file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
         start.truncate(got);

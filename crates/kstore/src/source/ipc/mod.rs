@@ -80,7 +80,12 @@ pub struct IpcFile {
 impl IpcFile {
     /// Opens a file, reads its footer and the lengths of its batches.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = Positioned::open(path).map_err(Error::io("read", path))?;
+        Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
+    }
+
+    /// Reads the footer of an open file and the lengths of its batches; the path is for messages.
+    pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
+        let file = Positioned::of(file).map_err(Error::io("read", path))?;
         let footer = footer(path, &file)?;
         let parsed = guarded(|| Self::parse(path, file, &footer));
         parsed.map_err(|panic| damaged(path, panic))?.map_err(|trouble| told(path, trouble))

@@ -39,7 +39,12 @@ pub struct NpyFile {
 impl NpyFile {
     /// Opens a file, reads its header and compares the promised size with the file's.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = Positioned::open(path).map_err(Error::io("read", path))?;
+        Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
+    }
+
+    /// Reads the header of an open file; the path is for messages.
+    pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
+        let file = Positioned::of(file).map_err(Error::io("read", path))?;
         let mut start = vec![0; HEADER_LIMIT.min(usize::try_from(file.length()).unwrap_or(HEADER_LIMIT))];
         let got = file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
         let header = parse_header(&start[..got]).map_err(|detail| malformed(path, detail))?;

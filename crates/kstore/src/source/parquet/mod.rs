@@ -104,7 +104,12 @@ pub struct ParquetFile {
 impl ParquetFile {
     /// Opens a file and reads its footer.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = Positioned::open(path).map_err(Error::io("read", path))?;
+        Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
+    }
+
+    /// Reads the footer of an open file; the path is for messages.
+    pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
+        let file = Positioned::of(file).map_err(Error::io("read", path))?;
         check_ends(path, &file)?;
         let metadata = guarded(|| metadata(&file)).map_err(|panic| damaged(path, &panic))?;
         let metadata = metadata.map_err(|error| malformed(path, error))?;

@@ -1,0 +1,167 @@
+//! Tables that cannot be read from the middle, or only once: compressed text, and standard input.
+//!
+//! They are written out once, into a file without a name in the folder for temporary files (`TMPDIR`), and read from there like any other file. The
+//! operating system removes that file when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
+
+use super::{FileCursor, TableFile, TextOptions, by_extension, by_magic, known};
+use crate::condition::Bound;
+use crate::schema::Schema;
+use crate::{Error, Result};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Name that stands for standard input.
+pub const STDIN: &str = "-";
+
+/// Bytes read and written at a time.
+const BUFFER: usize = 256 << 10;
+
+/// Opens text that gzip or zstd compressed: `rows.csv.gz`, `rows.jsonl.zst`.
+#[cfg(feature = "compressed")]
+pub(super) fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+    let (bytes, buffered) = (length(path, &file)?, BufReader::with_capacity(BUFFER, file));
+    let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+    let (packing, reader): (_, Box<dyn Read>) = match gzip {
+        true => ("gzip", Box::new(flate2::read::MultiGzDecoder::new(buffered))),
+        false => ("zstd", Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?)),
+    };
+    let plain = written(reader).map_err(|fault| match fault {
+        Fault::Read(error) if error.raw_os_error().is_none() => {
+            Error::Malformed { path: path.to_path_buf(), format: packing, detail: error.to_string() }
+        }
+        Fault::Read(error) => Error::io("read", path)(error),
+        Fault::Write(error) => error,
+    })?;
+    let name = path.with_extension("");
+    let inner = by_extension(&name).filter(|format| format.is_text);
+    let Some(format) = inner else {
+        let known = "text within .gz and .zst, such as rows.csv.gz and rows.jsonl.zst".to_string();
+        return Err(Error::UnknownFormat { path: path.to_path_buf(), known });
+    };
+    let inner = (format.open)(path, plain, options)?;
+    Ok(Arc::new(Spooled { inner, format: None, bytes }))
+}
+
+/// Opens what standard input brings: any format, known by its first bytes; text is taken as JSON lines where it begins with a brace, else as CSV.
+///
+/// # Errors
+/// Errors of reading and of writing it out; [`Error::UnknownFormat`].
+pub(crate) fn standard_input(options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+    let path = Path::new(STDIN);
+    let mut file = written(std::io::stdin().lock()).map_err(|fault| match fault {
+        Fault::Read(error) => Error::io("read", path)(error),
+        Fault::Write(error) => error,
+    })?;
+    let mut start = [0; 8];
+    let mut filled = 0;
+    while let more @ 1.. = file.read(&mut start[filled..]).map_err(Error::io("read", path))? {
+        filled += more;
+    }
+    file.rewind().map_err(Error::io("read", path))?;
+    let text = if start.trim_ascii_start().starts_with(b"{") { "rows.jsonl" } else { "rows.csv" };
+    let format = by_magic(&start[..filled]).or_else(|| by_extension(Path::new(text)));
+    let format = format.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: known("and") })?;
+    (format.open)(path, file, options)
+}
+
+/// A failure of the input, or of the disk that it is written to.
+enum Fault {
+    Read(std::io::Error),
+    Write(Error),
+}
+
+/// Everything that a reader brings, in a file without a name.
+fn written(mut reader: impl Read) -> Result<File, Fault> {
+    let folder = std::env::temp_dir();
+    let failed = |error| Fault::Write(Error::io("write", folder.join("a temporary file"))(error));
+    let mut out = unnamed().map_err(Fault::Write)?;
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(more) => out.write_all(&buffer[..more]).map_err(failed)?,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Fault::Read(error)),
+        }
+    }
+    out.rewind().map_err(failed)?;
+    Ok(out)
+}
+
+/// A new file without a name, in the folder for temporary files.
+pub(super) fn unnamed() -> Result<File> {
+    let folder = std::env::temp_dir();
+    tempfile::tempfile_in(&folder).map_err(Error::io("write", folder))
+}
+
+/// A writer to a file that gathers what it writes.
+pub(super) fn gathering(file: File) -> BufWriter<File> {
+    BufWriter::with_capacity(BUFFER, file)
+}
+
+/// Number of bytes of a file.
+pub(super) fn length(path: &Path, file: &File) -> Result<u64> {
+    Ok(file.metadata().map_err(Error::io("read", path))?.len())
+}
+
+/// A table that is read from another file than the one it came in.
+#[derive(Debug)]
+pub(super) struct Spooled {
+    /// The file that is read.
+    pub(super) inner: Arc<dyn TableFile>,
+    /// The format that it came in; `None` for that of the inner file.
+    pub(super) format: Option<&'static str>,
+    /// Bytes of the file that it came in.
+    pub(super) bytes: u64,
+}
+
+impl TableFile for Spooled {
+    fn format(&self) -> &'static str {
+        self.format.unwrap_or_else(|| self.inner.format())
+    }
+
+    fn schema(&self) -> &Schema {
+        self.inner.schema()
+    }
+
+    fn rows(&self) -> u64 {
+        self.inner.rows()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn scanned(&self) -> u64 {
+        self.bytes + self.inner.scanned()
+    }
+
+    fn line(&self, row: u64) -> Option<u64> {
+        self.inner.line(row)
+    }
+
+    fn held(&self) -> usize {
+        self.inner.held()
+    }
+
+    fn footprint(&self, columns: &[usize]) -> usize {
+        self.inner.footprint(columns)
+    }
+
+    fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
+        self.inner.candidates(column, condition)
+    }
+
+    fn open<'a>(
+        &'a self,
+        columns: &[usize],
+        rows: Range<u64>,
+        read: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn FileCursor + 'a>> {
+        self.inner.open(columns, rows, read)
+    }
+}

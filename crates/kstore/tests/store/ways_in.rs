@@ -1,0 +1,148 @@
+//! Other ways into a table: compressed text, JSON lines and folders that name columns.
+
+use crate::make::*;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use kstore::arrow::array::*;
+use kstore::{Condition, Kind, Missing, Selection, Table};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows with text, numbers and a missing value, as CSV and as JSON lines.
+fn texts() -> (String, String) {
+    let (mut csv, mut json) = ("city,a,n,y\n".to_string(), String::new());
+    for i in 0..9000u64 {
+        let (_, a, y, n, city) = row(i);
+        match i % 7 {
+            0 => {
+                csv += &format!("{city},,{n},{y}\n");
+                json += &format!("{{\"city\": \"{city}\", \"a\": null, \"n\": {n}, \"y\": {y}}}\n");
+            }
+            _ => {
+                csv += &format!("{city},{a},{n},{y}\n");
+                json += &format!("{{\"city\":\"{city}\",\"a\":{a},\"n\":{n},\"y\":{y}}}\r\n");
+            }
+        }
+        if i % 1000 == 3 {
+            json += " \n";
+        }
+    }
+    (csv, json)
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+    out.write_all(text.as_bytes()).unwrap();
+    out.finish().unwrap()
+}
+
+fn write_to(path: &Path, bytes: &[u8]) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn compressed_text_and_json_lines_are_the_rows_of_csv() {
+    let folder = folder();
+    let (csv, json) = texts();
+    let selection = || Selection { targets: names(&["y"]), missing: Missing::Drop, ..only(&["a", "n"]) };
+    let plain = folder.path().join("rows.csv");
+    write_to(&plain, csv.as_bytes());
+    let expected = all(&plain, &selection()).unwrap();
+    // two members, as `cat a.gz b.gz` makes them
+    let middle = csv.len() / 2;
+    let members = [gzip(&csv[..middle]), gzip(&csv[middle..])].concat();
+    for (name, bytes) in [
+        ("rows.csv.gz", members),
+        ("rows.CSV.GZ", gzip(&csv)),
+        ("rows.csv.zst", zstd::encode_all(csv.as_bytes(), 1).unwrap()),
+        ("rows.jsonl", json.clone().into_bytes()),
+        ("rows.ndjson.gz", gzip(&json)),
+    ] {
+        let path = folder.path().join(name);
+        write_to(&path, &bytes);
+        assert!(all(&path, &selection()).unwrap() == expected, "{name}");
+        let table = Table::open(&[&path]).unwrap();
+        assert_eq!(table.bytes(), bytes.len() as u64, "{name}");
+        assert_eq!(table.format(), if name.contains("json") { "JSON lines" } else { "CSV" });
+    }
+    let table = Table::open(&[folder.path().join("rows.jsonl")]).unwrap();
+    let kinds: Vec<&Kind> = table.schema().columns.iter().map(|column| &column.kind).collect();
+    assert_eq!(kinds[0], &Kind::Text);
+    assert_eq!(kinds[2], &Kind::Int { bits: 64, signed: true });
+    // every known file of the folder is found, compressed ones too
+    assert_eq!(Table::open(&[folder.path()]).unwrap().files().len(), 6);
+}
+
+#[test]
+fn what_is_wrong_with_a_line_or_an_archive_is_told_with_its_place() {
+    let folder = folder();
+    let told = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        write_to(&path, bytes);
+        Table::open(&[&path]).map(drop).unwrap_err().to_string()
+    };
+    for (text, parts) in [
+        (
+            "{\"a\": 1}\n\n{\"a\": \"x\"}\n",
+            ["row 1 (counted from 0), line 3", "column \"a\": expected a number, found text"],
+        ),
+        ("{\"a\": 1}\n{\"a\": [1]}\n", ["line 2, column \"a\"", "found a list or an object"]),
+        ("{\"a\": 1}\n{\"a\": 1\n", ["line 2: expected an object", "correct the line"]),
+        ("3\n", ["row 0", "expected an object"]),
+        ("\n \n", ["as JSON lines", "it is empty"]),
+    ] {
+        let found = told("t.jsonl", text.as_bytes());
+        assert!(parts.iter().all(|part| found.contains(part)) && found.contains("t.jsonl"), "{found}");
+    }
+    let whole = gzip("a,y\n1,2\n3,4\n");
+    let cut = told("t.csv.gz", &whole[..whole.len() - 9]);
+    assert!(cut.contains("t.csv.gz cannot be read as gzip"), "{cut}");
+    assert!(told("t.csv.zst", b"a,y\n1,2\n").contains("cannot be read as zstd"));
+    assert!(told("t.parquet.gz", &whole).contains("rows.csv.gz"));
+    // the error of a row names the file that was given
+    let row = told("t2.csv.gz", &gzip("a,y\n1,2\n3\n"));
+    assert!(row.contains("t2.csv.gz") && row.contains("line 3"), "{row}");
+}
+
+#[test]
+fn folders_name_columns() {
+    let folder = folder();
+    for (year, city, values) in [(2025, "Ulm", [1.0, 2.0]), (2026, "Ulm", [3.0, 4.0]), (2026, "Neu%20Ulm", [5.0, 6.0])]
+    {
+        let path = folder.path().join(format!("sales/year={year}/city={city}/part.parquet"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        write(&path, &batch(&[("x", Arc::new(Float64Array::from(values.to_vec())) as ArrayRef)]), groups_of(10));
+    }
+    let sales = folder.path().join("sales");
+    let table = Table::open(&[&sales]).unwrap();
+    let names: Vec<&str> = table.schema().columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!((names, table.stored_rows()), (vec!["x", "year", "city"], 6));
+    let selection = |filter: Option<&str>| Selection {
+        filter: filter.map(|text| Condition::parse(text).unwrap()),
+        ..only(&["x", "year"])
+    };
+    let rows = |filter: Option<&str>| all(&sales, &selection(filter)).unwrap().x;
+    assert_eq!(rows(None), [1.0, 2025.0, 2.0, 2025.0, 5.0, 2026.0, 6.0, 2026.0, 3.0, 2026.0, 4.0, 2026.0]);
+    assert_eq!(rows(Some("city == Neu Ulm")), [5.0, 2026.0, 6.0, 2026.0]);
+    assert_eq!(rows(Some("year < 2026")), [1.0, 2025.0, 2.0, 2025.0]);
+    // a condition on a folder rules out files before they are read
+    let read = |filter: &str| {
+        let table = Table::open(&[&sales]).unwrap();
+        let rows = table.select(&selection(Some(filter))).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+        super::make::read(&rows, kstore::RowSource::range(&rows), 100).unwrap();
+        table.bytes_read()
+    };
+    assert_eq!(2 * read("year == 2025"), read("year == 2026"));
+    // what the file says itself counts, and files must agree
+    let odd = sales.join("year=2027/part.parquet");
+    std::fs::create_dir_all(odd.parent().unwrap()).unwrap();
+    write(&odd, &batch(&[("x", Arc::new(Float64Array::from(vec![7.0])) as ArrayRef)]), groups_of(10));
+    let error = Table::open(&[&sales]).unwrap_err().to_string();
+    assert!(error.contains("it has 2 columns instead of 3"), "{error}");
+    let own = folder.path().join("own/x=1/part.parquet");
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    write(&own, &batch(&[("x", Arc::new(Float64Array::from(vec![7.0])) as ArrayRef)]), groups_of(10));
+    assert_eq!(all(&own, &only(&["x"])).unwrap().x, [7.0]);
+}
