@@ -156,9 +156,7 @@ pub enum Error {
         limit: usize,
     },
     /// A column that was named as categories, with more values than are taken.
-    #[error(
-        "column {column:?} has more than {limit} values, too many for a feature of each; give `hash` 256 for features of its text, or leave the column out"
-    )]
+    #[error("column {column:?} has more than {} values, too many for a feature of each; give `hash` 256 for features of its text, or leave the column out", crate::shown::count(*limit as u64))]
     TooManyValues {
         /// The column.
         column: String,

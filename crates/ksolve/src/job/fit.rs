@@ -388,13 +388,12 @@ impl Fit {
         }
     }
 
-    /// Learns from all rows of a table, with every numeric column but the targets as a feature.
+    /// Learns from all rows of a table, with every column of numbers or text but the targets as a feature.
     ///
     /// # Errors
     /// Columns that are not there, and the errors of [`Fit::run`].
     pub fn on(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
         let targets = targets.iter().map(ToString::to_string).collect();
-        let selection = self.selection(Selection { targets, ..Selection::default() })?;
-        self.run(&table.select(&selection)?, run)
+        self.run(&table.select(&self.selection(Selection { targets, ..Selection::default() })?)?, run)
     }
 }

@@ -25,7 +25,7 @@ use crate::job::{MetricReport, Run};
 use crate::model::PredictScratch;
 use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task};
 use kstore::budget::Term;
-use kstore::{Categories, Label, Missing, Selected, Selection, Table};
+use kstore::{Encoding, Label, Missing, Selected, Selection, Table};
 use std::path::Path;
 use std::sync::Arc;
 use table::TableScorer;
@@ -254,10 +254,10 @@ impl Predictor {
     /// Columns that are not there.
     pub fn select(&self, table: &Table, selection: Selection) -> Result<Selected> {
         let class_target = !self.card().classes.is_empty() && !selection.targets.is_empty();
-        let (features, encoding) = (self.card().features.clone(), self.card().encoding.clone());
+        let numbers = || Arc::new(Encoding::of_numbers(&self.card().features));
+        let encoding = Some(self.card().encoding.clone().unwrap_or_else(numbers));
         let missing = if selection.missing == Missing::Fitted { self.card().missing() } else { selection.missing };
-        let categories = Categories::None;
-        Ok(table.select(&Selection { features, encoding, categories, missing, class_target, ..selection })?)
+        Ok(table.select(&Selection { encoding, missing, class_target, ..selection })?)
     }
 
     /// The term of a plan for the loaded model, with further bytes.

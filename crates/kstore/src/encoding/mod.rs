@@ -120,6 +120,12 @@ impl Encoding {
         Self { columns }
     }
 
+    /// The encoding of columns of numbers.
+    pub fn of_numbers(names: &[String]) -> Self {
+        let column = |name: &String| CodedColumn { name: name.clone(), code: Code::Number, missing: false };
+        Self::new(names.iter().map(column).collect())
+    }
+
     /// The columns, in the order of their features.
     pub fn columns(&self) -> &[CodedColumn] {
         &self.columns

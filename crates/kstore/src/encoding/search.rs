@@ -4,7 +4,7 @@
 //! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
-use super::{CATEGORY_LIMIT, Code, CodedColumn, Encoding, LeftOut};
+use super::{Code, CodedColumn, Encoding, LeftOut};
 use crate::keep::KeptValues;
 use crate::select::{Missing, Selected};
 use crate::shown;
@@ -195,8 +195,7 @@ impl ColumnSearch {
 
     /// Bytes of a state at most.
     pub fn state_bytes(&self) -> usize {
-        self.categories.len() * self.limit.min(CATEGORY_LIMIT) * (TEXT_PER_VALUE / 2 + IN_SET)
-            + 8 * self.selected.features.len()
+        self.categories.len() * self.limit * (TEXT_PER_VALUE + IN_SET) + 8 * self.selected.features.len()
     }
 
     /// The selection with the values that were found, and the columns that have too many.

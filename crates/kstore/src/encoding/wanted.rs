@@ -104,8 +104,9 @@ impl Table {
 
     /// The columns of an encoding, which may hold what they like as long as it can be looked up.
     pub(crate) fn encoded_columns(&self, encoding: &Encoding) -> Result<Vec<usize>> {
+        let places = self.schema().places();
         let of = |coded: &super::CodedColumn| {
-            let column = self.column(&coded.name)?;
+            let column = *places.get(coded.name.as_str()).ok_or_else(|| self.no_such_column(&coded.name))?;
             match coded.code {
                 super::Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
@@ -123,6 +124,9 @@ impl Table {
 
 impl Coding {
     pub(crate) fn known(encoding: Encoding) -> Self {
+        if encoding.is_plain() {
+            return Self::Plain;
+        }
         let counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
         Self::Known(Arc::new(Coded::new(encoding)), counts)
     }
@@ -186,13 +190,13 @@ impl Selected {
 
     /// A selection that takes the same features from another table: the same columns, and the same values of them where they are known.
     pub fn same_features(&self) -> Selection {
-        let (categories, hash) = match &self.coding {
-            Coding::Plain => (Categories::None, None),
-            Coding::Known(..) => (Categories::default(), None),
-            Coding::Asked(asked) => (asked.wanted.clone(), asked.hash),
+        let features = self.feature_columns();
+        let (categories, hash, encoding) = match &self.coding {
+            Coding::Plain => (Categories::None, None, Some(Encoding::of_numbers(&features))),
+            Coding::Known(coded, _) => (Categories::None, None, Some(coded.encoding.clone())),
+            Coding::Asked(asked) => (asked.wanted.clone(), asked.hash, None),
         };
-        let encoding = self.encoding().cloned().map(Arc::new);
-        Selection { features: self.feature_columns(), categories, hash, encoding, ..Selection::default() }
+        Selection { features, categories, hash, encoding: encoding.map(Arc::new), ..Selection::default() }
     }
 
     /// Columns with values that were read and that no feature stands for, each with the number of such rows, over all passes since it was
@@ -218,8 +222,7 @@ impl Selected {
         if let Some(fault) = encoding.fault() {
             return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
         }
-        let coding = if encoding.is_plain() { Coding::Plain } else { Coding::known(encoding) };
-        Ok(Self { features, coding, ..self.clone() })
+        Ok(Self { features, coding: Coding::known(encoding), ..self.clone() })
     }
 
     /// The selection as one of numbers.

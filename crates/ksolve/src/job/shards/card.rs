@@ -5,7 +5,7 @@ use crate::solver::Options;
 use crate::train::LandmarkSource;
 use crate::{Error, Result};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::{Categories, Condition, Encoding, Missing, Selected, Selection, Table};
+use kstore::{Condition, Encoding, Missing, Selected, Selection, Table};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,10 +27,8 @@ pub(super) struct JobCard {
     seed: u64,
     precision: String,
     notes: serde_json::Map<String, serde_json::Value>,
-    features: Vec<String>,
-    /// How columns become features, where some are no numbers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    encoding: Option<Arc<Encoding>>,
+    /// The columns of the features, and how they become them.
+    encoding: Arc<Encoding>,
     targets: Vec<String>,
     rows: Range<u64>,
     filter: Option<String>,
@@ -65,8 +63,7 @@ impl JobCard {
             seed: fit.seed,
             precision: fit.precision.to_string(),
             notes: fit.notes.clone(),
-            features: selected.feature_columns(),
-            encoding: selected.encoding().cloned().map(Arc::new),
+            encoding: selected.same_features().encoding.unwrap_or_default(),
             targets: fitted::target_names(selected),
             rows: selected.range(),
             filter: selection.filter.as_ref().map(ToString::to_string),
@@ -100,13 +97,11 @@ impl JobCard {
     /// The rows and columns of the fit in a table that has the stored rows of the whole.
     pub(super) fn select(&self, table: &Table) -> Result<Selected> {
         let selection = Selection {
-            features: self.features.clone(),
             targets: self.targets.clone(),
             rows: Some(self.rows.clone()),
             filter: self.filter.as_deref().map(Condition::parse).transpose()?,
             missing: Missing::named(&self.missing).unwrap_or_default(),
-            categories: Categories::None,
-            encoding: self.encoding.clone(),
+            encoding: Some(self.encoding.clone()),
             ..Selection::default()
         };
         Ok(table.select(&self.fit()?.selection(selection)?)?)
