@@ -73,7 +73,10 @@ impl Table {
         if let [path] = paths
             && path.as_ref() == Path::new(source::STDIN)
         {
-            return Ok(Self::of(source::STDIN, source::standard_input(options)?));
+            let (file, identity) = source::standard_input(options)?;
+            let table = Self::of(source::STDIN, file);
+            let identified = |part: &Part| Part { identities: vec![identity.clone()], ..part.clone() };
+            return Ok(Self { parts: Arc::new(table.parts.iter().map(identified).collect()), ..table });
         }
         let mut files = Vec::new();
         for path in paths {

@@ -108,8 +108,8 @@ pub struct CategoryArgs {
     #[arg(long, value_name = "NAMES|all|none", value_delimiter = ',', value_parser = parse::name)]
     pub categories: Vec<String>,
     /// Columns of text with more values become so many features, by a hash of the text [default: they are left out]
-    #[arg(long, value_name = "BUCKETS", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub hash: Option<u32>,
+    #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
+    pub hash: Option<usize>,
 }
 
 impl CategoryArgs {
@@ -125,7 +125,8 @@ impl CategoryArgs {
 
     /// A selection with these categories.
     pub fn of(&self, selection: Selection) -> Selection {
-        Selection { categories: self.categories(), hash: self.hash, ..selection }
+        let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
+        Selection { categories: self.categories(), hash, ..selection }
     }
 }
 

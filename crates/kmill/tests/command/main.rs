@@ -20,6 +20,7 @@ mod model;
 mod page;
 mod parsers;
 mod people;
+mod pipes;
 mod plot;
 mod restricted;
 #[cfg(unix)]

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Bytes of the texts of a column's values, for each value that it may have: longer texts are no names of categories.
 const TEXT_PER_VALUE: usize = 256;
 
+/// Fewest values of a column that may be numbers with a word among them.
+const FEWEST_NUMBERS: usize = 20;
+
 /// Bytes of a value in a set, beside its text.
 const IN_SET: usize = 64;
 
@@ -214,6 +217,9 @@ impl ColumnSearch {
                 }
                 Some(at) => {
                     let values = &found.categories[at];
+                    if asked.is_usual() {
+                        self.refuse_odd_numbers(place, values)?;
+                    }
                     let code = match (values.more, asked.hash) {
                         (false, _) => Code::Values(values.sorted()),
                         (true, Some(buckets)) => Code::Buckets(buckets),
@@ -240,6 +246,21 @@ impl ColumnSearch {
             return Err(Error::Empty { what, why: format!("no column is left to be a feature; {}", told.join("; ")) });
         }
         Ok((self.selected.encoded(places, Encoding::new(columns))?, left_out))
+    }
+
+    /// Refuses text that is mostly numbers: a column of measurements with a word among them, which nobody meant as categories.
+    fn refuse_odd_numbers(&self, place: usize, found: &Found) -> Result<()> {
+        let odd: Vec<&Arc<str>> = found.texts.iter().filter(|text| text.trim().parse::<f64>().is_err()).collect();
+        let (all, numbers) = (found.texts.len(), found.texts.len() - odd.len());
+        let Some(word) = odd.into_iter().min().filter(|_| all >= FEWEST_NUMBERS && 10 * numbers > 9 * all) else {
+            return Ok(());
+        };
+        let (all, numbers) = (shown::count(all as u64), shown::count(numbers as u64));
+        let word = shown::short(word);
+        let expected = format!(
+            "{numbers} of its {all} values are numbers, and {word:?} is none; mend it, or name the column in `categories`"
+        );
+        Err(self.selected.table.wrong_type(self.selected.features[place], &expected))
     }
 
     /// The error for a row without a value.

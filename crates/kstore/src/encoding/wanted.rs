@@ -122,6 +122,13 @@ impl Table {
     }
 }
 
+impl Asked {
+    /// True where nothing was said of categories.
+    pub(crate) fn is_usual(&self) -> bool {
+        self.wanted == Categories::Few
+    }
+}
+
 impl Coding {
     pub(crate) fn known(encoding: Encoding) -> Self {
         if encoding.is_plain() {

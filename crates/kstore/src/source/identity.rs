@@ -47,17 +47,28 @@ impl Identity {
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(Error::NotAFile { path: path.to_path_buf() });
         }
-        let mut file = File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        let length = metadata.len();
+        Ok(Self { modified: modified(&metadata), place: place(&metadata), ..Self::of_content(path, &file)? })
+    }
+
+    /// The identity of what is in an open file, under a name that leads nowhere: length and digest.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn of_content(path: &Path, mut file: &File) -> Result<Self> {
+        let failed = |error| Error::io("read", path)(error);
+        let length = file.metadata().map_err(failed)?.len();
+        file.rewind().map_err(failed)?;
         let mut ends = Vec::new();
-        (&mut file).take(START).read_to_end(&mut ends).map_err(failed)?;
+        file.take(START).read_to_end(&mut ends).map_err(failed)?;
         // a short file is digested once
         let rest = length.saturating_sub(END).max(ends.len() as u64);
         file.seek(SeekFrom::Start(rest)).map_err(failed)?;
         file.take(END).read_to_end(&mut ends).map_err(failed)?;
+        file.rewind().map_err(failed)?;
         let digest = Digest::of(&ends);
-        Ok(Self { path: path.to_path_buf(), length, modified: modified(&metadata), digest, place: place(&metadata) })
+        Ok(Self { path: path.to_path_buf(), length, modified: 0, digest, place: (0, 0) })
     }
 
     /// Checks that the path still names the file it named, and that nobody wrote to it.
@@ -65,6 +76,10 @@ impl Identity {
     /// # Errors
     /// [`Error::Changed`] with what changed.
     pub fn check(&self) -> Result<()> {
+        // what came through standard input is in a file that nobody else knows
+        if self.path == Path::new(super::STDIN) {
+            return Ok(());
+        }
         let changed = |change: String| Err(Error::Changed { path: self.path.clone(), change });
         let metadata = match std::fs::metadata(&self.path) {
             Ok(metadata) => metadata,

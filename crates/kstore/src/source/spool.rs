@@ -3,7 +3,7 @@
 //! They are written out once, into a file without a name in the folder for temporary files (`TMPDIR`), and read from there like any other file. The
 //! operating system removes that file when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
 
-use super::{FileCursor, TableFile, TextOptions, by_extension, by_magic, known};
+use super::{FileCursor, Identity, TableFile, TextOptions, by_extension, by_magic, known};
 use crate::condition::Bound;
 use crate::schema::Schema;
 use crate::{Error, Result};
@@ -50,22 +50,19 @@ pub(super) fn compressed(path: &Path, file: File, options: &TextOptions) -> Resu
 ///
 /// # Errors
 /// Errors of reading and of writing it out; [`Error::UnknownFormat`].
-pub(crate) fn standard_input(options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let path = Path::new(STDIN);
     let mut file = written(std::io::stdin().lock()).map_err(|fault| match fault {
         Fault::Read(error) => Error::io("read", path)(error),
         Fault::Write(error) => error,
     })?;
-    let mut start = [0; 8];
-    let mut filled = 0;
-    while let more @ 1.. = file.read(&mut start[filled..]).map_err(Error::io("read", path))? {
-        filled += more;
-    }
-    file.rewind().map_err(Error::io("read", path))?;
+    let mut start = Vec::new();
+    (&mut file).take(8).read_to_end(&mut start).map_err(Error::io("read", path))?;
+    let identity = Identity::of_content(path, &file)?;
     let text = if start.trim_ascii_start().starts_with(b"{") { "rows.jsonl" } else { "rows.csv" };
-    let format = by_magic(&start[..filled]).or_else(|| by_extension(Path::new(text)));
+    let format = by_magic(&start).or_else(|| by_extension(Path::new(text)));
     let format = format.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: known("and") })?;
-    (format.open)(path, file, options)
+    Ok(((format.open)(path, file, options)?, identity))
 }
 
 /// A failure of the input, or of the disk that it is written to.

@@ -275,6 +275,23 @@ fn a_missing_category_is_an_error_with_its_place_or_is_dropped_with_its_row() {
 }
 
 #[test]
+fn numbers_with_a_word_among_them_are_no_categories_unless_that_is_said() {
+    let folder = folder();
+    let path = folder.path().join("t.csv");
+    let write = |numbers: usize| {
+        let lines: String = (0..numbers).map(|i| format!("{i}.5,1\n")).collect();
+        std::fs::write(&path, format!("size,y\n{lines}half,1\n")).unwrap();
+        Table::open(&[&path]).unwrap()
+    };
+    let error = coded(&write(30), &Selection::default(), (9, 2)).unwrap_err().to_string();
+    assert!(error.contains("30 of its 31 values are numbers") && error.contains("\"half\" is none"), "{error}");
+    let all = Selection { categories: Categories::All, ..Selection::default() };
+    assert_eq!(coded(&write(30), &all, (9, 2)).unwrap().0.shape().features, 32);
+    // a few numbers among names are names
+    assert_eq!(coded(&write(7), &Selection::default(), (9, 2)).unwrap().0.shape().features, 9);
+}
+
+#[test]
 fn what_is_no_category_is_refused() {
     let folder = folder();
     let table = &tables(folder.path(), &plain(&["a", "b"]))[0];
