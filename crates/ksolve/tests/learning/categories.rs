@@ -101,10 +101,9 @@ fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         a.swap(k, pivot);
         b.swap(k, pivot);
         for i in k + 1..n {
-            let factor = a[i][k] / a[k][k];
-            for j in k..n {
-                a[i][j] -= factor * a[k][j];
-            }
+            let (above, below) = a.split_at_mut(i);
+            let factor = below[0][k] / above[k][k];
+            below[0].iter_mut().zip(&above[k]).skip(k).for_each(|(value, pivot)| *value -= factor * pivot);
             b[i] -= factor * b[k];
         }
     }
