@@ -1,10 +1,10 @@
-//! Scores as a page: residuals of a regression; confusions and the ROC curve of a classification.
+//! Scores as a page: residuals of a regression; confusions, curves of the ranking and calibration of a classification.
 
 use crate::evaluate::{self, EvaluateReport};
 use crate::machine;
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series};
 use crate::table::{Grid, count, number};
-use ksolve::predict::{ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores};
+use ksolve::predict::{CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores};
 use std::path::Path;
 
 /// Most classes with which the confusion matrix is shown.
@@ -53,6 +53,7 @@ fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
             y: Axis::new(y, Scale::Linear, heights)?,
             series: Vec::new(),
             cloud: points,
+            bars: Vec::new(),
             floor: Some(("no error".to_string(), line.to_vec())),
         })
     };
@@ -63,13 +64,48 @@ fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
     let left: Vec<(f64, f64)> = points.iter().map(|(prediction, truth)| (*prediction, truth - prediction)).collect();
     let left =
         cloud("residuals", "Residual against prediction", "truth − prediction", left, [(low, 0.0), (high, 0.0)])?;
+    let histogram = histogram(points)?;
     let of = match (points.len() as u64 == report.rows, report.by_target.first()) {
         (true, _) => "All rows".to_string(),
         (false, _) => format!("{} rows at random", count(points.len() as u64)),
     };
     let which =
         report.by_target.first().map_or(String::new(), |first| format!(" of the target {}", page::text(&first.target)));
-    Some(format!("<div class=\"charts\">{truth}{left}</div><p class=\"note\">{of}{which}.</p>"))
+    Some(format!("<div class=\"charts\">{truth}{left}{histogram}</div><p class=\"note\">{of}{which}.</p>"))
+}
+
+/// Standard deviations around the mean that the histogram shows.
+const SHOWN: f64 = 4.0;
+
+/// The histogram of truth − prediction; the first and the last bar also have what is beyond.
+fn histogram(points: &[(f64, f64)]) -> Option<Chart> {
+    let residuals: Vec<f64> = points.iter().map(|(prediction, truth)| truth - prediction).collect();
+    let n = residuals.len() as f64;
+    let mean = residuals.iter().sum::<f64>() / n.max(1.0);
+    let deviation = (residuals.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n.max(1.0)).sqrt();
+    let (least, most) = residuals.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), r| (l.min(*r), m.max(*r)));
+    let (low, high) = (least.max(mean - SHOWN * deviation), most.min(mean + SHOWN * deviation));
+    // residuals that are all the same have no width
+    let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
+    // about the root of their number (Velleman)
+    let count = (n.sqrt() as usize).clamp(5, 40);
+    let width = (high - low) / count as f64;
+    let mut rows = vec![0u64; count];
+    for residual in &residuals {
+        rows[(((residual - low) / width).max(0.0) as usize).min(count - 1)] += 1;
+    }
+    let bar = |(i, rows): (usize, &u64)| (low + i as f64 * width, low + (i + 1) as f64 * width, *rows as f64);
+    let bars: Vec<(f64, f64, f64)> = rows.iter().enumerate().map(bar).collect();
+    Some(Chart {
+        id: "histogram".to_string(),
+        title: "Histogram of the residuals".to_string(),
+        x: Axis::new("truth − prediction", Scale::Linear, [low, high])?,
+        y: Axis::new("rows; the outer bars have all beyond", Scale::Linear, bars.iter().map(|bar| bar.2).chain([0.0]))?,
+        series: Vec::new(),
+        cloud: Vec::new(),
+        bars,
+        floor: None,
+    })
 }
 
 fn classification(report: &ClassificationScores, details: &Details) -> Vec<Section> {
@@ -79,7 +115,37 @@ fn classification(report: &ClassificationScores, details: &Details) -> Vec<Secti
         sections.push(Section::new("Confusions", confusions(report)));
     }
     sections.extend(ranking(details));
+    sections.extend(calibration(report, details));
     sections
+}
+
+/// The chart of predicted probabilities against shares of rows.
+fn calibration(report: &ClassificationScores, details: &Details) -> Option<Section> {
+    let bins = details.calibration.as_ref()?;
+    let ends = || [0.0, 1.0];
+    let (x, y) = match &report.classes[..] {
+        [_, second] => (format!("predicted probability of {second}"), format!("share of the rows that are {second}")),
+        _ => ("probability of the predicted class".to_string(), "share of the rows that are of it".to_string()),
+    };
+    let mark = |bin: &CalibrationBin| Mark {
+        x: bin.predicted,
+        y: bin.observed,
+        band: (bin.observed, bin.observed),
+        note: format!("predicted {}, {} rows", number(bin.predicted, 3), count(bin.rows)),
+    };
+    let chart = Chart {
+        id: "calibration".to_string(),
+        title: "Calibration curve".to_string(),
+        x: Axis::new(x, Scale::Linear, ends())?,
+        y: Axis::new(y, Scale::Linear, ends())?,
+        series: vec![Series { name: "model".to_string(), place: 0, marks: bins.iter().map(mark).collect() }],
+        cloud: Vec::new(),
+        bars: Vec::new(),
+        floor: Some(("probabilities that are right".to_string(), vec![(0.0, 0.0), (1.0, 1.0)])),
+    };
+    let brier = report.brier.map_or(String::new(), |brier| format!(" Brier score {}.", number(brier, 4)));
+    let note = "Each mark is the rows of nearly one probability. On the dotted line probabilities are right: of the rows with 30 %, 30 % have the class.";
+    Some(Section::new("Calibration", format!("<div class=\"charts\">{chart}</div><p class=\"note\">{note}{brier}</p>")))
 }
 
 fn novelty(report: &NoveltyScores, details: &Details) -> Vec<Section> {
@@ -122,10 +188,11 @@ fn roc(details: &Details) -> Option<Chart> {
     Some(Chart {
         id: "roc".to_string(),
         title: "ROC curve".to_string(),
-        x: Axis::new("false positives: share of the first class taken for the second", Scale::Linear, ends())?,
-        y: Axis::new("true positives: share of the second class recognised", Scale::Linear, ends())?,
-        series: curve("model", points, |x| format!("false positives {}", number(x, 3))),
+        x: Axis::new("false positive rate: of the first class", Scale::Linear, ends())?,
+        y: Axis::new("true positive rate: share of the second class that is found", Scale::Linear, ends())?,
+        series: curve("model", points, |x| format!("false positive rate {}", number(x, 3))),
         cloud: Vec::new(),
+        bars: Vec::new(),
         floor: Some(("chance".to_string(), vec![(0.0, 0.0), (1.0, 1.0)])),
     })
 }
@@ -141,6 +208,7 @@ fn precision(details: &Details) -> Option<Chart> {
         y: Axis::new("precision: share of what is found that is right", Scale::Linear, ends())?,
         series: curve("model", points, |x| format!("recall {}", number(x, 3))),
         cloud: Vec::new(),
+        bars: Vec::new(),
         floor: Some(("chance".to_string(), vec![(0.0, chance), (1.0, chance)])),
     })
 }

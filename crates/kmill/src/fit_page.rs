@@ -102,6 +102,7 @@ fn certificate(report: &FitReport) -> Option<Chart> {
         y: Axis::new("exact, all rows", Scale::Log, points().map(|(_, error)| error))?,
         series: vec![Series { name: report.fit.map.clone(), place: 0, marks: points().map(mark).collect() }],
         cloud: Vec::new(),
+        bars: Vec::new(),
         floor: None,
     })
 }

@@ -11,9 +11,11 @@ mod columns;
 pub mod convert;
 pub mod curve;
 pub mod demo;
+mod drawing;
 mod error;
 pub mod evaluate;
 mod evaluate_page;
+mod export;
 pub mod features;
 pub mod fit;
 mod fit_page;
@@ -72,6 +74,7 @@ pub fn run() -> ExitCode {
         Command::Convert(args) => convert::main(args),
         Command::Curve(args) => curve::main(args),
         Command::Tune(args) => tune::main(args),
+        Command::Export(args) => export::main(args),
         Command::Herd(args) => herd::main(args),
         Command::Features(args) => features::main(args),
         Command::Test(args) => test::main(args),

@@ -87,9 +87,16 @@ pub fn kinds<K>(paths: &[PathBuf], kind: impl Fn(&Path) -> Result<K>) -> Result<
 /// # Errors
 /// Errors of the file system.
 pub fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
-    let object = serde_json::to_string(value)?;
+    file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())
+}
+
+/// Writes a file, whole or not at all.
+///
+/// # Errors
+/// Errors of the file system.
+pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = AtomicFile::create(path)?;
-    writeln!(file, "{object}").map_err(kstore::Error::io("write", path))?;
+    file.write_all(bytes).map_err(kstore::Error::io("write", path))?;
     Ok(file.commit()?)
 }
 

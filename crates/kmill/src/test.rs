@@ -1,4 +1,4 @@
-//! `kmill test`: do two samples have one law, do two sets of columns depend on each other.
+//! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on each other.
 
 use crate::args::TestArgs;
 use crate::args::parse::Landmarks;
@@ -236,7 +236,7 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
     let both = matches!(rows, Rows::Columns { .. }) && *with_kernel != args.kernel;
     for kernel in std::iter::once(&args.kernel).chain(both.then_some(with_kernel)).filter(|k| !k.characteristic()) {
         progress.warn(format!(
-            "the kernel {kernel} is not known to be characteristic: laws that differ may have the same mean in its feature space, \
+            "the kernel {kernel} is not known to be characteristic: distributions that differ may have the same mean in its feature space, \
              and the test is blind to what tells them apart; gaussian() sees every difference"
         ));
     }
@@ -325,12 +325,12 @@ impl fmt::Display for TestReport {
         let PValues { permutation, spectrum, gamma } = self.p_values;
         let names = [
             (permutation, format!("by {} permutations", count(self.permutations))),
-            (spectrum, "of the limit law, by its spectrum".to_string()),
-            (gamma, "of the gamma law of the same mean and variance".to_string()),
+            (spectrum, "by the limit distribution (spectrum)".to_string()),
+            (gamma, "by the gamma distribution of the same mean and variance".to_string()),
         ];
         let mut title = "p-value";
         for (value, of) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
-            // what the limit laws do not resolve
+            // what the limit distributions do not resolve
             let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
             facts.fact(title, format!("{value} {of}"));
             title = "";

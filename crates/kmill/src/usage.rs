@@ -9,8 +9,13 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The words of the command line; `help fit ridge` becomes `fit ridge --help`, which has a help of its own.
+/// The words of the command line; verbs by other names become ours, and `help fit ridge` becomes `fit ridge --help`, which has a
+/// help of its own.
 pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
+    let verb = usize::from(words.get(1).is_some_and(|word| word == "help")) + 1;
+    if let Some(word) = words.get_mut(verb) {
+        *word = elsewhere::verb(word);
+    }
     if words.len() > 3 && words[1] == "help" {
         words.remove(1);
         words.push("--help".into());

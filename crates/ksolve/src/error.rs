@@ -273,6 +273,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A model that cannot be written as an ONNX file.
+    #[error("the model cannot be written as ONNX: {why}")]
+    Onnx {
+        /// The reason, and what to do.
+        why: String,
+    },
     /// A model in a format of the future.
     #[error("{path} has model format {found}, this kmill reads up to {known}; use kmill {needs} or newer", path = path.display())]
     NewerFormat {

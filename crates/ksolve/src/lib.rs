@@ -19,6 +19,7 @@ mod median;
 pub mod metric;
 pub mod model;
 mod neighbours;
+pub mod onnx;
 mod passes;
 mod platt;
 pub mod predict;

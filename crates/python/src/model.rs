@@ -53,6 +53,12 @@ impl Model {
         Ok((py.import("kmill._kmill")?.getattr("model_of_bytes")?, (self.to_bytes(py)?,)))
     }
 
+    /// The bytes of an ONNX file of the model.
+    fn to_onnx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| AnyModel::from_bytes(&self.predictor.to_bytes()?)?.to_onnx()).map_err(raised)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
     /// Writes the model's file, whole or not at all.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| AnyModel::from_bytes(&self.predictor.to_bytes()?)?.save(&path)).map_err(raised)

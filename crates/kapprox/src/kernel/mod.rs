@@ -51,6 +51,7 @@ mod cosine;
 pub mod delta;
 pub mod distance;
 pub mod exponential;
+mod expression;
 pub mod feature_space;
 pub mod gaussian;
 pub mod intersection;
@@ -67,6 +68,7 @@ pub mod sigmoid;
 pub mod skewed_chi_squared;
 pub mod subset;
 
+pub use expression::Expression;
 pub use family::{Build, Distance, Domain, Facts, KernelFamily, KernelParameter, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};

@@ -39,12 +39,47 @@ const SHORT: [&str; 2] = ["solver", "paths"];
 /// The verbs whose first word is a solver.
 const LEARNING: [&str; 2] = ["fit", "plan"];
 
+/// Options that people type in the singular and in the plural: whichever of the two a verb has, it understands the other.
+const COUNTED: [&str; 16] = [
+    "candidate",
+    "cluster",
+    "component",
+    "factor",
+    "feature",
+    "fold",
+    "kernel",
+    "lambda",
+    "landmark",
+    "method",
+    "rank",
+    "repeat",
+    "start",
+    "step",
+    "target",
+    "thread",
+];
+
 /// The command line, with the help that belongs to what was typed: `-h` is short, anything else has all.
 pub fn command(words: &[OsString]) -> Command {
     let short = words.iter().any(|word| word == "-h");
-    let command = Cli::command().mut_subcommands(|verb| if short { shortened(verb) } else { whole(verb) });
+    let understood = Cli::command().mut_subcommands(in_both_numbers);
+    let command = understood.mut_subcommands(|verb| if short { shortened(verb) } else { whole(verb) });
     let Some((verb, family)) = learning(words) else { return command };
     command.mut_subcommand(verb, |verb| for_solver(verb, family, short))
+}
+
+/// A verb that understands `--rank` where it has `--ranks`, and `--ranks` where it has `--rank`; one that has both keeps them apart.
+fn in_both_numbers(verb: Command) -> Command {
+    let own: Vec<String> = verb.get_arguments().filter_map(|arg| arg.get_long().map(String::from)).collect();
+    verb.mut_args(|arg| {
+        let Some(long) = arg.get_long() else { return arg };
+        let other = match long.strip_suffix('s') {
+            Some(singular) if COUNTED.contains(&singular) => singular.to_string(),
+            _ if COUNTED.contains(&long) => format!("{long}s"),
+            _ => return arg,
+        };
+        if own.contains(&other) { arg } else { arg.alias(other) }
+    })
 }
 
 /// A verb whose help has the first options, each in a few words, if it has many.
@@ -138,6 +173,30 @@ mod tests {
             let text = help(&format!("kmill{verb} -h"));
             assert!(text.lines().count() <= 48, "{} lines: {text}", text.lines().count());
         }
+    }
+
+    #[test]
+    fn the_singular_and_the_plural_are_one_option() {
+        let read = |line: &str, id: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            let (_, verb) = command(&words).try_get_matches_from(&words).unwrap().remove_subcommand().unwrap();
+            verb.get_raw(id).unwrap().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        for (line, id, value) in [
+            ("kmill curve t -o o.html --rank 50,100", "ranks", "50,100"),
+            ("kmill curve t -o o.html --method uniform", "methods", "uniform"),
+            ("kmill herd t --count 5 -o o.csv --ranks 20", "rank", "20"),
+            ("kmill fit ridge t --target y -o m --kernels linear()", "kernel", "linear()"),
+            ("kmill fit ridge t --targets y -o m", "target", "y"),
+            ("kmill fit ridge t --target y -o m --fold 5 --lambdas 1e-6", "lambda", "1e-6"),
+            // a verb that has both
+            ("kmill fit ridge t --target y -o m --rank 10 --ranks 5,10", "rank", "10"),
+            ("kmill tune any t --target y -o m --kernels linear()", "kernels", "linear()"),
+        ] {
+            assert_eq!(read(line, id), [value], "{line}");
+        }
+        // they are no new words to be read
+        assert!(!help("kmill curve --help").contains("--method "), "hidden");
     }
 
     #[test]

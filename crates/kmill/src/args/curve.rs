@@ -18,7 +18,8 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
     kmill curve train.parquet -o curve.html\n  \
     kmill curve all.parquet --target y --test-where 'fold == 0' --methods uniform,kmeans,rpcholesky,fourier \\\n    \
-        --ranks 50..2000 --repeats 10 -o curve.html -o curve.csv\n\n\
+        --ranks 50..2000 --repeats 10 -o curve.html -o curve.csv\n  \
+    kmill curve train.parquet -o figure.svg\n\n\
     Seconds, passes, kernel evaluations and bytes read are those of choosing landmarks, making the map and forming the \
     features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its \
     finished cells in OUT.cells.json; the same command with --resume goes on.")]
@@ -39,10 +40,10 @@ pub struct CurveArgs {
     /// Ranks: 250,500,1000 or 50..2000 (doubling)
     #[arg(long, value_name = "LIST", value_parser = parse::ranks, default_value = "50..1000", help_heading = "Comparison")]
     pub ranks: String,
-    /// Seeds to try, from --seed on; a method without chance in it runs once
+    /// Seeds to try, from --seed on; a method without random choices runs once
     #[arg(long, value_name = "N", value_parser = parse::repeats, default_value = "5", help_heading = "Comparison")]
     pub repeats: u64,
-    /// The scheme of landmarks for maps that have some and are no scheme [default: rpcholesky]
+    /// Landmark scheme of those maps among --methods that need landmarks [default: rpcholesky]
     #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
     pub landmarks: Option<&'static Scheme>,
     /// Scaling learned from the rows: standard, minmax, asinh (for long tails) or none
@@ -68,7 +69,7 @@ pub struct CurveArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]
     pub precision: ElementType,
-    /// Where the curve goes: .html, .json, .csv, .tsv, .parquet or .arrow; may be given several times
+    /// Where the curve goes: .html, .svg, .png, .json, .csv, .tsv, .parquet or .arrow; may be given several times
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: Vec<PathBuf>,
     /// Go on with the cells that a stopped curve left beside the first output

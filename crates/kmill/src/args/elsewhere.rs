@@ -1,9 +1,10 @@
 //! Words that people know from other programs, and what they are called here.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::{OsStr, OsString};
 
 /// Options of other programs, and what answers them here.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     ("alpha", "the penalty is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
     ("gamma", GAUSSIAN),
     ("sigma", GAUSSIAN),
@@ -21,12 +22,36 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("n-jobs", "threads are --threads, such as --threads 4"),
     ("max-iter", "the number of steps is --steps, such as --steps 500 (of solvers that take steps)"),
     ("degree", "the degree is part of the kernel: --kernel 'polynomial(degree=3)'"),
+    ("tol", "the machines stop at --gap, a relative duality gap, such as --gap 1e-4 (svm, svr, oneclass)"),
+    ("n-init", "starts are --starts, such as --starts 10"),
+    ("contamination", "the share of unusual rows is --nu, such as --nu 0.01 (oneclass, mean)"),
+    ("probability", "probabilities are --probabilities, of fit svm and of predict; logistic has them without"),
+    ("return-std", "standard deviations are --std, of fit ridge and of predict"),
+    ("sample-weight", "a column of weights is --weights, such as --weights w (ridge)"),
     ("out", "the output is -o, such as -o model.safetensors"),
 ];
 
 /// Where the width of a kernel is.
 const GAUSSIAN: &str =
     "the width is part of the kernel: --kernel 'gaussian(sigma=2)'; scikit-learn's gamma is 1/(2 sigma^2)";
+
+/// Verbs by other names, and by ours.
+const VERBS: [(&str, &str); 8] = [
+    ("train", "fit"),
+    ("learn", "fit"),
+    ("score", "evaluate"),
+    ("show", "inspect"),
+    ("info", "inspect"),
+    ("compare", "curve"),
+    ("draw", "plot"),
+    ("search", "tune"),
+];
+
+/// The verb that a word of other programs means; any other word as it is.
+pub(crate) fn verb(word: &OsStr) -> OsString {
+    let own = VERBS.iter().find(|(other, _)| word == *other).map(|(_, own)| OsString::from(own));
+    own.unwrap_or_else(|| word.to_os_string())
+}
 
 /// Solvers by the names of other programs, and by ours.
 const SOLVERS: [(&str, &str); 10] = [
@@ -88,7 +113,6 @@ mod tests {
     use super::*;
     use crate::args;
     use kapprox::Spec;
-    use std::ffi::OsString;
 
     #[test]
     fn what_is_named_here_is_there() {
@@ -106,6 +130,16 @@ mod tests {
             assert!(ksolve::solver::registry().into_iter().any(|family| family.name == own), "{own}");
             assert!(ksolve::solver::registry().into_iter().all(|family| family.name != word), "{word}");
         }
+    }
+
+    #[test]
+    fn verbs_by_other_names_are_ours() {
+        let command = args::command(&[]);
+        for (other, own) in VERBS {
+            assert!(command.find_subcommand(own).is_some() && command.find_subcommand(other).is_none(), "{other}");
+            assert_eq!(verb(OsStr::new(other)), own);
+        }
+        assert_eq!(verb(OsStr::new("fit")), "fit");
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct MapArgs {
     /// The map from rows to features.
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
     pub map: MapSpec,
-    /// Number of features: for nystrom of landmarks [default: 1000, or the rows of --landmarks FILE]
+    /// Number of features that the map makes; for nystrom the number of landmarks [default: 1000, or the rows of --landmarks FILE]
     #[arg(long, value_name = "M", value_parser = parse::rank)]
     pub rank: Option<usize>,
     /// The landmark scheme, or the file with the landmarks.

@@ -7,6 +7,7 @@ mod command;
 pub mod curve;
 pub mod data;
 pub(crate) mod elsewhere;
+pub mod export;
 pub mod features;
 pub mod herd;
 pub mod learn;
@@ -22,6 +23,7 @@ pub mod tune;
 pub use command::command;
 pub use curve::CurveArgs;
 pub use data::DataArgs;
+pub use export::ExportArgs;
 pub use features::FeaturesArgs;
 pub use herd::HerdArgs;
 pub use learn::LearnArgs;
@@ -70,7 +72,7 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Say what a fit would need; runs nothing
     Plan(PlanArgs),
-    /// Draw what a model says over two of its features
+    /// Draw what a model says over one or two of its features
     Plot(PlotArgs),
     /// Write a generated table of any size
     Generate(GenerateArgs),
@@ -80,15 +82,17 @@ pub enum Command {
     Curve(CurveArgs),
     /// Choose kernel, rank and penalty on growing samples of the rows, and fit
     Tune(TuneArgs),
-    /// Pick a few rows whose mean in feature space is that of all rows
+    /// Write a model as an ONNX file, for runtimes that know nothing of kernels
+    Export(ExportArgs),
+    /// Pick a few rows that represent all rows
     Herd(HerdArgs),
     /// Write the features of a map for every row: what any linear method can learn from
     Features(FeaturesArgs),
-    /// Ask whether two samples have one law, or two sets of columns depend on each other
+    /// Compare two samples, or look for dependence between two sets of columns
     Test(TestArgs),
-    /// Begin a fit whose rows are folded in shards: write what every shard needs
+    /// Begin a fit in shards, parts of the table: write what every shard needs
     Prepare(shards::PrepareArgs),
-    /// Fold the rows of a shard into statistics
+    /// Read the rows of a shard, and write their statistics
     Stats(shards::StatsArgs),
     /// Put statistics of shards together, or take some away
     Merge(shards::MergeArgs),
@@ -212,8 +216,8 @@ pub struct EvaluateArgs {
 #[command(after_help = "Examples:\n  \
     kmill plot model.safetensors moons.parquet -o moons.svg\n  \
     kmill plot model.safetensors all.parquet --x x3 --y x7 -o picture.html\n\n\
-    Classes are regions, numbers and components shades with lines of equal value; features that are not drawn stand at\n\
-    their mean over the training rows. A page (.html) saves the picture as PNG.")]
+    Classes are regions; numbers and components are shades, with lines of equal value. Features that are not drawn \
+    stand at their mean over the training rows. A model with one feature is a line. A page (.html) saves the picture as PNG.")]
 pub struct PlotArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]

@@ -20,8 +20,8 @@ use kstore::condition::Condition;
     kmill test mmd all.parquet --by 'station == 3' --features 'x*' --rank 200\n  \
     kmill test mmd a.npy b.npy --map exact --permutations 200\n  \
     kmill test hsic all.parquet --features 'x*' --with y --json\n\n\
-    A p-value is the probability of a statistic at least as large if the samples had one law, or the columns were\n\
-    independent: by permutations, which is exact, of the limit law by its spectrum, and of a gamma law.")]
+    A p-value is the probability of a statistic at least as large if there were no difference, or no dependence. There are\n\
+    three: by permutations, which is exact, by the limit distribution, and by a gamma distribution.")]
 pub struct TestArgs {
     /// What to measure
     #[arg(value_name = "STATISTIC", hide_possible_values = true, help = statistics_help(), value_parser = statistics())]
@@ -70,7 +70,7 @@ pub struct TestArgs {
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::candidates, help_heading = "Test")]
     pub candidates: Option<Candidates>,
-    /// Random labels; 0 for the limit laws alone
+    /// Number of random assignments of rows to samples; 0 for the limit distributions alone
     #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]
     pub permutations: u64,
     /// Seed of every random choice

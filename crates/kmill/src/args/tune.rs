@@ -29,11 +29,11 @@ pub struct TuneArgs {
     /// Kernels to try, comma-separated [default: gaussian, exponential and matern, or --kernel alone]
     #[arg(long, value_name = "LIST", value_parser = parse::kernels, help_heading = "Search")]
     pub kernels: Option<Kernels>,
-    /// What the length scales of each kernel are multiplied by: 0.5,1,2 or 0.25..4 (doubling); with a metric that is learned
-    /// they are found with it [default: 0.25..4]
+    /// Factors for the length scale of each kernel: 0.5,1,2 or 0.25..4 (doubling); a learned metric brings a length scale of its
+    /// own [default: 0.25..4]
     #[arg(long, value_name = "LIST", value_parser = parse::factors, help_heading = "Search")]
     pub factors: Option<String>,
-    /// Time for the search and the fit: the rank of the fit is the largest of 500, 1000, 2000, … that is likely to end in time
+    /// Time for the search and the fit: ranks 500, 1000, 2000, … as far as the fit is likely to end in time
     #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with_all = ["rank", "ranks"], help_heading = "Search")]
     pub time: Option<std::time::Duration>,
     /// Work of the search, in the place of --time: so many steps that learn or measure a kernel, and so many trials of solvers. The

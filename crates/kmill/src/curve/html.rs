@@ -82,9 +82,9 @@ fn curves(report: &CurveReport) -> String {
         let rows = if floor.rows as u64 == report.approximated_rows {
             "all rows".to_string()
         } else {
-            format!("a sample of {} rows, too low towards their number", count(floor.rows as u64))
+            format!("a sample of {} rows, too low at ranks near this number", count(floor.rows as u64))
         };
-        format!("The dotted line is the least error of any matrix of the rank, from the spectrum of {rows}. ")
+        format!("The dotted line is a floor: no matrix of this rank has a smaller error. It comes from the spectrum of {rows}. ")
     });
     let costs = "Seconds and kernel evaluations are those of choosing landmarks, making the map and forming the \
         features of every row once; random features evaluate no kernel and are not in that chart.";
@@ -92,7 +92,8 @@ fn curves(report: &CurveReport) -> String {
     html
 }
 
-fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<Chart> {
+/// The chart of an error against a cost; `None` where no method has that error.
+pub(super) fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<Chart> {
     let curves: Vec<Vec<_>> = report.methods.iter().map(|method| points(report, method, metric, cost)).collect();
     let all = || curves.iter().flatten().filter(|point| point.cost > 0.0);
     let floor = report.floor.as_ref().filter(|_| cost == Cost::Rank).and_then(|floor| {
@@ -117,13 +118,17 @@ fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<Chart> {
         place,
         marks: curve.iter().filter(|point| point.cost > 0.0).map(|point| mark(point, cost)).collect(),
     });
+    let x = Axis::new(cost.label(), Scale::Log, all().map(|point| point.cost))?;
+    let ranks: Vec<f64> = report.ranks.iter().map(|rank| *rank as f64).collect();
+    let x = if cost == Cost::Rank { x.with_ticks(&ranks) } else { x };
     Some(Chart {
         id: format!("{}-{}", metric.key(), cost.key()),
         title: metric.title(report),
-        x: Axis::new(cost.label(), Scale::Log, all().map(|point| point.cost))?,
+        x,
         y: Axis::new(metric.evidence(report), scale, heights)?,
         series: series.filter(|series| !series.marks.is_empty()).collect(),
         cloud: Vec::new(),
+        bars: Vec::new(),
         floor,
     })
 }

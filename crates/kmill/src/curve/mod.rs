@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! args ─▶ Request ─▶ Setting (ksolve) ─▶ runs ─▶ cells, kept beside the output ─▶ CurveReport ─▶ terminal, JSON
-//!                                                                                    └─▶ HTML, CSV, Parquet
+//!                                                                                    └─▶ HTML, SVG, PNG, CSV, Parquet
 //! ```
 
 mod cells;
 mod columns;
+mod figure;
 mod html;
 mod outputs;
 mod pace;

@@ -1,9 +1,10 @@
-//! The output files of a curve: pages, tables and JSON, by their extensions.
+//! The output files of a curve: pages, figures, tables and JSON, by their extensions.
 
 use super::columns::{COLUMNS, Column};
+use super::figure::Figure;
 use super::html;
 use super::report::CurveReport;
-use crate::{Error, Result, output};
+use crate::{Error, Result, drawing, output};
 use ksolve::curve::CurveCell;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Strings};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Page,
+    Figure,
     Json,
     Table,
 }
@@ -55,6 +57,7 @@ impl Outputs {
         for (path, kind) in &self.0 {
             match kind {
                 Kind::Page => html::page(report).write(path)?,
+                Kind::Figure => drawing::write(&Figure::new(report), path)?,
                 Kind::Json => output::json_file(path, report)?,
                 Kind::Table => table(path, &report.rows)?,
             }
@@ -66,11 +69,17 @@ impl Outputs {
 fn kind(path: &Path) -> Result<Kind> {
     match output::extension(path).as_deref() {
         Some("html" | "htm") => Ok(Kind::Page),
+        Some("svg" | "png") => Ok(Kind::Figure),
         Some("json") => Ok(Kind::Json),
         Some("parquet" | "pq" | "arrow" | "ipc" | "feather" | "csv" | "tsv") => Ok(Kind::Table),
         _ => {
             let why = "its extension names no kind of report";
-            Err(Error::option("-o", path.display(), why, "end it with .html, .json, .csv, .tsv, .parquet or .arrow"))
+            Err(Error::option(
+                "-o",
+                path.display(),
+                why,
+                "end it with .html, .svg, .png, .json, .csv, .tsv, .parquet or .arrow",
+            ))
         }
     }
 }

@@ -124,9 +124,9 @@ impl fmt::Display for CurveReport {
         if let Some(floor) = &self.floor {
             let sample = match floor.rows as u64 == self.approximated_rows {
                 true => "all rows".to_string(),
-                false => format!("a sample of {} rows; too low towards their number", count(floor.rows as u64)),
+                false => format!("a sample of {} rows; too low at ranks near this number", count(floor.rows as u64)),
             };
-            facts.fact("floor", format!("the least error of any matrix of the rank, from the spectrum of {sample}"));
+            facts.fact("floor", format!("no matrix of this rank has a smaller error; from the spectrum of {sample}"));
         }
         let total = self.seconds.iter().map(|(_, seconds)| seconds).sum();
         facts.fact("time", seconds(total));

@@ -46,6 +46,20 @@ impl Axis {
         Some(Self { label, scale, low, high, ticks })
     }
 
+    /// The numbers at the axis with their texts, all in one notation: where one of them needs an exponent, all have one.
+    pub fn written(&self) -> impl Iterator<Item = (f64, String)> {
+        let exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
+        self.ticks.iter().map(move |tick| (*tick, if exponents { scientific(*tick) } else { label(*tick) }))
+    }
+
+    /// The axis with other numbers written at it, where these are few and far enough from each other.
+    pub fn with_ticks(self, ticks: &[f64]) -> Self {
+        let places: Vec<f64> = ticks.iter().filter_map(|tick| self.place(*tick, 0.0, 1.0)).collect();
+        let far = places.windows(2).all(|pair| pair[1] - pair[0] > 0.5 / MOST_TICKS as f64);
+        let fits = far && places.len() == ticks.len() && (2..=MOST_TICKS).contains(&ticks.len());
+        if fits { Self { ticks: ticks.to_vec(), ..self } } else { self }
+    }
+
     /// True for a number between the ends of the axis.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -112,21 +126,33 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     (first..=last).map(|i| if whole { i as f64 / inverse.round() } else { i as f64 * step }).collect()
 }
 
+/// True for a number that is long without an exponent.
+fn needs_exponent(value: f64) -> bool {
+    value != 0.0 && !(1e-4..1e5).contains(&value.abs())
+}
+
 /// The text of a number at an axis: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
 pub fn label(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_string();
+    if needs_exponent(value) {
+        return scientific(value);
     }
     if value < 0.0 {
         return format!("−{}", label(-value));
     }
-    let size = value.abs();
-    if (1e-4..1e5).contains(&size) {
-        let plain = value.to_string();
-        return match plain.split_once('.') {
-            None if size >= 1e4 => crate::table::count(value as u64),
-            _ => plain,
-        };
+    let plain = value.to_string();
+    match plain.split_once('.') {
+        None if value >= 1e4 => crate::table::count(value as u64),
+        _ => plain,
+    }
+}
+
+/// The text of a number with an exponent: `10⁻³`, `2·10⁶`; 0 and 1 have none.
+fn scientific(value: f64) -> String {
+    if value < 0.0 {
+        return format!("−{}", scientific(-value));
+    }
+    if value == 0.0 || value == 1.0 {
+        return value.to_string();
     }
     let scientific = format!("{value:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
@@ -171,6 +197,23 @@ mod tests {
         assert_eq!(axis.ticks, [0.35, 0.4, 0.45, 0.5]);
         let axis = Axis::new("rows", Scale::Linear, [-210.0, 830.0]).unwrap();
         assert_eq!(axis.ticks, [-200.0, 0.0, 200.0, 400.0, 600.0, 800.0]);
+    }
+
+    #[test]
+    fn an_axis_has_one_notation() {
+        let texts = |values: [f64; 2], scale| -> Vec<String> {
+            Axis::new("", scale, values).unwrap().written().map(|(_, text)| text).collect()
+        };
+        assert_eq!(texts([1e-5, 0.1], Scale::Log), ["10⁻⁵", "10⁻⁴", "10⁻³", "10⁻²", "10⁻¹"]);
+        assert_eq!(texts([1e-3, 1.0], Scale::Log), ["0.001", "0.01", "0.1", "1"]);
+        assert_eq!(texts([0.0, 200_000.0], Scale::Linear), ["0", "5·10⁴", "10⁵", "1.5·10⁵", "2·10⁵"]);
+        let ranks = [25.0, 50.0, 100.0, 200.0, 400.0];
+        let axis = Axis::new("rank", Scale::Log, ranks).unwrap();
+        assert_eq!(axis.clone().with_ticks(&ranks).ticks, ranks);
+        // too near to each other, too many, or none
+        for others in [&[100.0, 101.0][..], &[25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 400.0], &[]] {
+            assert_eq!(axis.clone().with_ticks(others), axis);
+        }
     }
 
     #[test]

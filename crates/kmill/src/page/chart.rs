@@ -1,7 +1,8 @@
 //! Lines with bands over two axes, as SVG.
 
-use super::axis::{Axis, label};
+use super::axis::Axis;
 use super::{COLOURS, text};
+use crate::table::number;
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::fmt::{self, Write};
 
@@ -54,6 +55,8 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Points without a line.
     pub cloud: Vec<(f64, f64)>,
+    /// Bars from the horizontal axis: where each begins and ends, and its height.
+    pub bars: Vec<(f64, f64, f64)>,
     /// A line that nothing can be below, with its name.
     pub floor: Option<(String, Vec<(f64, f64)>)>,
 }
@@ -77,20 +80,15 @@ impl Chart {
             write!(f, "<path d=\"M{left} {y:.1}H{right}\"/>")?;
         }
         write!(f, "</g>\n<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\"/>\n<g class=\"ticks\">")?;
-        for tick in &self.x.ticks {
-            if let Some(x) = self.x(*tick) {
-                write!(
-                    f,
-                    "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                    bottom + 18.0,
-                    label(*tick)
-                )?;
+        for (tick, words) in self.x.written() {
+            if let Some(x) = self.x(tick) {
+                write!(f, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", bottom + 18.0, words)?;
             }
         }
-        for tick in &self.y.ticks {
-            if let Some(y) = self.y(*tick) {
+        for (tick, words) in self.y.written() {
+            if let Some(y) = self.y(tick) {
                 let at = left - 7.0;
-                write!(f, "<text x=\"{at:.1}\" y=\"{y:.1}\" dy=\".34em\" text-anchor=\"end\">{}</text>", label(*tick))?;
+                write!(f, "<text x=\"{at:.1}\" y=\"{y:.1}\" dy=\".34em\" text-anchor=\"end\">{words}</text>")?;
             }
         }
         let (middle, below) = ((left + right) / 2.0, HEIGHT - 9.0);
@@ -103,13 +101,36 @@ impl Chart {
 
     /// Draws the points without a line as lines of no length with round ends, which takes a few letters a point.
     fn cloud(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let places: Vec<(f64, f64)> = self.cloud.iter().filter_map(|(x, y)| Some((self.x(*x)?, self.y(*y)?))).collect();
-        if places.is_empty() {
+        let placed = |(x, y): &(f64, f64)| Some(((*x, *y), (self.x(*x)?, self.y(*y)?)));
+        let points: Vec<_> = self.cloud.iter().filter_map(placed).collect();
+        if points.is_empty() {
             return Ok(());
         }
         f.write_str("<path class=\"cloud\" d=\"")?;
-        places.iter().try_for_each(|(x, y)| write!(f, "M{x:.1} {y:.1}h0"))?;
+        points.iter().try_for_each(|(_, (x, y))| write!(f, "M{x:.1} {y:.1}h0"))?;
+        // the numbers, in the same order, for the box under the pointer
+        write!(f, "\" data-names=\"{}|{}\" data-values=\"", text(&self.x.label), text(&self.y.label))?;
+        points.iter().try_for_each(|((x, y), _)| write!(f, "{} {} ", number(*x, 4), number(*y, 4)))?;
         f.write_str("\"/>\n")
+    }
+
+    fn bars(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (low, high, height) in &self.bars {
+            let (Some(left), Some(right), Some(top)) = (self.x(*low), self.x(*high), self.y(*height)) else { continue };
+            let ends = [low, high].map(|end| number(*end, 3));
+            writeln!(
+                f,
+                "<rect class=\"bar c0\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\">\
+                 <title>{} to {}: {}</title></rect>",
+                // a gap between neighbours
+                (right - left - 1.0).max(0.5),
+                (PLANE.3 - top).max(0.0),
+                ends[0],
+                ends[1],
+                number(*height, 4),
+            )?;
+        }
+        Ok(())
     }
 
     fn floor(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,7 +146,7 @@ impl Chart {
 
     fn line(&self, f: &mut fmt::Formatter<'_>, series: &Series) -> fmt::Result {
         let place = series.place;
-        let dashed = if place >= WHOLE { " dashed" } else { "" };
+        let dashed = if is_dashed(place) { " dashed" } else { "" };
         let name = text(&series.name);
         write!(f, "<g class=\"series s{place} c{}{dashed}\" data-name=\"{name}\">", place % COLOURS)?;
         let placed: Vec<(&Mark, f64, f64)> =
@@ -147,7 +168,7 @@ impl Chart {
                  <title>{name}, {note}: {shown}</title></path>",
                 shape(place, *x, *y),
                 note = text(note),
-                shown = crate::table::number(*value, 3),
+                shown = number(*value, 3),
             )?;
         }
         f.write_str("</g>\n")
@@ -165,6 +186,7 @@ impl fmt::Display for Chart {
             x = text(&self.x.label),
         )?;
         self.axes(f)?;
+        self.bars(f)?;
         self.cloud(f)?;
         self.floor(f)?;
         for series in &self.series {
@@ -199,14 +221,30 @@ const CROSS: [(f64, f64); 12] = [
     (-1.4, -1.4),
 ];
 
+/// True for the lines that are dashed: those beyond the shapes.
+pub(crate) fn is_dashed(place: usize) -> bool {
+    place >= WHOLE
+}
+
 /// The mark of a line at a point, as SVG; its shape tells lines apart without colour.
 fn shape(place: usize, x: f64, y: f64) -> String {
-    let at = |points: &[(f64, f64)]| {
-        let moved: Vec<(f64, f64)> = points.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
-        format!("{}Z", path(&moved))
-    };
     match place % WHOLE {
-        0 => format!("M{:.1} {y:.1}a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0Z", x - 3.6),
+        0 => format!("M{:.1} {y:.1}a{ROUND} {ROUND} 0 1 0 7.2 0a{ROUND} {ROUND} 0 1 0 -7.2 0Z", x - ROUND),
+        _ => format!("{}Z", path(&corners(place, x, y))),
+    }
+}
+
+/// Radius of a round mark.
+const ROUND: f64 = 3.6;
+
+/// The corners of the mark of a line at a point; those of a round one are many.
+pub(crate) fn corners(place: usize, x: f64, y: f64) -> Vec<(f64, f64)> {
+    let at = |points: &[(f64, f64)]| points.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+    match place % WHOLE {
+        0 => at(&std::array::from_fn::<_, 24, _>(|i| {
+            let (sin, cos) = (std::f64::consts::TAU * i as f64 / 24.0).sin_cos();
+            (ROUND * cos, ROUND * sin)
+        })),
         1 => at(&[(-3.3, -3.3), (3.3, -3.3), (3.3, 3.3), (-3.3, 3.3)]),
         2 => at(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
         3 => at(&[(0.0, -4.6), (4.6, 0.0), (0.0, 4.6), (-4.6, 0.0)]),
@@ -218,7 +256,7 @@ fn shape(place: usize, x: f64, y: f64) -> String {
 
 /// A short line with the mark of a place in the palette, for a legend.
 pub fn swatch(place: usize) -> String {
-    let dashed = if place >= WHOLE { " dashed" } else { "" };
+    let dashed = if is_dashed(place) { " dashed" } else { "" };
     format!(
         "<svg viewBox=\"0 0 24 12\" aria-hidden=\"true\" class=\"c{}{dashed}\"><path class=\"line\" d=\"M0 6H24\"/>\
          <path class=\"mark\" d=\"{}\"/></svg>",
@@ -241,6 +279,7 @@ mod tests {
             y: Axis::new("error", Scale::Log, [1e-3, 1.0]).unwrap(),
             series: vec![Series { name: "a&b".to_string(), place: 8, marks: values.iter().map(mark).collect() }],
             cloud: vec![(50.0, 0.1), (f64::NAN, 1.0)],
+            bars: vec![(100.0, 200.0, 0.1)],
             floor: Some(("floor".to_string(), vec![(50.0, 0.1), (100.0, 0.0), (200.0, 0.01)])),
         }
     }
@@ -252,6 +291,9 @@ mod tests {
         assert!(svg.contains("data-name=\"a&amp;b\"") && svg.contains("s8 c8 dashed") && svg.contains("&lt;b&gt;"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(svg.contains(">50</text>") && svg.contains(">2000</text>") && svg.contains("class=\"floor\""));
+        // of the points and the bars too
+        assert!(svg.contains("data-names=\"rank|error\" data-values=\"50.00 0.1000 \""), "{svg}");
+        assert!(svg.contains("<title>100 to 200: 0.1000</title>"), "{svg}");
         // the numbers are there to the last digit
         assert!(svg.contains("data-x=\"5e1\" data-y=\"5e-1\" data-low=\"2.5e-1\" data-high=\"1e0\""), "{svg}");
     }

@@ -9,12 +9,11 @@ mod parts;
 
 pub use axis::{Axis, Scale, label as tick};
 pub use chart::{Chart, Mark, Series, swatch};
+pub(crate) use chart::{corners, is_dashed};
 pub use parts::{Heat, Stage, bars, command, facts, stages, table};
 
-use crate::Result;
-use kstore::AtomicFile;
+use crate::{Result, output};
 use std::fmt::{self, Write};
-use std::io::Write as _;
 use std::path::Path;
 
 /// The style rules of the page and of its charts.
@@ -84,9 +83,7 @@ impl Page {
     /// # Errors
     /// Errors of the file system.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let mut file = AtomicFile::create(path)?;
-        file.write_all(self.to_string().as_bytes()).map_err(kstore::Error::io("write", path))?;
-        Ok(file.commit()?)
+        output::file(path, self.to_string().as_bytes())
     }
 }
 

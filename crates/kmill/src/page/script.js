@@ -2,6 +2,8 @@
 // Values under the pointer, and saving of charts. The page is whole without this.
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
+  /** Pixels between the pointer and a point that it means. */
+  const NEAR = 14;
   // what a saved picture needs of the page's rules
   const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity",
     "shape-rendering", "font-family", "font-size", "font-weight", "font-variant-numeric", "text-anchor"];
@@ -33,6 +35,31 @@
     return [...group.values()].sort((a, b) => b.dataset.y - a.dataset.y);
   };
 
+  /** Puts a box into a figure, beside the pointer and within the figure. */
+  const beside = (figure, tip, event) => {
+    figure.append(tip);
+    const box = figure.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const left = x > box.width / 2 ? x - tip.offsetWidth - 14 : x + 14;
+    tip.style.left = `${Math.max(0, Math.min(left, box.width - tip.offsetWidth))}px`;
+    tip.style.top = `${Math.max(0, Math.min(y - tip.offsetHeight / 2, box.height - tip.offsetHeight))}px`;
+  };
+
+  /** The point of a cloud under the pointer: [x, y, its values]; null where none is near. */
+  const under = (svg, event) => {
+    const cloud = svg.querySelector(".cloud");
+    if (!cloud) return null;
+    const box = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / box.width;
+    const at = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+    const values = cloud.dataset.values.trim().split(" "), names = cloud.dataset.names.split("|");
+    let best = null, least = NEAR * scale;
+    cloud.getAttribute("d").slice(1).split("M").forEach((place, i) => {
+      const [x, y] = place.replace("h0", "").split(" ").map(Number), away = Math.hypot(x - at[0], y - at[1]);
+      if (away < least) [least, best] = [away, [x, y, names.map((name, j) => [name, values[2 * i + j]])]];
+    });
+    return best;
+  };
+
   const watch = (figure) => {
     const svg = figure.querySelector("svg");
     let tip = null, rule = null;
@@ -40,6 +67,20 @@
     svg.addEventListener("pointermove", (event) => {
       const marks = nearest(svg, event);
       clear();
+      const point = marks.length ? null : under(svg, event);
+      if (point) {
+        rule = made("circle", { class: "ring", cx: point[0], cy: point[1], r: 5 });
+        svg.append(rule);
+        tip = document.createElement("div");
+        tip.className = "tip";
+        const table = document.createElement("table");
+        for (const pair of point[2]) {
+          const row = table.insertRow();
+          for (const word of pair) row.insertCell().textContent = word;
+        }
+        tip.append(table);
+        beside(figure, tip, event);
+      }
       if (!marks.length) return;
       rule = document.createElementNS(SVG, "path");
       rule.setAttribute("class", "rule");
@@ -57,12 +98,7 @@
         for (const value of [name, shown(mark.dataset.y), band]) row.insertCell().textContent = value;
       }
       tip.append(head, table);
-      figure.append(tip);
-      const box = figure.getBoundingClientRect();
-      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-      const left = x > box.width / 2 ? x - tip.offsetWidth - 14 : x + 14;
-      tip.style.left = `${Math.max(0, Math.min(left, box.width - tip.offsetWidth))}px`;
-      tip.style.top = `${Math.max(0, Math.min(y - tip.offsetHeight / 2, box.height - tip.offsetHeight))}px`;
+      beside(figure, tip, event);
     });
     svg.addEventListener("pointerleave", clear);
   };

@@ -1,8 +1,7 @@
 //! What colours mean: the names of classes, and the numbers of shades.
 
-use super::canvas::{Anchor, Canvas};
-use super::picture::LETTERS;
-use crate::page::{Axis, COLOURS, Scale, tick};
+use crate::drawing::{Anchor, Canvas, LETTERS};
+use crate::page::{Axis, COLOURS, Scale};
 use std::collections::HashMap;
 
 /// Height of a line of the legend.
@@ -27,7 +26,7 @@ pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: (f64, f6
     let shown = if names.len() > most { most - 1 } else { names.len() };
     let at = |line: usize| top + LINE * (line as f64 + 0.5);
     for (class, name) in names[..shown].iter().enumerate() {
-        canvas.circle(&format!("key c{}", class % COLOURS), (right + 18.0, at(class)), 5.0);
+        canvas.circle(&format!("key c{}", class % COLOURS), (right + 18.0, at(class)), 5.0, None);
         canvas.word("tick", &short(name), (right + 28.0, at(class) + 0.34 * LETTERS), Anchor::Start);
     }
     if shown < names.len() {
@@ -44,10 +43,11 @@ pub(super) fn shades(canvas: &mut dyn Canvas, (low, high): (f64, f64), shades: u
         let corner = (right + 16.0, bottom - (shade + 1) as f64 * height);
         canvas.rectangle(&format!("shade h{shade}"), corner, (16.0, height));
     }
-    let ticks = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
-    for value in ticks.into_iter().filter(|value| (low..=high).contains(value)) {
+    let axis = Axis::new("", Scale::Linear, [low, high]);
+    let ticks: Vec<(f64, String)> = axis.map_or(Vec::new(), |axis| axis.written().collect());
+    for (value, words) in ticks.into_iter().filter(|(value, _)| (low..=high).contains(value)) {
         let y = bottom - (value - low) / (high - low) * (bottom - top);
-        canvas.word("tick", &tick(value), (right + 38.0, y + 0.34 * LETTERS), Anchor::Start);
+        canvas.word("tick", &words, (right + 38.0, y + 0.34 * LETTERS), Anchor::Start);
     }
 }
 

@@ -1,35 +1,29 @@
 //! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a table.
 //!
 //! The model is evaluated on a grid over the two features; all others stand at their mean over the training rows. Classes
-//! are regions, with the line where the scores are equal; numbers and components are shades, with lines of equal value.
+//! are regions, with the line where the scores are equal; numbers and components are shades, with lines of equal value. A model with
+//! one feature is a line over it.
 
-mod canvas;
 mod contour;
-mod ink;
 mod legend;
-mod letters;
+mod line;
 mod picture;
-mod pixels;
 mod points;
-mod svg;
 
 use crate::args::PlotArgs;
 use crate::args::run::Run;
+use crate::drawing::{self, Drawing, Svg};
 use crate::page::{self, Page, Section};
 use crate::table::rounded;
 use crate::{Error, Result, machine, output, predictor};
-use canvas::Canvas;
 use contour::Grid;
 use ksolve::predict::Predictor;
 use ksolve::{Card, Classes, Task};
 use kstore::budget::Term;
-use kstore::{AtomicFile, shown};
-use picture::{Picture, SIZE};
-use pixels::Pixels;
+use kstore::shown;
+use picture::Picture;
 use points::Points;
-use std::io::Write;
 use std::path::Path;
-use svg::Svg;
 
 /// Grid points along the two features: a cell is some three pixels wide.
 const GRID: (usize, usize) = (200, 150);
@@ -75,6 +69,9 @@ pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     let kind = kind(&args.output)?;
     let predictor = predictor::load(&args.model, run)?;
+    if let [feature] = &predictor.card().features[..] {
+        return line::run(&predictor, kind, feature, args, run);
+    }
     let axes = axes(predictor.card(), args)?;
     let held = vec![predictor.term(0), picture_term(&predictor)];
     let points = Points::read(predictor.card(), args, &axes.names, held, run)?;
@@ -84,15 +81,14 @@ pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
 /// The kinds of pictures, by the extensions of their files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Png,
-    Svg,
+    /// SVG or PNG.
+    Alone,
     Page,
 }
 
 fn kind(path: &Path) -> Result<Kind> {
     match output::extension(path).as_deref() {
-        Some("png") => Ok(Kind::Png),
-        Some("svg") => Ok(Kind::Svg),
+        Some("png" | "svg") => Ok(Kind::Alone),
         Some("html" | "htm") => Ok(Kind::Page),
         _ => {
             let why = "its extension names no kind of picture";
@@ -108,11 +104,6 @@ pub(crate) fn main(args: &PlotArgs) -> Result<()> {
 }
 
 fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
-    if let [only] = &card.features[..] {
-        let why = format!("it has one feature, {only}, and a picture shows two");
-        let remedy = format!("write its predictions beside the feature with kmill predict --keep {only}");
-        return Err(Error::option("MODEL", args.model.display(), why, remedy));
-    }
     let place = |option: &'static str, given: &Option<String>, default: usize| match given {
         None if card.features.len() == 2 => Ok(default),
         None => {
@@ -144,12 +135,7 @@ fn draw(
     args: &PlotArgs,
     run: &Run,
 ) -> Result<PlotReport> {
-    let outputs = predictor.outputs();
-    let component = args.component.unwrap_or(1);
-    if component > outputs {
-        let why = format!("the model has {outputs}");
-        return Err(Error::option("--component", component, why, "give a smaller number"));
-    }
+    let (outputs, component) = (predictor.outputs(), component(predictor, args)?);
     let bounds = points.bounds();
     let stage = run.progress.stage("grid", None);
     let scores = evaluate(predictor, &axes, bounds)?;
@@ -159,24 +145,18 @@ fn draw(
     let decide = |classes: &Classes| scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect();
     let regions = predictor.classes().map(decide);
     let card = predictor.card();
-    let what = match (card.task, &card.targets[..]) {
-        (Task::Regression | Task::Classification, targets) => match targets.get(component - 1).or(targets.first()) {
-            Some(target) => target.clone(),
-            None => card.solver.clone(),
-        },
-        (Task::Novelty, _) => format!("{}: score", card.solver),
-        (Task::Clusters, _) => format!("{}: score of group {}", card.solver, component - 1),
-        (Task::Components, _) => format!("{}: component {component} of {outputs}", card.solver),
-    };
+    let what = what(card, component, outputs);
     let classes = card.classes.iter().map(ToString::to_string).collect();
     let border = (card.task == Task::Novelty).then_some(0.0);
-    let component = component - 1;
     let picture =
         Picture { names: &axes.names, bounds, points, grids: &grids, regions, classes, component, what, border };
     match kind {
-        Kind::Png => save(&args.output, &png(&picture).map_err(kstore::Error::io("write", &args.output))?)?,
-        Kind::Svg => save(&args.output, svg(&picture, true).as_bytes())?,
-        Kind::Page => page(&picture, predictor.card(), args).write(&args.output)?,
+        Kind::Alone => drawing::write(&picture, &args.output)?,
+        Kind::Page => {
+            let mut drawing = Svg::new(&picture.name(), picture.size(), false);
+            picture.parts(&mut drawing);
+            page(&picture, drawing, predictor.card(), args).write(&args.output)?;
+        }
     }
     let range = |grid: &Grid| {
         grid.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
@@ -184,6 +164,29 @@ fn draw(
     let [x, y] = axes.names;
     let (rows, drawn, scores) = (points.rows, points.drawn.len(), grids.iter().map(range).collect());
     Ok(PlotReport { x, y, rows, drawn, scores, output: args.output.clone() })
+}
+
+/// The number of the output that is drawn, from 0.
+fn component(predictor: &Predictor, args: &PlotArgs) -> Result<usize> {
+    let (outputs, component) = (predictor.outputs(), args.component.unwrap_or(1));
+    if component > outputs {
+        let why = format!("the model has {outputs}");
+        return Err(Error::option("--component", component, why, "give a smaller number"));
+    }
+    Ok(component - 1)
+}
+
+/// What is drawn: the name of the target, or which score or component it is.
+fn what(card: &Card, component: usize, outputs: usize) -> String {
+    match (card.task, &card.targets[..]) {
+        (Task::Regression | Task::Classification, targets) => match targets.get(component).or(targets.first()) {
+            Some(target) => target.clone(),
+            None => card.solver.clone(),
+        },
+        (Task::Novelty, _) => format!("{}: score", card.solver),
+        (Task::Clusters, _) => format!("{}: score of group {component}", card.solver),
+        (Task::Components, _) => format!("{}: component {} of {outputs}", card.solver, component + 1),
+    }
 }
 
 /// Bytes of a drawing: its pixels or its text, and the file made of it.
@@ -213,46 +216,18 @@ fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Resu
     Ok(scores)
 }
 
-/// The picture as SVG; where it stands alone, with its own rules and background.
-fn svg(picture: &Picture<'_>, alone: bool) -> String {
-    let mut svg = Svg::new(&picture.name(), alone);
-    if alone {
-        svg.rectangle("paper", (0.0, 0.0), SIZE);
-    }
-    picture.draw(&mut svg);
-    if alone {
-        picture.title(&mut svg);
-    }
-    svg.finish()
-}
-
-fn png(picture: &Picture<'_>) -> std::io::Result<Vec<u8>> {
-    let mut pixels = Pixels::new();
-    pixels.rectangle("paper", (0.0, 0.0), SIZE);
-    picture.draw(&mut pixels);
-    picture.title(&mut pixels);
-    pixels.png()
-}
-
-fn page(picture: &Picture<'_>, card: &Card, args: &PlotArgs) -> Page {
+fn page(picture: &dyn Drawing, drawing: Svg, card: &Card, args: &PlotArgs) -> Page {
     let facts =
         [("model", args.model.display().to_string()), ("kernel", card.kernel.clone()), ("machine", machine::machine())];
     let caption = format!("<figcaption>{}</figcaption>", page::text(&picture.name()));
-    let drawing = svg(picture, false);
+    let drawing = drawing.finish();
     let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{drawing}</figure></div>");
     let run = format!("{}{}", page::command(&machine::command()), page::facts(facts));
-    let [x, y] = picture.names;
     Page {
-        title: format!("{} over {x} and {y}", picture.what),
+        title: picture.name(),
         subtitle: format!("{} by {}", card.solver, rounded(&card.kernel)),
         sections: vec![Section::new("Picture", body), Section::new("Run", run)],
         style: picture::page_style(),
         ..Page::default()
     }
-}
-
-fn save(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = AtomicFile::create(path)?;
-    file.write_all(bytes).map_err(kstore::Error::io("write", path))?;
-    Ok(file.commit()?)
 }

@@ -1,32 +1,29 @@
 //! The drawing: shades or regions, lines, rows, axes.
 
-use super::canvas::{Anchor, Canvas};
 use super::contour::Grid;
 use super::legend;
-use super::points::Points;
+use super::points::{Drawn, Points};
+use crate::drawing::{Anchor, Canvas, Drawing, LETTERS, STYLE};
 use crate::page::{Axis, COLOURS, Scale, tick};
+use crate::table::number;
 
 /// Width and height of the drawing in its own units; below, the edges of the area between the axes.
 pub(super) const SIZE: (f64, f64) = (760.0, 520.0);
 const PLANE: (f64, f64, f64, f64) = (66.0, 626.0, 34.0, 460.0);
 
-/// Size of letters in units of the drawing, as in the style rules.
-pub(super) const LETTERS: f64 = 12.0;
-
 /// Number of shades between the smallest and the largest value.
 const SHADES: usize = 12;
 
-/// Style rules of a picture that stands alone: the colours of the page on white.
-pub(super) const STYLE: &str = include_str!("picture.css");
-
 /// The rules of the picture on a page, which has its own for axes and letters.
 pub(super) fn page_style() -> String {
-    let own = [".region", ".shade", ".h", ".border", ".contour", ".row", ".tick", ".label"];
+    let own = [
+        ".region", ".shade", ".h", ".border", ".contour", ".row", ".key", ".tick", ".label", ".line", ".floor", ".grid",
+    ];
     let rules = STYLE.split_inclusive('}').map(str::trim).filter(|rule| own.iter().any(|name| rule.starts_with(name)));
-    let fills = (0..COLOURS).map(|i| format!("#picture .c{i} {{ fill: var(--c{i}); }}\n"));
+    let fills = (0..COLOURS).map(|i| format!("#picture .c{i} {{ color: var(--c{i}); }}\n"));
     let named = |rule: &str| {
         // colours of the page, which has two sets of them
-        [("#1b1e23", "--ink"), ("#5a626e", "--soft"), ("#0b62a4", "--c0"), ("#fff", "--paper")]
+        [("#1b1e23", "--ink"), ("#5a626e", "--soft"), ("#0b62a4", "--c0"), ("#fff", "--paper"), ("#e9ecf0", "--grid")]
             .iter()
             .fold(format!("#picture {rule}\n"), |rule, (colour, name)| rule.replace(colour, &format!("var({name})")))
     };
@@ -51,15 +48,25 @@ pub(super) struct Picture<'a> {
     pub(super) border: Option<f64>,
 }
 
-impl Picture<'_> {
-    /// The title of the picture, in a line.
-    pub(super) fn name(&self) -> String {
+impl Drawing for Picture<'_> {
+    fn size(&self) -> (f64, f64) {
+        SIZE
+    }
+
+    fn name(&self) -> String {
         let [x, y] = self.names;
         format!("{} over {y} against {x}", self.what)
     }
 
-    /// Draws all parts on a canvas, from the back to the front.
-    pub(super) fn draw(&self, canvas: &mut dyn Canvas) {
+    fn draw(&self, canvas: &mut dyn Canvas) {
+        self.parts(canvas);
+        canvas.word("title", &self.name(), ((PLANE.0 + PLANE.1) / 2.0, PLANE.2 - 14.0), Anchor::Middle);
+    }
+}
+
+impl Picture<'_> {
+    /// Draws all parts but the title, from the back to the front.
+    pub(super) fn parts(&self, canvas: &mut dyn Canvas) {
         match &self.regions {
             Some(regions) => self.cells(canvas, regions, &|class| format!("region c{}", class % COLOURS)),
             None => self.shades(canvas),
@@ -72,11 +79,6 @@ impl Picture<'_> {
             Some(_) => legend::classes(canvas, &self.classes, PLANE),
             None => self.bar(canvas),
         }
-    }
-
-    /// Writes the title above the picture, for one that stands alone.
-    pub(super) fn title(&self, canvas: &mut dyn Canvas) {
-        canvas.word("title", &self.name(), ((PLANE.0 + PLANE.1) / 2.0, PLANE.2 - 14.0), Anchor::Middle);
     }
 
     /// Writes the name of each class where its region is widest, so that nobody has to know it by its colour.
@@ -182,8 +184,17 @@ impl Picture<'_> {
             let x = left + share(drawn.place[0], self.bounds[0]) * (right - left);
             let y = bottom - share(drawn.place[1], self.bounds[1]) * (bottom - top);
             let class = drawn.class.map_or("row".to_string(), |class| format!("row c{}", class % COLOURS));
-            canvas.circle(&class, (x, y), 2.2);
+            canvas.circle(&class, (x, y), 2.2, Some(&self.says(drawn)));
         }
+    }
+
+    /// What is said of a row under the pointer: its two features, and its class where it is known.
+    fn says(&self, drawn: &Drawn) -> String {
+        let [x, y] = self.names;
+        let [at, up] = drawn.place.map(|value| number(value, 4));
+        let class =
+            drawn.class.and_then(|class| self.classes.get(class)).map_or(String::new(), |class| format!("{class}: "));
+        format!("{class}{x} {at}, {y} {up}")
     }
 
     fn axes(&self, canvas: &mut dyn Canvas) {
@@ -191,18 +202,19 @@ impl Picture<'_> {
         canvas.lines("axis", &[[(left, top), (left, bottom)], [(left, bottom), (right, bottom)]], None);
         // the plane is what the rows reach: the ticks within it
         let ticks = |(low, high): (f64, f64)| {
-            let all = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
-            all.into_iter().filter(move |tick| (low..=high).contains(tick))
+            let axis = Axis::new("", Scale::Linear, [low, high]);
+            let all: Vec<(f64, String)> = axis.map_or(Vec::new(), |axis| axis.written().collect());
+            all.into_iter().filter(move |(tick, _)| (low..=high).contains(tick))
         };
         let share = |v: f64, (low, high): (f64, f64)| (v - low) / (high - low);
-        for v in ticks(self.bounds[0]) {
+        for (v, words) in ticks(self.bounds[0]) {
             let x = left + share(v, self.bounds[0]) * (right - left);
-            canvas.word("tick", &tick(v), (x, bottom + 18.0), Anchor::Middle);
+            canvas.word("tick", &words, (x, bottom + 18.0), Anchor::Middle);
         }
-        for v in ticks(self.bounds[1]) {
+        for (v, words) in ticks(self.bounds[1]) {
             // the middle of a digit is a third of its size above the line
             let y = bottom - share(v, self.bounds[1]) * (bottom - top) + 0.34 * LETTERS;
-            canvas.word("tick", &tick(v), (left - 7.0, y), Anchor::End);
+            canvas.word("tick", &words, (left - 7.0, y), Anchor::End);
         }
         let [x, y] = self.names;
         canvas.word("name", x, ((left + right) / 2.0, SIZE.1 - 18.0), Anchor::Middle);

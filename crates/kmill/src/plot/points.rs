@@ -32,21 +32,27 @@ pub(super) struct Points {
     /// The sampled rows in random order, so that no class always lies on top.
     pub(super) drawn: Vec<Drawn>,
     range: Option<[(f64, f64); 2]>,
+    /// True where the second number of a place is the truth of a model with one feature; such a model may have no truth, and its places then have
+    /// the feature twice.
+    pub(super) truth: bool,
 }
 
 impl Points {
-    /// Reads the rows of the table in one pass; `held` is the memory that the run holds beside it.
+    /// Reads the rows of the table in one pass: their values of two features, or of one and of the target where the table has it. `held` is
+    /// the memory that the run holds beside it.
     ///
     /// # Errors
     /// Columns that are not there, bad values, a table without rows.
-    pub(super) fn read(card: &Card, args: &PlotArgs, names: &[String; 2], held: Vec<Term>, run: &Run) -> Result<Self> {
+    pub(super) fn read(card: &Card, args: &PlotArgs, features: &[String], held: Vec<Term>, run: &Run) -> Result<Self> {
         let select = &args.data;
         convert::only_convert_keeps(select.missing)?;
         let (table, _) = convert::open(&select.paths, &select.text.options(), &[])?;
         let there = |name: &String| table.schema().columns.iter().any(|column| column.name == *name);
         let known = !card.classes.is_empty() && card.targets.iter().all(there);
         let targets = if known { card.targets.clone() } else { Vec::new() };
-        let selection = convert::selection(select, names, targets);
+        let truth = features.len() == 1 && card.classes.is_empty() && card.targets.first().is_some_and(there);
+        let names: Vec<String> = features.iter().chain(card.targets.first().filter(|_| truth)).cloned().collect();
+        let selection = convert::selection(select, &names, targets);
         let missing = match (select.missing, card.missing()) {
             (Some(_), _) => selection.missing,
             (None, Missing::Error) => Missing::Error,
@@ -62,8 +68,9 @@ impl Points {
         lanes::lanes("plot", &source, &lane, run.memory, run.threads)?;
         let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
         let pass = lanes::scan(1, &workers, &stage);
-        let points = pass.fold(&source, &Draw(Stream::new(0, Purpose::Quality, 0)))?.0;
+        let mut points = pass.fold(&source, &Draw(Stream::new(0, Purpose::Quality, 0)))?.0;
         stage.finish();
+        points.truth = truth;
         if points.rows == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
             let why = "no row is left to be drawn; check --rows, --where and --missing".to_string();
@@ -111,8 +118,10 @@ impl Fold<f64> for Draw {
     }
     fn scratch(&self) {}
     fn step(&self, state: &mut Points, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
+        let width = block.x.len() / block.rows.len().max(1);
         for (i, row) in block.rows.iter().enumerate() {
-            let place = [block.x[2 * i], block.x[2 * i + 1]];
+            let row_of = &block.x[i * width..(i + 1) * width];
+            let place = [row_of[0], row_of[width - 1]];
             let range = state.range.get_or_insert(place.map(|v| (v, v)));
             range.iter_mut().zip(place).for_each(|(range, v)| *range = (range.0.min(v), range.1.max(v)));
             let code = block.classes.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);

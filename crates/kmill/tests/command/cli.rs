@@ -99,7 +99,7 @@ fn help_lists_every_verb_and_exits_0() {
     let help = stdout(&ok(folder.path(), "--help"));
     for verb in [
         "fit", "predict", "evaluate", "inspect", "plan", "plot", "generate", "convert", "curve", "tune", "test",
-        "herd", "prepare", "stats", "merge", "solve", "demo",
+        "herd", "export", "prepare", "stats", "merge", "solve", "demo",
     ] {
         assert!(help.contains(verb), "{verb} is missing in {help}");
         assert!(stdout(&ok(folder.path(), &format!("{verb} --help"))).contains("Usage: kmill"));

@@ -51,13 +51,22 @@ fn every_output_has_the_same_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     table(at);
-    let report = ok(at, &format!("{LINE} --json -o c.html -o c.csv -o c.parquet -o c.json"));
+    let report = ok(at, &format!("{LINE} --json -o c.html -o c.csv -o c.parquet -o c.json -o c.svg -o c.png"));
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 18);
     let json: Value = serde_json::from_slice(&std::fs::read(at.join("c.json")).unwrap()).unwrap();
     assert_eq!(json, report);
     let page = std::fs::read_to_string(at.join("c.html")).unwrap();
     assert_eq!(embedded(&page), report);
+    // the figure for a paper has every chart against rank, and every median
+    let figure = std::fs::read_to_string(at.join("c.svg")).unwrap();
+    for title in ["Relative trace error", "Relative Frobenius error", "Relative spectral error"] {
+        assert!(figure.contains(&format!(">{title}</text>")), "{title}");
+    }
+    let marks = |text: &str, from: &str| text.split(from).skip(1).filter(|part| part.contains(": ")).count();
+    let against_rank = page.split("<div class=\"charts at-").find(|part| part.starts_with("rank\"")).unwrap();
+    assert_eq!(marks(&figure, "<path class=\"mark c"), marks(against_rank, "<path class=\"mark\""));
+    assert!(std::fs::read(at.join("c.png")).unwrap().starts_with(b"\x89PNG"));
     ok(at, "convert c.parquet --missing keep -o p.csv -q");
     for file in ["c.csv", "p.csv"] {
         let records = records(&at.join(file));
@@ -220,13 +229,13 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
         ("curve t.parquet --methods unifrom", 2, "no landmark scheme and no map has this name"),
         ("curve t.parquet --ranks 0", 2, "no rank"),
         ("curve t.parquet --repeats 0", 2, "expected a whole number from 1 to 1000"),
-        ("curve t.parquet --rank 5", 2, "--ranks"),
+        ("curve t.parquet --rangs 5", 2, "--ranks"),
         ("curve t.parquet --test-where y==0", 2, "--target"),
         ("curve t.parquet --target y --test-where x0>1 --lambda 1e-6,1e-3", 1, "give one number"),
         ("curve t.parquet --lambda 1e-6", 2, "--test-where"),
         ("curve t.parquet --intercept none", 2, "--test-where"),
         ("curve t.parquet --landmarks uniform", 1, "leave it out"),
-        ("curve t.parquet -o a.png", 1, "end it with .html"),
+        ("curve t.parquet -o a.pdf", 1, "end it with .html"),
         ("curve t.parquet -o no/a.html", 1, "create it first"),
         ("curve t.parquet -o a.csv -o a.csv", 1, "leave one out"),
         ("curve t.parquet -o t.parquet", 1, "also an input"),

@@ -121,7 +121,7 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
             &[("surface", "lambda"), ("fold-by-fold", "80"), ("stages-of-the-run", "%")][..],
         ),
         ("classes.html", &[][..], 0, 13 + 5, &[("surface", "lambda")][..]),
-        ("numbers.html", &["truth", "residuals"][..], 2, 0, &[][..]),
+        ("numbers.html", &["truth", "residuals", "histogram"][..], 2, 0, &[][..]),
         ("labels.html", &["roc"][..], 0, 4, &[("confusion-matrix", "predicted")][..]),
     ] {
         for width in [1280, 390] {
@@ -129,6 +129,10 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
             assert_eq!((console.as_str(), &seen["ran"]), ("", &"ran".into()), "{name}: {seen}");
             assert!(seen["overflow"].as_i64().unwrap() <= 0, "{name} at {width}: {seen}");
             assert!(charts.iter().all(|id| seen["series"].get(id).is_some()), "{name}: {seen}");
+            if clouds > 0 {
+                let said = seen["point"].as_str().unwrap();
+                assert!(said.contains("prediction") && said.contains("truth"), "{name}: {seen}");
+            }
             assert_eq!((&seen["clouds"], &seen["heat"]), (&clouds.into(), &heat.into()), "{name}: {seen}");
             let saved = seen["saved"].as_object().unwrap();
             // the first chart, and every heat map and bar
@@ -170,4 +174,52 @@ fn pictures_of_two_eight_and_nineteen_classes_can_be_read_on_every_screen() {
             assert!(all && words.contains("kind over b against a"), "{words}");
         }
     }
+}
+
+#[test]
+fn a_page_has_the_calibration_and_the_histogram() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 3000 --noise 0.4 -o c.parquet -q");
+    ok(at, "fit logistic c.parquet --target y --rank 60 --lambda 1e-5 -o k -q --json");
+    ok(at, "evaluate k c.parquet --report labels.html -q --json");
+    ok(at, "predict k c.parquet --probabilities --keep y -o p.csv -q --json");
+    let page = std::fs::read_to_string(at.join("labels.html")).unwrap();
+    let chart = |page: &str, id: &str| {
+        let start = page.find(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no chart {id}"));
+        page[start..start + page[start..].find("</svg>").unwrap()].to_string()
+    };
+    let calibration = chart(&page, "calibration");
+    let values = |name: &str| -> Vec<f64> {
+        let mark = format!(" data-{name}=\"");
+        calibration.split(&mark).skip(1).map(|part| part.split('"').next().unwrap().parse().unwrap()).collect()
+    };
+    // by the definition, from the probabilities that were written
+    let mut bins = vec![(0.0, 0.0, 0.0); 20];
+    for row in std::fs::read_to_string(at.join("p.csv")).unwrap().lines().skip(1) {
+        let cells: Vec<f64> = row.split(',').map(|cell| cell.parse().unwrap()).collect();
+        let bin = &mut bins[((20.0 * cells[3]) as usize).min(19)];
+        *bin = (bin.0 + cells[3], bin.1 + cells[0], bin.2 + 1.0);
+    }
+    let expected: Vec<(f64, f64)> =
+        bins.iter().filter(|bin| bin.2 > 0.0).map(|bin| (bin.0 / bin.2, bin.1 / bin.2)).collect();
+    let found: Vec<(f64, f64)> = values("x").into_iter().zip(values("y")).collect();
+    assert!(found.len() > 10 && found.len() == expected.len(), "{found:?}");
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9, "{found:?} {expected:?}");
+    }
+    assert!(page.contains("Brier score 0.") && calibration.contains("predicted probability of 1"), "{calibration}");
+    // every row is in one bar
+    ok(at, "generate friedman1 --rows 1500 -o t.parquet -q");
+    ok(at, "fit ridge t.parquet --target y --rank 40 --lambda 1e-6 -o r -q --json");
+    ok(at, "evaluate r t.parquet --report numbers.html -q --json");
+    let histogram = chart(&std::fs::read_to_string(at.join("numbers.html")).unwrap(), "histogram");
+    let rows: Vec<f64> = histogram
+        .split("<title>")
+        .skip(1)
+        .map(|part| {
+            part.split("</title>").next().unwrap().rsplit(": ").next().unwrap().replace(',', "").parse().unwrap()
+        })
+        .collect();
+    assert_eq!((rows.len(), rows.iter().sum::<f64>()), (38, 1500.0), "{rows:?}");
 }

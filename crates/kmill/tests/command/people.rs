@@ -60,11 +60,28 @@ fn words_of_other_programs_are_answered_with_ours() {
         ("fit kpca t.csv -o m --n_components 5", "--components 10"),
         ("fit ridge t.csv --target y -o m --kernel rbf", "rbf is gaussian here"),
         ("fit SVC t.csv --target y -o m", "it is called svm here"),
+        ("train svm t.csv --target y -o m --tol 1", "--gap 1e-4"),
+        ("fit oneclass t.csv -o m --contamination 0.1", "--nu 0.01"),
     ] {
         let (code, _, said) = kmill(folder.path(), typed);
         assert!(code == 2 && said.starts_with("error: ") && said.contains(answer), "{typed}: {said}");
         assert!(!said.contains("tip:"), "{typed}: {said}");
     }
+}
+
+#[test]
+fn verbs_and_options_are_understood_by_their_other_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 500 -o t.parquet -q");
+    let fitted = ok(at, "train ridge t.parquet --targets y --rank 20 --lambdas 1e-6 -o m --json -q");
+    let same = ok(at, "fit ridge t.parquet --target y --ranks 20 --lambda 1e-6 -o n --json -q");
+    assert_eq!(fitted["train"], same["train"]);
+    assert_eq!(ok(at, "score m t.parquet --json -q"), ok(at, "evaluate n t.parquet --json -q"));
+    assert_eq!(ok(at, "show m --json")["solver"], "ridge");
+    let compared = ok(at, "compare t.parquet --features x* --method uniform --rank 10 --repeat 1 --json -q");
+    assert_eq!(compared["methods"], serde_json::json!(["uniform"]));
+    assert!(text(at, "help train ridge").contains("--preconditioner"), "the help of a solver");
 }
 
 #[test]
@@ -76,12 +93,12 @@ fn errors_say_what_can_be_done() {
     for (line, parts) in [
         ("fit ridge t.csv --target y --rank 10 -o m.pkl", ["a model is a safetensors file", "leave the extension out"]),
         (
-            "fit ridge t.csv --target y --kernel delta(on=city) --rank 10 -o m",
-            ["column city holds text", "whole numbers"],
+            "fit ridge t.csv --target y --categories none --kernel delta(on=city) --rank 10 -o m",
+            ["column city holds text and is no feature", "--categories"],
         ),
         ("fit kmeans t.csv --clusters 2 --folds 5 -o m", ["--folds 5: kmeans does not read it", "leave it out"]),
-        ("plot one t.csv -o p.png", ["MODEL one: it has one feature, a", "kmill predict --keep a"]),
-        ("plot one t.csv --x a -o p.png", ["MODEL one: it has one feature, a", "kmill predict --keep a"]),
+        ("plot one t.csv --x b -o p.png", ["--x b: the model has one feature, a", "leave it out"]),
+        ("plot one t.csv --y a -o p.png", ["--y a: the model has one feature, a", "leave it out"]),
         ("evaluate one t.csv --threshold 0.5", ["--threshold 0.5: it decides between two classes", "leave it out"]),
         ("predict one t.csv --top 5 -o p.csv", ["--top 5: only models of oneclass and mean", "leave it out"]),
     ] {
@@ -121,7 +138,7 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
     let at = folder.path();
     cities(at);
     let (_, report, said) = kmill(at, "fit ridge t.csv --target y --rank 10 --lambda 1e-6 -o m --json");
-    assert!(said.contains("features: id, fold, a, b, strange, high (6); left out: city (text), y (target)"), "{said}");
+    assert!(said.contains("features: id, fold, city: 3 values, a, b, strange, … (9); left out: y (target)"), "{said}");
     let warned = |column: &str| said.lines().find(|line| line.starts_with(&format!("warning: column {column} ")));
     assert!(
         warned("id").is_some_and(|line| line.contains("identifier") && line.contains("--features '*,!id'")),

@@ -88,9 +88,64 @@ fn twenty_classes_have_colours_and_names_of_their_own() {
         // in the legend, and in the region
         assert_eq!(svg.matches(&format!(">kind{k}</text>")).count(), 2, "{k}");
     }
-    let rule = |k: usize| svg.split(&format!(".c{k} {{ fill: ")).nth(1).unwrap()[..7].to_string();
+    let rule = |k: usize| svg.split(&format!(".c{k} {{ color: ")).nth(1).unwrap()[..7].to_string();
     let colours: std::collections::HashSet<String> = (0..24).map(rule).collect();
     assert_eq!(colours.len(), 24);
+}
+
+#[test]
+fn a_model_with_one_feature_is_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // y = x² on 0 to 1, and a label of three thirds
+    let row = |i: usize| {
+        let x = (i * 37 % 500) as f64 / 500.0;
+        format!("{x},{},{}\n", x * x, ["low", "middle", "high"][(3.0 * x) as usize])
+    };
+    std::fs::write(at.join("t.csv"), format!("x,y,label\n{}", (0..500).map(row).collect::<String>())).unwrap();
+    ok(
+        at,
+        "fit ridge t.csv --target y --features x --kernel gaussian(sigma=1) --rank 20 --lambda 1e-9 -o values -q --json",
+    );
+    let report = ok(at, "plot values t.csv -o values.svg -q --json");
+    assert_eq!((&report["x"], &report["y"], &report["drawn"]), (&"x".into(), &"y".into(), &500.into()));
+    let svg = std::fs::read_to_string(at.join("values.svg")).unwrap();
+    // the line goes through the rows: every row is within a unit of the drawing of it
+    let number = |part: &str, name: &str| {
+        part.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next()?.parse::<f64>().ok())
+    };
+    let line = svg.split("<path class=\"line c0\" d=\"M").nth(1).unwrap().split('"').next().unwrap();
+    let starts: Vec<(f64, f64)> = line
+        .split('M')
+        .map(|piece| {
+            let (x, y) = piece.split('L').next().unwrap().split_once(' ').unwrap();
+            (x.parse().unwrap(), y.parse().unwrap())
+        })
+        .collect();
+    assert_eq!(starts.len(), 299);
+    let rows: Vec<(f64, f64)> = svg
+        .split("<circle class=\"row\"")
+        .skip(1)
+        .map(|part| (number(part, "cx").unwrap(), number(part, "cy").unwrap()))
+        .collect();
+    assert_eq!(rows.len(), 500);
+    for (x, y) in rows {
+        let near = starts.iter().min_by(|a, b| (a.0 - x).abs().total_cmp(&(b.0 - x).abs())).unwrap();
+        assert!((near.1 - y).abs() < 3.0, "{x} {y} {near:?}");
+    }
+    assert!(svg.contains("<title>x 0.0") && svg.contains(">y against x</text>"), "{svg}");
+    // classes by their probabilities, one line each, and the rows on the axis
+    ok(at, "fit logistic t.csv --target label --features x --rank 20 --lambda 1e-6 -o labels -q --json");
+    ok(at, "plot labels t.csv -o labels.html -q --json");
+    let page = std::fs::read_to_string(at.join("labels.html")).unwrap();
+    for k in 0..3 {
+        assert!(page.contains(&format!("<path class=\"line c{k}\"")), "{k}");
+    }
+    assert!(page.contains("label: probability against x") && page.matches("<title>middle: x 0.").count() > 100);
+    ok(at, "plot labels t.csv -o labels.png -q --json");
+    ok(at, "fit oneclass t.csv --features x --nu 0.1 --rank 20 -o strange -q --json");
+    ok(at, "plot strange t.csv -o strange.svg -q --json");
+    assert!(std::fs::read_to_string(at.join("strange.svg")).unwrap().contains("class=\"floor\""), "the border");
 }
 
 #[test]

@@ -28,6 +28,14 @@ frame.addEventListener("load", () => {
     out.inside = within && inside.top >= around.top - 1 && tip.scrollWidth <= tip.clientWidth + 1;
   }
   svg.dispatchEvent(new PointerEvent("pointerleave"));
+  // the first point of a cloud, as far as there is one
+  const cloud = inner.querySelector(".cloud");
+  if (cloud) {
+    const [x, y] = cloud.getAttribute("d").slice(1).split("h0")[0].split(" ").map(Number), scale = box.width / svg.viewBox.baseVal.width;
+    svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + x * scale, clientY: box.top + y * scale }));
+    out.point = inner.querySelector(".tip")?.innerText ?? "";
+    svg.dispatchEvent(new PointerEvent("pointerleave"));
+  }
   out.gone = inner.querySelector(".tip") === null;
   inner.querySelector("#show-0")?.click();
   out.hidden = [...svg.querySelectorAll(".series")].filter(shown).length;

@@ -16,7 +16,7 @@
 //! columns, so that differences between cells are differences between methods.
 //!
 //! A scheme whose landmarks are nested runs once, at the largest rank. Its first r landmarks are its choice for rank r, and
-//! what they cost is what the run had cost when there first were so many. Every other method runs anew at every rank. A
+//! their cost is what the run had spent when it had r landmarks. Every other method runs anew at every rank. A
 //! method that makes no random choice runs with the first seed only.
 //!
 //! With a journal that goes through a [`kstore::pass::Engine`], several processes share the passes over the table: each has the same

@@ -121,6 +121,48 @@ pub struct Details {
     pub roc: Option<Vec<(f64, f64)>>,
     /// Recall and precision at falling thresholds, for two classes and for novelty.
     pub precision: Option<Vec<(f64, f64)>>,
+    /// For models with probabilities: predicted probability against the share of rows that were so, in the order of the probability.
+    /// Of two classes the probability of the second, of more classes that of the predicted one.
+    pub calibration: Option<Vec<CalibrationBin>>,
+}
+
+/// The rows of nearly one predicted probability.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CalibrationBin {
+    /// Mean of the predicted probabilities.
+    pub predicted: f64,
+    /// Share of the rows that had the class.
+    pub observed: f64,
+    /// Number of rows.
+    pub rows: u64,
+}
+
+/// Equal parts of 0 to 1 in which probabilities are compared with shares.
+const BINS: usize = 20;
+
+/// Sums of probabilities and counts of rows in equal parts of 0 to 1; `predicted` and `observed` are sums until [`Self::bins`].
+struct Calibration([CalibrationBin; BINS]);
+
+impl Calibration {
+    /// Adds a row by the probabilities of its classes.
+    fn push(&mut self, likely: &[f64], class: usize) {
+        let largest = || (0..likely.len()).fold(0, |best, k| if likely[k] > likely[best] { k } else { best });
+        let named = if likely.len() == 2 { 1 } else { largest() };
+        let Some(probability) = likely.get(named) else { return };
+        let bin = &mut self.0[((probability * BINS as f64) as usize).min(BINS - 1)];
+        bin.predicted += probability;
+        bin.observed += f64::from(u8::from(class == named));
+        bin.rows += 1;
+    }
+
+    /// The bins that have rows.
+    fn bins(&self) -> Vec<CalibrationBin> {
+        let mean = |bin: &CalibrationBin| {
+            let rows = bin.rows as f64;
+            CalibrationBin { predicted: bin.predicted / rows, observed: bin.observed / rows, rows: bin.rows }
+        };
+        self.0.iter().filter(|bin| bin.rows > 0).map(mean).collect()
+    }
 }
 
 /// Most points of a residual plot: more would hide each other.
@@ -225,7 +267,7 @@ impl Predictor {
         scores.top = top.unwrap_or(scores.unusual);
         scores.precision_at = ranks.precision_at(scores.top);
         let (roc, precision) = (ranks.curve(ROC_POINTS), ranks.precision_curve(ROC_POINTS));
-        Ok((scores, Details { points: Vec::new(), roc, precision }))
+        Ok((scores, Details { roc, precision, ..Details::default() }))
     }
 
     fn regression(&self, selected: &Selected, run: &Run<'_>) -> Result<(Evaluation, Details)> {
@@ -264,7 +306,7 @@ impl Predictor {
     fn classification(&self, selected: &Selected, classes: &Classes, run: &Run<'_>) -> Result<(Evaluation, Details)> {
         let mut score = ClassificationScore::new(classes.labels(), EXACT_ROWS)?;
         let (link, mut loss, mut known) = (self.card().link.clone(), 0.0, 0u64);
-        let (mut brier, mut likely) = (0.0, Vec::new());
+        let (mut brier, mut likely, mut calibration) = (0.0, Vec::new(), Calibration(Default::default()));
         self.scores(selected, Extras::default(), vec![ranked(selected, classes.labels().len())], run, |scores| {
             for (row, code) in scores.scores.chunks_exact(classes.targets()).zip(&scores.classes) {
                 let truth = (*code != Coded::UNKNOWN).then_some(*code as usize);
@@ -272,6 +314,7 @@ impl Predictor {
                 if let (Some(link), Some(class)) = (&link, truth) {
                     loss += link.log_loss(row, class);
                     link.probabilities(row, &mut likely);
+                    calibration.push(&likely, class);
                     let away = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
                     // of two classes each is as far away as the other: the second counts
                     brier += likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
@@ -281,7 +324,8 @@ impl Predictor {
             Ok(())
         })?;
         let (roc, precision) = (score.roc(ROC_POINTS), score.precision_curve(ROC_POINTS));
-        let details = Details { points: Vec::new(), roc, precision };
+        let calibration = (known > 0).then(|| calibration.bins());
+        let details = Details { points: Vec::new(), roc, precision, calibration };
         let report = score.report();
         let scores = ClassificationScores {
             rows: report.rows,

@@ -17,7 +17,9 @@ mod typed;
 mod writer;
 
 pub use carried::COPIES;
-pub use evaluate::{ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, TargetScores};
+pub use evaluate::{
+    CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, TargetScores,
+};
 pub use table::Scores;
 pub use writer::Predicted;
 

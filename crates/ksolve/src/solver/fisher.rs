@@ -43,7 +43,7 @@ use kstore::Plan;
 /// The description of the solver `fisher`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "fisher",
-    about: "kernel Fisher discriminants: classes by the nearest mean within the scatter of classes",
+    about: "kernel Fisher discriminants: classes by the nearest class mean, along the directions that separate them best",
     task: Task::Classification,
     parameters: &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, TOLERANCE],
     make: |settings| Ok(Box::new(Fisher::new(settings)?)),

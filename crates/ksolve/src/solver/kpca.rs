@@ -49,7 +49,7 @@ const NOISE: f64 = 16.0;
 
 /// The parameter that gives the scores equal variance.
 const WHITEN: Parameter =
-    Parameter { name: "whiten", kind: ParameterKind::Flag, default: None, about: "Scores of variance 1" };
+    Parameter { name: "whiten", kind: ParameterKind::Flag, default: None, about: "Coordinates of variance 1" };
 
 /// Kernel principal component analysis.
 #[derive(Clone, Copy, Debug)]

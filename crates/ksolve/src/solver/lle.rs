@@ -32,7 +32,7 @@ use kstore::Plan;
 /// The description of the solver `lle`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "lle",
-    about: "locally linear embedding: coordinates in which every row is made of its neighbours as among the features",
+    about: "locally linear embedding: coordinates that keep the weights by which a row is a mixture of its neighbours",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, NODES],
     make: |settings| Ok(Box::new(LocallyLinear::new(settings))),

@@ -40,7 +40,7 @@ const LAST: Parameter = Parameter {
     name: "last",
     kind: ParameterKind::Flag,
     default: None,
-    about: "The last coefficients, not their average over the rows seen",
+    about: "Keep the last coefficients, not their average over all steps",
 };
 
 /// The constant of the functions: learned as w is, or left out.

@@ -35,7 +35,7 @@ use kstore::Plan;
 /// The description of the statistic `mmd`.
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
-    about: "maximum mean discrepancy: do two samples have one law",
+    about: "maximum mean discrepancy: do two samples come from the same distribution",
     compares: Compares::Samples,
     plan,
     keeps: false,

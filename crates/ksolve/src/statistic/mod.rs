@@ -1,4 +1,4 @@
-//! Statistics of samples in feature space: do two samples have one law, do two sets of columns depend on each other.
+//! Statistics of samples in feature space: do two samples come from the same distribution, do two sets of columns depend on each other.
 //!
 //! A statistic is a function of means and covariances of features phi, and its law under the null hypothesis follows
 //! from the same features in three ways, all reported:

@@ -150,7 +150,7 @@ fn a_saved_model_knows_its_values_and_how_missing_ones_are_treated() {
     let cities: StringArray = (0..n).map(|i| (i % 29 != 3).then_some(CITIES[row(i).0])).collect();
     let (x, y) = (numbers((0..n).map(|i| row(i).1)), numbers((0..n).map(|i| row(i).2)));
     let train = table(vec![("city", Arc::new(cities)), ("x", x), ("y", y)]);
-    let fit = Fit::ridge().rank(40).set("lambda", 1e-5);
+    let fit = Fit::ridge().rank(40).set("lambda", 1e-5).precision(ElementType::F64);
     let select = |missing| {
         let selection = Selection { targets: vec!["y".to_string()], missing, ..Selection::default() };
         train.select(&fit.selection(selection).unwrap()).unwrap()
@@ -186,7 +186,7 @@ fn a_saved_model_knows_its_values_and_how_missing_ones_are_treated() {
     // what is asked for wins
     assert_eq!(scores(Selection { missing: Missing::Drop, ..Selection::default() }).unwrap().0, [found[0], found[2]]);
     // a file whose features are not those of its columns
-    let AnyModel::F32(mut odd) = model else { panic!() };
+    let AnyModel::F64(mut odd) = model else { panic!() };
     odd.card.features.swap(0, 1);
     odd.save(&path).unwrap();
     assert!(matches!(Predictor::load(&path), Err(Error::Damaged { .. })));

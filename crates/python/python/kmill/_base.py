@@ -323,6 +323,22 @@ class KernelEstimator(Described, BaseEstimator):
             raise _kmill.Error("a file holds kernels by their names; a model of a precomputed kernel, or of a function, can be pickled")
         self.model_.save(os.fspath(path))
 
+    def to_onnx(self) -> bytes:
+        """The model as an ONNX file, for runtimes that know nothing of kernels.
+
+        The input ``X`` has the features in float64, in the units of the table; outputs are ``prediction``, or ``label`` and
+        ``scores``, or ``scores``. Kernels that ONNX has no operations for, and maps without landmarks, are refused.
+
+        Returns
+        -------
+        bytes
+            The content of the file.
+        """
+        check_is_fitted(self, "model_")
+        if self._coordinates is not None:
+            raise _kmill.Error("a precomputed kernel, or a function, has no ONNX operations")
+        return self.model_.to_onnx()
+
     def _repr_html_inner(self) -> str:
         inherited: str = super()._repr_html_inner()
         if hasattr(self, "report_"):

@@ -243,7 +243,7 @@ fn options_with_values(at: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for verb in [
         "fit", "plan", "predict", "evaluate", "inspect", "plot", "generate", "convert", "curve", "tune", "herd",
-        "test", "prepare", "stats", "merge", "solve", "demo",
+        "export", "test", "prepare", "stats", "merge", "solve", "demo",
     ] {
         let help = run(at, &format!("{verb} --help")).stdout;
         for line in help.lines().map(str::trim_start) {

@@ -113,7 +113,7 @@ pub const UNCENTRED: Parameter = Parameter {
     name: "uncentred",
     kind: ParameterKind::Flag,
     default: None,
-    about: "Components of the features as they are, their mean not taken off",
+    about: "Do not subtract the mean of the features first",
 };
 
 /// The parameter `novelty`: the model keeps what gives the distance of a row from the components.
@@ -141,7 +141,7 @@ pub const STARTS: Parameter = Parameter {
         reason: "what so many starts have not found, a larger sample or other clusters will",
     },
     default: Some("10"),
-    about: "Starts on a sample of the rows; the best goes on",
+    about: "Number of starts on a sample of the rows; the best one goes on",
 };
 
 /// The value of the parameter `clusters`, the number of groups.

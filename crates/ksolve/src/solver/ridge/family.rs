@@ -86,7 +86,7 @@ pub const LOO: Parameter = Parameter {
     name: "loo",
     kind: ParameterKind::Flag,
     default: None,
-    about: "The error of every row by the fit to all others at the chosen rank and lambda, exactly: one more pass (direct)",
+    about: "Leave-one-out errors at the chosen rank and lambda: the exact error of each row by a fit to all others; one more pass (direct)",
 };
 
 /// Variances.

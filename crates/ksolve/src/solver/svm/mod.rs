@@ -64,7 +64,7 @@ pub(super) const SVM: SolverFamily = SolverFamily {
 /// The description of the solver `svr`.
 pub(super) const SVR: SolverFamily = SolverFamily {
     name: "svr",
-    about: "support vector regression: values, small errors free",
+    about: "support vector regression: values; small errors cost nothing",
     task: Task::Regression,
     parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE],
     make: |settings| Ok(Box::new(Svr::new(settings)?)),

@@ -1,18 +1,17 @@
 //! A picture as SVG.
 
+use super::STYLE;
 use super::canvas::{Anchor, Canvas};
-use super::picture::{SIZE, STYLE};
 use crate::page::text;
 use std::fmt::Write;
 
 /// The SVG elements drawn so far. Writing to a string cannot fail.
 #[derive(Debug)]
-pub(super) struct Svg(String);
+pub(crate) struct Svg(String);
 
 impl Svg {
     /// An empty drawing with a name; a drawing that stands alone holds its style rules.
-    pub(super) fn new(name: &str, alone: bool) -> Self {
-        let (width, height) = SIZE;
+    pub(crate) fn new(name: &str, (width, height): (f64, f64), alone: bool) -> Self {
         let style = if alone { format!("<style>{STYLE}</style>") } else { String::new() };
         Self(format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"picture\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
@@ -21,8 +20,16 @@ impl Svg {
         ))
     }
 
+    /// Ends the element that was begun, with the text under the pointer.
+    fn end(&mut self, element: &str, says: Option<&str>) {
+        let _ = match says {
+            Some(says) => writeln!(self.0, "><title>{}</title></{element}>", text(says)),
+            None => writeln!(self.0, "/>"),
+        };
+    }
+
     /// Ends the drawing and returns the SVG element.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.0 + "</svg>\n"
     }
 }
@@ -43,12 +50,22 @@ impl Canvas for Svg {
         for [(x0, y0), (x1, y1)] in pieces {
             let _ = write!(self.0, "M{x0:.1} {y0:.1}L{x1:.1} {y1:.1}");
         }
-        let title = says.map_or(String::new(), |says| format!("<title>{}</title>", text(says)));
-        let _ = writeln!(self.0, "\">{title}</path>");
+        self.0.push('"');
+        self.end("path", says);
     }
 
-    fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
-        let _ = writeln!(self.0, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>");
+    fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64, says: Option<&str>) {
+        let _ = write!(self.0, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"");
+        self.end("circle", says);
+    }
+
+    fn area(&mut self, class: &str, corners: &[(f64, f64)], says: Option<&str>) {
+        let _ = write!(self.0, "<path class=\"{class}\" d=\"");
+        for (i, (x, y)) in corners.iter().enumerate() {
+            let _ = write!(self.0, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
+        }
+        self.0.push_str("Z\"");
+        self.end("path", says);
     }
 
     fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {

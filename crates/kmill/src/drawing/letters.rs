@@ -27,8 +27,14 @@ impl Letters {
         Self(OUTLINES.lines().filter_map(line).collect())
     }
 
-    fn get(&self, letter: char) -> (f32, &'static str) {
-        self.0.get(&letter).or_else(|| self.0.get(&'\0')).copied().unwrap_or((0.0, ""))
+    /// The advance and the outline of a letter, with its size as a share of the others' and its height above the line.
+    fn get(&self, letter: char) -> (f32, &'static str, f32, f32) {
+        let (letter, size, height) = match exponent(letter) {
+            Some(digit) => (digit, SMALL, RAISED),
+            None => (letter, 1.0, 0.0),
+        };
+        let (advance, outline) = self.0.get(&letter).or_else(|| self.0.get(&'\0')).copied().unwrap_or((0.0, ""));
+        (advance * size, outline, size, height)
     }
 
     /// Width of a word in letters of a size.
@@ -39,11 +45,27 @@ impl Letters {
     /// The outline of a word in letters of a size, from the origin to the right, y downwards.
     pub(super) fn outline(&self, word: &str, size: f32) -> PathBuilder {
         let (mut path, mut at) = (PathBuilder::new(), 0.0);
-        for (advance, outline) in word.chars().map(|letter| self.get(letter)) {
-            trace(outline, &mut path, |x, y| ((at + x) * size / EM, -y * size / EM));
+        for (advance, outline, share, height) in word.chars().map(|letter| self.get(letter)) {
+            trace(outline, &mut path, |x, y| ((at + share * x) * size / EM, -(share * y + height) * size / EM));
             at += advance;
         }
         path
+    }
+}
+
+/// Size of the digits of an exponent, as a share of that of other letters, and their height above the line.
+const SMALL: f32 = 0.66;
+const RAISED: f32 = 340.0;
+
+/// The digit or sign that is written small and raised as this letter, such as 4 for ⁴.
+fn exponent(letter: char) -> Option<char> {
+    match letter {
+        '¹' => Some('1'),
+        '²' => Some('2'),
+        '³' => Some('3'),
+        '⁻' => Some('−'),
+        '⁰'..='⁹' => char::from_digit(letter as u32 - '⁰' as u32, 10),
+        _ => None,
     }
 }
 
@@ -90,6 +112,12 @@ mod tests {
         }
         assert!("0123456789.-eazÀÿαω−_".chars().all(|letter| letters.get(letter).1.starts_with("M ")));
         assert_eq!((letters.get(' ').1, letters.get('漢')), ("", letters.get('\0')));
+        // exponents are digits, small and raised
+        assert!(
+            "⁻⁰¹²³⁴⁹".chars().all(|letter| letters.get(letter).2 == SMALL && letters.get(letter) != letters.get('\0'))
+        );
+        let bounds = letters.outline("⁴", 10.0).finish().unwrap().bounds();
+        assert!(bounds.bottom() < -3.0 && letters.width("⁴", 10.0) < letters.width("4", 10.0), "{bounds:?}");
     }
 
     #[test]

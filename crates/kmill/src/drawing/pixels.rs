@@ -2,29 +2,30 @@
 //!
 //! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections 5 and 11.
 
+use super::LETTERS;
 use super::canvas::{Anchor, Canvas};
 use super::ink::Ink;
 use super::letters::Letters;
-use super::picture::{LETTERS, SIZE};
 use flate2::write::ZlibEncoder;
 use flate2::{Compression, Crc};
 use std::io::{self, Write};
-use tiny_skia::{FillRule, LineCap, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
+use tiny_skia::{FillRule, LineCap, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 
 /// Pixels in a unit of the drawing: sharp on screens of twice the usual density.
 const DENSITY: f32 = 2.0;
 
 /// The pixels drawn so far.
 #[derive(Debug)]
-pub(super) struct Pixels {
+pub(crate) struct Pixels {
     map: Pixmap,
     letters: Letters,
 }
 
 impl Pixels {
-    pub(super) fn new() -> Self {
+    /// A sheet of this width and height, in units of the drawing.
+    pub(crate) fn new((width, height): (f64, f64)) -> Self {
         let pixels = |length: f64| (f64::from(DENSITY) * length) as u32;
-        let map = Pixmap::new(pixels(SIZE.0), pixels(SIZE.1)).expect("a picture has a size");
+        let map = Pixmap::new(pixels(width), pixels(height)).expect("a picture has a size");
         Self { map, letters: Letters::new() }
     }
 
@@ -36,8 +37,18 @@ impl Pixels {
 
     fn stroke(&mut self, path: &Path, ink: Ink) {
         if let Some(paint) = paint(ink.stroke, ink.opacity) {
-            let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, ..Stroke::default() };
+            let dash = StrokeDash::new(ink.dash.to_vec(), 0.0).filter(|_| ink.dash[0] > 0.0);
+            let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, dash, ..Stroke::default() };
             self.map.stroke_path(path, &paint, &stroke, Transform::from_scale(DENSITY, DENSITY), None);
+        }
+    }
+
+    /// Fills a shape, and draws its rim.
+    fn shape(&mut self, path: PathBuilder, class: &str) {
+        if let Some(path) = path.finish() {
+            let ink = Ink::of(class);
+            self.fill(&path, ink, Transform::from_scale(DENSITY, DENSITY));
+            self.stroke(&path, ink);
         }
     }
 
@@ -45,7 +56,7 @@ impl Pixels {
     ///
     /// # Errors
     /// None in practice: the file is written to memory.
-    pub(super) fn png(&self) -> io::Result<Vec<u8>> {
+    pub(crate) fn png(&self) -> io::Result<Vec<u8>> {
         let (width, height) = (self.map.width(), self.map.height());
         let mut rows = ZlibEncoder::new(Vec::new(), Compression::default());
         for row in self.map.data().chunks_exact(4 * width as usize) {
@@ -104,14 +115,20 @@ impl Canvas for Pixels {
         }
     }
 
-    fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
+    fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64, _: Option<&str>) {
         let mut path = PathBuilder::new();
         path.push_circle(x as f32, y as f32, radius as f32);
-        if let Some(path) = path.finish() {
-            let ink = Ink::of(class);
-            self.fill(&path, ink, Transform::from_scale(DENSITY, DENSITY));
-            self.stroke(&path, ink);
+        self.shape(path, class);
+    }
+
+    fn area(&mut self, class: &str, corners: &[(f64, f64)], _: Option<&str>) {
+        let mut path = PathBuilder::new();
+        for (i, (x, y)) in corners.iter().enumerate() {
+            let (x, y) = (*x as f32, *y as f32);
+            if i == 0 { path.move_to(x, y) } else { path.line_to(x, y) }
         }
+        path.close();
+        self.shape(path, class);
     }
 
     fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
@@ -145,11 +162,12 @@ mod tests {
 
     #[test]
     fn shapes_are_where_they_were_drawn() {
-        let mut pixels = Pixels::new();
-        pixels.rectangle("paper", (0.0, 0.0), SIZE);
+        let mut pixels = Pixels::new((760.0, 520.0));
+        pixels.rectangle("paper", (0.0, 0.0), (760.0, 520.0));
         pixels.rectangle("shade h11", (10.0, 10.0), (20.0, 5.0));
         pixels.lines("border", &[[(100.0, 50.0), (200.0, 50.0)]], None);
-        pixels.circle("row c1", (300.0, 100.0), 4.0);
+        pixels.circle("row c1", (300.0, 100.0), 4.0, None);
+        pixels.area("mark c2", &[(600.0, 300.0), (640.0, 300.0), (640.0, 340.0), (600.0, 340.0)], Some("a square"));
         pixels.word("name", "x0", (400.0, 200.0), Anchor::Middle);
         pixels.word("name", "x0", (500.0, 200.0), Anchor::Upwards);
         let at = |x: f64, y: f64| {
@@ -160,6 +178,7 @@ mod tests {
             (at(5.0, 5.0), at(300.0, 100.0), at(150.0, 50.0)),
             ([255; 3], [0xc8, 0x50, 0x0a], [0x1b, 0x1e, 0x23])
         );
+        assert_eq!((at(620.0, 320.0), at(650.0, 320.0)), ([0x00, 0x79, 0x5c], [255; 3]));
         // 70 % of the shade's blue on white
         let near = |found: [u8; 3], expected: [u8; 3]| found.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 2);
         assert!(near(at(20.0, 12.0), [0x54, 0x91, 0xbe]) && at(20.0, 16.0) == [255; 3], "{:?}", at(20.0, 12.0));
@@ -174,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_file_is_made_of_chunks_that_add_up() {
-        let png = Pixels::new().png().unwrap();
+        let png = Pixels::new((760.0, 520.0)).png().unwrap();
         assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
         let (mut at, mut kinds) = (8, Vec::new());
         while at < png.len() {

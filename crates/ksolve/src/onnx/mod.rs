@@ -1,0 +1,142 @@
+//! Models as ONNX files, for runtimes that know nothing of kernels.
+//!
+//! The file has one input `X`, N x d in float64: the features in the order and the units of the table. Outputs are, for a regression `prediction`, N x t; for
+//! a classification `label`, N, and `scores`; for groups `group`, N, and `scores`; else `scores`. Everything is computed in float64.
+//!
+//! *What can be written*: models on landmarks whose kernel is made of gaussian, exponential, laplacian, matern, rational_quadratic, cauchy, linear, polynomial,
+//! sigmoid, cosine and constant kernels, on all features or some, their sums, products, powers and exponentials. *Bytes*: 8·m·(d + t) for m
+//! landmarks.
+//!
+//! Reference: the ONNX standard, <https://onnx.ai/onnx/intro/>.
+
+mod graph;
+mod kernels;
+
+use crate::model::Form;
+use crate::{AnyModel, Error, Model, Result, Task};
+use graph::{Graph, Labels, Name};
+use kapprox::{Real, Spec};
+use kernels::Points;
+use kstore::Label;
+
+impl AnyModel {
+    /// The model as an ONNX file: see [`crate::onnx`].
+    ///
+    /// # Errors
+    /// [`Error::Onnx`] for a model that cannot be written, with the reason.
+    pub fn to_onnx(&self) -> Result<Vec<u8>> {
+        match self {
+            Self::F32(model) => model.to_onnx(),
+            Self::F64(model) => model.to_onnx(),
+        }
+    }
+}
+
+impl<T: Real> Model<T> {
+    fn to_onnx(&self) -> Result<Vec<u8>> {
+        let refused = |why: &str| Error::Onnx { why: why.to_string() };
+        let Some((points, _)) = self.basis.landmarks() else {
+            return Err(refused("its features are those of random functions; fit it on landmarks, with `map` nystrom"));
+        };
+        if self.form != Form::Plain || self.card.with.is_some() {
+            let solver = &self.card.solver;
+            return Err(refused(&format!("a model of {solver} is no sum of kernel functions; use predict")));
+        }
+        if self.card.pairs {
+            return Err(refused("it decides between pairs of classes; fit it without `pairs`"));
+        }
+        let spec = Spec::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?;
+        let expression = spec.expression().ok_or_else(|| refused("its kernel has no numbers yet"))?;
+        let points: Vec<f64> = points.iter().map(|value| value.to_f64()).collect();
+        let (m, d, t) = self.dims();
+        let mut graph = Graph::default();
+        let x = self.scaled(&mut graph);
+        let k = kernels::values(&mut graph, &expression, &x, Points { values: &points, d }).map_err(|what| {
+            refused(&format!("{what} has no such operations; use predict, or fit with another kernel"))
+        })?;
+        let weights: Vec<f64> =
+            (0..m).flat_map(|i| (0..t).map(move |j| (i, j))).map(|at| self.coefficients[at]).collect();
+        let (weights, intercept) = (graph.numbers(&[m, t], &weights), graph.numbers(&[1, t], &self.intercept));
+        let sums = graph.apply("MatMul", &[&k, &weights]);
+        let scores = graph.apply("Add", &[&sums, &intercept]);
+        self.answers(&mut graph, &scores, t);
+        Ok(graph.file("X", self.centre.len()))
+    }
+
+    /// The rows as the basis sees them: shifted, divided, through asinh and the metric.
+    fn scaled(&self, graph: &mut Graph) -> Name {
+        let d = self.centre.len();
+        let factors: Vec<f64> = self.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
+        let (centre, factors) = (graph.numbers(&[1, d], &self.centre), graph.numbers(&[1, d], &factors));
+        let shifted = graph.apply("Sub", &["X", &centre]);
+        let mut x = graph.apply("Mul", &[&shifted, &factors]);
+        if self.card.asinh {
+            x = asinh(graph, &x);
+        }
+        let Some(metric) = &self.metric else { return x };
+        let (numbers, r) = (metric.numbers(), metric.outputs());
+        match metric.is_diagonal() {
+            true => {
+                let diagonal = graph.numbers(&[1, r], &numbers);
+                graph.apply("Mul", &[&x, &diagonal])
+            }
+            false => {
+                let turned: Vec<f64> =
+                    (0..d).flat_map(|j| (0..r).map(move |k| k * d + j)).map(|at| numbers[at]).collect();
+                let turned = graph.numbers(&[d, r], &turned);
+                graph.apply("MatMul", &[&x, &turned])
+            }
+        }
+    }
+
+    /// The outputs of the task.
+    fn answers(&self, graph: &mut Graph, scores: &str, t: usize) {
+        let largest = |graph: &mut Graph| graph.apply_with("ArgMax", &[scores], &[("axis", 1), ("keepdims", 0)]);
+        match self.card.task {
+            Task::Regression => graph.output(scores, "prediction", t),
+            Task::Classification => {
+                let at = match t {
+                    1 => {
+                        // the second class above 0, as a column of one
+                        let (zero, axis) = (graph.number(0.0), graph.integers(&[1]));
+                        let column = graph.apply("Squeeze", &[scores, &axis]);
+                        let above = graph.apply("Greater", &[&column, &zero]);
+                        graph.apply_with("Cast", &[&above], &[("to", 7)])
+                    }
+                    _ => largest(graph),
+                };
+                graph.labels(&labels(&self.card.classes), &at, "label");
+                graph.output(scores, "scores", t);
+            }
+            Task::Clusters => {
+                let at = largest(graph);
+                graph.output_integers(&at, "group");
+                graph.output(scores, "scores", t);
+            }
+            Task::Components | Task::Novelty => graph.output(scores, "scores", t),
+        }
+    }
+}
+
+/// sign(x) ln(|x| + √(x² + 1)).
+fn asinh(graph: &mut Graph, x: &str) -> Name {
+    let unit = graph.number(1.0);
+    let (sign, size) = (graph.apply("Sign", &[x]), graph.apply("Abs", &[x]));
+    let square = graph.apply("Mul", &[&size, &size]);
+    let square = graph.apply("Add", &[&square, &unit]);
+    let root = graph.apply("Sqrt", &[&square]);
+    let sum = graph.apply("Add", &[&size, &root]);
+    let logarithm = graph.apply("Log", &[&sum]);
+    graph.apply("Mul", &[&sign, &logarithm])
+}
+
+/// Labels in the type that holds all of them.
+fn labels(classes: &[Label]) -> Labels {
+    let whole = classes.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
+    let truth = classes.iter().map(|label| if let Label::Bool(value) = label { Some(*value) } else { None });
+    match (whole.collect::<Option<_>>(), truth.collect::<Option<_>>()) {
+        (Some(whole), _) => Labels::Whole(whole),
+        (None, Some(truth)) => Labels::Truth(truth),
+        (None, None) => Labels::Text(classes.iter().map(Label::to_string).collect()),
+    }
+}

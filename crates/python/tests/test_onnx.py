@@ -1,0 +1,60 @@
+"""Models as ONNX files, run by onnxruntime."""
+
+import numpy as np
+import pytest
+
+import kmill
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+KERNELS = [
+    "gaussian(sigma=2)", "gaussian(sigma=[1, 2, 3])", "exponential(sigma=3)", "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)",
+    "laplacian(sigma=4)", "rational_quadratic(alpha=0.5, sigma=2)", "cauchy(sigma=2)", "linear()", "polynomial(degree=3)",
+    "sigmoid(gamma=0.1)", "cosine() + constant(value=0.5)", "2 * gaussian(sigma=2, on=[x0, x2]) * (linear() + 1)", "exp(0.1 * linear())",
+]
+
+
+def rows(n=300):
+    random = np.random.default_rng(1)
+    return random.normal(size=(n, 3)) * [1, 10, 0.1] + [0, 5, 0]
+
+
+def run(model, x):
+    session = onnxruntime.InferenceSession(model.to_onnx())
+    return dict(zip([output.name for output in session.get_outputs()], session.run(None, {"X": x})))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_values(kernel):
+    x = rows()
+    y = np.sin(x[:, 0]) + 0.1 * x[:, 1]
+    landmarks = "uniform" if "sigmoid" in kernel else "rpcholesky"
+    model = kmill.KernelRidge(kernel=kernel, scale="standard", rank=40, lambdas=1e-3, precision="f64", landmarks=landmarks)
+    try:
+        model.fit(x, y)
+    except kmill.Error:
+        assert "sigmoid" in kernel  # not positive definite
+        return
+    found = run(model, x)["prediction"][:, 0]
+    # a distance from two squares and a product loses half of the digits where a row is a landmark
+    close = 1e-6 if "exponential" in kernel else 1e-11
+    np.testing.assert_allclose(found, model.predict(x), rtol=0, atol=close * np.abs(y).max())
+
+
+@pytest.mark.parametrize("labels", [["bad", "good"], [3, 7, 11], [False, True]])
+def test_labels(labels):
+    x = rows()
+    cut = np.digitize(x[:, 0] + 5 * x[:, 2], [0] if len(labels) == 2 else [-0.5, 0.5])
+    y = np.array(labels)[cut]
+    model = kmill.SVC(scale="asinh", rank=40).fit(x, y)
+    found = run(model, x)
+    assert list(found["label"]) == list(model.predict(x))
+    scores = np.asarray(model.decision_function(x)).reshape(len(x), -1)
+    np.testing.assert_allclose(found["scores"], scores, rtol=0, atol=1e-4 * np.abs(scores).max())
+
+
+def test_refusals():
+    x = rows()
+    model = kmill.KernelRidge(kernel="periodic(period=3)", rank=20, lambdas=1e-3).fit(x, x[:, 0])
+    with pytest.raises(kmill.Error, match="the kernel periodic has no such operations"):
+        model.to_onnx()
