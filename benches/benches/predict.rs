@@ -30,6 +30,7 @@ fn model() -> Model<f32> {
             rank: LANDMARKS,
             lambda: None,
             intercept: Intercept::Free,
+            encoding: None,
             features: (0..FEATURES).map(|j| format!("x{j}")).collect(),
             targets: vec!["y".into()],
             classes: vec![],

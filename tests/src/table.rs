@@ -110,6 +110,7 @@ pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
         rank: trained.rank,
         lambda: trained.lambda,
         intercept: Intercept::Free,
+        encoding: None,
         features: (0..d).map(|j| format!("x{j}")).collect(),
         targets: vec!["y".into()],
         classes: vec![],

@@ -4,6 +4,7 @@ use crate::fit::FitOptions;
 use crate::inspect::follows;
 use crate::progress::Progress;
 use crate::table::{Align, Table as Listing, count};
+use kstore::encoding::Code;
 use kstore::schema::Kind;
 use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection};
 use std::collections::HashSet;
@@ -23,15 +24,21 @@ const NAMED: usize = 6;
 /// Names of columns that number the parts of a table.
 const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
 
-/// Says in one line which columns are features and which are not, or in a table where everything is said, and warns of features
+/// Says in one line which of the columns that were asked for are features and which are not, or in a table where everything is said, and warns of features
 /// that look like names or numbers of rows.
-pub(crate) fn tell(options: &FitOptions, selection: &Selection, selected: &Selected, progress: &Progress) {
-    let features = selected.feature_names();
-    let others = left_out(options, selection, selected, &features);
+pub(crate) fn tell(
+    options: &FitOptions,
+    selection: &Selection,
+    (asked, selected): (&Selected, &Selected),
+    progress: &Progress,
+) {
+    let features = selected.feature_columns();
+    let others = left_out(options, selection, (asked, selected), &features);
+    let told = told(selected, &features);
     if progress.is_full() {
-        table(&features, &others).to_string().lines().for_each(|line| progress.detail(line));
+        table(&told, &others).to_string().lines().for_each(|line| progress.detail(line));
     } else if !progress.is_quiet() {
-        progress.note(&sentence(&features, &others));
+        progress.note(&sentence(&told, selected.shape().features, &others));
     }
     for (name, why) in suspects(options, selected, &features) {
         let rest = "if it says nothing about the target, leave it out with";
@@ -39,13 +46,24 @@ pub(crate) fn tell(options: &FitOptions, selection: &Selection, selected: &Selec
     }
 }
 
+/// The columns of the features; of one that is more than a number with what it becomes: `city: 12 values`.
+fn told(selected: &Selected, features: &[String]) -> Vec<String> {
+    let Some(encoding) = selected.encoding() else { return features.to_vec() };
+    let told = encoding.columns().iter().map(|column| match (&column.code, column.missing) {
+        (Code::Number, false) => column.name.clone(),
+        _ => format!("{}: {column}", column.name),
+    });
+    told.collect()
+}
+
 /// The columns that are no features, each with the reason.
 fn left_out(
     options: &FitOptions,
     selection: &Selection,
-    selected: &Selected,
+    (asked, selected): (&Selected, &Selected),
     features: &[String],
 ) -> Vec<(String, &'static str)> {
+    let asked = asked.feature_columns();
     let schema = selected.table().schema();
     let taken: HashSet<&str> = features.iter().map(String::as_str).collect();
     let targets = selected.target_names();
@@ -57,7 +75,8 @@ fn left_out(
         _ if named(&selection.group, name) => "names folds",
         _ if named(&condition, name) => "chooses rows",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
-        Kind::Text => "text",
+        Kind::Text if asked.iter().any(|asked| asked == name) => "text of too many values",
+        Kind::Text if options.features.is_empty() => "text",
         Kind::Time(_) => "time",
         Kind::Binary => "bytes",
         Kind::Other(_) => "of a type that cannot be read",
@@ -68,7 +87,7 @@ fn left_out(
 }
 
 /// The columns in a line: `features: x0 … x16 (17); left out: fold (names folds), y (target)`.
-fn sentence(features: &[String], others: &[(String, &'static str)]) -> String {
+fn sentence(features: &[String], count_of: usize, others: &[(String, &'static str)]) -> String {
     let mut reasons: Vec<&'static str> = Vec::new();
     others.iter().for_each(|(_, why)| {
         if !reasons.contains(why) {
@@ -82,7 +101,7 @@ fn sentence(features: &[String], others: &[(String, &'static str)]) -> String {
     let out: Vec<String> = reasons.iter().map(because).collect();
     let out = if out.is_empty() { String::new() } else { format!("; left out: {}", out.join(", ")) };
     let names: Vec<&String> = features.iter().collect();
-    format!("features: {} ({}){out}", listed(&names), count(features.len() as u64))
+    format!("features: {} ({}){out}", listed(&names), count(count_of as u64))
 }
 
 /// Names with commas between: those that count up as `x0 … x16`, and the first few of many.
@@ -199,10 +218,10 @@ mod tests {
     #[test]
     fn a_line_has_the_features_and_what_was_left_out() {
         let others = [("city", "text"), ("note", "text"), ("y", "target")].map(|(name, why)| (name.to_string(), why));
-        let text = sentence(&names(&["x0", "x1", "x2", "x3", "fold"]), &others);
+        let text = sentence(&names(&["x0", "x1", "x2", "x3", "fold"]), 5, &others);
         assert_eq!(text, "features: x0 … x3, fold (5); left out: city, note (text), y (target)");
         let many: Vec<String> = (0..40).map(|i| format!("c{}", 2 * i)).collect();
-        assert_eq!(sentence(&many, &[]), "features: c0, c2, c4, c6, c8, c10, … (40)");
+        assert_eq!(sentence(&many, 40, &[]), "features: c0, c2, c4, c6, c8, c10, … (40)");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn selection(select: &SelectArgs, features: &[String], targets: Vec<String>)
         targets,
         rows: select.rows.clone(),
         filter: select.condition.clone(),
-        missing: select.missing.into(),
+        missing: select.treated(),
         ..Selection::default()
     }
 }
@@ -49,11 +49,11 @@ pub fn selection(select: &SelectArgs, features: &[String], targets: Vec<String>)
 ///
 /// # Errors
 /// [`Error::Option`].
-pub fn only_convert_keeps(missing: Missing) -> Result<()> {
+pub fn only_convert_keeps(missing: Option<Missing>) -> Result<()> {
     match missing {
-        Missing::Keep => {
+        Some(Missing::Keep) => {
             let why = "only a conversion can leave values missing";
-            Err(Error::option("--missing", "keep", why, "choose error, drop or mean"))
+            Err(Error::option("--missing", "keep", why, "choose error, drop, mean or indicator"))
         }
         _ => Ok(()),
     }
@@ -145,7 +145,7 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     features.retain(|name| !left_out.contains(name));
     let keep = [&features[..], &targets].concat();
     refuse_what_is_lost(&table, &keep, args)?;
-    let kept_complete = select.missing != Missing::Keep;
+    let kept_complete = select.missing != Some(Missing::Keep);
     let selection = Selection { keep, without_features: true, kept_complete, ..selection(select, &[], Vec::new()) };
     Ok((table.select(&selection)?, features.len()))
 }
@@ -214,10 +214,10 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
 /// Runs `kmill convert` and prints its report.
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
-    if args.data.select.missing == Missing::Mean {
-        let why = "a conversion learns no means";
-        let remedy = "use --missing drop or --missing keep here, or --missing mean with fit";
-        return Err(Error::option("--missing", "mean", why, remedy));
+    if let Some(missing @ (Missing::Mean | Missing::Indicator)) = args.data.select.missing {
+        let (why, name) = ("a conversion learns no means", kstore::Missing::from(missing).name());
+        let remedy = format!("use --missing drop or --missing keep here, or --missing {name} with fit");
+        return Err(Error::option("--missing", name, why, remedy));
     }
     let (selected, features) = select(args)?;
     output::check(&args.output)?;

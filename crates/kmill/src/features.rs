@@ -29,7 +29,12 @@ pub struct FeaturesReport {
 /// # Errors
 /// All errors of a fit and of a prediction; nothing is written where the map cannot be made.
 pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
-    let data = DataArgs { select: args.data.clone(), target: Vec::new(), features: args.features.clone() };
+    let data = DataArgs {
+        select: args.data.clone(),
+        target: Vec::new(),
+        features: args.features.clone(),
+        category: args.category.clone(),
+    };
     let given = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
     let options = FitOptions::with(FEATURES, &data, &args.learn, given)?;
     output::check(&args.output)?;
@@ -43,7 +48,7 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
         let why = "the map is no projection, and leaves nothing that is known";
         return Err(Error::option("--residual", "", why, "leave it out, or take a map on landmarks, such as nystrom"));
     }
-    let selected = pipeline::select(&options, &run.progress)?;
+    let selected = pipeline::select(&options, run)?;
     for path in args.model.iter().chain([&args.output]) {
         output::spare(path, selected.table(), None)?;
     }

@@ -1,6 +1,6 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
-use crate::args::data::Missing;
+use crate::args::data::{CategoryArgs, Missing};
 use crate::args::learn::MapArgs;
 use crate::args::parse::{self, Landmarks};
 use crate::args::run::Run;
@@ -22,7 +22,7 @@ pub struct FitOptions {
     pub paths: Vec<PathBuf>,
     /// How text files among them are read.
     pub text: TextOptions,
-    /// Names and globs of the features; empty for every numeric column but the target.
+    /// Names and globs of the features; empty for every column of numbers or text but the target.
     pub features: Vec<String>,
     /// Target columns, or one `.npy` file.
     pub target: Vec<String>,
@@ -32,6 +32,8 @@ pub struct FitOptions {
     pub condition: Option<Condition>,
     /// What to do with missing values.
     pub missing: Missing,
+    /// Which columns are categories.
+    pub category: CategoryArgs,
     /// The landmark scheme, or the table with the landmarks, where one was named.
     pub landmarks: Option<Landmarks>,
     /// The kernels to combine, where weights of a sum are to be learned.
@@ -57,7 +59,7 @@ impl FitOptions {
     /// # Errors
     /// The errors of [`FitOptions::new`].
     pub fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
-        let (rows, missing) = (data.select.range(), data.select.missing);
+        let (rows, missing) = (data.select.range(), data.select.missing.unwrap_or_default());
         let fit = Fit::solver(solver)?
             .options(given)
             .scaling(learn.scale.unwrap_or_default())
@@ -76,7 +78,7 @@ impl FitOptions {
         }
         // a solver that lacks a parameter says so before the table is opened
         fit.family().solver(&fit.settings()?)?;
-        convert::only_convert_keeps(missing)?;
+        convert::only_convert_keeps(data.select.missing)?;
         Ok(Self {
             paths: data.select.paths.clone(),
             text: data.select.text.options(),
@@ -85,6 +87,7 @@ impl FitOptions {
             rows,
             condition: data.select.condition.clone(),
             missing,
+            category: data.category.clone(),
             landmarks: learn.landmarks.clone(),
             combine: None,
             metric: learn.metric.clone(),
@@ -105,7 +108,8 @@ impl FitOptions {
     pub(crate) fn selection(&self, targets: Vec<String>) -> Result<Selection> {
         let (features, rows) = (self.features.clone(), Some(self.rows.clone()));
         let (filter, missing) = (self.condition.clone(), self.missing.into());
-        Ok(self.fit.selection(Selection { features, targets, rows, filter, missing, ..Selection::default() })?)
+        let selection = Selection { features, targets, rows, filter, missing, ..Selection::default() };
+        Ok(self.fit.selection(self.category.of(selection))?)
     }
 }
 
@@ -156,7 +160,7 @@ mod tests {
         let line = format!("kmill fit ridge {} --target y -o m {line}", path.display());
         let Command::Fit(fit) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else { panic!() };
         let options = FitOptions::new(&fit.solver, &fit.data, &fit.learn)?;
-        let selected = pipeline::select(&options, &crate::progress::Progress::new(crate::progress::Voice::Quiet))?;
+        let selected = pipeline::select(&options, &fit.run.resolve())?;
         let training = options.fit.training(&selected)?;
         Ok((options, training))
     }

@@ -4,7 +4,7 @@ use crate::args::HerdArgs;
 use crate::args::run::Run;
 use crate::report::as_map;
 use crate::table::{Table, count, number};
-use crate::{Error, Result, convert, interrupt, output, writer};
+use crate::{Error, Result, convert, interrupt, output, pipeline, writer};
 use kapprox::Real;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::statistic::{Represented, StatisticOptions, represent};
@@ -45,7 +45,8 @@ pub fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     convert::only_convert_keeps(args.data.missing)?;
     output::check(&args.output)?;
     let (table, _) = convert::open(&args.data.paths, &args.data.text.options(), &[])?;
-    let selected = table.select(&convert::selection(&args.data, &args.features, Vec::new()))?;
+    let selection = args.category.of(convert::selection(&args.data, &args.features, Vec::new()));
+    let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
     output::spare(&args.output, selected.table(), None)?;
     if selected.feature_names().iter().any(|name| name == ROW) && !writer::is_npy(&args.output) {
         let why = "the numbers of the rows are called so";

@@ -5,14 +5,16 @@ use crate::args::run::Run;
 use crate::importance::{described, importance};
 use crate::report::{DISTANCES, joined};
 use crate::table::{Align, Table as Listing, count, exact, number, rounded};
-use crate::{Result, output, predictor};
+use crate::{Result, output, pipeline, predictor};
 use ksolve::Card;
 use ksolve::job::MetricReport;
 use kstore::budget::bytes;
+use kstore::encoding::Distinct;
 use kstore::pass::lanes::{self, Lane};
 use kstore::shown;
 use kstore::statistics::Moments;
-use kstore::{Missing, Plan, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
+use kstore::{Kind, Missing, Plan, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -45,6 +47,9 @@ pub struct ColumnReport {
     /// Type of its values.
     #[serde(rename = "type")]
     pub kind: String,
+    /// Number of different values of a column of text, such as `12` or `more than 1000`; `None` where it was not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub values: Option<String>,
     /// Statistics of the values, from one pass over the table; `None` where none was made.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<ColumnStatistics>,
@@ -78,6 +83,13 @@ impl ColumnStatistics {
     }
 }
 
+impl ColumnReport {
+    /// The type, and of text the number of values: `text (12 values)`.
+    fn holds(&self) -> String {
+        self.values.as_ref().map_or(self.kind.clone(), |values| format!("{} ({values} values)", self.kind))
+    }
+}
+
 impl fmt::Display for TableReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
@@ -94,7 +106,7 @@ impl fmt::Display for TableReport {
         let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
         let mut table = Listing::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
         for column in &self.columns {
-            let mut cells = vec![column.name.clone(), column.kind.clone()];
+            let mut cells = vec![column.name.clone(), column.holds()];
             if let Some(s) = &column.statistics {
                 let values = [s.min, s.mean, s.sd, s.max];
                 cells.extend(values.map(|value| value.map_or("–".to_string(), |value| number(value, 4))));
@@ -117,7 +129,7 @@ impl TableReport {
                     let names = format!("{} … {} ({})", first.name, last.name, run.len());
                     table.row([names, first.kind.clone()]);
                 }
-                _ => run.iter().for_each(|column| table.row([column.name.clone(), column.kind.clone()])),
+                _ => run.iter().for_each(|column| table.row([column.name.clone(), column.holds()])),
             }
         }
         table
@@ -152,10 +164,17 @@ pub fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: 
         true => Some(statistics(&table, run)?),
         false => None,
     };
+    let texts = columns.iter().filter(|column| column.kind == Kind::Text).count() as u64;
+    let cheap = table.stored_rows().saturating_mul(texts) <= FREE_STATISTICS;
+    let counted = match (stats || cheap) && table.stored_rows() > 0 {
+        true => values(&table, run)?,
+        false => HashMap::new(),
+    };
     let mut moments = statistics.iter().flat_map(|statistics| &statistics.features);
     let report = columns.iter().map(|column| ColumnReport {
         name: column.name.clone(),
         kind: column.kind.to_string(),
+        values: counted.get(&column.name).map(ToString::to_string),
         statistics: match (&statistics, column.kind.is_numeric()) {
             (Some(all), true) => moments.next().map(|moments| ColumnStatistics::new(moments, all.rows)),
             _ => None,
@@ -185,6 +204,19 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     let (statistics, _) = lanes::scan(count, &Workers::sequential(), &stage).fold(&source, &fold)?;
     stage.finish();
     Ok(statistics)
+}
+
+/// The number of different values of every column of text.
+fn values(table: &Table, run: &Run) -> Result<HashMap<String, Distinct>> {
+    let texts = table.schema().columns.iter().filter(|column| column.kind == Kind::Text);
+    let features: Vec<String> = texts.map(|column| column.name.clone()).collect();
+    if features.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let selected = table.select(&Selection { features, missing: Missing::Indicator, ..Selection::default() })?;
+    let Some(search) = selected.search() else { return Ok(HashMap::new()) };
+    let found = pipeline::job(run).found(&search, &selected)?;
+    Ok(search.columns().into_iter().zip(found.distinct().into_iter().map(|(values, _)| values)).collect())
 }
 
 /// The contents of a model file.
@@ -256,6 +288,10 @@ impl fmt::Display for ModelReport {
         if self.components > 0 {
             facts.fact("components", format!("{}, by predict --components", self.components));
         }
+        if let Some(encoding) = &card.encoding {
+            let told = encoding.columns().iter().map(|column| format!("{}: {column}", column.name));
+            facts.fact("columns", shortened(told.collect::<Vec<_>>().into_iter()));
+        }
         facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));
         writeln!(f, "{facts}\n{}", ksolve::job::LAMBDA)?;
         match &self.metric {
@@ -315,6 +351,7 @@ mod tests {
         let column = |name: &str, kind: &str| ColumnReport {
             name: name.to_string(),
             kind: kind.to_string(),
+            values: None,
             statistics: statistics.filter(|_| kind != "text"),
         };
         let columns = ["x8", "x9", "x10", "x11"].map(|name| column(name, "float32"));

@@ -14,7 +14,7 @@ use ksolve::metric::MetricSource;
 use ksolve::train::{Forecast, LandmarkSource, Stages};
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
-use kstore::{Selected, Selection};
+use kstore::{Categories, Selected, Selection};
 use std::path::{Path, PathBuf};
 
 impl Stages for Progress {
@@ -46,7 +46,7 @@ impl Listener for Progress {
 /// # Errors
 /// All errors of the fit; nothing is written then.
 pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine: &EngineArgs) -> Result<FitReport> {
-    let selected = select(options, &run.progress)?;
+    let selected = select(options, run)?;
     output::spare(path, selected.table(), None)?;
     let fitted = learn(options, &selected, run, path, args, engine, |fit, job| fit.run_and_save(&selected, job, path))?;
     Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
@@ -105,8 +105,8 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
         let column = selected.table().schema().columns.iter().find(|column| column.name == *name);
         if let Some(column) = column.filter(|column| !column.kind.is_numeric()) {
-            let why = format!("column {name} holds {}, and kernels compare numbers", column.kind);
-            let remedy = "write its values as whole numbers into the table, one for each, and name that column";
+            let why = format!("column {name} holds {} and is no feature", column.kind);
+            let remedy = "make it one with --categories, or leave it out of the kernel";
             return Error::option("--kernel", format!("{kernel}(on={name})"), why, remedy);
         }
     }
@@ -118,7 +118,7 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
 /// # Errors
 /// Files and columns that are not there, bad values among the rows that are tried.
 pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
-    let selected = select(options, &run.progress)?;
+    let selected = select(options, run)?;
     let (fit, scratch) = (with_files(options, &selected)?, scratch.open()?);
     let job = scratch.iter().fold(job(run), job::Run::scratch);
     Ok(PlanReport::new(match &options.combine {
@@ -139,19 +139,20 @@ pub(crate) fn beside(output: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens the table and selects the rows and columns of the fit.
-pub(crate) fn select(options: &FitOptions, progress: &Progress) -> Result<Selected> {
+/// Opens the table, selects the rows and columns of the fit, and finds the values of its categories.
+pub(crate) fn select(options: &FitOptions, run: &Run) -> Result<Selected> {
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     let selection = options.selection(targets)?;
-    let selected = table.select(&selection)?;
-    columns::tell(options, &selection, &selected, progress);
+    let asked = table.select(&selection)?;
+    let selected = job(run).coded(&asked)?;
+    columns::tell(options, &selection, (&asked, &selected), &run.progress);
     Ok(selected)
 }
 
-/// Opens a table of landmarks, or of a metric, and selects the columns of the features in it.
-fn feature_columns(options: &FitOptions, path: &Path, selected: &Selected) -> Result<Selected> {
+/// Opens a table of landmarks, or of a metric, and selects columns of it.
+fn beside_rows(options: &FitOptions, path: &Path, columns: &Selection) -> Result<Selected> {
     let (table, _) = convert::open(&[path.to_path_buf()], &options.text, &[])?;
-    Ok(table.select(&Selection { features: selected.feature_names(), ..Selection::default() })?)
+    Ok(table.select(columns)?)
 }
 
 /// The job with the landmarks and the metric that were asked for, of which both may be files with the columns of the features.
@@ -161,7 +162,7 @@ pub(crate) fn with_files(options: &FitOptions, selected: &Selected) -> Result<Fi
         None => fit,
         Some(Landmarks::Scheme(name)) => fit.landmarks(LandmarkSource::Scheme(name.clone())),
         Some(Landmarks::File(path)) => {
-            fit.landmarks(LandmarkSource::Rows(Box::new(feature_columns(options, path, selected)?)))
+            fit.landmarks(LandmarkSource::Rows(Box::new(beside_rows(options, path, &selected.same_features())?)))
         }
     };
     Ok(match &options.metric {
@@ -171,7 +172,12 @@ pub(crate) fn with_files(options: &FitOptions, selected: &Selected) -> Result<Fi
         Some(Metric::File(path)) if inspect::is_model(path) => {
             fit.metric(MetricSource::of_model(&AnyModel::load(path)?, &selected.feature_names())?)
         }
-        Some(Metric::File(path)) => fit.metric(MetricSource::of_table(&feature_columns(options, path, selected)?)?),
+        Some(Metric::File(path)) => {
+            // a number for every feature, those of categories too
+            let features = selected.feature_names();
+            let columns = Selection { features, categories: Categories::None, ..Selection::default() };
+            fit.metric(MetricSource::of_table(&beside_rows(options, path, &columns)?)?)
+        }
     })
 }
 

@@ -6,6 +6,7 @@ use crate::report::FitReport;
 use crate::table::{Table, count};
 use crate::{Error, Result, convert, output, pipeline};
 use ksolve::job::shards::{Merged, PreparedJob, merge};
+use kstore::Selection;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,10 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
     output::spare(&args.output, &table, None)?;
     let selection = options.selection(targets)?;
-    let fit = pipeline::with_files(&options, &table.select(&selection)?)?;
+    let selected = pipeline::job(&context).coded(&table.select(&selection)?)?;
+    let fit = pipeline::with_files(&options, &selected)?;
+    let Selection { features, categories, encoding, .. } = selected.same_features();
+    let selection = Selection { features, categories, encoding, ..selection };
     let job = fit.prepare(&table, &selection, &pipeline::job(&context), &args.output)?;
     output::report(&ShardReport::new(&args.output, Some(job.segment_rows()), None), context.json)
 }

@@ -1,5 +1,6 @@
 //! Terminal tables that line up, and numbers a person can read.
 
+pub use kstore::shown::count;
 use std::fmt;
 use std::time::Duration;
 
@@ -114,19 +115,6 @@ impl fmt::Display for Grid {
         }
         write!(f, "{table}")
     }
-}
-
-/// The text of a whole number with commas: `284,217` for 284217.
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// The text of `value` with `digits` significant digits; a power of ten where plain digits would be long; `–` for NaN.

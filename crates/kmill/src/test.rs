@@ -6,10 +6,10 @@ use crate::args::run::Run;
 use crate::progress::Progress;
 use crate::report::as_map;
 use crate::table::{Table, count, duration, number};
-use crate::{Error, Result, convert, interrupt, output};
+use crate::{Error, Result, convert, interrupt, output, pipeline};
 use kapprox::Spec;
 use ksolve::Certificate;
-use ksolve::job::{Candidates, ElementType};
+use ksolve::job::{self, Candidates, ElementType};
 use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily, StatisticOptions};
 use ksolve::train::LandmarkSource;
 use kstore::budget::bytes;
@@ -126,8 +126,8 @@ pub(crate) fn main(args: &TestArgs) -> Result<()> {
 
 fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Run) -> Result<TestReport> {
     let rows = match family.compares {
-        Compares::Samples => samples(args)?,
-        Compares::Columns => columns(args)?,
+        Compares::Samples => samples(args, &pipeline::job(run))?,
+        Compares::Columns => columns(args, &pipeline::job(run))?,
     };
     let options = options(args, &rows, &run.progress)?;
     let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads).heeding(interrupt::token()));
@@ -137,7 +137,7 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
 }
 
 /// Selects two samples of the same columns: two tables, or the rows with and without a property.
-fn samples(args: &TestArgs) -> Result<Rows> {
+fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     if !args.with.is_empty() {
         let why = format!("{} compares two samples", args.statistic);
         return Err(Error::option("--with", args.with.join(","), why, "leave it out, or take hsic"));
@@ -147,11 +147,11 @@ fn samples(args: &TestArgs) -> Result<Rows> {
         let (table, _) = convert::open(paths, &text, &[])?;
         let of = |condition: Condition, features: &[String]| {
             let filter = Some(condition);
-            table.select(&Selection { filter, ..convert::selection(&args.data, features, Vec::new()) })
+            table.select(&Selection { filter, ..selection(args, features, Vec::new()) })
         };
         let first = of(by.clone(), &args.features)?;
-        let second = of(by.complement(), &first.feature_names())?;
-        return Ok(Rows::Samples(Box::new(first), Box::new(second.counting_apart())));
+        let second = of(by.complement(), &first.feature_columns())?;
+        return both(job, &first, &second.counting_apart());
     }
     let [first, second] = &paths[..] else {
         let why = "two samples are two tables, or one whose rows --by divides";
@@ -160,15 +160,29 @@ fn samples(args: &TestArgs) -> Result<Rows> {
     };
     let open = |path: &PathBuf, features: &[String]| -> Result<Selected> {
         let (table, _) = convert::open(std::slice::from_ref(path), &text, &[])?;
-        Ok(table.select(&convert::selection(&args.data, features, Vec::new()))?)
+        Ok(table.select(&selection(args, features, Vec::new()))?)
     };
     let first = open(first, &args.features)?;
-    let second = open(second, &first.feature_names())?;
-    Ok(Rows::Samples(Box::new(first), Box::new(second)))
+    let second = open(second, &first.feature_columns())?;
+    both(job, &first, &second)
+}
+
+/// Two samples, with a feature for each value that a category has in either.
+fn both(job: &job::Run<'_>, first: &Selected, second: &Selected) -> Result<Rows> {
+    let mut coded = job.coded_together(&[first, second])?.into_iter().map(Box::new);
+    match (coded.next(), coded.next()) {
+        (Some(first), Some(second)) => Ok(Rows::Samples(first, second)),
+        _ => Ok(Rows::Samples(Box::new(first.clone()), Box::new(second.clone()))),
+    }
+}
+
+/// The selection of some columns of the rows that were asked for.
+fn selection(args: &TestArgs, features: &[String], targets: Vec<String>) -> Selection {
+    args.category.of(convert::selection(&args.data, features, targets))
 }
 
 /// Selects two sets of columns of the same rows.
-fn columns(args: &TestArgs) -> Result<Rows> {
+fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     if let Some(by) = &args.by {
         let why = format!("{} compares columns of one sample", args.statistic);
         return Err(Error::option("--by", by, why, "leave it out, or take --where or mmd"));
@@ -182,11 +196,13 @@ fn columns(args: &TestArgs) -> Result<Rows> {
         return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
     }
     let (table, _) = convert::open(&args.data.paths, &args.data.text.options(), &[])?;
-    let second = table.select(&convert::selection(&args.data, &args.with, Vec::new()))?.feature_names();
+    let second = table.select(&selection(args, &args.with, Vec::new()))?.feature_columns();
     // those columns are no features unless they are named
-    let first = table.select(&convert::selection(&args.data, &args.features, second.clone()))?.feature_names();
+    let without = args.features.iter().cloned().chain(second.iter().map(|name| format!("!{name}")));
+    let first = table.select(&selection(args, &without.collect::<Vec<_>>(), Vec::new()))?.feature_columns();
     let all: Vec<String> = first.iter().chain(&second).cloned().collect();
-    let rows = table.select(&convert::selection(&args.data, &all, Vec::new()))?;
+    let rows = job.coded(&table.select(&selection(args, &all, Vec::new()))?)?;
+    let (first, second) = (rows.features_of(&first)?, rows.features_of(&second)?);
     Ok(Rows::Columns { rows: Box::new(rows), first, second })
 }
 
@@ -238,7 +254,7 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
             Some(Landmarks::Scheme(name)) => LandmarkSource::Scheme(name.clone()),
             Some(Landmarks::File(path)) => {
                 let (table, _) = convert::open(std::slice::from_ref(path), &args.data.text.options(), &[])?;
-                let selection = Selection { features: names, ..Selection::default() };
+                let selection = tables[0].same_features();
                 LandmarkSource::Rows(Box::new(table.select(&selection)?))
             }
         },

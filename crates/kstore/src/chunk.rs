@@ -1,6 +1,7 @@
 //! A chunk of a file as a part of a tile: numbers, labels, and what is wrong with them.
 
 use crate::convert::{self, TILE};
+use crate::encoding::Coding;
 use crate::keep::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
 use crate::select::Missing;
@@ -45,16 +46,21 @@ pub(crate) struct Chunk<'o, 'a, T> {
 impl<T: Real> Chunk<'_, '_, T> {
     /// Writes the features of `rows` rows to `x` and their targets to `y`.
     pub(crate) fn numbers(&self, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
-        let features = &self.views[..self.source.selected.features.len()];
-        let fine = convert::features(features, &self.source.affine, at, rows, x);
+        let columns = &self.views[..self.source.selected.features.len()];
+        let fine = match (&self.source.expansion, &self.source.selected.coding) {
+            (Some(expansion), Coding::Known(_, unseen)) => {
+                expansion.features(columns, &self.source.affine, at, rows, unseen, x)
+            }
+            _ => convert::features(columns, &self.source.affine, at, rows, x),
+        };
         self.others(fine, at, rows, x, y)
     }
 
     /// Writes the targets of rows whose features are in `x` already; `fine` says that these are all finite.
     pub(crate) fn others(&self, fine: bool, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
         let selected = &self.source.selected;
-        let (d, t) = (selected.features.len(), selected.targets.len());
-        let (targets, labels) = self.views[d..].split_at(t);
+        let (columns, t) = (selected.features.len(), selected.targets.len());
+        let (targets, labels) = self.views[columns..].split_at(t);
         let mut fine = fine;
         fine &= convert::targets(targets, at, rows, y);
         fine &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(at.get(i))));
@@ -67,24 +73,40 @@ impl<T: Real> Chunk<'_, '_, T> {
     /// Replaces missing features where that was asked for; the first bad value in row order is an error.
     #[cold]
     fn repair(&self, at: Positions<'_>, rows: usize, x: &mut [T]) -> Result<()> {
-        let d = self.source.selected.features.len();
+        let (columns, d) = (self.source.selected.features.len(), self.source.selected.shape().features);
         for i in 0..rows {
             let row = at.get(i);
             for (slot, view) in self.views.iter().enumerate() {
+                let feature = (slot < columns).then(|| self.source.feature(slot));
                 // a feature that came out finite is not looked at again: of one that was read straight to its place there
                 // may be no view
-                if slot < d && x[i * d + slot].is_finite() {
+                if feature.is_some_and(|feature| x[i * d + feature].is_finite()) {
                     continue;
                 }
                 let value = single(view, row);
-                if slot < d && self.source.selected.missing == Missing::Mean && !value.is_finite() {
-                    x[i * d + slot] = T::from_f64(self.source.affine.fill[slot]);
-                } else if slot < d || !value.is_finite() {
-                    return Err(self.bad_value(slot, view, row, value));
+                match feature {
+                    Some(feature) if self.fills(slot) && !value.is_finite() => {
+                        x[i * d + feature] = T::from_f64(self.source.affine.fill[feature]);
+                    }
+                    None if value.is_finite() => {}
+                    _ => return Err(self.bad_value(slot, view, row, value)),
                 }
             }
         }
         Ok(())
+    }
+
+    /// True where a missing value of a column becomes its mean.
+    fn fills(&self, slot: usize) -> bool {
+        self.source.selected.missing.fills() && self.is_number(slot)
+    }
+
+    /// True for a column of numbers, which may have a mean.
+    fn is_number(&self, slot: usize) -> bool {
+        match &self.source.selected.coding {
+            Coding::Known(coded, _) => coded.is_number(slot),
+            _ => true,
+        }
     }
 
     /// Appends the codes of the label columns, which are the views from `slot` on.
@@ -161,9 +183,14 @@ impl<T: Real> Chunk<'_, '_, T> {
     #[cold]
     fn bad_value(&self, slot: usize, view: &View<'_>, row: usize, value: f64) -> Error {
         let feature = slot < self.source.selected.features.len();
-        let too_large = value.is_finite();
+        let category = feature && !self.is_number(slot);
+        let too_large = value.is_finite() && !category;
         let remedy = match (too_large, feature) {
             (true, _) => "scale the column down or use `precision` f64",
+            (false, _) if category && self.source.selected.missing == Missing::Mean => {
+                "only numbers have a mean: choose `missing` indicator or `missing` drop"
+            }
+            (false, _) if category => "clean the data or choose `missing` indicator or `missing` drop",
             (false, true) => "clean the data or choose `missing` drop or `missing` mean",
             (false, false) => "clean the data or choose `missing` drop",
         };

@@ -1,5 +1,6 @@
 //! Columns by names and patterns, with `!` before those to leave out.
 
+use crate::encoding::Wanted;
 use crate::schema::Kind;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -82,6 +83,7 @@ impl Table {
         names: &[String],
         roles: &[usize],
         targets: impl Iterator<Item = usize>,
+        categories: &Wanted,
     ) -> Result<Vec<usize>> {
         let (targets, places): (Vec<usize>, _) = (targets.collect(), self.schema().places());
         let (wanted, mut taken) = self.without(names, &places)?;
@@ -94,12 +96,14 @@ impl Table {
                     return Err(Error::Syntax { what: "`features`", text: name.to_string(), expected });
                 }
                 Some(column) => {
-                    self.expect_numbers(column, "a feature must hold numbers; leave it out with `features`")?;
+                    if !categories.takes(self, column) {
+                        self.expect_numbers(column, "a feature must hold numbers; leave it out with `features`")?;
+                    }
                     vec![column]
                 }
-                None if name == ALL => self.other_numbers(roles)?,
+                None if name == ALL => self.other_features(roles, categories)?,
                 None => match self.schema().block(name) {
-                    block if block.is_empty() => self.matching(name, roles, &places)?,
+                    block if block.is_empty() => self.matching(name, roles, &places, categories)?,
                     block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
                 },
             };
@@ -112,10 +116,10 @@ impl Table {
         Ok(features)
     }
 
-    /// The numeric columns without another role that match a pattern.
-    fn matching(&self, name: &str, roles: &[usize], places: &Places<'_>) -> Result<Vec<usize>> {
-        let found = self.like(name, places)?.into_iter();
-        let found = found.filter(|at| self.schema().columns[*at].kind.is_numeric() && !roles.contains(at));
+    /// The columns of numbers, and of wanted categories, without another role that match a pattern.
+    fn matching(&self, name: &str, roles: &[usize], places: &Places<'_>, categories: &Wanted) -> Result<Vec<usize>> {
+        let fits = |at: &usize| self.schema().columns[*at].kind.is_numeric() || categories.takes(self, *at);
+        let found = self.like(name, places)?.into_iter().filter(|at| fits(at) && !roles.contains(at));
         let found: Vec<usize> = found.collect();
         if found.is_empty() { Err(self.no_such_column(name)) } else { Ok(found) }
     }

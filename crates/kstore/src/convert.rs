@@ -23,6 +23,12 @@ pub(crate) struct Affine {
 }
 
 impl Affine {
+    /// A value of feature `i`, shifted and scaled.
+    pub(crate) fn apply(&self, i: usize, value: f64) -> f64 {
+        let scaled = (value - self.centre[i]) * self.factor[i];
+        if self.asinh { scaled.asinh() } else { scaled }
+    }
+
     /// True where every value stays as it is, to the bit: shifting by 0 and scaling by 1 are exact.
     pub(crate) fn is_identity(&self) -> bool {
         !self.asinh
@@ -70,7 +76,13 @@ pub(crate) fn features<T: Real>(
 }
 
 /// Feature `i` of some rows, shifted and scaled: a slice of the stored values where possible, else computed into `out`.
-fn scaled<'a, T: Real>(view: &View<'a>, affine: &Affine, i: usize, at: Positions<'_>, out: &'a mut [T]) -> &'a [T] {
+pub(crate) fn scaled<'a, T: Real>(
+    view: &View<'a>,
+    affine: &Affine,
+    i: usize,
+    at: Positions<'_>,
+    out: &'a mut [T],
+) -> &'a [T] {
     let (centre, factor) = (affine.centre[i], affine.factor[i]);
     if let (Positions::From(start), Some(values), 0.0, 1.0) =
         (at, same_type(view).filter(|_| !affine.asinh), centre, factor)

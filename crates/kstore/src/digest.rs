@@ -20,6 +20,13 @@ impl Digest {
         digest.finish()
     }
 
+    /// The digest of some bytes as a number.
+    pub(crate) fn word_of(bytes: &[u8]) -> u64 {
+        let mut digest = Self::default();
+        digest.update(bytes);
+        digest.last()
+    }
+
     /// Adds more bytes. Parts that are no multiple of 8 bytes are padded: cut the same bytes in the same way.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -40,9 +47,12 @@ impl Digest {
     }
 
     pub(crate) fn finish(self) -> String {
-        let mut last = self;
-        last.word(self.length);
-        format!("{:016x}", last.state)
+        format!("{:016x}", self.last())
+    }
+
+    fn last(mut self) -> u64 {
+        self.word(self.length);
+        self.state
     }
 }
 

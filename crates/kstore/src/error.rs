@@ -155,6 +155,22 @@ pub enum Error {
         /// Most distinct labels that are allowed.
         limit: usize,
     },
+    /// A column that was named as categories, with more values than are taken.
+    #[error("column {column:?} has more than {} values, too many for a feature of each; give `hash` 256 for features of its text, or leave the column out", crate::shown::count(*limit as u64))]
+    TooManyValues {
+        /// The column.
+        column: String,
+        /// Most values that are taken.
+        limit: usize,
+    },
+    /// Rows were asked for while the values of a column of categories are not known.
+    #[error(
+        "the values of column {column:?} are not known yet; find them first (`Run::coded`, or `Selected::search`), or set `categories` none"
+    )]
+    Uncoded {
+        /// The first such column.
+        column: String,
+    },
     /// Two files that belong together have different numbers of rows.
     #[error("{second} has {second_rows} rows, {first} has {first_rows}; they need one row for each other", first = first.display(), second = second.display())]
     RowCount {

@@ -78,11 +78,7 @@ impl Coder {
         if let Some(text) = view.text(row) {
             return self.text(text);
         }
-        let value = match view.integer(row) {
-            Some(whole) => i64::try_from(whole).map_err(|_| Fault::Fraction(whole as f64))?,
-            None => whole(view, row)?,
-        };
-        self.integer(value)
+        self.integer(integer(view, row)?)
     }
 
     fn integer(&mut self, value: i64) -> Result<u32, Fault> {
@@ -133,12 +129,19 @@ impl Coder {
     }
 }
 
-/// The value in a row of a column of floats as an integer, or a fault where it is no whole number.
-fn whole(view: &View<'_>, row: usize) -> Result<i64, Fault> {
+/// The value in a row of a column of numbers as an integer, or a fault where it is no whole number of 64 bits.
+pub(crate) fn integer(view: &View<'_>, row: usize) -> Result<i64, Fault> {
+    if let Some(whole) = view.integer(row) {
+        return i64::try_from(whole).map_err(|_| Fault::Fraction(whole as f64));
+    }
     let mut value = [0.0];
     view.load(Positions::From(row), &mut value);
-    let [value] = value;
-    if value.fract() == 0.0 && value.abs() <= LARGEST_WHOLE { Ok(value as i64) } else { Err(Fault::Fraction(value)) }
+    whole_number(value[0]).ok_or(Fault::Fraction(value[0]))
+}
+
+/// A float as the integer that it is; `None` for fractions and for those that stand for several integers.
+pub(crate) fn whole_number(value: f64) -> Option<i64> {
+    (value.fract() == 0.0 && value.abs() <= LARGEST_WHOLE).then_some(value as i64)
 }
 
 #[cfg(test)]

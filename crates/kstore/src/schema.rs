@@ -22,7 +22,7 @@ pub enum Kind {
     },
     /// Truth values, read as 0 and 1 where a number is needed.
     Bool,
-    /// Text; a label, never a feature.
+    /// Text: a label, or a category.
     Text,
     /// Strings of bytes: only carried along.
     Binary,
@@ -127,6 +127,13 @@ impl Schema {
         };
         let columns = self.columns.iter().enumerate();
         columns.filter(|(_, column)| item(column).is_some()).map(|(place, _)| place).collect()
+    }
+
+    /// The features that come from the column of categories called `name`: `name=…`, as [`crate::encoding::Encoding::names`] calls them.
+    pub fn values(&self, name: &str) -> Vec<usize> {
+        let value = |column: &Column| column.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
+        let columns = self.columns.iter().enumerate();
+        columns.filter(|(_, column)| value(column)).map(|(place, _)| place).collect()
     }
 
     /// The text to add to "there is no column `name`": the nearest name, or the names there are.

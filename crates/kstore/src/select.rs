@@ -1,6 +1,7 @@
 //! The columns and rows of a table that take part, and their roles.
 
 use crate::condition::{Bound, Condition};
+use crate::encoding::{Categories, Coding, Encoding, Wanted};
 use crate::keep;
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
@@ -9,17 +10,48 @@ use crate::table_rows::{Reading, TableRows};
 use crate::{Error, OutputColumn, OutputKind, Real, Result, Statistics};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How rows with a missing, NaN or infinite value are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// Stop with [`Error::BadValue`].
+    /// As the rows of the model's fit were, where a model reads the rows; else as [`Missing::Error`].
     #[default]
+    Fitted,
+    /// Stop with [`Error::BadValue`].
     Error,
     /// Leave the row out.
     Drop,
-    /// Put the feature's mean in its place; an error in a target, class or fold column.
+    /// Put the feature's mean in its place; an error in a target, class or fold column, and in one of categories.
     Mean,
+    /// Put the mean of a number in its place and 1 in one more feature of the column; for a category, that feature alone. Columns without
+    /// a missing value in the rows of the fit have no such feature: there it is the mean, or a category like no other.
+    Indicator,
+}
+
+impl Missing {
+    /// Those that have a name, in the order of their names in messages.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Drop, Self::Mean, Self::Indicator];
+
+    /// The name: `error`, `drop`, `mean` or `indicator`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fitted | Self::Error => "error",
+            Self::Drop => "drop",
+            Self::Mean => "mean",
+            Self::Indicator => "indicator",
+        }
+    }
+
+    /// The treatment of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|missing| missing.name() == name)
+    }
+
+    /// True where a missing number becomes the mean of its column.
+    pub(crate) fn fills(self) -> bool {
+        matches!(self, Self::Mean | Self::Indicator)
+    }
 }
 
 /// A choice of columns and rows of a table, by name.
@@ -27,9 +59,12 @@ pub enum Missing {
 /// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
 /// patterns with `*` and `?`. Their order is that of the list and, for the columns of
 /// one pattern, that of the file; a column named twice counts once. `!` before a name or pattern takes its columns away from the
-/// others, or from those of an empty list where nothing else is named; `*` alone stands for those too. An empty list stands for every numeric or truth
-/// column that has no other role, in the order of the file; dates and times, and the index of a pandas table, are features
-/// only where they are named.
+/// others, or from those of an empty list where nothing else is named; `*` alone stands for those too. An empty list stands for every column of
+/// numbers, truth values or text that has no other role, in the order of the file; dates and times, and the index of a pandas table, are
+/// features only where they are named.
+///
+/// Columns of text are categories, a feature for each value, where `categories` does not say otherwise: see [`crate::encoding`]. A selection
+/// with some is read once for their values before its rows can be used ([`Selected::search`]).
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Names or patterns of features.
@@ -55,13 +90,21 @@ pub struct Selection {
     pub filter: Option<Condition>,
     /// How missing values are treated.
     pub missing: Missing,
+    /// Which columns are taken as categories.
+    pub categories: Categories,
+    /// Buckets for a column of text with more values than are taken as categories; `None` leaves such a column out.
+    pub hash: Option<u32>,
+    /// How columns become features, where that is known already: `features`, `categories` and `hash` are not looked at then.
+    pub encoding: Option<Arc<Encoding>>,
 }
 
 /// A selection that fits its table.
 #[derive(Clone, Debug)]
 pub struct Selected {
     pub(crate) table: Table,
+    /// The columns that the features are made of.
     pub(crate) features: Vec<usize>,
+    pub(crate) coding: Coding,
     /// Numeric targets, and behind them the weights where there are some.
     pub(crate) targets: Vec<usize>,
     pub(crate) weighted: bool,
@@ -108,10 +151,21 @@ impl Table {
         roles.extend(filter.iter().map(|(column, _)| *column));
         let keep = self.kept(&selection.keep)?;
         roles.extend(&keep);
-        let features = if selection.features.is_empty() {
-            if selection.without_features { Vec::new() } else { self.other_numbers(&roles)? }
-        } else {
-            self.named_features(&selection.features, &roles, targets.iter().copied().chain(class))?
+        let wanted = self.wanted(selection, &roles)?;
+        let mut features = match &selection.encoding {
+            _ if selection.without_features => Vec::new(),
+            Some(encoding) => self.encoded_columns(encoding)?,
+            None if selection.features.is_empty() => self.other_features(&roles, &wanted)?,
+            None => self.named_features(&selection.features, &roles, targets.iter().copied().chain(class), &wanted)?,
+        };
+        if selection.encoding.is_none() && !selection.without_features {
+            let more = wanted.columns.iter().filter(|column| !features.contains(column));
+            let more: Vec<usize> = more.copied().collect();
+            features.extend(more);
+        }
+        let coding = match &selection.encoding {
+            Some(encoding) if !selection.without_features => Coding::known((**encoding).clone()),
+            _ => self.coding(selection, &wanted, &features),
         };
         self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
@@ -121,6 +175,7 @@ impl Table {
         Ok(Selected {
             table: self.clone(),
             features,
+            coding,
             targets,
             weighted,
             class,
@@ -188,11 +243,12 @@ impl Table {
         }
     }
 
-    /// Every numeric column without another role.
-    pub(crate) fn other_numbers(&self, roles: &[usize]) -> Result<Vec<usize>> {
+    /// Every column of numbers, and of wanted categories, without another role.
+    pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted) -> Result<Vec<usize>> {
         let Schema { columns, row_labels } = self.schema();
-        let free = |i: &usize| columns[*i].kind.is_feature() && !roles.contains(i) && !row_labels.contains(i);
-        let features: Vec<_> = (0..columns.len()).filter(free).collect();
+        let free = |i: &usize| !roles.contains(i) && !row_labels.contains(i);
+        let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
+        let features: Vec<_> = (0..columns.len()).filter(takes).collect();
         if features.is_empty() {
             let why = "no numeric column is left to be a feature; name some with `features`".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });
@@ -229,9 +285,12 @@ impl Selected {
         Self { table: self.table.counting_apart(), ..self.clone() }
     }
 
-    /// Names of the features, in the order of the columns of `x`.
+    /// Names of the features, in the order of the columns of `x`; those of the columns, where the values of some are not found yet.
     pub fn feature_names(&self) -> Vec<String> {
-        self.names(&self.features)
+        match &self.coding {
+            Coding::Known(coded, _) => coded.names.clone(),
+            _ => self.names(&self.features),
+        }
     }
 
     /// Names of the numeric targets.
@@ -275,10 +334,16 @@ impl Selected {
         let whole = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
         };
-        let numbers = statistics.features.iter_mut().zip(&self.features);
+        let columns = match self.encoding() {
+            None => self.features.clone(),
+            Some(encoding) => encoding.owners().into_iter().map(|owner| self.features[owner]).collect(),
+        };
+        let numbers = statistics.features.iter_mut().zip(&columns);
         numbers
             .chain(statistics.targets.iter_mut().zip(&self.targets))
             .for_each(|(moments, column)| moments.whole = whole(column));
+        let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
+        statistics.features.iter_mut().zip(flags).for_each(|(moments, flag)| moments.whole |= flag);
     }
 
     /// The stored rows that can be selected.
@@ -290,7 +355,10 @@ impl Selected {
     pub fn shape(&self) -> TableShape {
         TableShape {
             stored: self.table.stored_rows(),
-            features: self.features.len(),
+            features: match &self.coding {
+                Coding::Known(coded, _) => coded.names.len(),
+                _ => self.features.len(),
+            },
             targets: self.targets.len(),
             weighted: self.weighted,
         }
@@ -303,6 +371,9 @@ impl Selected {
     }
 
     /// A source of the selected rows.
+    ///
+    /// # Errors
+    /// [`Error::Uncoded`] for columns of categories whose values are not found yet.
     pub fn rows<T: Real>(&self, reading: Reading) -> Result<TableRows<T>> {
         TableRows::new(self.clone(), reading)
     }
@@ -318,7 +389,7 @@ impl Selected {
         columns
     }
 
-    fn names(&self, columns: &[usize]) -> Vec<String> {
+    pub(crate) fn names(&self, columns: &[usize]) -> Vec<String> {
         columns.iter().map(|column| self.table.schema().columns[*column].name.clone()).collect()
     }
 }

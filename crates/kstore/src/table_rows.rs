@@ -2,16 +2,15 @@
 
 use crate::chunk::{Chunk, drop_missing};
 use crate::convert::{Affine, TILE};
+use crate::encoding::{Coding, Expansion};
 use crate::keep::{TILE_TEXT, TextLimit, text_bytes};
 use crate::labels::Coder;
 use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape, grow, room};
 use crate::scaler::Scaler;
-use crate::schema::Kind;
 use crate::select::{Missing, Selected};
-use crate::source::{FileCursor, Positions, Strided, Values, View};
+use crate::source::{FileCursor, Positions, View};
 use crate::table::Part;
 use crate::{Error, Footprint, Real, Result};
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,19 +36,24 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct TableRows<T> {
     pub(crate) selected: Selected,
-    columns: Vec<usize>,
+    pub(crate) columns: Vec<usize>,
     pub(crate) affine: Affine,
+    /// Where columns are categories, what becomes of their values.
+    pub(crate) expansion: Option<Expansion<T>>,
     /// Features may go from a file to a tile as they are, and every row of the file is wanted.
     direct: bool,
     /// For each file, the rows that a condition does not rule out beforehand; empty without a condition.
-    candidates: Vec<Vec<Range<u64>>>,
+    pub(crate) candidates: Vec<Vec<Range<u64>>>,
     reading: Reading,
-    element: PhantomData<fn() -> T>,
 }
 
 impl<T: Real> TableRows<T> {
     pub(crate) fn new(selected: Selected, reading: Reading) -> Result<Self> {
-        let d = selected.features.len();
+        if let Some(asked) = selected.asked() {
+            let first = asked.categories.iter().position(|category| *category).unwrap_or(0);
+            return Err(Error::Uncoded { column: selected.column_name(first) });
+        }
+        let d = selected.shape().features;
         if let Some(scaler) =
             reading.scaler.as_ref().filter(|s| [&s.centre, &s.scale, &s.mean].iter().any(|v| v.len() != d))
         {
@@ -58,19 +62,34 @@ impl<T: Real> TableRows<T> {
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
         let direct = affine.is_identity() && selected.filter.is_none() && selected.missing != Missing::Drop;
-        let direct = direct && selected.keep.is_empty();
+        let expansion = match &selected.coding {
+            Coding::Known(coded, _) => {
+                Some(Expansion::new(Arc::clone(coded), &affine, selected.missing == Missing::Indicator))
+            }
+            _ => None,
+        };
+        let direct = direct && selected.keep.is_empty() && expansion.is_none();
         let candidates = match &selected.filter {
             Some((column, bound)) => {
                 selected.table.parts().iter().map(|part| part.file.candidates(*column, bound)).collect()
             }
             None => Vec::new(),
         };
-        Ok(Self { columns: selected.columns(), selected, affine, direct, candidates, reading, element: PhantomData })
+        let columns = selected.columns();
+        Ok(Self { columns, selected, affine, expansion, direct, candidates, reading })
     }
 
     /// The selection of columns and rows.
     pub fn selected(&self) -> &Selected {
         &self.selected
+    }
+
+    /// The first feature of a column.
+    pub(crate) fn feature(&self, column: usize) -> usize {
+        match &self.selected.coding {
+            Coding::Known(coded, _) => coded.starts[column],
+            _ => column,
+        }
     }
 
     /// Names of the decoded columns' places: features, targets, class, group.
@@ -114,7 +133,8 @@ impl<T: Real> RowSource<T> for TableRows<T> {
 
     fn held(&self) -> usize {
         let candidates: usize = self.candidates.iter().map(Vec::capacity).sum();
-        self.selected.table.held() + candidates * size_of::<Range<u64>>()
+        let codes = self.selected.encoding().map_or(0, |encoding| encoding.bytes());
+        self.selected.table.held() + candidates * size_of::<Range<u64>>() + codes
     }
 
     fn bytes_read(&self) -> u64 {
@@ -168,7 +188,7 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
                 }
             }
         }
-        buf.x.truncate(buf.rows.len() * self.source.selected.features.len());
+        buf.x.truncate(buf.rows.len() * self.source.shape().features);
         buf.class_labels = self.classes.as_ref().map(Coder::labels);
         buf.group_labels = self.groups.as_ref().map(Coder::labels);
         Ok(!buf.rows.is_empty())
@@ -307,13 +327,13 @@ impl<T: Real> TableCursor<'_, T> {
             Positions::At(list) => buf.rows.extend(list.iter().map(|row| base + u64::from(*row))),
         }
         let chunk = Chunk { source, open, views: source.views(open)? };
-        let (d, t) = (source.selected.features.len(), source.selected.targets.len());
+        let (columns, d, t) = (source.selected.features.len(), source.shape().features, source.selected.targets.len());
         let have = buf.rows.len() - take;
         for done in (0..take).step_by(TILE) {
             let (at, rows) = (at.skip(done), TILE.min(take - done));
             chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.all_labels(d + t, coders, at, rows)?;
+            chunk.all_labels(columns + t, coders, at, rows)?;
         }
         chunk.keep(at, take, &mut buf.kept)
     }
@@ -349,50 +369,5 @@ impl<T: Real> TableCursor<'_, T> {
         }
         chunk.keep(Positions::From(0), read, &mut buf.kept)?;
         Ok(true)
-    }
-}
-
-impl<T: Real> TableRows<T> {
-    /// The first of these rows of a file that may fulfil the condition, and those behind it; an empty range at the end
-    /// of the rows where there is none.
-    fn may_fulfil(&self, part: usize, rows: Range<u64>) -> Range<u64> {
-        let Some(candidates) = self.candidates.get(part) else { return rows };
-        match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
-            Some(next) if next.start < rows.end => next.start.max(rows.start)..next.end.min(rows.end),
-            _ => rows.end..rows.end,
-        }
-    }
-
-    /// Features, targets, class and group of a chunk; kept columns and the filter's are not among them.
-    fn views<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
-        (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
-    }
-
-    /// The columns of [`views`](Self::views), and the kept columns whose numbers must be there.
-    fn views_needed<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
-        let complete = self.selected.complete.iter().enumerate().filter(|(_, complete)| **complete);
-        let kept = complete.map(|(i, _)| open.cursor.view(self.first_kept() + i));
-        (0..self.first_kept()).map(|slot| open.cursor.view(slot)).chain(kept).collect()
-    }
-
-    /// Places of the kept columns that hold text or bytes.
-    fn kept_texts(&self) -> impl Iterator<Item = usize> {
-        let schema = self.selected.table.schema();
-        let keep = self.selected.keep.iter().enumerate();
-        let texts = keep.filter(|(_, column)| matches!(schema.columns[**column].kind, Kind::Text | Kind::Binary));
-        texts.map(|(i, _)| self.first_kept() + i)
-    }
-
-    /// Place of the first kept column among those that are decoded.
-    pub(crate) fn first_kept(&self) -> usize {
-        self.columns.len() - usize::from(self.selected.filter.is_some()) - self.selected.keep.len()
-    }
-
-    /// The columns of [`views`](Self::views), where the features are row-major in `bytes`.
-    fn views_of_rows<'o>(&self, bytes: &'o [u8], cursor: &'o dyn FileCursor) -> Result<Vec<View<'o>>> {
-        let (d, size) = (self.selected.features.len(), size_of::<T>());
-        let feature = |slot: usize| Strided { bytes, element: T::ELEMENT, offset: slot * size, stride: d * size };
-        let features = (0..d).map(|slot| Ok(View { values: Values::Strided(feature(slot)), nulls: None }));
-        features.chain((d..self.first_kept()).map(|slot| cursor.view(slot))).collect()
     }
 }

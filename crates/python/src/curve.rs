@@ -39,7 +39,7 @@ pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<
     let curve: Curve = described(curve)?;
     let (selection, run) = (curve.rows.selection()?, curve.run.run(None)?);
     let cells = watched(py, show, |progress| {
-        let selected = table.0.select(&selection)?;
+        let selected = run.coded(&table.0.select(&selection)?)?;
         let (options, precision) = (options(&curve, &selected)?, curve.precision.parse::<ElementType>()?);
         let run = progress.of(&run);
         match precision {

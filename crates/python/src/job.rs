@@ -12,7 +12,7 @@ use ksolve::metric::MetricSource;
 use ksolve::solver::Options;
 use ksolve::train::LandmarkSource;
 use kstore::scratch::Scratch;
-use kstore::{Missing, Selected, Selection};
+use kstore::{Categories, Missing, Selected, Selection};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -65,20 +65,28 @@ pub(crate) struct RowsText {
     rows: Option<String>,
     /// A condition on a column.
     r#where: Option<String>,
-    /// `error`, `drop` or `mean`.
+    /// `error`, `drop`, `mean` or `indicator`; of a model, without it, as it was fitted.
     missing: Option<String>,
+    /// Names or patterns of columns that are categories, or `all` or `none` alone; without it columns of text with few values.
+    categories: Vec<String>,
+    /// Features for a column of text with many values.
+    hash: Option<u32>,
 }
 
 impl RowsText {
     /// The selection of the command.
     pub(crate) fn selection(&self) -> PyResult<Selection> {
         let missing = match self.missing.as_deref() {
-            None | Some("error") => Missing::Error,
-            Some("drop") => Missing::Drop,
-            Some("mean") => Missing::Mean,
-            Some(other) => {
-                return Err(PyValueError::new_err(format!("`missing` {other:?}: expected error, drop or mean")));
-            }
+            None => Missing::Fitted,
+            Some(name) => Missing::named(name).ok_or_else(|| {
+                PyValueError::new_err(format!("`missing` {name:?}: expected error, drop, mean or indicator"))
+            })?,
+        };
+        let categories = match self.categories.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Categories::default(),
+            ["all"] => Categories::All,
+            ["none"] => Categories::None,
+            _ => Categories::Named(self.categories.clone()),
         };
         Ok(Selection {
             features: self.features.clone(),
@@ -87,6 +95,8 @@ impl RowsText {
             rows: self.rows.as_deref().map(kstore::condition::parse_rows).transpose().map_err(stored)?,
             filter: self.r#where.as_deref().map(kstore::condition::Condition::parse).transpose().map_err(stored)?,
             missing,
+            categories,
+            hash: self.hash,
             ..Selection::default()
         })
     }
@@ -222,7 +232,7 @@ pub(crate) fn fit(
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let fitted = watched(py, show, |progress| {
-        let selected = table.0.select(&selection)?;
+        let selected = run.coded(&table.0.select(&selection)?)?;
         let fit = job.landmarks(fit.clone(), &selected, landmarks)?.metric(job.metric(&selected)?);
         fit.run(&selected, &progress.of(&run))
     })?

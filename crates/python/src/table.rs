@@ -1,6 +1,6 @@
 //! Tables as Python hands them over: an array, an Arrow stream, or files.
 
-use crate::error::stored;
+use crate::error::{raised, stored};
 use crate::foreign::{ArrayBytes, batches};
 use crate::job::{RowsText, RunText, described};
 use crate::rows::{ArrayRows, Features, SparseRows};
@@ -103,8 +103,10 @@ impl Table {
         variance: bool,
     ) -> PyResult<(Vec<String>, Option<u64>, Option<f64>)> {
         let selection = described::<RowsText>(rows)?.selection()?;
-        let threads = described::<RunText>(run)?.threads();
+        let run = described::<RunText>(run)?;
+        let (threads, run) = (run.threads(), run.run(None)?);
         let selected = self.0.select(&selection).map_err(stored)?;
+        let selected = py.detach(|| run.coded(&selected)).map_err(raised)?;
         let variance = match variance {
             true => Some(watched(py, None, |progress| of_all_values(&selected, threads, progress))?.map_err(stored)?),
             false => None,
@@ -122,7 +124,15 @@ impl Table {
     #[getter]
     fn columns(&self) -> Vec<(String, String, bool)> {
         let columns = self.0.schema().columns.iter();
-        columns.map(|column| (column.name.clone(), column.kind.to_string(), column.kind.is_feature())).collect()
+        columns
+            .map(|column| {
+                (
+                    column.name.clone(),
+                    column.kind.to_string(),
+                    column.kind.is_feature() || column.kind == kstore::Kind::Text,
+                )
+            })
+            .collect()
     }
 }
 

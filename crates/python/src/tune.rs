@@ -85,7 +85,7 @@ pub(crate) fn tune(
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, chosen, warnings) = watched(py, show, |progress| {
-        let selected = table.0.select(&selection)?;
+        let selected = run.coded(&table.0.select(&selection)?)?;
         let run = progress.of(&run);
         let pace = Pace::new(search.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64));
         let watch = Watch { progress, pace: &pace, trials: AtomicBool::new(false), warnings: Mutex::new(Vec::new()) };

@@ -1,6 +1,6 @@
 //! What the targets share: bytes as a file, and a table read to its end.
 
-use kstore::{Missing, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
+use kstore::{Categories, Missing, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -22,7 +22,7 @@ pub fn read_all(path: &Path, options: &TextOptions) {
     let Ok(table) = Table::open_with(&[path], options) else { return };
     let keep = table.schema().columns.iter().map(|column| column.name.clone()).collect();
     read(&table, &Selection { keep, missing: Missing::Mean, without_features: true, ..Selection::default() });
-    read(&table, &Selection { missing: Missing::Mean, ..Selection::default() });
+    read(&table, &Selection { missing: Missing::Mean, categories: Categories::None, ..Selection::default() });
 }
 
 fn read(table: &Table, selection: &Selection) {

@@ -25,7 +25,8 @@ pub(super) struct ColumnChoice {
 /// A column, a pattern or a range of columns, by name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
-    /// A column; where none is called so, the items of a list column, or a pattern.
+    /// A column; where none is called so, the items of a list column, the values of a column of categories, or a pattern. `!` before it
+    /// takes its columns away from the others, or from all.
     Like(String),
     /// The first and the last column and all between, in the order of the features.
     Range(String, String),
@@ -54,9 +55,20 @@ impl ColumnChoice {
     ///
     /// `kernel` is the name of the kernel, for messages.
     pub(super) fn resolve(&self, features: &Schema, kernel: &'static str) -> Result<Self> {
-        let (mut at, mut taken) = (Vec::new(), HashSet::new());
+        let (mut at, mut taken, mut wanted) = (Vec::new(), HashSet::new(), Vec::new());
         for part in &self.parts {
-            at.extend(part.find(features, kernel)?.into_iter().filter(|place| taken.insert(*place)));
+            match part.unwanted(features) {
+                Some(unwanted) => taken.extend(unwanted.find(features, kernel)?),
+                None => wanted.push(part.find(features, kernel)?),
+            }
+        }
+        if wanted.is_empty() {
+            wanted.push((0..features.columns.len()).collect());
+        }
+        at.extend(wanted.into_iter().flatten().filter(|place| taken.insert(*place)));
+        if at.is_empty() {
+            let (name, hint) = (self.to_string(), "; no column is left".to_string());
+            return Err(Error::NoSuchFeature { kernel, name, hint });
         }
         let places = Places { of: features.columns.len(), at: at.into() };
         Ok(Self { parts: self.parts.clone(), places: Some(places) })
@@ -71,13 +83,24 @@ pub(super) fn schema<S: AsRef<str>>(features: &[S]) -> Schema {
 }
 
 impl Part {
+    /// The columns that stand after `!`. A column whose own name begins so is named by it.
+    fn unwanted(&self, features: &Schema) -> Option<Self> {
+        match self {
+            Self::Like(name) if features.position(name).is_none() => {
+                name.strip_prefix('!').map(|name| Self::Like(name.to_string()))
+            }
+            _ => None,
+        }
+    }
+
     fn find(&self, features: &Schema, kernel: &'static str) -> Result<Vec<usize>> {
         let missing = |name: &str| Error::NoSuchFeature { kernel, name: name.to_string(), hint: features.hint(name) };
         let place = |name: &str| features.position(name).ok_or_else(|| missing(name));
         match self {
-            Self::Like(name) => match (features.position(name), features.block(name)) {
-                (Some(place), _) => Ok(vec![place]),
-                (None, items) if !items.is_empty() => Ok(items),
+            Self::Like(name) => match (features.position(name), features.block(name), features.values(name)) {
+                (Some(place), ..) => Ok(vec![place]),
+                (None, items, _) if !items.is_empty() => Ok(items),
+                (None, _, values) if !values.is_empty() => Ok(values),
                 _ => {
                     let pattern = glob::Pattern::new(name).map_err(|_| missing(name))?;
                     let columns = features.columns.iter().enumerate();

@@ -2,8 +2,8 @@
 
 use super::parse;
 use clap::{Args, ValueEnum};
-use kstore::TextOptions;
 use kstore::condition::Condition;
+use kstore::{Categories, Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -18,6 +18,8 @@ pub enum Missing {
     Drop,
     /// Put the column's mean over the training rows
     Mean,
+    /// The mean, and a feature that says where a value was missing; for a category a value of its own
+    Indicator,
     /// Leave it missing; only a conversion can
     Keep,
 }
@@ -29,6 +31,7 @@ impl From<Missing> for kstore::Missing {
             Missing::Drop => Self::Drop,
             // without the training means a missing value stays one
             Missing::Mean | Missing::Keep => Self::Mean,
+            Missing::Indicator => Self::Indicator,
         }
     }
 }
@@ -87,15 +90,52 @@ pub struct SelectArgs {
     /// Condition on one column: 'fold != 3' (== != < <= > >=)
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
     pub condition: Option<Condition>,
-    /// Missing, NaN or infinite values: stop, drop the row, or put the training mean
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "error|drop|mean")]
-    pub missing: Missing,
+    /// Missing, NaN or infinite values: stop, drop the row, put the training mean, or the mean and a feature that says so
+    /// [default: error; of a model: as it was fitted]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "error|drop|mean|indicator")]
+    pub missing: Option<Missing>,
     /// The options for text files.
     #[command(flatten)]
     pub text: TextArgs,
 }
 
+/// Which columns are categories.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Table")]
+pub struct CategoryArgs {
+    /// Columns that are categories, a feature for each value: names or globs, comma-separated; all columns of text, or none
+    /// [default: columns of text with up to 1,000 values]
+    #[arg(long, value_name = "NAMES|all|none", value_delimiter = ',', value_parser = parse::name)]
+    pub categories: Vec<String>,
+    /// Columns of text with more values become so many features, by a hash of the text [default: they are left out]
+    #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
+    pub hash: Option<usize>,
+}
+
+impl CategoryArgs {
+    /// The categories that were asked for.
+    pub fn categories(&self) -> Categories {
+        match self.categories.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Categories::default(),
+            ["all"] => Categories::All,
+            ["none"] => Categories::None,
+            _ => Categories::Named(self.categories.clone()),
+        }
+    }
+
+    /// A selection with these categories.
+    pub fn of(&self, selection: Selection) -> Selection {
+        let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
+        Selection { categories: self.categories(), hash, ..selection }
+    }
+}
+
 impl SelectArgs {
+    /// How missing values are treated, as far as that was said.
+    pub fn treated(&self) -> kstore::Missing {
+        self.missing.map_or(kstore::Missing::Fitted, kstore::Missing::from)
+    }
+
     /// The numbers of the stored rows to use; they go up to `u64::MAX` where no end was given.
     pub fn range(&self) -> Range<u64> {
         self.rows.clone().unwrap_or(0..u64::MAX)
@@ -109,10 +149,13 @@ pub struct DataArgs {
     /// Target columns, comma-separated; FILE.npy for .npy tables. None for solvers that learn without
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub target: Vec<String>,
-    /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every numeric column but
-    /// the target]
+    /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every column of
+    /// numbers or text but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub features: Vec<String>,
+    /// Which columns are categories.
+    #[command(flatten)]
+    pub category: CategoryArgs,
     /// The files, and the rows of them.
     #[command(flatten)]
     pub select: SelectArgs,

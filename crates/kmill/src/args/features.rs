@@ -1,6 +1,6 @@
 //! The options of `kmill features`: those of a fit without a solver, and where the features go.
 
-use super::data::SelectArgs;
+use super::data::{CategoryArgs, SelectArgs};
 use super::learn::MapArgs;
 use super::{DiskArgs, EngineArgs, RunArgs, parse};
 use clap::Args;
@@ -17,9 +17,12 @@ pub struct FeaturesArgs {
     /// The files and rows of the table.
     #[command(flatten)]
     pub data: SelectArgs,
-    /// Feature columns as names or globs, comma-separated [default: every numeric column]
+    /// Feature columns as names or globs, comma-separated [default: every column of numbers or text]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub features: Vec<String>,
+    /// Which columns are categories.
+    #[command(flatten)]
+    pub category: CategoryArgs,
     /// The kernel, the map and the landmarks.
     #[command(flatten)]
     pub learn: MapArgs,

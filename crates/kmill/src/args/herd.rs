@@ -1,6 +1,6 @@
 //! The options of `kmill herd`: the table, and how many of its rows are picked to stand for it.
 
-use super::data::SelectArgs;
+use super::data::{CategoryArgs, SelectArgs};
 use super::learn::kernel_help;
 use super::parse;
 use super::run::{RunArgs, ScratchArgs};
@@ -22,9 +22,12 @@ pub struct HerdArgs {
     /// The files and rows of the table.
     #[command(flatten)]
     pub data: SelectArgs,
-    /// Feature columns as names or globs, comma-separated [default: every numeric column]
+    /// Feature columns as names or globs, comma-separated [default: every column of numbers or text]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub features: Vec<String>,
+    /// Which columns are categories.
+    #[command(flatten)]
+    pub category: CategoryArgs,
     /// Rows to pick
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
     pub count: usize,

@@ -1,6 +1,6 @@
 //! The options of `kmill test`: the statistic and the samples.
 
-use super::data::SelectArgs;
+use super::data::{CategoryArgs, SelectArgs};
 use super::learn::kernel_help;
 use super::parse::{self, Landmarks};
 use super::run::{RunArgs, ScratchArgs};
@@ -29,10 +29,13 @@ pub struct TestArgs {
     /// The table; of mmd without --by two: files, folders or globs in quotes.
     #[command(flatten)]
     pub data: SelectArgs,
-    /// Columns to compare, as names or globs, comma-separated [default: every numeric column but those of --by and
-    /// --with]
+    /// Columns to compare, as names or globs, comma-separated [default: every column of numbers or text but those of --by
+    /// and --with]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub features: Vec<String>,
+    /// Which columns are categories.
+    #[command(flatten)]
+    pub category: CategoryArgs,
     /// The first sample of mmd: rows with 'column == value' (== != < <= > >=); the second is the others
     #[arg(
         long,

@@ -47,7 +47,7 @@ pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
         let remedy = "give the -o of the curve that was stopped";
         return Err(Error::option("--resume", "", "finished cells are kept beside an output", remedy));
     }
-    let request = Request::new(args, &run.progress)?;
+    let request = Request::new(args, run)?;
     outputs.spare(request.train.table())?;
     let report = match args.precision {
         ElementType::F32 => measure::<f32>(&request, args, run, &outputs),

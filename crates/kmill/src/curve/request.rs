@@ -1,9 +1,9 @@
 //! The request of a curve: rows, options and the manifest of the cells, made from the command line.
 
 use crate::args::CurveArgs;
+use crate::args::run::Run;
 use crate::pipeline::target_names;
-use crate::progress::Progress;
-use crate::{Error, Result, convert};
+use crate::{Error, Result, convert, pipeline};
 use kapprox::instruction_set;
 use kapprox::landmark::Scheme;
 use ksolve::Task;
@@ -35,7 +35,8 @@ impl Request {
     ///
     /// # Errors
     /// Options that contradict each other, files and columns that are not there.
-    pub(super) fn new(args: &CurveArgs, progress: &Progress) -> Result<Self> {
+    pub(super) fn new(args: &CurveArgs, run: &Run) -> Result<Self> {
+        let (progress, job) = (&run.progress, &pipeline::job(run));
         let data = &args.data;
         convert::only_convert_keeps(data.select.missing)?;
         if args.test_where.is_some() && data.target.is_empty() {
@@ -56,7 +57,7 @@ impl Request {
         }
         let text = data.select.text.options();
         let (table, targets) = convert::open(&data.select.paths, &text, &data.target)?;
-        let (train, test, train_where) = rows(args, &table, &targets, task)?;
+        let (train, test, train_where) = rows(args, job, &table, &targets, task)?;
         let lambda = match ksolve::grid::penalties("lambda", &args.lambda)?[..] {
             [one] => one,
             _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one", "give one number")),
@@ -149,6 +150,7 @@ fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
 /// tested on.
 fn rows(
     args: &CurveArgs,
+    job: &ksolve::job::Run<'_>,
     table: &Table,
     targets: &[String],
     task: Task,
@@ -161,17 +163,21 @@ fn rows(
         class_target: task == Task::Classification && args.test_where.is_some(),
         rows: select.rows.clone(),
         filter: condition.clone(),
-        missing: select.missing.into(),
+        missing: select.treated(),
         ..Selection::default()
     };
+    let selection = args.data.category.of(selection);
     let first = table.select(&selection)?;
-    let Some(test) = &args.test_where else { return Ok((first, None, condition)) };
+    let Some(test) = &args.test_where else { return Ok((job.coded(&first)?, None, condition)) };
     // a column that chooses rows is no feature, in either of the two
-    let mut features = first.feature_names();
+    let mut features = first.feature_columns();
     if args.data.features.is_empty() {
         features.retain(|name| *name != test.column);
     }
     let selection = Selection { features, ..selection };
-    let tested = Selection { filter: Some(test.clone()), ..selection.clone() };
-    Ok((table.select(&selection)?, Some(table.select(&tested)?), condition))
+    let train = job.coded(&table.select(&selection)?)?;
+    // the rows to test on have the values of the others
+    let Selection { features, categories, encoding, .. } = train.same_features();
+    let tested = Selection { features, categories, encoding, filter: Some(test.clone()), ..selection };
+    Ok((train, Some(table.select(&tested)?), condition))
 }

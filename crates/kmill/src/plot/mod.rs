@@ -119,6 +119,11 @@ fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
     if at[0] == at[1] {
         return Err(Error::option("--y", &card.features[at[1]], "this is --x already", "name another feature"));
     }
+    let flags = card.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.flags());
+    if let Some((option, i)) = ["--x", "--y"].into_iter().zip(at).find(|(_, i)| flags.get(*i) == Some(&true)) {
+        let why = "it is 0 or 1, and an axis is a column of numbers";
+        return Err(Error::option(option, &card.features[i], why, "name a column of numbers"));
+    }
     Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
 }
 

@@ -7,7 +7,7 @@ use ksolve::Card;
 use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::lanes::{self, Lane};
-use kstore::{Coded, Fold, Merge, Reading, RowBlock, Selection, Workers};
+use kstore::{Coded, Fold, Merge, Missing, Reading, RowBlock, Selection, Workers};
 use std::sync::Arc;
 
 /// Most rows that are drawn: more would hide each other.
@@ -53,7 +53,13 @@ impl Points {
         let truth = features.len() == 1 && card.classes.is_empty() && card.targets.first().is_some_and(there);
         let names: Vec<String> = features.iter().chain(card.targets.first().filter(|_| truth)).cloned().collect();
         let selection = convert::selection(select, &names, targets);
-        let selected = table.select(&Selection { class_target: known, ..selection })?;
+        let missing = match (select.missing, card.missing()) {
+            (Some(_), _) => selection.missing,
+            (None, Missing::Error) => Missing::Error,
+            // a row without a place is not drawn
+            (None, _) => Missing::Drop,
+        };
+        let selected = table.select(&Selection { class_target: known, missing, ..selection })?;
         let classes = known.then(|| Arc::new(card.classes.clone()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
         let drawn = (DRAWN + lanes::TILE) * size_of::<Drawn>();

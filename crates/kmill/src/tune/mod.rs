@@ -134,7 +134,7 @@ fn tune<T: kapprox::Real>(
     outputs: &Outputs,
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
-    let selected = pipeline::select(&options, &run.progress)?;
+    let selected = pipeline::select(&options, run)?;
     outputs.spare(selected.table())?;
     let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
     let ridge = Ridge::new(&stand_in.fit.settings()?);

@@ -6,6 +6,7 @@
 
 mod bits;
 mod budget;
+mod categories;
 mod cli;
 mod curve;
 mod faults;

@@ -19,6 +19,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         rank: 1,
         lambda: Some(1e-6),
         intercept: ksolve::Intercept::Free,
+        encoding: None,
         features: vec!["a".to_string(), "b".to_string()],
         targets: targets.iter().map(ToString::to_string).collect(),
         classes,

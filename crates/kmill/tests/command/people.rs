@@ -93,8 +93,8 @@ fn errors_say_what_can_be_done() {
     for (line, parts) in [
         ("fit ridge t.csv --target y --rank 10 -o m.pkl", ["a model is a safetensors file", "leave the extension out"]),
         (
-            "fit ridge t.csv --target y --kernel delta(on=city) --rank 10 -o m",
-            ["column city holds text", "whole numbers"],
+            "fit ridge t.csv --target y --categories none --kernel delta(on=city) --rank 10 -o m",
+            ["column city holds text and is no feature", "--categories"],
         ),
         ("fit kmeans t.csv --clusters 2 --folds 5 -o m", ["--folds 5: kmeans does not read it", "leave it out"]),
         ("plot one t.csv --x b -o p.png", ["--x b: the model has one feature, a", "leave it out"]),
@@ -138,7 +138,7 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
     let at = folder.path();
     cities(at);
     let (_, report, said) = kmill(at, "fit ridge t.csv --target y --rank 10 --lambda 1e-6 -o m --json");
-    assert!(said.contains("features: id, fold, a, b, strange, high (6); left out: city (text), y (target)"), "{said}");
+    assert!(said.contains("features: id, fold, city: 3 values, a, b, strange, … (9); left out: y (target)"), "{said}");
     let warned = |column: &str| said.lines().find(|line| line.starts_with(&format!("warning: column {column} ")));
     assert!(
         warned("id").is_some_and(|line| line.contains("identifier") && line.contains("--features '*,!id'")),

@@ -4,8 +4,8 @@ use super::{Fit, Run};
 use crate::metric::MetricSource;
 use crate::train::TrainOptions;
 use crate::{Error, Result};
-use kstore::Selected;
 use kstore::checkpoint::{Journal, Listener, Manifest};
+use kstore::{Digest, Selected};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,6 +53,12 @@ fn manifest(fit: &Fit, selected: &Selected, training: &TrainOptions, notes: &[(S
         options.extend(map.into_iter().map(|(name, value)| (name, text(value))));
     }
     options.push(("features".to_string(), text(selected.feature_names().into())));
+    if let Some(encoding) = selected.encoding() {
+        // names do not tell 7 from the text 7
+        let values = serde_json::to_vec(encoding)
+            .map_err(|error| Error::Damaged { path: "the encoding".into(), detail: error.to_string() })?;
+        options.push(("values of the columns".to_string(), Digest::of(&values)));
+    }
     options.push(("target".to_string(), text(super::fitted::target_names(selected).into())));
     if let MetricSource::Given(given) = &training.metric {
         options.push(("numbers of the metric".to_string(), given.digest()));

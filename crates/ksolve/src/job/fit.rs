@@ -311,6 +311,7 @@ impl Fit {
     /// # Errors
     /// Options that contradict each other; those of [`combine`].
     pub fn combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Combination> {
+        let selected = &run.coded(selected)?;
         let (training, names) = (self.training(selected)?, selected.feature_names());
         let kernels = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
         match self.precision {
@@ -324,7 +325,7 @@ impl Fit {
     /// # Errors
     /// Options that contradict each other; errors of reading the first rows. A plan over the budget is no error here.
     pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
-        self.forecast(selected, &run.resources(), Duration::ZERO)
+        self.forecast(&run.coded(selected)?, &run.resources(), Duration::ZERO)
     }
 
     /// The plan of a run that learns the weights of a sum of kernels first ([`Fit::combined`]): the stages of both. How long the weights take is not
@@ -333,6 +334,7 @@ impl Fit {
     /// # Errors
     /// The errors of [`Fit::plan`] and [`Fit::combined`].
     pub fn plan_combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
+        let selected = &run.coded(selected)?;
         let (training, names, resources) = (self.training(selected)?, selected.feature_names(), run.resources());
         let found = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
         let mut steps = match self.precision {
@@ -377,6 +379,7 @@ impl Fit {
     }
 
     fn run_and(&self, selected: &Selected, run: &Run<'_>, keep: &dyn Fn(&Fitted) -> Result<()>) -> Result<Fitted> {
+        let selected = &run.coded(selected)?;
         let training = self.training(selected)?;
         let solver = self.family.solver(&self.settings()?)?;
         match self.precision {
@@ -385,13 +388,12 @@ impl Fit {
         }
     }
 
-    /// Learns from all rows of a table, with every numeric column but the targets as a feature.
+    /// Learns from all rows of a table, with every column of numbers or text but the targets as a feature.
     ///
     /// # Errors
     /// Columns that are not there, and the errors of [`Fit::run`].
     pub fn on(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
         let targets = targets.iter().map(ToString::to_string).collect();
-        let selection = self.selection(Selection { targets, ..Selection::default() })?;
-        self.run(&table.select(&selection)?, run)
+        self.run(&table.select(&self.selection(Selection { targets, ..Selection::default() })?)?, run)
     }
 }

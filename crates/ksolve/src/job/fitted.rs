@@ -9,7 +9,9 @@ use crate::{AnyModel, Card, Cell, Certificate, Error, Model, Result};
 use kapprox::Real;
 use kapprox::map::MapSpec;
 use kstore::checkpoint::Journal;
-use kstore::{Label, Selected};
+use kstore::encoding::Code;
+use kstore::{Label, Missing, Selected};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The convention of every output that names a lambda.
@@ -48,6 +50,10 @@ pub struct FitReport {
     pub rows: u64,
     /// Number of features, d.
     pub features: usize,
+    /// The columns of categories, and of numbers with a feature for missing values, each with how it becomes features, such as `12 values`; empty
+    /// where every feature is a column of numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<(String, String)>,
     /// Number of target columns; for classes 1.
     pub targets: usize,
     /// Names of the target columns, or of the class column.
@@ -265,6 +271,10 @@ fn train_model<T: Real>(
 }
 
 fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trained: &Trained<T>) -> Result<Card> {
+    let mut options = fit.canonical(&fit.settings()?, training);
+    if options["missing"].is_null() && selected.missing().name() != Missing::Error.name() {
+        options["missing"] = selected.missing().name().into();
+    }
     Ok(Card {
         task: trained.task.unwrap_or(training.task),
         solver: fit.family.name.to_string(),
@@ -276,6 +286,7 @@ fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, traine
         lambda: trained.lambda,
         intercept: fit.settings()?.intercept(),
         features: selected.feature_names(),
+        encoding: selected.encoding().cloned().map(Arc::new),
         targets: target_names(selected),
         classes: trained.classes.as_ref().map_or(Vec::new(), |classes| classes.labels().to_vec()),
         link: trained.link.clone(),
@@ -285,7 +296,7 @@ fn card<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, traine
         seed: fit.seed,
         landmarks: trained.landmarks.map(|_| training.landmarks.to_string()),
         asinh: trained.scaler.asinh,
-        options: fit.canonical(&fit.settings()?, training),
+        options,
     })
 }
 
@@ -304,6 +315,10 @@ fn report<T: Real>(fit: &Fit, selected: &Selected, training: &TrainOptions, trai
         solver: fit.family.name,
         rows: trained.rows,
         features: selected.shape().features,
+        columns: selected.encoding().map_or(Vec::new(), |encoding| {
+            let told = encoding.columns().iter().filter(|column| column.missing || column.code != Code::Number);
+            told.map(|column| (column.name.clone(), column.to_string())).collect()
+        }),
         targets: names.len(),
         target_names: names,
         classes: trained.classes.as_ref().map(|classes| classes.labels().to_vec()),

@@ -16,6 +16,7 @@
 //! ```
 
 mod checkpoint;
+mod coded;
 mod fit;
 mod fitted;
 mod run;

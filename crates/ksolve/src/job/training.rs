@@ -9,7 +9,7 @@ use crate::solver::{Settings, Solver, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kapprox::Spec;
-use kstore::{Selected, Selection};
+use kstore::Selected;
 
 /// Default rank.
 const RANK: usize = 1000;
@@ -88,8 +88,7 @@ impl Fit {
         if let Some(landmarks @ LandmarkSource::Rows(_)) = &self.landmarks {
             return Err(Error::option("landmarks", landmarks, "the views have landmarks of their own; name a scheme"));
         }
-        let with = Selection { features: patterns.clone(), ..Selection::default() };
-        let second = selected.table().select(&with)?.feature_names();
+        let second = selected.features_of(&patterns)?;
         let first: Vec<String> = names.iter().filter(|name| !second.contains(name)).cloned().collect();
         if first.is_empty() {
             let why = "no column is left for the first view; name fewer, or more `features`";

@@ -338,6 +338,14 @@ impl<R: Read + Seek> Reader<'_, R> {
         if outputs != t {
             return Err(self.damaged(format!("it has {t} outputs for {outputs} targets or classes")));
         }
+        if let Some(encoding) = &card.encoding {
+            if let Some(fault) = encoding.fault() {
+                return Err(self.damaged(fault));
+            }
+            if encoding.names() != card.features {
+                return Err(self.damaged("its columns do not make its features"));
+            }
+        }
         let all = matches!(basis, Basis::Features { .. });
         if let Some(with) = card.with.as_ref().filter(|with| all || with.functions > m) {
             return Err(self.damaged(format!("it has {m} functions, its second view {}", with.functions)));

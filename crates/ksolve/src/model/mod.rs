@@ -6,6 +6,7 @@
 //! for the format.
 
 mod basis;
+mod card;
 mod components;
 pub mod file;
 mod form;
@@ -13,17 +14,17 @@ mod load;
 mod predict;
 
 pub use basis::Basis;
+pub use card::{Card, SecondView};
 pub use form::Form;
 pub use predict::PredictScratch;
 
 use crate::quadratic::{self, Quadratic};
 use crate::strips::{Pool, row_strips};
-use crate::{Certificate, Error, Head, Intercept, Link, Result, Task, dots};
+use crate::{Error, Head, Result, Task, dots};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
-use kstore::{Label, Scaler, Workers};
-use serde::{Deserialize, Serialize};
+use kstore::{Scaler, Workers};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,72 +33,6 @@ const STRIP: usize = quadratic::STRIP;
 
 /// Basis functions whose values are widened to f64 at once: 256 x 128 in f64 is 256 KiB, within L2.
 const PANEL: usize = 128;
-
-/// The card of a model: the options that change its result, and names. It has no path, thread, memory size, time, host
-/// or file format of the rows, so that the same result is the same file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Card {
-    /// The task that was learned, such as regression or components.
-    pub task: Task,
-    /// Name of the solver: `ridge`.
-    pub solver: String,
-    /// The kernel as an expression that parses back to it.
-    pub kernel: String,
-    /// The second of two views, whose kernel functions are the last ones; absent for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub with: Option<SecondView>,
-    /// The type that predictions are computed in: `f32` or `f64`. A fit in f32 whose landmarks need it predicts in f64.
-    pub precision: String,
-    /// The feature map as an expression that parses back to it.
-    pub map: String,
-    /// Number of features used.
-    pub rank: usize,
-    /// Regularisation strength: (1/n)Σloss + lambda‖w‖²; `None` for solvers without.
-    pub lambda: Option<f64>,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
-    /// Names of the features, in the order of the columns.
-    pub features: Vec<String>,
-    /// Names of the targets; the name of the class column for a classification.
-    pub targets: Vec<String>,
-    /// Labels of the classes, by code; empty for a regression.
-    pub classes: Vec<Label>,
-    /// How scores become probabilities; absent where they do not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<Link>,
-    /// True where the scores are those of pairs of classes.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pairs: bool,
-    /// Error of the approximation at this rank; null for maps without one.
-    pub certificate: Option<Certificate>,
-    /// Number of rows trained on.
-    pub rows: u64,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// How landmarks were chosen: `rpcholesky`; `None` for a map without.
-    pub landmarks: Option<String>,
-    /// True where features go through asinh after they were centred and divided.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub asinh: bool,
-    /// The other options that define the result, as the caller names them.
-    pub options: serde_json::Value,
-}
-
-/// The second view of a model of two sets of columns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecondView {
-    /// Its kernel, as an expression that parses back to it.
-    pub kernel: String,
-    /// Number of its kernel functions; those of the first view are the others.
-    pub functions: usize,
-}
-
-impl Card {
-    /// True where the outputs are the features of the map themselves.
-    pub fn is_features(&self) -> bool {
-        self.solver == crate::solver::FEATURES
-    }
-}
 
 /// A model in the precision of its rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,7 +139,8 @@ impl<T: Real> Model<T> {
         // a basis of nodes may have more points than functions
         let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
         let numbers = points + m * t + t + 3 * self.centre.len();
-        size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + self.form.bytes()
+        let codes = self.card.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
+        codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + self.form.bytes()
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.

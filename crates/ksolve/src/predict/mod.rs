@@ -27,7 +27,7 @@ use crate::job::{MetricReport, Run};
 use crate::model::PredictScratch;
 use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task};
 use kstore::budget::Term;
-use kstore::{Label, Selected, Selection, Table};
+use kstore::{Encoding, Label, Missing, Selected, Selection, Table};
 use std::path::Path;
 use std::sync::Arc;
 use table::TableScorer;
@@ -35,7 +35,8 @@ use typed::{TILE, Typed, model_term};
 
 /// A model that predicts, whatever its precision; clones share it, and threads may use it at the same time.
 ///
-/// Rows are given as they stand in a table, unscaled, in the order of [`Card::features`]. A row's prediction has the same bits
+/// Rows are given as they stand in a table, unscaled, in the order of [`Card::features`]. A model with columns of categories takes them
+/// as a table ([`Table::from_batches`], or files), or as slices of its features: a 1 for the value of a row, and 0 for the others. A row's prediction has the same bits
 /// alone, in a batch, and in a table that the command predicts.
 ///
 /// ```
@@ -248,14 +249,17 @@ pub struct Extras {
 }
 
 impl Predictor {
-    /// The rows of a table that the model can read: the features of the fit by name, and what else `selection` names.
+    /// The rows of a table that the model can read: the columns of the fit by name, and what else `selection` names. Categories have the values
+    /// that the fit found; missing values are treated as in the fit, unless `selection` says how.
     ///
     /// # Errors
     /// Columns that are not there.
     pub fn select(&self, table: &Table, selection: Selection) -> Result<Selected> {
         let class_target = !self.card().classes.is_empty() && !selection.targets.is_empty();
-        let features = self.card().features.clone();
-        Ok(table.select(&Selection { features, class_target, ..selection })?)
+        let numbers = || Arc::new(Encoding::of_numbers(&self.card().features));
+        let encoding = Some(self.card().encoding.clone().unwrap_or_else(numbers));
+        let missing = if selection.missing == Missing::Fitted { self.card().missing() } else { selection.missing };
+        Ok(table.select(&Selection { encoding, missing, class_target, ..selection })?)
     }
 
     /// The term of a plan for the loaded model, with further bytes.

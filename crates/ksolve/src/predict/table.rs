@@ -8,7 +8,7 @@ use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane, Lanes};
-use kstore::{Coded, Fold, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers};
+use kstore::{Coded, Fold, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -144,7 +144,22 @@ impl<'a, T: Real> TableScorer<'a, T> {
             let why = "no row is left after `rows`, `where` and `missing`; ask for more rows".to_string();
             return Err(kstore::Error::Empty { what, why }.into());
         }
+        self.tell(report.rows, &watch);
         Ok(report.rows)
+    }
+
+    /// Tells of values that the fit did not see, and of rows that were left out.
+    fn tell(&self, rows: u64, stages: &dyn Stages) {
+        for (column, count) in self.selected.unseen() {
+            stages.warn(format!(
+                "column {column}: {count} of {rows} rows have a value that the fit did not see; such a value is like none of those that it saw"
+            ));
+        }
+        let range = self.selected.range();
+        let all = range.end - range.start;
+        if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < all {
+            stages.warn(format!("{} of {all} rows have a missing value and are left out (`missing` drop)", all - rows));
+        }
     }
 
     /// Refuses a value that is not finite. `values` has the same number of values for each of `rows`.

@@ -132,7 +132,8 @@ impl<T: Real> Sample<T> {
             }
         }
         let statistics = statistics(&wide, d)?;
-        let scaler = survey::scaler(options.scaling, &statistics, || Ok(wide.clone()))?;
+        let mut scaler = survey::scaler(options.scaling, &statistics, || Ok(wide.clone()))?;
+        selected.keep_flags(&mut scaler);
         // a missing value that the mean will stand for
         let finite = |v: f64| if v.is_finite() { v } else { 0.0 };
         let scaled = |(i, v): (usize, &f64)| <T as kstore::Real>::from_f64(finite(scaler.apply(i % d, *v)));

@@ -131,7 +131,9 @@ pub(crate) fn of(
 ) -> Result<Survey> {
     selected.mark_integers(&mut statistics);
     check(selected, &statistics, options, stages)?;
-    let scaler = Arc::new(scaler(options.scaling, &statistics, || draw(statistics.rows))?);
+    let mut scaler = scaler(options.scaling, &statistics, || draw(statistics.rows))?;
+    selected.keep_flags(&mut scaler);
+    let scaler = Arc::new(scaler);
     let labels = |counts: Vec<(Label, u64)>| counts.into_iter().map(|(label, _)| label).collect::<Vec<_>>();
     let classes = match options.task {
         Task::Classification => Some(Classes::new(labels(statistics.classes.sorted()))?),

@@ -21,6 +21,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             lambda: Some(3.1622776601683795e-9),
             intercept: Intercept::Free,
             features: (0..d).map(|j| format!("x{j}")).collect(),
+            encoding: None,
             targets: (0..t).map(|j| format!("y{j}")).collect(),
             classes: vec![],
             link: None,

@@ -1,7 +1,7 @@
 //! CSV: dialects, kinds, missing values, and what is wrong with a line.
 
 use crate::make::*;
-use kstore::{Error, Kind, Label, Missing, Reading, RowSource, Selection, Table, TextOptions};
+use kstore::{Categories, Error, Kind, Label, Missing, Reading, RowSource, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
 fn text(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
@@ -19,7 +19,8 @@ fn columns(table: &Table) -> Vec<(String, String)> {
 }
 
 fn everything(table: &Table) -> kstore::Result<Whole> {
-    let rows = table.select(&Selection { missing: Missing::Mean, ..Selection::default() })?;
+    let rows =
+        table.select(&Selection { missing: Missing::Mean, categories: Categories::None, ..Selection::default() })?;
     let rows = rows.rows::<f64>(Reading::default())?;
     read(&rows, RowSource::range(&rows), 100)
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod categories;
 mod changing;
 mod checkpoints;
 mod csv_files;

@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::arrow::array::*;
-use kstore::{Condition, Error, Missing, Reading, RowSource, Selection, Table, TableRows};
+use kstore::{Categories, Condition, Error, Missing, Reading, RowSource, Selection, Table, TableRows};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -216,7 +216,7 @@ fn both_ways(table: &Table, selection: &Selection, tile: usize) -> [kstore::Resu
 }
 
 fn with_target() -> Selection {
-    Selection { targets: names(&["y"]), ..Selection::default() }
+    Selection { targets: names(&["y"]), categories: Categories::None, ..Selection::default() }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::condition::parse_rows;
 use kstore::{
-    Coded, Condition, Error, KeptValues, Label, Missing, OutputColumn, OutputKind, Reading, RowBuf, RowSource, Scaler,
-    Selection, Table,
+    Categories, Coded, Condition, Error, KeptValues, Label, Missing, OutputColumn, OutputKind, Reading, RowBuf,
+    RowSource, Scaler, Selection, Table,
 };
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -25,18 +25,18 @@ fn features_follow_the_file_or_the_patterns() {
     let folder = folder();
     let table = Table::open(&split(folder.path(), 10, &[], 10)).unwrap();
     let features = |selection: Selection| table.select(&selection).unwrap().feature_names();
-    assert_eq!(features(Selection::default()), ["a", "b", "y", "fold"]);
+    assert_eq!(features(Selection::default()), ["a", "b", "y", "fold", "city"]);
     assert_eq!(features(usual()), ["a", "b"]);
     let chosen = Selection { targets: names(&["y"]), group: Some("fold".into()), ..Selection::default() };
     assert_eq!(features(chosen), ["a", "b"]);
     let filter = Some(Condition::parse("fold != 3").unwrap());
-    assert_eq!(features(Selection { filter, keep: names(&["a"]), ..Selection::default() }), ["b", "y"]);
+    assert_eq!(features(Selection { filter, keep: names(&["a"]), ..Selection::default() }), ["b", "y", "city"]);
     assert_eq!(features(Selection { features: names(&["[b-z]", "?"]), ..Selection::default() }), ["b", "y", "a"]);
     let error = table.select(&Selection { targets: names(&["Y"]), ..Selection::default() }).unwrap_err().to_string();
     assert!(error.contains("did you mean \"y\""), "{error}");
     for wrong in [
         Selection { features: names(&["z*"]), ..usual() },
-        Selection { features: names(&["city"]), ..usual() },
+        Selection { features: names(&["city"]), categories: Categories::None, ..usual() },
         Selection { features: names(&["y"]), ..usual() },
         Selection { targets: names(&["city"]), ..usual() },
         Selection { keep: names(&["nothing"]), ..usual() },
@@ -51,8 +51,8 @@ fn columns_are_left_out_by_name_and_pattern() {
     let folder = folder();
     let table = Table::open(&split(folder.path(), 10, &[], 10)).unwrap();
     let select = |features: &[&str], keep: &[&str]| {
-        let selection =
-            Selection { features: names(features), keep: names(keep), targets: names(&["y"]), ..Selection::default() };
+        let (features, keep, targets) = (names(features), names(keep), names(&["y"]));
+        let selection = Selection { features, keep, targets, categories: Categories::None, ..Selection::default() };
         table.select(&selection)
     };
     let features = |list: &[&str]| select(list, &[]).unwrap().feature_names();

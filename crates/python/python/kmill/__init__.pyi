@@ -80,6 +80,8 @@ class _Estimator:
         where: str | None = ...,
         rows: str | None = ...,
         missing: str = ...,
+        categories: str | list[str] | None = ...,
+        hash: int | None = ...,
         sample_weight: str | None = ...,
         memory: int | str | None = ...,
         scratch: _Path | None = ...,
@@ -93,7 +95,7 @@ class _Estimator:
         extras: list[str] | None = ...,
         where: str | None = ...,
         rows: str | None = ...,
-        missing: str = ...,
+        missing: str | None = ...,
         memory: int | str | None = ...,
     ) -> int: ...
     def save(self, path: _Path) -> None: ...

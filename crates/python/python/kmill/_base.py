@@ -18,7 +18,7 @@ from ._html import Report, framed
 from ._job import Described
 from ._matrix import Coordinates, is_told, refuse
 from ._progress import Progress
-from ._rows import free, is_stream, paths_of, table_of, unmasked
+from ._rows import free, is_stream, paths_of, stream_of, table_of, unmasked
 
 _LOG = logging.getLogger("kmill")
 
@@ -29,6 +29,7 @@ class KernelEstimator(Described, BaseEstimator):
     _target: str | None = None  # "numbers", "classes", or nothing to learn from
     _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
     _learn = staticmethod(_kmill.fit)
+    _coded = False  # whether columns of the model are categories
 
     # -- fits
 
@@ -37,7 +38,7 @@ class KernelEstimator(Described, BaseEstimator):
         more: list[tuple[str, Any]] = []
         self._forget()
         if is_stream(X):
-            stream = _kmill.Table.from_stream(X)
+            stream = _kmill.Table.from_stream(stream_of(X))
             names, count = [name for name, _, _ in stream.columns], stream.rows
         else:
             unmasked(X, "X")
@@ -119,6 +120,8 @@ class KernelEstimator(Described, BaseEstimator):
         where: str | None = None,
         rows: str | None = None,
         missing: str = "error",
+        categories: str | list[str] | None = None,
+        hash: int | None = None,
         sample_weight: str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
@@ -132,13 +135,18 @@ class KernelEstimator(Described, BaseEstimator):
         target : str or list of str, optional
             The column to learn from, or several of numbers.
         features : list of str, optional
-            Names or patterns of the features. None is every numeric column without another role.
+            Names or patterns of the features. None is every column of numbers or text without another role.
         where : str, optional
             A condition on one column: ``"fold != 3"``.
         rows : str, optional
             Stored rows to use, half-open: ``"..284217"``.
-        missing : {"error", "drop", "mean"}
-            What is done with a missing, NaN or infinite value.
+        missing : {"error", "drop", "mean", "indicator"}
+            What is done with a missing, NaN or infinite value. The model keeps it for new rows.
+        categories : str or list of str, optional
+            Columns that are categories, a feature for each value: names or patterns, ``"all"`` or ``"none"``. None is the columns
+            of text with up to 1,000 values.
+        hash : int, optional
+            Features for a column of text with more values, by a hash. None leaves such a column out.
         sample_weight : str, optional
             A column with a weight for each row, for solvers that read weights.
         memory : int or str, optional
@@ -156,6 +164,8 @@ class KernelEstimator(Described, BaseEstimator):
         selection = {"features": features or [], "targets": targets, "missing": missing}
         selection.update({"where": where} if where else {})
         selection.update({"rows": rows} if rows else {})
+        selection.update({"categories": [categories] if isinstance(categories, str) else list(categories)} if categories else {})
+        selection.update({"hash": hash} if hash else {})
         options = {"weights": sample_weight} if sample_weight else {}
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options)
         self._after_files(self._names_of_card())
@@ -163,14 +173,20 @@ class KernelEstimator(Described, BaseEstimator):
 
     def _forget(self) -> None:
         """Forgets what an earlier fit learned from rows in memory."""
-        for name in ("classes_", "labels_", "_coordinates"):
+        for name in ("classes_", "labels_", "_coordinates", "_coded"):
             self.__dict__.pop(name, None)
 
     def _names_of_card(self) -> dict[str, Any]:
         card = self._card()
-        self.feature_names_in_ = np.array(card["features"], dtype=object)
-        self.n_features_in_ = len(card["features"])
+        self._name(card)
         return card
+
+    def _name(self, card: dict[str, Any]) -> None:
+        """Takes the names of the columns."""
+        names = [column["name"] for column in card.get("encoding", [])] or card["features"]
+        self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(names)
+        self._coded = "encoding" in card
 
     def _after_files(self, card: dict[str, Any]) -> None:
         """Sets what a fit in memory learns from the target."""
@@ -229,13 +245,15 @@ class KernelEstimator(Described, BaseEstimator):
         return self._told_of(X)[0] if issparse(X) else self.model_.predict(X)
 
     def _checked(self, X: Any) -> Any:
+        if self._coded:
+            raise ValueError("the model has columns of categories: give a table with its columns, such as a DataFrame")
         unmasked(X, "X")
         sparse = False if self._coordinates is not None else "csr"
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse)
         return X if self._coordinates is None else self._coordinates.of(X)
 
     def _told_of(self, X: Any, *extras: str) -> Any:
-        table = _kmill.Table.from_stream(X) if is_stream(X) else table_of(X, self._card()["features"])
+        table = _kmill.Table.from_stream(stream_of(X)) if is_stream(X) else table_of(X, self._card()["features"])
         return self.model_.scores(table, json.dumps({"run": self._run(), "extras": extras}))
 
     def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
@@ -252,7 +270,7 @@ class KernelEstimator(Described, BaseEstimator):
         extras: list[str] | None = None,
         where: str | None = None,
         rows: str | None = None,
-        missing: str = "error",
+        missing: str | None = None,
         memory: int | str | None = None,
     ) -> int:
         """Write predictions for files of any size to a file.
@@ -268,7 +286,7 @@ class KernelEstimator(Described, BaseEstimator):
         extras : list of str, optional
             What is written beside the predictions: ``probabilities``, ``std``, ``novelty``, ``preimage``.
         where, rows, missing, memory
-            As in :meth:`fit_files`.
+            As in :meth:`fit_files`; missing values are treated as in the fit where nothing is said.
 
         Returns
         -------
@@ -278,7 +296,8 @@ class KernelEstimator(Described, BaseEstimator):
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             raise ValueError("files have no rows of a precomputed kernel or of a function: use predict")
-        selection: dict[str, Any] = {"missing": missing, "keep": keep or []}
+        selection: dict[str, Any] = {"keep": keep or []}
+        selection.update({"missing": missing} if missing else {})
         selection.update({"where": where} if where else {})
         selection.update({"rows": rows} if rows else {})
         table = _kmill.Table.open(paths_of(paths))

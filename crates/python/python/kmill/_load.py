@@ -6,8 +6,6 @@ import json
 import os
 from typing import Any
 
-import numpy as np
-
 from . import _embeddings, _kmill, _supervised, _unsupervised
 from ._base import KernelEstimator
 
@@ -85,8 +83,7 @@ def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
     given = {name: value for name, value in values.items() if name in known and (value is not None or name == "gamma")}
     found: KernelEstimator = cls(**given, **more)
     found.model_, found.card_ = model, card
-    found.feature_names_in_ = np.array(card["features"], dtype=object)
-    found.n_features_in_ = len(card["features"])
+    found._name(card)
     found.kernel_, found.rank_ = card["kernel"], card["rank"]
     found.trace_error_ = None if card["certificate"] is None else card["certificate"]["trace_error"]
     if card["lambda"] is not None:

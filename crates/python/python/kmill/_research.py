@@ -10,7 +10,7 @@ from sklearn.utils import check_array
 
 from . import _kernel, _kmill
 from ._progress import Progress
-from ._rows import is_stream, paths_of
+from ._rows import is_stream, paths_of, stream_of
 from ._unsupervised import Nystroem
 
 
@@ -18,7 +18,7 @@ def _table(X: Any) -> Any:
     if isinstance(X, str) or hasattr(X, "__fspath__"):
         return _kmill.Table.open(paths_of(X))
     if is_stream(X):
-        return _kmill.Table.from_stream(X)
+        return _kmill.Table.from_stream(stream_of(X))
     X = check_array(X, dtype=[np.float64, np.float32], order="C")
     return _kmill.Table.from_array(X, [f"x{j}" for j in range(X.shape[1])])
 

@@ -12,8 +12,31 @@ from . import _kmill
 
 
 def is_stream(X: Any) -> bool:
-    """Whether rows come by the Arrow PyCapsule interface; tables of pandas go scikit-learn's way."""
-    return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas")
+    """Whether rows come by the Arrow PyCapsule interface; tables of pandas without text go scikit-learn's way."""
+    return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas") or has_text(X)
+
+
+def has_text(X: Any) -> bool:
+    """Whether rows are a table of pandas with a column of text."""
+    if not (type(X).__module__.startswith("pandas") and hasattr(X, "columns")):
+        return False
+    from pandas.api.types import infer_dtype
+
+    def text(column: Any) -> bool:
+        if column.dtype == "category":
+            column = column.cat.categories
+        return column.dtype.kind not in "biufcmM" and infer_dtype(column, skipna=True) == "string"
+
+    return any(text(X.iloc[:, j]) for j in range(X.shape[1]))
+
+
+def stream_of(X: Any) -> Any:
+    """The rows as an object with ``__arrow_c_stream__``; the index of a table of pandas is no column."""
+    if not type(X).__module__.startswith("pandas"):
+        return X
+    import pyarrow
+
+    return pyarrow.Table.from_pandas(X, preserve_index=False)
 
 
 def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None) -> Any:

@@ -83,7 +83,7 @@ fn columns_and_values_that_cannot_be() {
         ("t.parquet", "--features y", "it is the target"),
         ("t.parquet", "--target y,y", "y is named twice"),
         ("ü.parquet", "--target целъ", "did you mean \"цель\"?"),
-        ("labels.parquet", "--features x0,text", "column \"text\" of labels.parquet holds text"),
+        ("labels.parquet", "--features x0,text --categories none", "column \"text\" of labels.parquet holds text"),
         ("labels.parquet", "--target text", "for labels choose --task classification"),
         ("labels.parquet", "--target bool,one --task classification", "one column of labels"),
         ("labels.parquet", "--target one --task classification", "the target has 1 class;"),

@@ -5,9 +5,10 @@ use crate::solver::Options;
 use crate::train::LandmarkSource;
 use crate::{Error, Result};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::{Condition, Missing, Selected, Selection, Table};
+use kstore::{Condition, Encoding, Missing, Selected, Selection, Table};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A fit, its columns and its rows, as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,7 +27,8 @@ pub(super) struct JobCard {
     seed: u64,
     precision: String,
     notes: serde_json::Map<String, serde_json::Value>,
-    features: Vec<String>,
+    /// The columns of the features, and how they become them.
+    encoding: Arc<Encoding>,
     targets: Vec<String>,
     rows: Range<u64>,
     filter: Option<String>,
@@ -47,11 +49,6 @@ impl JobCard {
             };
             (column.name.clone(), kind.to_string())
         };
-        let missing = match selection.missing {
-            Missing::Error => "error",
-            Missing::Drop => "drop",
-            Missing::Mean => "mean",
-        };
         Self {
             version: env!("CARGO_PKG_VERSION").to_string(),
             instruction_set: kapprox::instruction_set(),
@@ -66,11 +63,11 @@ impl JobCard {
             seed: fit.seed,
             precision: fit.precision.to_string(),
             notes: fit.notes.clone(),
-            features: selected.feature_names(),
+            encoding: selected.same_features().encoding.unwrap_or_default(),
             targets: fitted::target_names(selected),
             rows: selected.range(),
             filter: selection.filter.as_ref().map(ToString::to_string),
-            missing: missing.to_string(),
+            missing: selection.missing.name().to_string(),
             columns: selected.table().schema().columns.iter().map(column).collect(),
             stored: selected.table().stored_rows(),
         }
@@ -100,15 +97,11 @@ impl JobCard {
     /// The rows and columns of the fit in a table that has the stored rows of the whole.
     pub(super) fn select(&self, table: &Table) -> Result<Selected> {
         let selection = Selection {
-            features: self.features.clone(),
             targets: self.targets.clone(),
             rows: Some(self.rows.clone()),
             filter: self.filter.as_deref().map(Condition::parse).transpose()?,
-            missing: match self.missing.as_str() {
-                "drop" => Missing::Drop,
-                "mean" => Missing::Mean,
-                _ => Missing::Error,
-            },
+            missing: Missing::named(&self.missing).unwrap_or_default(),
+            encoding: Some(self.encoding.clone()),
             ..Selection::default()
         };
         Ok(table.select(&self.fit()?.selection(selection)?)?)

@@ -54,7 +54,7 @@ impl Fit {
     /// # Errors
     /// A solver or options that make more than one pass over features; those of [`Fit::run`].
     pub fn prepare(&self, table: &Table, selection: &Selection, run: &Run<'_>, path: &Path) -> Result<PreparedJob> {
-        let selected = table.select(selection)?;
+        let selected = run.coded(&table.select(selection)?)?;
         let only = self.only_pass(&self.training(&selected)?)?;
         let replay = Replay::preparing(only, StateWriter::create(path)?);
         let outcome = self.run(&selected, &run.clone().engine(&replay));

@@ -1,0 +1,68 @@
+//! The values of columns of categories, found before the job that reads them.
+
+use super::Run;
+use crate::Result;
+use crate::predict::COPIES;
+use crate::train::Stages;
+use kstore::budget::Term;
+use kstore::encoding::{ColumnSearch, FoundColumns};
+use kstore::pass::lanes::{self, Lane};
+use kstore::{Merge, Selected, TILE_TEXT, TextLimit, Workers};
+
+/// What to do where the values do not fit the memory.
+const REMEDY: &str = "set `categories` none, or leave columns of text out";
+
+impl Run<'_> {
+    /// The selection with the values of its columns of categories known, so that its rows can be read. A job does this itself; who wants the
+    /// names of the features before it does it first, and the job has nothing left to do.
+    ///
+    /// Columns with too many values are left out with a warning. *Cost*: one pass over the columns of categories, none where there are none.
+    ///
+    /// # Errors
+    /// A missing value where none may be, with its place; [`kstore::Error::TooManyValues`]; those of reading and of the memory plan.
+    pub fn coded(&self, selected: &Selected) -> Result<Selected> {
+        Ok(self.coded_together(&[selected])?.pop().unwrap_or_else(|| selected.clone()))
+    }
+
+    /// As [`Run::coded`], for tables of the same columns: a feature for each value of any of them.
+    ///
+    /// # Errors
+    /// Those of [`Run::coded`].
+    pub fn coded_together(&self, tables: &[&Selected]) -> Result<Vec<Selected>> {
+        let searches: Option<Vec<ColumnSearch>> = tables.iter().map(|table| table.search()).collect();
+        let Some(searches) = searches else { return Ok(tables.iter().map(|table| (*table).clone()).collect()) };
+        let mut found: Option<FoundColumns> = None;
+        for (search, table) in searches.iter().zip(tables) {
+            let later = self.found(search, table)?;
+            match &mut found {
+                Some(found) => found.merge(&later),
+                None => found = Some(later),
+            }
+        }
+        let Some(found) = found else { return Ok(Vec::new()) };
+        let mut coded = Vec::with_capacity(tables.len());
+        for search in &searches {
+            let (selected, left_out) = search.finish(&found)?;
+            if coded.is_empty() {
+                left_out.iter().for_each(|column| self.stages().warn(column.to_string()));
+            }
+            coded.push(selected);
+        }
+        Ok(coded)
+    }
+
+    /// What the columns of a table hold.
+    ///
+    /// # Errors
+    /// Those of [`Run::coded`].
+    pub fn found(&self, search: &ColumnSearch, table: &Selected) -> Result<FoundColumns> {
+        let source = search.rows(TextLimit::default())?;
+        let shared = vec![Term::new("texts", COPIES * TILE_TEXT, REMEDY)];
+        let lane = Lane { tile: lanes::TILE, name: "values of categories", bytes: search.state_bytes(), shared };
+        let lanes = lanes::lanes("the search for categories", &source, &lane, self.bytes(), self.workers().threads())?;
+        let source = search.rows(TextLimit::new(self.bytes(), lanes.spare, COPIES))?;
+        let (watch, workers) = (self.watched(), Workers::sequential());
+        let stage = watch.stage("categories", table.known_rows());
+        Ok(lanes::scan(lanes.count, &workers, &*stage).fold(&source, search)?.0)
+    }
+}

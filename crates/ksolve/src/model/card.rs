@@ -1,0 +1,80 @@
+//! What a model file says of its model in words: options, names and classes.
+
+use crate::{Certificate, Intercept, Link, Task};
+use kstore::{Encoding, Label, Missing};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The card of a model: the options that change its result, and names. It has no path, thread, memory size, time, host
+/// or file format of the rows, so that the same result is the same file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Card {
+    /// The task that was learned, such as regression or components.
+    pub task: Task,
+    /// Name of the solver: `ridge`.
+    pub solver: String,
+    /// The kernel as an expression that parses back to it.
+    pub kernel: String,
+    /// The second of two views, whose kernel functions are the last ones; absent for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<SecondView>,
+    /// The type that predictions are computed in: `f32` or `f64`. A fit in f32 whose landmarks need it predicts in f64.
+    pub precision: String,
+    /// The feature map as an expression that parses back to it.
+    pub map: String,
+    /// Number of features used.
+    pub rank: usize,
+    /// Regularisation strength: (1/n)Σloss + lambda‖w‖²; `None` for solvers without.
+    pub lambda: Option<f64>,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// Names of the features, in the order of the columns.
+    pub features: Vec<String>,
+    /// How the columns of a table become the features; absent where every feature is a column of numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<Arc<Encoding>>,
+    /// Names of the targets; the name of the class column for a classification.
+    pub targets: Vec<String>,
+    /// Labels of the classes, by code; empty for a regression.
+    pub classes: Vec<Label>,
+    /// How scores become probabilities; absent where they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+    /// True where the scores are those of pairs of classes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pairs: bool,
+    /// Error of the approximation at this rank; null for maps without one.
+    pub certificate: Option<Certificate>,
+    /// Number of rows trained on.
+    pub rows: u64,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// How landmarks were chosen: `rpcholesky`; `None` for a map without.
+    pub landmarks: Option<String>,
+    /// True where features go through asinh after they were centred and divided.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asinh: bool,
+    /// The other options that define the result, as the caller names them.
+    pub options: serde_json::Value,
+}
+
+/// The second view of a model of two sets of columns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondView {
+    /// Its kernel, as an expression that parses back to it.
+    pub kernel: String,
+    /// Number of its kernel functions; those of the first view are the others.
+    pub functions: usize,
+}
+
+impl Card {
+    /// How the fit treated missing values, and how they are treated where nothing else is asked for.
+    pub fn missing(&self) -> Missing {
+        self.options["missing"].as_str().and_then(Missing::named).unwrap_or(Missing::Error)
+    }
+
+    /// True where the outputs are the features of the map themselves.
+    pub fn is_features(&self) -> bool {
+        self.solver == crate::solver::FEATURES
+    }
+}

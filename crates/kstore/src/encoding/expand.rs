@@ -1,0 +1,207 @@
+//! Rows of codes as features: the tile of a table with categories.
+
+use super::{Code, Encoding};
+use crate::convert::{Affine, TILE, scaled};
+use crate::source::{Positions, View};
+use crate::{Digest, Label, Real};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An encoding, ready to look values up.
+#[derive(Debug)]
+pub(crate) struct Coded {
+    pub(crate) encoding: Encoding,
+    pub(crate) names: Vec<String>,
+    lookups: Vec<Lookup>,
+    /// The first feature of each column.
+    pub(crate) starts: Vec<usize>,
+}
+
+/// How the code of a value is found.
+#[derive(Debug)]
+enum Lookup {
+    Number,
+    Values(Dictionary),
+    Buckets(u32),
+}
+
+/// The codes of values. A value counts as what it looks like too: one file may store 7, another the text `7`.
+#[derive(Debug, Default)]
+struct Dictionary {
+    integers: HashMap<i64, u32>,
+    texts: HashMap<Arc<str>, u32>,
+}
+
+/// The text of a value that a truth value and its text share.
+fn truth(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
+
+impl Dictionary {
+    fn new(values: &[Label]) -> Self {
+        let mut found = Self::default();
+        for (code, value) in (0u32..).zip(values) {
+            match value {
+                Label::Int(value) => _ = found.integers.insert(*value, code),
+                Label::Text(text) => _ = found.texts.insert(Arc::clone(text), code),
+                Label::Bool(value) => _ = found.texts.insert(truth(*value).into(), code),
+            }
+        }
+        for (code, value) in (0u32..).zip(values) {
+            match value {
+                Label::Int(value) => _ = found.texts.entry(value.to_string().into()).or_insert(code),
+                Label::Text(text) => {
+                    // 007 is another value than 7
+                    let whole = text.parse::<i64>().ok().filter(|whole| whole.to_string() == **text);
+                    whole.into_iter().for_each(|whole| _ = found.integers.entry(whole).or_insert(code));
+                }
+                Label::Bool(_) => {}
+            }
+        }
+        found
+    }
+
+    fn code(&self, view: &View<'_>, row: usize) -> Option<usize> {
+        let code = match value(view, row)? {
+            Value::Text(text) => self.texts.get(text),
+            Value::Int(whole) => self.integers.get(&whole),
+        };
+        code.map(|code| *code as usize)
+    }
+}
+
+/// A value of a column of categories.
+enum Value<'a> {
+    Text(&'a str),
+    Int(i64),
+}
+
+/// The value in a row; `None` for a fraction, which is the value of no category.
+fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
+    if let Some(text) = view.text(row) {
+        return Some(Value::Text(text));
+    }
+    if let crate::source::Values::Bool(values) = view.values {
+        return Some(Value::Text(truth(values.value(row))));
+    }
+    crate::labels::integer(view, row).ok().map(Value::Int)
+}
+
+/// The bucket of a text.
+fn bucket(text: &str, buckets: u32) -> usize {
+    (Digest::word_of(text.as_bytes()) % u64::from(buckets.max(1))) as usize
+}
+
+impl Coded {
+    pub(crate) fn new(encoding: Encoding) -> Self {
+        let lookup = |code: &Code| match code {
+            Code::Number => Lookup::Number,
+            Code::Values(values) => Lookup::Values(Dictionary::new(values)),
+            Code::Buckets(buckets) => Lookup::Buckets(*buckets),
+        };
+        let lookups = encoding.columns().iter().map(|column| lookup(&column.code)).collect();
+        let mut starts = Vec::with_capacity(encoding.columns().len());
+        let mut next = 0;
+        for column in encoding.columns() {
+            starts.push(next);
+            next += column.features();
+        }
+        Self { names: encoding.names(), lookups, starts, encoding }
+    }
+
+    /// True where a column holds numbers, which have a mean.
+    pub(crate) fn is_number(&self, column: usize) -> bool {
+        matches!(self.lookups[column], Lookup::Number)
+    }
+}
+
+/// The features of a table with categories, as its rows are scaled.
+#[derive(Debug)]
+pub(crate) struct Expansion<T> {
+    coded: Arc<Coded>,
+    /// What 0 and 1 become by the scaling, for each feature.
+    zeros: Vec<T>,
+    ones: Vec<T>,
+    /// A missing value of a column without a feature for it is a value that no feature stands for, not an error.
+    lenient: bool,
+}
+
+impl<T: Real> Expansion<T> {
+    pub(crate) fn new(coded: Arc<Coded>, affine: &Affine, lenient: bool) -> Self {
+        let level = |value: f64| (0..coded.names.len()).map(|i| T::from_f64(affine.apply(i, value))).collect();
+        let (zeros, ones) = (level(0.0), level(1.0));
+        Self { coded, zeros, ones, lenient }
+    }
+
+    /// Writes `rows` rows, at most [`TILE`], to `out`; false if any value is not finite. The first feature of a column with a missing value
+    /// that is an error is NaN then. Values that no feature stands for are counted in `unseen`, by columns.
+    pub(crate) fn features(
+        &self,
+        views: &[View<'_>],
+        affine: &Affine,
+        at: Positions<'_>,
+        rows: usize,
+        unseen: &[AtomicU64],
+        out: &mut [T],
+    ) -> bool {
+        let d = self.zeros.len();
+        out.chunks_exact_mut(d).take(rows).for_each(|row| row.copy_from_slice(&self.zeros));
+        let columns = self.coded.encoding.columns().iter().zip(&self.coded.lookups).zip(&self.coded.starts);
+        for (((column, lookup), start), (view, unseen)) in columns.zip(views.iter().zip(unseen)) {
+            let missing = column.missing.then_some(start + column.code.features());
+            let flag = |row: &mut [T], feature: usize| row[feature] = self.ones[feature];
+            let out = out.chunks_exact_mut(d).take(rows);
+            if let Lookup::Number = lookup {
+                let mut computed = [T::default(); TILE];
+                let numbers = scaled(view, affine, *start, at, &mut computed[..rows]);
+                for (row, number) in out.zip(numbers) {
+                    row[*start] = *number;
+                    missing.filter(|_| !number.is_finite()).into_iter().for_each(|missing| flag(row, missing));
+                }
+                continue;
+            }
+            let mut none = 0;
+            for (i, row) in out.enumerate() {
+                let at = at.get(i);
+                let found = match lookup {
+                    _ if is_missing(view, at) => {
+                        if missing.is_none() && !self.lenient {
+                            row[*start] = T::from_f64(f64::NAN);
+                            continue;
+                        }
+                        missing
+                    }
+                    Lookup::Values(dictionary) => dictionary.code(view, at).map(|code| start + code),
+                    Lookup::Buckets(buckets) => value(view, at).map(|value| {
+                        start
+                            + match value {
+                                Value::Text(text) => bucket(text, *buckets),
+                                Value::Int(whole) => bucket(&whole.to_string(), *buckets),
+                            }
+                    }),
+                    Lookup::Number => None,
+                };
+                match found {
+                    Some(feature) => flag(row, feature),
+                    None => none += 1,
+                }
+            }
+            unseen.fetch_add(none, Ordering::Relaxed);
+        }
+        T::all_finite(&out[..rows * d])
+    }
+}
+
+/// True for a row without a value: null, or NaN in a column of floats.
+fn is_missing(view: &View<'_>, row: usize) -> bool {
+    if view.is_null(row) {
+        return true;
+    }
+    if view.bytes(row).is_some() || view.integer(row).is_some() {
+        return false;
+    }
+    let mut value = [0.0];
+    view.load(Positions::From(row), &mut value);
+    !value[0].is_finite()
+}

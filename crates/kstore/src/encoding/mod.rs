@@ -1,0 +1,198 @@
+//! Columns of categories and text as features: one for each value, or one for each bucket of a hash.
+//!
+//! A **column** is what a file has, a **feature** is a number that a kernel sees. A column of numbers is one feature. A column of categories
+//! is one feature for each of its values, 1 where the row has the value and 0 elsewhere (one-hot coding). A column of text with many
+//! values is one feature for each bucket of a hash of the text (Weinberger, Dasgupta, Langford, Smola, Attenberg, "Feature hashing
+//! for large scale multitask learning", ICML 2009, without signs). Each may have one more feature that is 1 where the value is missing.
+//!
+//! The values are found by one pass over the rows of a fit ([`ColumnSearch`]) and sorted, so that the same rows give the same
+//! [`Encoding`], whatever the threads, the format and the order of the files' chunks. Rows are read as codes and become features a
+//! tile at a time: no table of features is ever stored.
+
+mod expand;
+mod left_out;
+mod search;
+mod wanted;
+
+pub(crate) use expand::{Coded, Expansion};
+pub use left_out::LeftOut;
+pub use search::{ColumnSearch, Distinct, FoundColumns};
+pub use wanted::Categories;
+pub(crate) use wanted::{Coding, Wanted};
+
+use crate::Label;
+use serde::{Deserialize, Serialize};
+
+/// Most values of a column of text that is taken as categories without being named: each value is a feature, and a kernel pays for
+/// every one of them.
+pub const CATEGORY_LIMIT: usize = 1000;
+
+/// Most buckets of a hash: as many features as a plan may still hold.
+pub const BUCKET_LIMIT: u32 = 1 << 16;
+
+/// How the values of a column become features.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The number itself, one feature.
+    Number,
+    /// One feature for each of these values, which ascend.
+    Values(Vec<Label>),
+    /// One feature for each bucket: text goes to the bucket of its hash.
+    Buckets(u32),
+}
+
+impl Code {
+    /// Number of features, without that of missing values.
+    pub fn features(&self) -> usize {
+        match self {
+            Self::Number => 1,
+            Self::Values(values) => values.len(),
+            Self::Buckets(buckets) => *buckets as usize,
+        }
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number => f.write_str("number"),
+            Self::Values(values) => write!(f, "{} value{}", values.len(), if values.len() == 1 { "" } else { "s" }),
+            Self::Buckets(buckets) => write!(f, "{buckets} buckets"),
+        }
+    }
+}
+
+/// A column, and how it becomes features.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodedColumn {
+    /// Name of the column.
+    pub name: String,
+    /// How its values become features.
+    pub code: Code,
+    /// True where one more feature, behind the others, is 1 for a row without a value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
+}
+
+impl CodedColumn {
+    /// Number of features.
+    pub fn features(&self) -> usize {
+        self.code.features() + usize::from(self.missing)
+    }
+
+    /// Names of the features: `price`, `city=Paris`, `comment=#17`, `city=(missing)`.
+    fn names(&self) -> impl Iterator<Item = String> + '_ {
+        let name = &self.name;
+        let own: Box<dyn Iterator<Item = String> + '_> = match &self.code {
+            Code::Number => Box::new(std::iter::once(name.clone())),
+            Code::Values(values) => Box::new(values.iter().map(move |value| format!("{name}={value}"))),
+            Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
+        };
+        own.chain(self.missing.then(|| format!("{name}=(missing)")))
+    }
+}
+
+impl std::fmt::Display for CodedColumn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.code, if self.missing { " and missing" } else { "" })
+    }
+}
+
+/// How the columns of a table become features: the columns in their order, each with its features side by side.
+///
+/// ```
+/// use kstore::encoding::{Code, CodedColumn, Encoding};
+/// let column = |name: &str, code| CodedColumn { name: name.to_string(), code, missing: false };
+/// let cities = Code::Values(vec![kstore::Label::Text("Bonn".into()), kstore::Label::Text("Ulm".into())]);
+/// let encoding = Encoding::new(vec![column("price", Code::Number), column("city", cities)]);
+/// assert_eq!(encoding.names(), ["price", "city=Bonn", "city=Ulm"]);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Encoding {
+    columns: Vec<CodedColumn>,
+}
+
+impl Encoding {
+    /// The encoding of these columns.
+    pub fn new(columns: Vec<CodedColumn>) -> Self {
+        Self { columns }
+    }
+
+    /// The encoding of columns of numbers.
+    pub fn of_numbers(names: &[String]) -> Self {
+        let column = |name: &String| CodedColumn { name: name.clone(), code: Code::Number, missing: false };
+        Self::new(names.iter().map(column).collect())
+    }
+
+    /// The columns, in the order of their features.
+    pub fn columns(&self) -> &[CodedColumn] {
+        &self.columns
+    }
+
+    /// Number of features, d.
+    pub fn features(&self) -> usize {
+        self.columns.iter().map(CodedColumn::features).sum()
+    }
+
+    /// Names of the features, in their order.
+    pub fn names(&self) -> Vec<String> {
+        self.columns.iter().flat_map(CodedColumn::names).collect()
+    }
+
+    /// The column of each feature, as a place among the columns.
+    pub fn owners(&self) -> Vec<usize> {
+        let columns = self.columns.iter().enumerate();
+        columns.flat_map(|(place, column)| std::iter::repeat_n(place, column.features())).collect()
+    }
+
+    /// For each feature, true where it is 0 or 1 by its nature: of a value, a bucket, or a missing value.
+    pub fn flags(&self) -> Vec<bool> {
+        let of = |column: &CodedColumn| {
+            let own = column.code.features();
+            (0..column.features()).map(|i| i >= own || column.code != Code::Number).collect::<Vec<_>>()
+        };
+        self.columns.iter().flat_map(of).collect()
+    }
+
+    /// True where every column is a number without a feature for missing values.
+    pub fn is_plain(&self) -> bool {
+        self.columns.iter().all(|column| column.code == Code::Number && !column.missing)
+    }
+
+    /// Bytes that the values take, each with its places in tables to look it up.
+    pub fn bytes(&self) -> usize {
+        let value = |label: &Label| match label {
+            Label::Text(text) => 2 * text.len() + LOOKED_UP,
+            Label::Bool(_) | Label::Int(_) => 2 * LOOKED_UP,
+        };
+        let of = |column: &CodedColumn| match &column.code {
+            Code::Values(values) => values.iter().map(value).sum(),
+            Code::Number | Code::Buckets(_) => 0,
+        };
+        self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKED_UP
+    }
+
+    /// What is wrong with it, in words; `None` where nothing is: values ascend, buckets are some and not too many, and no two features have
+    /// one name.
+    pub fn fault(&self) -> Option<String> {
+        for column in &self.columns {
+            let fine = match &column.code {
+                Code::Number => true,
+                Code::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
+                Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
+            };
+            if !fine {
+                return Some(format!("the values of column {:?} are in disorder", column.name));
+            }
+        }
+        let mut names = self.names();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone());
+        twice.map(|name| format!("two features are called {name:?}; give a column another name"))
+    }
+}
+
+/// Bytes of a value in a table to look it up, or of a feature's name, beside its text.
+const LOOKED_UP: usize = 64;

@@ -1,0 +1,253 @@
+//! Which columns are wanted as categories, and the selection before and after their values are known.
+
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Coded, Encoding};
+use crate::schema::Kind;
+use crate::select::{Missing, Selected, Selection};
+use crate::statistics::LABEL_LIMIT;
+use crate::table::Table;
+use crate::{Error, Result, Scaler};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Which columns are taken as categories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Categories {
+    /// The columns of text with up to [`CATEGORY_LIMIT`] values; those with more are left out.
+    #[default]
+    Few,
+    /// All columns of text, with up to [`LABEL_LIMIT`] values each.
+    All,
+    /// None: features are numbers.
+    None,
+    /// The columns of these names and patterns, of whole numbers and truth values too, with up to [`LABEL_LIMIT`] values each; no other column of text.
+    Named(Vec<String>),
+}
+
+/// The columns that are wanted as categories.
+pub(crate) struct Wanted {
+    /// Columns of text are, too.
+    text: bool,
+    named: HashSet<usize>,
+    pub(crate) columns: Vec<usize>,
+}
+
+impl Wanted {
+    /// True for a column that is wanted as categories.
+    pub(crate) fn takes(&self, table: &Table, column: usize) -> bool {
+        self.named.contains(&column) || self.text && table.schema().columns[column].kind == Kind::Text
+    }
+}
+
+/// What a selection knows of the values of its columns.
+#[derive(Clone, Debug)]
+pub(crate) enum Coding {
+    /// All columns are numbers.
+    Plain,
+    /// The values are not found yet.
+    Asked(Arc<Asked>),
+    /// The values are known; the counts are of those that were read and no feature stands for, by columns.
+    Known(Arc<Coded>, Arc<[AtomicU64]>),
+}
+
+/// The columns of categories whose values are not found yet.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// For each column of the features, true where it is of categories, and true where it was named.
+    pub(crate) categories: Vec<bool>,
+    pub(crate) named: Vec<bool>,
+    pub(crate) hash: Option<u32>,
+    pub(crate) limit: usize,
+    /// What was asked for.
+    wanted: Categories,
+}
+
+impl Table {
+    /// The columns that a selection wants as categories; those with another role are not.
+    pub(crate) fn wanted(&self, selection: &Selection, roles: &[usize]) -> Result<Wanted> {
+        if let Some(buckets) = selection.hash.filter(|buckets| !(1..=BUCKET_LIMIT).contains(buckets)) {
+            let expected = format!("a number of buckets from 1 to {BUCKET_LIMIT}, such as 256");
+            return Err(Error::Syntax { what: "`hash`", text: buckets.to_string(), expected });
+        }
+        let columns = match &selection.categories {
+            Categories::Named(names) => {
+                let places = self.schema().places();
+                let found: Vec<usize> =
+                    self.columns_like(names)?.iter().filter_map(|name| places.get(name.as_str()).copied()).collect();
+                found.into_iter().filter(|column| !roles.contains(column)).collect()
+            }
+            _ => Vec::new(),
+        };
+        for column in &columns {
+            if matches!(self.schema().columns[*column].kind, Kind::Binary | Kind::Other(_)) {
+                return Err(self.wrong_type(*column, "categories are whole numbers, truth values or text"));
+            }
+        }
+        let text = matches!(selection.categories, Categories::Few | Categories::All);
+        Ok(Wanted { text, named: columns.iter().copied().collect(), columns })
+    }
+
+    /// What is known of the values of `features`.
+    pub(crate) fn coding(&self, selection: &Selection, wanted: &Wanted, features: &[usize]) -> Coding {
+        let categories: Vec<bool> = features.iter().map(|column| wanted.takes(self, *column)).collect();
+        if !categories.contains(&true) && (selection.missing != Missing::Indicator || features.is_empty()) {
+            return Coding::Plain;
+        }
+        let all = !matches!(selection.categories, Categories::Few);
+        let name = |column: &usize| &self.schema().columns[*column].name;
+        let named = features.iter().map(|column| all || selection.features.contains(name(column))).collect();
+        // of a column that can be hashed nobody wants ten thousand features
+        let limit = if all && selection.hash.is_none() { LABEL_LIMIT } else { CATEGORY_LIMIT };
+        let (hash, wanted) = (selection.hash, selection.categories.clone());
+        Coding::Asked(Arc::new(Asked { categories, named, hash, limit, wanted }))
+    }
+
+    /// The columns of an encoding, which may hold what they like as long as it can be looked up.
+    pub(crate) fn encoded_columns(&self, encoding: &Encoding) -> Result<Vec<usize>> {
+        let places = self.schema().places();
+        let of = |coded: &super::CodedColumn| {
+            let column = *places.get(coded.name.as_str()).ok_or_else(|| self.no_such_column(&coded.name))?;
+            match coded.code {
+                super::Code::Number => {
+                    self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
+                }
+                _ if matches!(self.schema().columns[column].kind, Kind::Binary | Kind::Other(_)) => {
+                    return Err(self.wrong_type(column, "categories are whole numbers, truth values or text"));
+                }
+                _ => {}
+            }
+            Ok(column)
+        };
+        encoding.columns().iter().map(of).collect()
+    }
+}
+
+impl Asked {
+    /// True where nothing was said of categories.
+    pub(crate) fn is_usual(&self) -> bool {
+        self.wanted == Categories::Few
+    }
+}
+
+impl Coding {
+    pub(crate) fn known(encoding: Encoding) -> Self {
+        if encoding.is_plain() {
+            return Self::Plain;
+        }
+        let counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
+        Self::Known(Arc::new(Coded::new(encoding)), counts)
+    }
+}
+
+impl Selected {
+    /// The columns of categories whose values are not known; `None` where rows can be read.
+    pub(crate) fn asked(&self) -> Option<&Asked> {
+        match &self.coding {
+            Coding::Asked(asked) => Some(asked),
+            _ => None,
+        }
+    }
+
+    /// How columns become features; `None` where all features are columns of numbers, or the values are not found yet.
+    pub fn encoding(&self) -> Option<&Encoding> {
+        match &self.coding {
+            Coding::Known(coded, _) => Some(&coded.encoding),
+            _ => None,
+        }
+    }
+
+    /// True where the values of its columns are known, or all are numbers, so that its rows can be read.
+    pub fn is_coded(&self) -> bool {
+        self.asked().is_none()
+    }
+
+    /// How missing values are treated.
+    pub fn missing(&self) -> Missing {
+        self.missing
+    }
+
+    /// True where a condition chooses rows.
+    pub fn is_filtered(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Names of the columns that the features are made of, in the order of the features.
+    pub fn feature_columns(&self) -> Vec<String> {
+        self.names(&self.features)
+    }
+
+    /// Names of the features that are made of the columns of some names and patterns, in the order of these.
+    ///
+    /// # Errors
+    /// Names of no column; patterns of no column that is a feature.
+    pub fn features_of(&self, columns: &[String]) -> Result<Vec<String>> {
+        let (names, places) = (self.feature_names(), self.table.schema().places());
+        let owners = self.encoding().map_or_else(|| (0..names.len()).collect(), Encoding::owners);
+        let mut found = Vec::new();
+        for column in self.table.columns_like(columns)? {
+            let place = self.features.iter().position(|at| places.get(column.as_str()) == Some(at));
+            let own = |(name, owner): (&String, &usize)| (Some(*owner) == place).then(|| name.clone());
+            found.extend(names.iter().zip(&owners).filter_map(own));
+        }
+        match found.is_empty() {
+            true => Err(self.table.no_such_column(&columns.join(","))),
+            false => Ok(found),
+        }
+    }
+
+    /// A selection that takes the same features from another table: the same columns, and the same values of them where they are known.
+    pub fn same_features(&self) -> Selection {
+        let features = self.feature_columns();
+        let (categories, hash, encoding) = match &self.coding {
+            Coding::Plain => (Categories::None, None, Some(Encoding::of_numbers(&features))),
+            Coding::Known(coded, _) => (Categories::None, None, Some(coded.encoding.clone())),
+            Coding::Asked(asked) => (asked.wanted.clone(), asked.hash, None),
+        };
+        Selection { features, categories, hash, encoding: encoding.map(Arc::new), ..Selection::default() }
+    }
+
+    /// Columns with values that were read and that no feature stands for, each with the number of such rows, over all passes since it was
+    /// selected.
+    pub fn unseen(&self) -> Vec<(String, u64)> {
+        let Coding::Known(coded, counts) = &self.coding else { return Vec::new() };
+        let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let columns = coded.encoding.columns().iter().map(|column| column.name.clone()).zip(counts);
+        columns.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Sets the scaling of features that are 0 or 1 by their nature so that they stay what they are.
+    pub fn keep_flags(&self, scaler: &mut Scaler) {
+        let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
+        for (i, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
+            // asinh comes last
+            (scaler.centre[i], scaler.scale[i]) = (0.0, if scaler.asinh { 1.0 / 1f64.sinh() } else { 1.0 });
+        }
+    }
+
+    /// The selection of these of its columns, with values that are known.
+    pub(crate) fn encoded(&self, features: Vec<usize>, encoding: Encoding) -> Result<Self> {
+        if let Some(fault) = encoding.fault() {
+            return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
+        }
+        Ok(Self { features, coding: Coding::known(encoding), ..self.clone() })
+    }
+
+    /// The selection as one of numbers.
+    pub(crate) fn plain(&self) -> Self {
+        Self { coding: Coding::Plain, ..self.clone() }
+    }
+
+    pub(crate) fn column_name(&self, place: usize) -> String {
+        self.table.schema().columns[self.features[place]].name.clone()
+    }
+
+    /// The error for a value of a stored row.
+    #[cold]
+    pub(crate) fn bad_category(&self, place: usize, row: u64, value: String, remedy: &'static str) -> Error {
+        let parts = self.table.parts();
+        let part = parts.iter().find(|part| row < part.end()).or(parts.last());
+        let (path, row) = part.map_or_else(Default::default, |part| (part.path.clone(), row - part.start));
+        let line = part.and_then(|part| part.file.line(row));
+        Error::BadValue { path, row, line, column: self.column_name(place), value, remedy }
+    }
+}

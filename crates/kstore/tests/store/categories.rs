@@ -1,0 +1,308 @@
+//! Columns of categories as features: against one-hot coding by hand, whatever the format and the cut of the rows.
+
+use crate::make::*;
+use kstore::arrow::array::*;
+use kstore::arrow::datatypes::Int32Type;
+use kstore::encoding::{Code, CodedColumn, Distinct, LeftOut};
+use kstore::{
+    Categories, Encoding, Error, Label, Missing, Pass, Reading, Scaler, Selected, Selection, Table, TextLimit, Workers,
+};
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A row of the test tables: text, a whole number, a truth value, a fraction.
+#[derive(Clone, Debug)]
+struct Row {
+    city: Option<String>,
+    shop: Option<i64>,
+    open: Option<bool>,
+    size: Option<f64>,
+}
+
+fn arrays(rows: &[Row], dictionary: bool) -> RecordBatch {
+    let cities = rows.iter().map(|row| row.city.as_deref());
+    let cities: ArrayRef = match dictionary {
+        true => Arc::new(cities.collect::<DictionaryArray<Int32Type>>()),
+        false => Arc::new(cities.collect::<StringArray>()),
+    };
+    batch(&[
+        ("city", cities),
+        ("shop", Arc::new(rows.iter().map(|row| row.shop).collect::<Int64Array>())),
+        ("open", Arc::new(rows.iter().map(|row| row.open).collect::<BooleanArray>())),
+        ("size", Arc::new(rows.iter().map(|row| row.size).collect::<Float64Array>())),
+    ])
+}
+
+/// The rows as Parquet, Arrow with a dictionary, CSV, and record batches.
+fn tables(folder: &Path, rows: &[Row]) -> Vec<Table> {
+    let path = |name: &str| folder.join(name);
+    write(&path("t.parquet"), &arrays(rows, false), groups_of(7));
+    write_ipc(&path("t.arrow"), &[arrays(rows, true)], None);
+    let text = |value: &Option<String>| value.as_ref().map_or(String::new(), |value| format!("\"{value}\""));
+    let show = |value: Option<String>| value.unwrap_or_default();
+    let lines = rows.iter().map(|row| {
+        let (shop, open) = (show(row.shop.map(|v| v.to_string())), show(row.open.map(|v| v.to_string())));
+        format!("{},{shop},{open},{}\n", text(&row.city), show(row.size.map(|v| v.to_string())))
+    });
+    std::fs::write(path("t.csv"), format!("city,shop,open,size\n{}", lines.collect::<String>())).unwrap();
+    let open = |name: &str| Table::open(&[path(name)]).unwrap();
+    let batches = Table::from_batches(vec![arrays(rows, false)]).unwrap();
+    vec![open("t.parquet"), open("t.arrow"), open("t.csv"), batches]
+}
+
+fn all(missing: Missing) -> Selection {
+    let categories = Categories::Named(names(&["city", "shop", "open"]));
+    Selection { categories, missing, ..Selection::default() }
+}
+
+/// The selection with its values found by a pass of this cut.
+fn coded(
+    table: &Table,
+    selection: &Selection,
+    (segment, lanes): (u64, usize),
+) -> kstore::Result<(Selected, Vec<LeftOut>)> {
+    let selected = table.select(selection)?;
+    let Some(search) = selected.search() else { return Ok((selected, Vec::new())) };
+    let workers = Workers::sequential();
+    let source = search.rows(TextLimit::default())?;
+    let pass = Pass { lanes, ..Pass::new(5, segment, &workers) };
+    search.finish(&pass.fold(&source, &search)?.0)
+}
+
+/// Names and rows of the features, from the definition: sorted values, then the missing value where there is one.
+fn by_hand(rows: &[Row]) -> (Vec<String>, Vec<f64>) {
+    let mut columns: Vec<(String, Vec<f64>)> = Vec::new();
+    let mut category = |name: &str, values: Vec<Option<Label>>| {
+        let mut distinct: Vec<Label> = values.iter().flatten().cloned().collect();
+        distinct.sort();
+        distinct.dedup();
+        for label in &distinct {
+            let column = values.iter().map(|value| f64::from(u8::from(value.as_ref() == Some(label))));
+            columns.push((format!("{name}={label}"), column.collect()));
+        }
+        if values.contains(&None) {
+            let column = values.iter().map(|value| f64::from(u8::from(value.is_none())));
+            columns.push((format!("{name}=(missing)"), column.collect()));
+        }
+    };
+    category("city", rows.iter().map(|row| row.city.as_deref().map(|city| Label::Text(city.into()))).collect());
+    category("shop", rows.iter().map(|row| row.shop.map(Label::Int)).collect());
+    category("open", rows.iter().map(|row| row.open.map(Label::Bool)).collect());
+    let there: Vec<f64> = rows.iter().filter_map(|row| row.size).collect();
+    let mean = there.iter().sum::<f64>() / there.len().max(1) as f64;
+    columns.push(("size".to_string(), rows.iter().map(|row| row.size.unwrap_or(mean)).collect()));
+    if rows.iter().any(|row| row.size.is_none()) {
+        let column = rows.iter().map(|row| f64::from(u8::from(row.size.is_none())));
+        columns.push(("size=(missing)".to_string(), column.collect()));
+    }
+    let x = (0..rows.len()).flat_map(|i| columns.iter().map(move |(_, column)| column[i])).collect();
+    (columns.iter().map(|(name, _)| name.clone()).collect(), x)
+}
+
+/// The rows of a coded selection; a missing number is its mean, the others are as they are.
+fn rows_of(selected: &Selected, rows: &[Row], tile: usize) -> kstore::Result<Vec<f64>> {
+    let there: Vec<f64> = rows.iter().filter_map(|row| row.size).collect();
+    let mean = there.iter().sum::<f64>() / there.len().max(1) as f64;
+    let d = selected.shape().features;
+    let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![mean; d], asinh: false };
+    let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
+    Ok(read::<f64>(&selected.rows::<f64>(reading)?, 0..rows.len() as u64, tile)?.x)
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    let city = prop::option::weighted(0.8, prop::sample::select(vec!["Ulm", "Bonn", "Köln, am Rhein", "b=c", " Ulm"]));
+    let shop = prop::option::weighted(0.8, -3i64..4);
+    let parts = (city, shop, prop::option::weighted(0.8, any::<bool>()), prop::option::weighted(0.8, -1e3f64..1e3));
+    parts.prop_map(|(city, shop, open, size)| Row { city: city.map(str::to_string), shop, open, size })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Whatever the values, the format, the segments and the lanes, features are those of the definition.
+    #[test]
+    fn features_are_those_of_one_hot_coding_by_hand(
+        mut rows in prop::collection::vec(row(), 2..60), segment in 1u64..40, lanes in 1usize..4, tile in 1usize..30,
+    ) {
+        // a CSV column without a value has no type
+        rows[0] = Row { city: Some("Ulm".into()), shop: Some(1), open: Some(true), size: Some(0.5) };
+        let (names, x) = by_hand(&rows);
+        let folder = folder();
+        for table in tables(folder.path(), &rows) {
+            let (selected, left_out) = coded(&table, &all(Missing::Indicator), (segment, lanes)).unwrap();
+            prop_assert!(left_out.is_empty());
+            prop_assert_eq!(selected.feature_names(), names.clone());
+            let found = rows_of(&selected, &rows, tile).unwrap();
+            prop_assert_eq!(found, x.clone());
+        }
+    }
+}
+
+fn plain(cities: &[&str]) -> Vec<Row> {
+    let row = |(i, city): (usize, &&str)| Row {
+        city: Some(city.to_string()),
+        shop: Some(i as i64 % 2),
+        open: Some(i % 3 == 0),
+        size: Some(i as f64),
+    };
+    cities.iter().enumerate().map(row).collect()
+}
+
+#[test]
+fn text_is_a_category_by_default_and_numbers_and_truth_values_are_numbers() {
+    let folder = folder();
+    for table in tables(folder.path(), &plain(&["b", "a", "b"])) {
+        let (selected, _) = coded(&table, &Selection::default(), (9, 1)).unwrap();
+        assert_eq!(selected.feature_names(), ["city=a", "city=b", "shop", "open", "size"]);
+        assert_eq!(selected.feature_columns(), ["city", "shop", "open", "size"]);
+        assert_eq!(rows_of(&selected, &plain(&["b", "a", "b"]), 2).unwrap()[..5], [0.0, 1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(selected.features_of(&names(&["size", "c*"])).unwrap(), ["size", "city=a", "city=b"]);
+        let without = Selection { categories: Categories::None, ..Selection::default() };
+        assert_eq!(table.select(&without).unwrap().feature_names(), ["shop", "open", "size"]);
+        let named = Selection { features: names(&["city"]), categories: Categories::None, ..Selection::default() };
+        assert!(matches!(table.select(&named), Err(Error::WrongType { .. })));
+        let error = table.select(&Selection::default()).unwrap().rows::<f64>(Reading::default()).unwrap_err();
+        assert!(matches!(&error, Error::Uncoded { column } if column == "city"), "{error}");
+    }
+}
+
+/// A file with a city for each row, all different.
+fn different(folder: &Path, count: usize) -> PathBuf {
+    let path = folder.join("many.csv");
+    let lines: String = (0..count).map(|i| format!("c{i},{}\n", i % 7)).collect();
+    std::fs::write(&path, format!("city,size\n{lines}")).unwrap();
+    path
+}
+
+#[test]
+fn columns_of_many_values_are_left_out_or_hashed_or_named() {
+    let folder = folder();
+    let few = Table::open(&[different(folder.path(), 1000)]).unwrap();
+    let (selected, left_out) = coded(&few, &Selection::default(), (64, 2)).unwrap();
+    assert_eq!((selected.shape().features, left_out.len()), (1001, 0));
+    let many = Table::open(&[different(folder.path(), 1001)]).unwrap();
+    for (segment, lanes) in [(64, 2), (2000, 1)] {
+        let (selected, left_out) = coded(&many, &Selection::default(), (segment, lanes)).unwrap();
+        assert_eq!(selected.feature_names(), ["size"]);
+        let [LeftOut { column, values }] = &left_out[..] else { panic!("{left_out:?}") };
+        assert_eq!((column.as_str(), *values), ("city", Distinct::More { than: 1000, repeat: false }));
+        let told = left_out[0].to_string();
+        assert!(
+            ["more than 1,000 values", "identifier", "`hash`", "`categories` city"]
+                .iter()
+                .all(|part| told.contains(part)),
+            "{told}"
+        );
+    }
+    let (selected, _) = coded(&many, &Selection { hash: Some(16), ..Selection::default() }, (64, 2)).unwrap();
+    assert_eq!(selected.shape().features, 17);
+    let x = read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..1001, 100).unwrap().x;
+    let buckets: Vec<usize> = x.chunks(17).map(|row| row[..16].iter().position(|v| *v == 1.0).unwrap()).collect();
+    assert!(x.chunks(17).all(|row| row[..16].iter().sum::<f64>() == 1.0));
+    // chi-squared with 15 degrees of freedom, p = 1e-4
+    let counts = (0..16).map(|bucket| buckets.iter().filter(|b| **b == bucket).count() as f64);
+    let chi2: f64 = counts.map(|count| (count - 1001.0 / 16.0).powi(2) / (1001.0 / 16.0)).sum();
+    assert!(chi2 < 44.3, "{chi2}");
+    let all = Selection { categories: Categories::All, ..Selection::default() };
+    assert_eq!(coded(&many, &all, (64, 2)).unwrap().0.shape().features, 1002);
+    let named = Selection { features: names(&["city", "size"]), ..Selection::default() };
+    assert!(matches!(coded(&many, &named, (64, 2)), Err(Error::TooManyValues { limit: 1000, .. })));
+    let only = Selection { features: names(&["c*"]), ..Selection::default() };
+    assert!(matches!(coded(&many, &only, (64, 2)), Err(Error::Empty { .. })));
+}
+
+#[test]
+fn a_known_encoding_meets_values_that_it_does_not_know() {
+    let folder = folder();
+    let values = |values: &[&str]| Code::Values(values.iter().map(|value| Label::Text((*value).into())).collect());
+    let column = |name: &str, code, missing| CodedColumn { name: name.into(), code, missing };
+    let integers = Code::Values(vec![Label::Int(0), Label::Int(1)]);
+    let columns = vec![
+        column("city", values(&["7", "Bonn"]), true),
+        column("shop", integers, false),
+        column("size", Code::Number, false),
+    ];
+    let encoding = Some(Arc::new(Encoding::new(columns)));
+    // whole numbers in a file are the texts of the encoding, and the other way round
+    let path = folder.path().join("new.csv");
+    std::fs::write(&path, "size,shop,city\n1,1,7\n2,x,Oslo\n3,0,\n").unwrap();
+    let table = Table::open(&[&path]).unwrap();
+    let selected = table.select(&Selection { encoding: encoding.clone(), ..Selection::default() }).unwrap();
+    let x = read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..3, 9).unwrap().x;
+    assert_eq!(
+        x.chunks(6).collect::<Vec<_>>(),
+        [[1.0, 0.0, 0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 2.0], [0.0, 0.0, 1.0, 1.0, 0.0, 3.0]]
+    );
+    assert_eq!(selected.unseen(), [("city".to_string(), 1), ("shop".to_string(), 1)]);
+    std::fs::write(&path, "size,shop,city\n1,,7\n").unwrap();
+    let table = Table::open(&[&path]).unwrap();
+    for (missing, remedy) in [(Missing::Error, "`missing` indicator"), (Missing::Mean, "only numbers have a mean")] {
+        let selected =
+            table.select(&Selection { encoding: encoding.clone(), missing, ..Selection::default() }).unwrap();
+        let error = read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..1, 9).unwrap_err().to_string();
+        assert!(error.contains("row 0") && error.contains("\"shop\" is missing") && error.contains(remedy), "{error}");
+    }
+    let lenient = Selection { encoding: encoding.clone(), missing: Missing::Indicator, ..Selection::default() };
+    let selected = table.select(&lenient).unwrap();
+    assert_eq!(read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..1, 9).unwrap().x[3..5], [0.0, 0.0]);
+    assert_eq!(selected.unseen(), [("shop".to_string(), 1)]);
+    let drop = Selection { encoding, missing: Missing::Drop, ..Selection::default() };
+    assert!(
+        read::<f64>(&table.select(&drop).unwrap().rows::<f64>(Reading::default()).unwrap(), 0..1, 9)
+            .unwrap()
+            .x
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_missing_category_is_an_error_with_its_place_or_is_dropped_with_its_row() {
+    let folder = folder();
+    let mut rows = plain(&["a", "b", "c", "d"]);
+    (rows[2].city, rows[3].size) = (None, None);
+    for table in tables(folder.path(), &rows) {
+        for (missing, remedy) in [(Missing::Error, "clean the data"), (Missing::Mean, "only numbers have a mean")] {
+            let error = coded(&table, &all(missing), (2, 2)).unwrap_err().to_string();
+            assert!(error.contains("row 2") && error.contains("\"city\"") && error.contains(remedy), "{error}");
+        }
+        // a value that stands only in rows that are dropped is no value
+        let (selected, _) =
+            coded(&table, &Selection { missing: Missing::Drop, ..Selection::default() }, (2, 2)).unwrap();
+        assert_eq!(selected.feature_names(), ["city=a", "city=b", "shop", "open", "size"]);
+        assert_eq!(rows_of(&selected, &rows, 9).unwrap().len(), 2 * 5);
+    }
+}
+
+#[test]
+fn numbers_with_a_word_among_them_are_no_categories_unless_that_is_said() {
+    let folder = folder();
+    let path = folder.path().join("t.csv");
+    let write = |numbers: usize| {
+        let lines: String = (0..numbers).map(|i| format!("{i}.5,1\n")).collect();
+        std::fs::write(&path, format!("size,y\n{lines}half,1\n")).unwrap();
+        Table::open(&[&path]).unwrap()
+    };
+    let error = coded(&write(30), &Selection::default(), (9, 2)).unwrap_err().to_string();
+    assert!(error.contains("30 of its 31 values are numbers") && error.contains("\"half\" is none"), "{error}");
+    let all = Selection { categories: Categories::All, ..Selection::default() };
+    assert_eq!(coded(&write(30), &all, (9, 2)).unwrap().0.shape().features, 32);
+    // a few numbers among names are names
+    assert_eq!(coded(&write(7), &Selection::default(), (9, 2)).unwrap().0.shape().features, 9);
+}
+
+#[test]
+fn what_is_no_category_is_refused() {
+    let folder = folder();
+    let table = &tables(folder.path(), &plain(&["a", "b"]))[0];
+    let named = |name: &str| Selection { categories: Categories::Named(names(&[name])), ..Selection::default() };
+    let error = coded(table, &named("nothing"), (9, 1)).unwrap_err();
+    assert!(matches!(error, Error::NoSuchColumn { .. }), "{error}");
+    // 0 and 1 are whole, and so is every size here
+    assert!(coded(table, &named("size"), (9, 1)).is_ok());
+    let mut rows = plain(&["a", "b"]);
+    rows[1].size = Some(0.5);
+    let error = coded(&tables(folder.path(), &rows)[0], &named("size"), (9, 1)).unwrap_err().to_string();
+    assert!(error.contains("row 1") && error.contains("`categories`"), "{error}");
+    assert!(table.select(&Selection { hash: Some(0), ..Selection::default() }).is_err());
+}
