@@ -38,6 +38,11 @@ pub(super) struct Chosen {
     pub(super) figures: [Figure; 2],
 }
 
+/// Number of rows that are not of a fold.
+pub(super) fn rows_outside<T: Real>(kept: &Kept<'_, T>, fold: u16) -> u64 {
+    kept.folds.iter().filter(|of| **of != fold).count() as u64
+}
+
 /// Adds the scores of t functions at every penalty to a plan, where rows are held out.
 pub(super) fn plan(plan: Plan, shape: &Shape, t: usize, penalties: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);

@@ -117,11 +117,6 @@ pub(crate) fn pass_bytes(shape: &Shape, cut: Cut) -> usize {
 }
 
 impl<'a, T: Real> Kept<'a, T> {
-    /// Number of rows that are not of a fold.
-    pub(crate) fn rows_outside(&self, fold: u16) -> u64 {
-        self.folds.iter().filter(|of| **of != fold).count() as u64
-    }
-
     /// Computes the features of all rows in one pass, in the order of the rows, and keeps them where `data` says.
     ///
     /// # Errors

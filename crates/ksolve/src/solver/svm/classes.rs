@@ -171,7 +171,7 @@ impl Svm {
         let mut sample = None;
         found.passes += if self.pairs && t > 1 { 0 } else { sample::passes(kept.n, kept.p) };
         for fold in 0..data.folds.count() as u16 {
-            let penalties = self.penalties.iter().map(|penalty| penalty.c(kept.rows_outside(fold)));
+            let penalties = self.penalties.iter().map(|penalty| penalty.c(held_out::rows_outside(kept, fold)));
             let costs: Vec<(f64, Vec<f64>)> = penalties.map(|c| (c, weights.iter().map(|w| c * w).collect())).collect();
             for (first, some) in (0..t).step_by(together).zip(machines.chunks(together)) {
                 let own = match some {

@@ -167,7 +167,7 @@ impl Svr {
         let t = data.targets.count();
         let mut found = HeldOut::new(kept.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
-            let rows = kept.rows_outside(fold);
+            let rows = held_out::rows_outside(kept, fold);
             for (at, penalty) in self.penalties.iter().enumerate() {
                 for j in 0..t {
                     let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(rows))?;
