@@ -8,7 +8,7 @@ use crate::condition::Bound;
 use crate::schema::Schema;
 use crate::{Error, Result};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::io::{BufWriter, Read, Seek, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const BUFFER: usize = 256 << 10;
 /// Opens text that gzip or zstd compressed: `rows.csv.gz`, `rows.jsonl.zst`.
 #[cfg(feature = "compressed")]
 pub(super) fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let (bytes, buffered) = (length(path, &file)?, BufReader::with_capacity(BUFFER, file));
+    let (bytes, buffered) = (length(path, &file)?, std::io::BufReader::with_capacity(BUFFER, file));
     let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let (packing, reader): (_, Box<dyn Read>) = match gzip {
         true => ("gzip", Box::new(flate2::read::MultiGzDecoder::new(buffered))),
