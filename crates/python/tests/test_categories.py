@@ -76,7 +76,7 @@ def test_classifiers_and_missing_values(tmp_path):
     holed = frame.assign(price=price)
     holed.loc[::9, "city"] = None
     holed.to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(kmill.Error, match="city"):
+    with pytest.raises(ValueError, match="city"):
         model().fit_files(tmp_path / "t.parquet", "price")
     fitted = model().fit_files(tmp_path / "t.parquet", "price", missing="indicator")
     assert fitted.report_["columns"] == [["city", "3 values and missing"]]

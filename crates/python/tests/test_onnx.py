@@ -9,8 +9,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 KERNELS = [
     "gaussian(sigma=2)", "gaussian(sigma=[1, 2, 3])", "exponential(sigma=3)", "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)",
-    "laplacian(sigma=4)", "rational_quadratic(alpha=0.5, sigma=2)", "cauchy(sigma=2)", "linear()", "polynomial(degree=3)",
-    "sigmoid(gamma=0.1)", "cosine() + constant(value=0.5)", "2 * gaussian(sigma=2, on=[x0, x2]) * (linear() + 1)", "exp(0.1 * linear())",
+    "laplacian(sigma=4)", "rational_quadratic(alpha=0.5, sigma=2)", "cauchy(sigma=2)", "linear()", "polynomial(degree=3)", "cosine() + constant(value=0.5)", "2 * gaussian(sigma=2, on=[x0, x2]) * (linear() + 1)", "exp(0.1 * linear())",
 ]
 
 
@@ -28,13 +27,7 @@ def run(model, x):
 def test_values(kernel):
     x = rows()
     y = np.sin(x[:, 0]) + 0.1 * x[:, 1]
-    landmarks = "uniform" if "sigmoid" in kernel else "rpcholesky"
-    model = kmill.KernelRidge(kernel=kernel, scale="standard", rank=40, lambdas=1e-3, precision="f64", landmarks=landmarks)
-    try:
-        model.fit(x, y)
-    except kmill.Error:
-        assert "sigmoid" in kernel  # not positive definite
-        return
+    model = kmill.KernelRidge(kernel=kernel, scale="standard", rank=40, lambdas=1e-3, precision="f64").fit(x, y)
     found = run(model, x)["prediction"][:, 0]
     # a distance from two squares and a product loses half of the digits where a row is a landmark
     close = 1e-6 if "exponential" in kernel else 1e-11

@@ -90,9 +90,9 @@ pub struct SelectArgs {
     /// Condition on one column: 'fold != 3' (== != < <= > >=)
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
     pub condition: Option<Condition>,
-    /// Missing, NaN or infinite values: stop, drop the row, put the training mean, or the mean and a feature that says so
-    /// [default: error; of a model: as it was fitted]
-    #[arg(long, value_enum, hide_possible_values = true, value_name = "error|drop|mean|indicator")]
+    /// Missing, NaN or infinite values: error, drop (the row), mean (of training) or indicator (the mean, and a feature that says
+    /// so) [default: error; of a model: as it was fitted]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "HOW")]
     pub missing: Option<Missing>,
     /// The options for text files.
     #[command(flatten)]

@@ -268,7 +268,8 @@ class KernelDimensionReduction(_Transformer):
     ) -> None: ...
 
 class KernelFisher(_Classifier):
-    lambdas: float | str | None
+    lambdas: float | str | Sequence[float] | None
+    cv: Any
     n_components: int | None
     tolerance: float | None
     kernel: str | Callable[..., Any]
@@ -293,7 +294,8 @@ class KernelFisher(_Classifier):
     def __init__(
         self,
         *,
-        lambdas: float | str | None = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        cv: Any = ...,
         n_components: int | None = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,
@@ -462,6 +464,7 @@ class KernelPCA(_Transformer):
     uncentred: bool
     whiten: bool
     novelty: bool
+    cv: Any
     tolerance: float | None
     kernel: str | Callable[..., Any]
     gamma: float | str | None
@@ -494,6 +497,7 @@ class KernelPCA(_Transformer):
         uncentred: bool = ...,
         whiten: bool = ...,
         novelty: bool = ...,
+        cv: Any = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
