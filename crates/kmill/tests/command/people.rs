@@ -150,9 +150,9 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
     // what was said is what to do
     let (_, report, said) =
         kmill(at, "fit ridge t.csv --target y --features *,!id,!fold,!strange --rank 10 --lambda 1e-6 -o m --json");
-    assert!(said.contains("features: a, b, high (3)") && !said.contains("warning: column"), "{said}");
+    assert!(said.contains("features: city: 3 values, a, b, high (6)") && !said.contains("warning: column"), "{said}");
     assert!(said.contains("id, fold, strange (left out by --features)"), "{said}");
-    assert_eq!(report["features"], 3);
+    assert_eq!(report["features"], 6);
     // a column that is named is meant
     let (_, _, said) = kmill(at, "fit ridge t.csv --target y --features id,a --rank 10 --lambda 1e-6 -o m");
     assert!(!said.contains("warning: column"), "{said}");
