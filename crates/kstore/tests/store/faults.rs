@@ -1,6 +1,7 @@
 //! Every fault of a cell gives the same rows or the same sentence in every format that can hold it.
 
 use crate::make::*;
+use crate::ways_in::gzip;
 use kstore::arrow::array::*;
 use kstore::source::formats;
 use kstore::{Condition, KeptColumn, Missing, Reading, Real, RowBuf, RowSource, Selection, Table};
@@ -58,6 +59,15 @@ fn csv(fault: Fault) -> String {
     format!("x0,x1,x2,x3\n{}\n", (0..ROWS).map(line).collect::<Vec<_>>().join("\n"))
 }
 
+fn json_lines(fault: Fault) -> String {
+    let value = |row, c| match cell(fault, (row, c)) {
+        Some(value) if fault == Fault::Text && c == BAD.1 => format!("\"{value}a\""),
+        value => value.map_or("null".to_string(), |value| format!("{value:?}")),
+    };
+    let pair = |row, c| format!("\"x{c}\": {}", value(row, c));
+    (0..ROWS).map(|row| format!("{{{}}}\n", (0..4).map(|c| pair(row, c)).collect::<Vec<_>>().join(", "))).collect()
+}
+
 /// Writes the table; false for a format that cannot hold the fault.
 fn written(path: &Path, fault: Fault) -> bool {
     let numbers = !matches!(fault, Fault::Null | Fault::Text);
@@ -65,6 +75,8 @@ fn written(path: &Path, fault: Fault) -> bool {
         "parquet" => write(path, &arrow(fault), groups_of(64)),
         "arrow" => write_ipc(path, &[arrow(fault).slice(0, 100), arrow(fault).slice(100, 200)], None),
         "csv" => std::fs::write(path, csv(fault)).unwrap(),
+        "gz" => std::fs::write(path, gzip(&csv(fault))).unwrap(),
+        "jsonl" if !matches!(fault, Fault::Nan | Fault::Infinite) => std::fs::write(path, json_lines(fault)).unwrap(),
         "npy" if numbers => {
             let head = |c| kstore::OutputColumn::new(format!("x{c}"), kstore::OutputKind::F64);
             let mut out = kstore::sink::create(path, &(0..4).map(head).collect::<Vec<_>>()).unwrap();
@@ -77,7 +89,7 @@ fn written(path: &Path, fault: Fault) -> bool {
             let line = |row| format!("0 {}\n", (0..4).map(|c| entry(row, c)).collect::<Vec<_>>().join(" "));
             std::fs::write(path, (0..ROWS).map(line).collect::<String>()).unwrap();
         }
-        "npy" | "svm" => return false,
+        "npy" | "svm" | "jsonl" => return false,
         other => panic!("the law has no writer for .{other}"),
     }
     true
@@ -140,7 +152,7 @@ fn roles() -> Vec<(&'static str, Selection)> {
 }
 
 fn the_same_everywhere<T: Real>(folder: &Path, fault: Fault) {
-    let paths = formats().into_iter().map(|format| folder.join(format!("{fault:?}.{}", format.extensions[0])));
+    let paths = formats().into_iter().map(|format| folder.join(format!("{fault:?}.csv.{}", format.extensions[0])));
     let paths: Vec<_> = paths.filter(|path| written(path, fault)).collect();
     assert!(paths.len() > 2, "{fault:?} is held by {paths:?}");
     for (role, selection) in roles() {

@@ -28,7 +28,7 @@ fn features_follow_the_file_or_the_patterns() {
     assert_eq!(features(Selection::default()), ["a", "b", "y", "fold", "city"]);
     assert_eq!(features(usual()), ["a", "b"]);
     let chosen = Selection { targets: names(&["y"]), group: Some("fold".into()), ..Selection::default() };
-    assert_eq!(features(chosen), ["a", "b"]);
+    assert_eq!(features(chosen), ["a", "b", "city"]);
     let filter = Some(Condition::parse("fold != 3").unwrap());
     assert_eq!(features(Selection { filter, keep: names(&["a"]), ..Selection::default() }), ["b", "y", "city"]);
     assert_eq!(features(Selection { features: names(&["[b-z]", "?"]), ..Selection::default() }), ["b", "y", "a"]);

@@ -31,7 +31,7 @@ fn texts() -> (String, String) {
     (csv, json)
 }
 
-fn gzip(text: &str) -> Vec<u8> {
+pub(crate) fn gzip(text: &str) -> Vec<u8> {
     let mut out = GzEncoder::new(Vec::new(), Compression::fast());
     out.write_all(text.as_bytes()).unwrap();
     out.finish().unwrap()
