@@ -40,7 +40,7 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 }
 
 /// Size of the write buffer, in bytes.
-const BUFFER_BYTES: usize = 256 << 10;
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file being written that takes its place at [`AtomicFile::commit`].
 #[derive(Debug)]
@@ -213,7 +213,8 @@ fn writable(folder: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn builder() -> tempfile::Builder<'static, 'static> {
+/// Makes temporary files, which are called so that [`is_temporary`] knows them.
+pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);
     // temporary files are private by default; this one becomes an ordinary file, as the umask has it

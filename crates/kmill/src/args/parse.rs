@@ -267,14 +267,6 @@ pub fn rows(text: &str) -> Result<Range<u64>, String> {
     kstore::condition::parse_rows(text).map_err(expected)
 }
 
-/// `--worker`: which process of how many.
-pub fn worker(text: &str) -> Result<(u64, u64), String> {
-    let parts = text.split_once('/').and_then(|(i, k)| Some((i.parse().ok()?, k.parse().ok()?)));
-    parts
-        .filter(|(worker, workers)| worker < workers)
-        .ok_or_else(|| "expected I/K with I below K, such as 0/2".to_string())
-}
-
 /// Parses `--delimiter`, one ASCII character or `tab`, and returns its byte.
 pub fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {

@@ -6,7 +6,7 @@ use crate::progress::{Progress, Voice};
 use clap::Args;
 use ksolve::train::Resources;
 use kstore::Workers;
-use kstore::pass::FolderEngine;
+use kstore::pass::SharedEngine;
 use kstore::scratch::Scratch;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct RunArgs {
 #[command(next_help_heading = "Run")]
 pub struct DiskArgs {
     /// Go on from the checkpoint in MODEL.checkpoint, where a stopped fit left one; same bits as never stopped
-    #[arg(long, conflicts_with = "engine")]
+    #[arg(long, conflicts_with = "states")]
     pub resume: bool,
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
@@ -51,12 +51,13 @@ pub struct DiskArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Run")]
 pub struct EngineArgs {
-    /// An empty folder in which several processes, each with the same command, share the passes over the rows; same bits as one
-    #[arg(long, value_name = "DIR", requires = "worker")]
-    pub engine: Option<PathBuf>,
-    /// Which of them this is, from 0, and how many there are: 0/2 and 1/2
-    #[arg(long, value_name = "I/K", value_parser = parse::worker, requires = "engine")]
-    pub worker: Option<(u64, u64)>,
+    /// A folder in which processes with the same command share the passes over the rows: start as many as you like, on as many
+    /// machines; same bits as one
+    #[arg(long, value_name = "DIR")]
+    pub states: Option<PathBuf>,
+    /// Time without a sign of life after which another process counts as gone, and its part is done again
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "90s", requires = "states", hide_short_help = true)]
+    pub patience: Duration,
 }
 
 impl EngineArgs {
@@ -64,11 +65,9 @@ impl EngineArgs {
     ///
     /// # Errors
     /// A folder that cannot be made.
-    pub fn open(&self) -> Result<Option<FolderEngine>> {
-        match (&self.engine, self.worker) {
-            (Some(folder), Some((worker, workers))) => Ok(Some(FolderEngine::new(folder, worker, workers)?)),
-            _ => Ok(None),
-        }
+    pub fn open(&self) -> Result<Option<SharedEngine>> {
+        let open = |folder| Ok(SharedEngine::folder(folder)?.patience(self.patience));
+        self.states.as_ref().map(open).transpose()
     }
 }
 

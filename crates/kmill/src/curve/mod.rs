@@ -70,7 +70,7 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
     };
     let engine = args.engine.open()?;
     if let Some(engine) = &engine {
-        engine.join(&request.mark::<T>(&left(request, &cells)))?;
+        engine.join(&request.shared::<T>(&left(request, &cells)))?;
     }
     let journal = engine.as_ref().map(|engine| Journal::through(engine));
     let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads).heeding(interrupt::token()));

@@ -87,12 +87,12 @@ impl Request {
         })
     }
 
-    /// A text that is equal in processes that do the same runs on the same rows.
-    pub(super) fn mark<T: Real>(&self, left: &[CurveRun]) -> String {
+    /// The manifest of processes that share the runs that are left.
+    pub(super) fn shared<T: Real>(&self, left: &[CurveRun]) -> Manifest {
         let mut manifest = self.manifest::<T>();
         let left: Vec<String> = left.iter().map(ToString::to_string).collect();
         manifest.options.insert("runs that are left".to_string(), left.join("; "));
-        manifest.mark()
+        manifest
     }
 
     /// The manifest that tells which curve a file of cells belongs to. The number of repeats is no part of it: with

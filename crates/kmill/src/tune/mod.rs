@@ -34,9 +34,9 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option("--resume", "", why, "leave it out, or name a model with -o"));
     }
-    if args.engine.engine.is_some() && outputs.model().is_none() {
+    if args.engine.states.is_some() && outputs.model().is_none() {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
-        return Err(Error::option("--engine", "", why, "leave it out, or name a model with -o"));
+        return Err(Error::option("--states", "", why, "leave it out, or name a model with -o"));
     }
     let any = args.solver == ANY;
     let mut options = FitOptions::new(if any { "ridge" } else { &args.solver }, &args.data, &args.learn)?;

@@ -2,7 +2,8 @@
 
 use crate::run::{kmill, ok};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Three segments of 16 tiles of 2,304 rows; the last has 272.
 const ROWS: u64 = 74_000;
@@ -15,7 +16,7 @@ fn bytes(folder: &Path, name: &str) -> Vec<u8> {
 /// Two processes that share the passes of a run; each writes `of0` or `of1`, and the extension behind it.
 fn two(folder: &Path, line: &str, extension: &str) {
     let start = |worker: usize| {
-        let run = format!("--engine engine --worker {worker}/2 --threads {} -q", worker + 1);
+        let run = format!("--states states --threads {} -q", worker + 1);
         let line = format!("{line} {run} -o of{worker}{extension}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
         command.current_dir(folder).args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -49,7 +50,7 @@ fn two_processes_find_the_model_of_one() {
         ok(at, &format!("{line} -q -o one"));
         two(at, &line, "");
         assert!(bytes(at, "one") == bytes(at, "of0") && bytes(at, "one") == bytes(at, "of1"), "{line}");
-        assert_eq!(std::fs::read_dir(at.join("engine")).unwrap().count(), 0, "{line}");
+        assert_eq!(std::fs::read_dir(at.join("states")).unwrap().count(), 0, "{line}");
     }
 }
 
@@ -82,29 +83,68 @@ fn two_processes_find_the_cells_of_one() {
         let one = found(at, "one.csv");
         assert!(one.len() > 1 && one[0].contains("frobenius_error") && one[0].contains("test_error"), "{one:?}");
         assert_eq!((&one, &one), (&found(at, "of0.csv"), &found(at, "of1.csv")), "{line}");
-        assert_eq!(std::fs::read_dir(at.join("engine")).unwrap().count(), 0, "{line}");
+        assert_eq!(std::fs::read_dir(at.join("states")).unwrap().count(), 0, "{line}");
     }
 }
 
-/// Processes that go on from other cells than each other would do other runs.
+/// Starts a process of its own.
+fn start(at: &Path, line: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
+    command.current_dir(at).args(line.split_whitespace()).stderr(Stdio::piped()).stdout(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// Waits until the folder of states holds a file whose name `is` the right one.
+fn wait_for(states: &Path, process: &mut Child, is: impl Fn(&str) -> bool) {
+    let there = || {
+        let entries = std::fs::read_dir(states).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).any(|name| is(&name.to_string_lossy()))
+    };
+    while !there() {
+        assert!(process.try_wait().unwrap().is_none(), "the process has ended");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
-fn a_process_with_other_cells_left_is_refused() {
+fn a_process_with_another_job_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    ok(at, "generate friedman1 --rows 3000 -o rows.parquet -q");
-    let line = "curve rows.parquet --features x* --methods uniform --ranks 5 -q";
-    let start = |worker: usize, repeats: usize| {
-        let line = format!("{line} --repeats {repeats} --resume --engine e --worker {worker}/2 -o of{worker}.csv");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
-        command.current_dir(at).args(line.split_whitespace()).stderr(Stdio::piped()).stdout(Stdio::null());
-        command.spawn().unwrap()
-    };
-    for process in [start(0, 2), start(1, 1)] {
-        let output = process.wait_with_output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let refused = stderr.contains("another job") || stderr.contains("has failed");
-        assert!(!output.status.success() && refused, "{stderr}");
+    ok(at, &format!("generate friedman1 --rows {} -o rows.parquet -q", 4 * ROWS));
+    let fit = "fit ridge rows.parquet --target y --rank 100 --candidates 1000 --lambda 1e-6 --states s -q";
+    let tune = "tune ridge rows.parquet --target y --factors 1 --sample 500 --rank 100 --states s -q";
+    let curve = "curve rows.parquet --features x* --methods uniform --ranks 50 --states s -q";
+    for (line, here, there, option) in [
+        (fit, "-o a --seed 0", "-o b --seed 1", "seed was 0, now it is 1"),
+        (tune, "-o a --seed 0", "-o b --seed 1", "kernel was gaussian("),
+        // other cells are left: processes would do other runs
+        (curve, "-o a.csv --repeats 2", "-o b.csv --repeats 1", "runs that are left was"),
+    ] {
+        let mut first = start(at, &format!("{line} {here}"));
+        wait_for(&at.join("s"), &mut first, |name| name.ends_with(".alive"));
+        let (code, _, stderr) = kmill(at, &format!("{line} {there}"));
+        assert!(code == 1 && stderr.contains("another job") && stderr.contains(option), "{stderr}");
+        assert!(first.wait().unwrap().success(), "{line}");
     }
+}
+
+#[test]
+fn a_process_that_is_killed_costs_the_others_time_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, &format!("generate friedman1 --rows {} -o rows.parquet -q", 4 * ROWS));
+    let line = "fit ridge rows.parquet --target y --ranks 50,100 --folds 3 --candidates 1000 -q --threads 1";
+    ok(at, &format!("{line} -o one"));
+    let line = format!("{line} --states s --patience 2s");
+    let mut killed = start(at, &format!("{line} -o of0"));
+    // it is killed while a lot of it, and a state of it, are there
+    wait_for(&at.join("s"), &mut killed, |name| name.starts_with("000002-"));
+    let other = start(at, &format!("{line} -o of1"));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let output = other.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(bytes(at, "one") == bytes(at, "of1") && !at.join("of0").exists());
 }
 
 #[test]
@@ -116,36 +156,10 @@ fn two_processes_find_the_kernel_and_the_model_of_one() {
     ok(at, &format!("{line} -q -o one"));
     two(at, line, "");
     assert!(bytes(at, "one") == bytes(at, "of0") && bytes(at, "one") == bytes(at, "of1"));
-    let (code, _, stderr) = kmill(at, &format!("{line} --engine e --worker 0/2 -o search.csv"));
-    assert!(code == 1 && stderr.contains("--engine: processes share the passes of the fit"), "{stderr}");
-    let (code, _, stderr) = kmill(at, &format!("{line} --engine e --worker 0/2 --resume -o m"));
+    let (code, _, stderr) = kmill(at, &format!("{line} --states e -o search.csv"));
+    assert!(code == 1 && stderr.contains("--states: processes share the passes of the fit"), "{stderr}");
+    let (code, _, stderr) = kmill(at, &format!("{line} --states e --resume -o m"));
     assert!(code == 2 && stderr.contains("--resume"), "{stderr}");
-}
-
-#[test]
-fn a_process_with_other_options_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
-    // more than a segment, so that no process ends before the other has come
-    ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
-    let run = |verb: &str, worker: usize, seed: usize| {
-        let learn = "rows.parquet --target y --rank 10 --lambda 1e-6 --folds 3";
-        let line = format!("{verb} {learn} --seed {seed} --engine {} --worker {worker}/2 -q -o m{worker}", &verb[..3]);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
-        command.current_dir(at).args(line.split_whitespace()).stderr(Stdio::piped()).stdout(Stdio::null());
-        command.spawn().unwrap()
-    };
-    let tune = "tune ridge --factors 1 --sample 500";
-    for process in ["fit ridge", tune].into_iter().flat_map(|verb| [run(verb, 0, 0), run(verb, 1, 1)]) {
-        let output = process.wait_with_output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && (stderr.contains("another job") || stderr.contains("has failed")),
-            "{stderr}"
-        );
-    }
-    let (code, _, stderr) = kmill(at, "fit ridge rows.parquet --target y -o m --engine e --worker 2/2");
-    assert!(code == 2 && stderr.contains("I below K"), "{stderr}");
 }
 
 /// The job of a fit, the model of which is `whole`, and statistics of its three segments: of the whole table, and of shards.

@@ -87,10 +87,10 @@ pub(super) fn journal<'a>(
         return run.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose();
     };
     if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume) {
-        let why = "several processes keep no checkpoint; leave it out and start all of them again";
+        let why = "processes that share a run go on from the states in their folder; leave it out";
         return Err(Error::option("resume", "", why));
     }
-    engine.join(&manifest(fit, selected, training, &[])?.mark())?;
+    engine.join(&manifest(fit, selected, training, &[])?)?;
     Ok(Some(Journal::through(engine)))
 }
 

@@ -5,7 +5,7 @@ use ksolve::Intercept;
 use ksolve::curve::{CurveCell, CurveOptions, Setting};
 use ksolve::train::{Resources, Scaling, Task, Unwatched};
 use kstore::checkpoint::{Cut, Journal, Persist};
-use kstore::pass::{Engine, Node, Observer, PassKey, Share};
+use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Selection, Table, Workers};
 use std::sync::Mutex;
 
@@ -25,10 +25,13 @@ impl Engine for Names {
         names.push(name.to_string());
         Ok((PassKey { number: names.len() as u64, name: name.to_string(), cut }, Share::Whole))
     }
+    fn claim(&self, _: &PassKey) -> kstore::Result<Option<std::ops::Range<u64>>> {
+        Ok(None)
+    }
     fn give(&self, _: &PassKey, _: &Node, _: Option<&dyn Persist>) -> kstore::Result<()> {
         Err(Error::Worker)
     }
-    fn take(&self, _: &PassKey, _: u64, _: &mut dyn Persist, _: &dyn Observer) -> kstore::Result<Node> {
+    fn take(&self, _: &PassKey, _: u64, _: &mut dyn Persist, _: &dyn Observer) -> kstore::Result<Taken> {
         Err(Error::Worker)
     }
 }

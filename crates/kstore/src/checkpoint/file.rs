@@ -75,18 +75,25 @@ struct Card<H> {
 
 /// Writes an entry, whole or not at all.
 pub(super) fn write<H: Serialize>(path: &Path, head: &H, arrays: &mut Arrays<'_>) -> Result<()> {
+    let header = ordered(head, arrays).map_err(|detail| damaged(path, detail))?;
+    let mut out = AtomicFile::create(path)?;
+    write_to(&mut out, &header, arrays).map_err(Error::io("write", path))?;
+    out.commit()
+}
+
+/// Brings the arrays into the order of the file, and returns what comes before their bytes.
+pub(super) fn ordered<H: Serialize>(head: &H, arrays: &mut Arrays<'_>) -> Result<Vec<u8>, String> {
     // the widest type first keeps every array aligned for whoever maps the file
     arrays.list.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
     let mut listed = Listed::default();
     arrays.list.iter().for_each(|array| listed.add(array));
-    let header = listed.header(head).map_err(|detail| damaged(path, detail))?;
-    let mut out = AtomicFile::create(path)?;
-    let mut write = || {
-        out.write_all(&header)?;
-        arrays.list.iter().try_for_each(|array| out.write_all(&array.bytes))
-    };
-    write().map_err(Error::io("write", path))?;
-    out.commit()
+    listed.header(head)
+}
+
+/// Writes the header and the bytes of the arrays.
+pub(super) fn write_to(out: &mut (impl Write + ?Sized), header: &[u8], arrays: &Arrays<'_>) -> std::io::Result<()> {
+    out.write_all(header)?;
+    arrays.list.iter().try_for_each(|array| out.write_all(&array.bytes))
 }
 
 /// The arrays that a file will hold, in the order of their bytes.

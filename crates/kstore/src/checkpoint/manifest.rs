@@ -27,6 +27,17 @@ impl Manifest {
         Digest::of(serde_json::to_string(&copied).unwrap_or_default().as_bytes())
     }
 
+    /// The first difference between this run and that of another process, which may read copies of the files, as the end of
+    /// a sentence.
+    pub fn other_job(&self, other: &Self) -> Option<String> {
+        let mut other = other.clone();
+        for (there, here) in other.files.iter_mut().zip(&self.files) {
+            there.path.clone_from(&here.path);
+            there.modified = here.modified;
+        }
+        self.difference(&other)
+    }
+
     /// The first difference between this run and one that was saved, as the end of a sentence.
     pub fn difference(&self, saved: &Self) -> Option<String> {
         if self.version != saved.version {

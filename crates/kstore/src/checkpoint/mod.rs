@@ -29,7 +29,7 @@ pub(crate) use entry::Entry;
 pub use file::{Cut, Stored};
 pub use manifest::Manifest;
 pub use persist::{Arrays, Number, Persist};
-pub(crate) use states::write_one;
+pub(crate) use states::put_one;
 pub use states::{StateFile, StateKey, StateWriter};
 pub use steps::Steps;
 

@@ -7,7 +7,7 @@
 use super::Stored;
 use super::file::{self, Listed, damaged};
 use super::persist::{Array, Arrays, Persist};
-use crate::pass::{Node, PassKey};
+use crate::pass::{Medium, Node, PassKey};
 use crate::{AtomicFile, Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -98,12 +98,14 @@ impl StateFile {
     }
 }
 
-/// Writes a single state as a file of states, whole or not at all.
-pub(crate) fn write_one(path: &Path, about: Value, key: StateKey, state: Option<&dyn Persist>) -> Result<()> {
+/// Puts a single state under a name, as a file of states.
+pub(crate) fn put_one(medium: &dyn Medium, name: &str, key: StateKey, state: Option<&dyn Persist>) -> Result<()> {
     let prefix = key.prefix();
     let mut arrays = Arrays::default();
     state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
-    file::write(path, &StatesHead { states_format: FORMAT, about, states: vec![key] }, &mut arrays)
+    let head = StatesHead { states_format: FORMAT, about: Value::Null, states: vec![key] };
+    let header = file::ordered(&head, &mut arrays).map_err(|detail| damaged(&medium.place().join(name), detail))?;
+    medium.put(name, &mut |out| file::write_to(out, &header, &arrays))
 }
 
 /// A file of states that is being written, state by state; it appears whole at [`StateWriter::finish`].

@@ -2,12 +2,13 @@
 //!
 //! Every process runs the same job, with the same options on the same rows, as in an allreduce. What lies between passes
 //! is pure and is computed by each of them, with the same bits. In a pass that has a name
-//! ([`Pass::resume`](super::Pass::resume)) a process folds its own segments only, gives their states to the [`Engine`],
-//! takes those of all segments from it, in their order, and merges them along the fixed [tree](super::STRETCH). So no
-//! fold is ever sent, only states are, and every process has the total that one process would have, bit for bit.
+//! ([`Pass::resume`](super::Pass::resume)) a process claims lots of segments from the [`Engine`] for as long as there are
+//! any, folds them, and gives their states. Then it takes the states of all segments in their order, and merges them along
+//! the fixed [tree](super::STRETCH). So no fold is ever sent, only states are, and every process has the total that one
+//! process would have, bit for bit. Processes may come and go: a lot of a process that has gone is claimed by another.
 //!
-//! A **node** of the tree is a stretch that lies whole in the share of a process, or a single segment of a stretch that
-//! does not: [`nodes`] cuts a share into them. Whoever takes a node need not know how others were cut.
+//! A **node** of the tree is a stretch that lies whole in a lot, or a single segment of a stretch that does not: [`nodes`]
+//! cuts a lot into them. Whoever takes a node need not know how others were cut.
 //!
 //! *Memory*: a process holds one state more than its sums while it merges, in the place of those of its lanes, which have
 //! ended: the plan of a pass holds with an engine and without.
@@ -15,7 +16,7 @@
 use super::run::{Delivery, run};
 use super::tree::{Tree, merge};
 use super::{Fold, Merge, Observer, Pass, PassReport, STRETCH};
-use crate::checkpoint::{Cut, Persist};
+use crate::checkpoint::{Cut, Manifest, Persist};
 use crate::{Real, Result, RowSource};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -41,34 +42,46 @@ pub struct Node {
     pub rows: u64,
 }
 
-/// What a process folds of a pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a pass is folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// Everything, without an exchange; the engine hears of the total.
+    /// Everything by this process, without an exchange; the engine hears of the total.
     Whole,
-    /// These segments; none, where it is empty.
-    Segments(Range<u64>),
+    /// Lot by lot, as they are claimed.
+    Lots,
+}
+
+/// What [`Engine::take`] finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The state of a node. One of all segments is the total, also where it begins before the segment that was asked for.
+    State(Node),
+    /// Whoever claimed these segments has gone: they are this process's to fold now.
+    Lost(Range<u64>),
 }
 
 /// Divides the passes of a run among processes and brings their states together.
 ///
-/// The law: after every process has given the nodes of its share, [`Engine::take`] gives each of them the same nodes, and
-/// the shares of all processes are all segments, each once.
+/// The law: every segment is claimed by some process, and [`Engine::take`] gives each process the states that they gave.
 pub trait Engine: Sync {
-    /// Begins the job that `mark` names: a text that is equal in processes that compute the same. Called once, before the
-    /// first pass.
+    /// Begins the job that the manifest describes. Called once, before the first pass.
     ///
     /// # Errors
     /// Where the other processes do another job.
-    fn join(&self, _mark: &str) -> Result<()> {
+    fn join(&self, _job: &Manifest) -> Result<()> {
         Ok(())
     }
-    /// Begins the next pass: its key, and what this process folds of it.
+    /// Begins the next pass: its key, and how it is folded.
     ///
     /// # Errors
     /// Where there is no such pass in the run.
     fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)>;
-    /// Takes over a node of this process's share; without a state where no row was folded.
+    /// Claims segments that nobody has claimed; `None` where there are none.
+    ///
+    /// # Errors
+    /// Errors of the medium that carries the states.
+    fn claim(&self, pass: &PassKey) -> Result<Option<Range<u64>>>;
+    /// Takes over a node of what this process has claimed; without a state where no row was folded.
     ///
     /// # Errors
     /// Errors of the medium that carries the states.
@@ -76,9 +89,9 @@ pub trait Engine: Sync {
     /// Waits for the node that begins at `segment`, and reads its state into `state`, which is that of no rows.
     ///
     /// # Errors
-    /// [`crate::Error::Interrupted`] where the observer wants a stop; those of the medium; a process that has gone.
-    fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Node>;
-    /// Hears the total of a pass that this process folded whole.
+    /// [`crate::Error::Interrupted`] where the observer wants a stop; those of the medium.
+    fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken>;
+    /// Hears the total of a pass, from every process that has it.
     ///
     /// # Errors
     /// Errors of the medium that carries the states.
@@ -89,13 +102,13 @@ pub trait Engine: Sync {
     fn leave(&self, _done: bool) {}
 }
 
-/// The nodes of a share: stretches of the pass over the segments `all` that lie whole in `own`, other segments singly.
-pub fn nodes(own: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
-    let (mut nodes, mut at) = (Vec::new(), own.start);
-    while at < own.end {
+/// The nodes of a lot: stretches of the pass over the segments `all` that lie whole in `own`, other segments singly.
+pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
+    let (mut nodes, mut at) = (Vec::new(), lot.start);
+    while at < lot.end {
         let stretch = at / STRETCH * STRETCH;
         let whole = stretch.max(all.start)..(stretch + STRETCH).min(all.end);
-        let end = if whole.start == at && whole.end <= own.end { whole.end } else { at + 1 };
+        let end = if whole.start == at && whole.end <= lot.end { whole.end } else { at + 1 };
         nodes.push(at..end);
         at = end;
     }
@@ -119,36 +132,57 @@ impl Pass<'_> {
         let range = source.range();
         let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
         let (key, share) = engine.begin(name, cut)?;
-        let all = cut.segments();
-        let Share::Segments(own) = share else {
+        if share == Share::Whole {
             let (state, report) = self.fold(source, fold)?;
             engine.total(&key, report.rows, &state)?;
             return Ok((state, report));
+        }
+        let (all, mut report) = (cut.segments(), PassReport::default());
+        let mut work = |lot: Range<u64>| -> Result<u64, F::Error> {
+            let part = self.give(engine, &key, &lot, source, fold)?;
+            report.starved += part.starved;
+            Ok(part.rows)
         };
-        let mut report = self.give(engine, &key, &own, source, fold)?;
-        report.rows = 0;
-        let (mut tree, mut at) = (Tree::default(), all.start);
+        // rows that the observer has heard of
+        let mut heard = 0;
+        while let Some(lot) = engine.claim(&key)? {
+            heard += work(lot)?;
+        }
+        let (mut tree, mut at, mut rows) = (Tree::default(), all.start, 0);
         while at < all.end {
             let mut state = fold.init();
-            let node = engine.take(&key, at, &mut state, self.observer)?;
+            let node = match engine.take(&key, at, &mut state, self.observer)? {
+                Taken::Lost(lot) => {
+                    heard += work(lot)?;
+                    continue;
+                }
+                Taken::State(node) => node,
+            };
+            if node.segments.start < at {
+                // the total, which another process has found meanwhile, stands for what was merged here
+                (tree, rows) = (Tree::default(), 0);
+            }
             if node.rows > 0 {
-                tree.add(at, state);
+                tree.add(node.segments.start, state);
             }
-            if !own.contains(&at) {
-                self.observer.advance(node.rows);
-            }
-            report.rows += node.rows;
+            rows += node.rows;
+            // rows of this process are heard of when they are folded, and are among those that are taken
+            self.observer.advance(rows.saturating_sub(heard));
+            heard = heard.max(rows);
             at = node.segments.end.max(at + 1);
         }
-        Ok((tree.finish().unwrap_or_else(|| fold.init()), report))
+        let state = tree.finish().unwrap_or_else(|| fold.init());
+        engine.total(&key, rows, &state)?;
+        report.rows = rows;
+        Ok((state, report))
     }
 
-    /// Folds the segments of this process and gives their states away, node by node.
+    /// Folds a lot and gives its states away, node by node.
     fn give<T, F>(
         &self,
         engine: &dyn Engine,
         key: &PassKey,
-        own: &Range<u64>,
+        lot: &Range<u64>,
         source: &dyn RowSource<T>,
         fold: &F,
     ) -> Result<PassReport, F::Error>
@@ -158,13 +192,12 @@ impl Pass<'_> {
         F::State: Merge + Persist,
     {
         let all = key.cut.segments();
-        let own = own.start.max(all.start)..own.end.min(all.end);
-        if own.is_empty() {
+        let lot = lot.start.max(all.start)..lot.end.min(all.end);
+        if lot.is_empty() {
             return Ok(PassReport::default());
         }
-        let nodes = nodes(&own, &all).into();
-        let mut giving = Giving { engine, key, nodes, rows: 0, state: None };
-        let part = own.start - all.start..own.end - all.start;
+        let mut giving = Giving { engine, key, nodes: nodes(&lot, &all).into(), rows: 0, state: None };
+        let part = lot.start - all.start..lot.end - all.start;
         let report = run(self, source, fold, part, |Delivery { segment, folded, state, .. }| {
             Ok(giving.add(segment, folded, state)?)
         })?;
@@ -175,7 +208,7 @@ impl Pass<'_> {
     }
 }
 
-/// The nodes of this process that are still to be given, and the state of the first.
+/// The nodes of a lot that are still to be given, and the state of the first.
 struct Giving<'e, S> {
     engine: &'e dyn Engine,
     key: &'e PassKey,

@@ -13,15 +13,18 @@
 //! computed and never which: the result has the same bits for every number of threads and every budget.
 
 pub mod engine;
-mod folder;
 pub mod lanes;
+mod life;
+mod medium;
 mod run;
+mod shared;
 mod tree;
 mod visit;
 mod workers;
 
-pub use engine::{Engine, Node, PassKey, Share};
-pub use folder::FolderEngine;
+pub use engine::{Engine, Node, PassKey, Share, Taken};
+pub use medium::{Fetched, Folder, Medium};
+pub use shared::SharedEngine;
 pub use tree::{STRETCH, states};
 pub use workers::{CancelToken, Workers};
 

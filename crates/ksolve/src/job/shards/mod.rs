@@ -152,7 +152,7 @@ impl PreparedJob {
             return Err(Error::option("rows", format!("of a table of {got}"), why));
         }
         let own = self.segments(rows)?;
-        let role = Role::Fold { own, out: Mutex::new(Some(StateWriter::create(path)?)) };
+        let role = Role::Fold { own: Mutex::new(Some(own)), out: Mutex::new(Some(StateWriter::create(path)?)) };
         let replay = Replay::of(&self.path, self.about.pass.clone(), role)?;
         match self.run(&self.about.job.select(table)?, &run.clone().engine(&replay)) {
             Err(_) if replay.is_done() => {}

@@ -5,7 +5,7 @@
 //! kernel, landmarks and folds on every machine.
 
 use kstore::checkpoint::{Cut, Persist, StateFile, StateKey, StateWriter};
-use kstore::pass::{Engine, Node, Observer, PassKey, Share};
+use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,8 +17,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) enum Role {
     /// Ends before the pass of this name; the totals of those before it are written.
     Prepare { name: &'static str, out: Mutex<Option<StateWriter>>, found: Mutex<Option<PassKey>> },
-    /// Folds these segments, writes their states, and ends.
-    Fold { own: Range<u64>, out: Mutex<Option<StateWriter>> },
+    /// Folds these segments, which are claimed once, writes their states, and ends.
+    Fold { own: Mutex<Option<Range<u64>>>, out: Mutex<Option<StateWriter>> },
     /// Reads the states of all segments, by the first of each node, and goes on.
     Solve { states: Mutex<StateFile>, places: BTreeMap<u64, usize> },
 }
@@ -86,18 +86,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Reads the state at a place.
-fn load(states: &Mutex<StateFile>, place: usize, state: &mut dyn Persist) -> Result<Node> {
+fn load(states: &Mutex<StateFile>, place: usize, state: &mut dyn Persist) -> Result<Taken> {
     let mut states = lock(states);
     let node = states.states().get(place).map(|key| key.node.clone());
     states.load(place, state)?;
-    node.ok_or(Error::Worker)
+    node.map(Taken::State).ok_or(Error::Worker)
 }
 
 impl Engine for Replay {
     fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let key = PassKey { number, name: name.to_string(), cut };
-        let none = Share::Segments(0..0);
         let Some((job, shared)) = &self.job else {
             return match &self.role {
                 Role::Prepare { name: until, found, .. } if name == *until => {
@@ -107,27 +106,27 @@ impl Engine for Replay {
                 _ => Ok((key, Share::Whole)),
             };
         };
-        if key == *shared {
-            let own = match &self.role {
-                Role::Fold { own, .. } => Share::Segments(own.clone()),
-                Role::Prepare { .. } | Role::Solve { .. } => none,
-            };
-            return Ok((key, own));
-        }
         let job = lock(job);
-        if job.states().iter().any(|state| state.pass == key) {
-            return Ok((key, none));
+        if key == *shared || job.states().iter().any(|state| state.pass == key) {
+            return Ok((key, Share::Lots));
         }
         let why =
             format!("the fit makes a pass \"{name}\" that the job does not hold: prepare it anew with this version");
         Err(Error::Damaged { path: job.path().to_path_buf(), detail: why })
     }
 
+    fn claim(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
+        Ok(match (&self.job, &self.role) {
+            (Some((_, shared)), Role::Fold { own, .. }) if pass == shared => lock(own).take(),
+            _ => None,
+        })
+    }
+
     fn give(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
         self.write(pass, node.clone(), state)
     }
 
-    fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Node> {
+    fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
         let Some((job, shared)) = &self.job else { return Err(Error::Worker) };
         if observer.stop() {
             return Err(Error::Interrupted);
@@ -143,6 +142,9 @@ impl Engine for Replay {
     }
 
     fn total(&self, pass: &PassKey, rows: u64, state: &dyn Persist) -> Result<()> {
+        if self.job.is_some() {
+            return Ok(());
+        }
         self.write(pass, Node { segments: pass.cut.segments(), rows }, Some(state).filter(|_| rows > 0))
     }
 }

@@ -1,0 +1,146 @@
+//! Signs of life of the processes that share a run.
+
+use super::medium::Medium;
+use crate::Result;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Time between two signs of life.
+pub(super) const BEAT: Duration = Duration::from_secs(1);
+
+/// How the name of a sign ends.
+const SUFFIX: &str = ".alive";
+
+/// What a process says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Life {
+    /// Grows by one with every sign.
+    beat: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    #[default]
+    AtWork,
+    Done,
+    Failed,
+}
+
+impl Life {
+    /// The process whose sign lies under a name.
+    pub(super) fn process(name: &str) -> Option<String> {
+        name.strip_suffix(SUFFIX).map(str::to_string)
+    }
+}
+
+/// This process's sign of life, which a thread renews.
+pub(super) struct Sign {
+    inner: Arc<Inner>,
+    heart: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Inner {
+    medium: Arc<dyn Medium>,
+    name: String,
+    beat: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Inner {
+    fn say(&self, state: State) -> Result<()> {
+        let life = Life { beat: self.beat.fetch_add(1, Ordering::Relaxed), state };
+        let text = serde_json::to_vec(&life).unwrap_or_default();
+        self.medium.replace(&format!("{}{SUFFIX}", self.name), &text)
+    }
+
+    fn beat(&self) {
+        while !self.ended.load(Ordering::Relaxed) {
+            std::thread::park_timeout(BEAT);
+            if !self.ended.load(Ordering::Relaxed) {
+                // the next sign may find the place again; if none does, the other processes take this one for gone
+                let _ = self.say(State::AtWork);
+            }
+        }
+    }
+}
+
+impl Sign {
+    /// The sign of a process with a name of its own.
+    pub(super) fn new(medium: Arc<dyn Medium>) -> Self {
+        static PROCESSES: AtomicU64 = AtomicU64::new(0);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let (process, number) = (std::process::id(), PROCESSES.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{since:x}-{process:x}-{number}");
+        let inner = Inner { medium, name, beat: AtomicU64::new(0), ended: AtomicBool::new(false) };
+        Self { inner: Arc::new(inner), heart: Mutex::default() }
+    }
+
+    /// The name of the process.
+    pub(super) fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Gives the first sign, and renews it from now on.
+    pub(super) fn begin(&self) -> Result<()> {
+        self.inner.say(State::AtWork)?;
+        let inner = Arc::clone(&self.inner);
+        let heart = std::thread::spawn(move || inner.beat());
+        *self.heart.lock().unwrap_or_else(PoisonError::into_inner) = Some(heart);
+        Ok(())
+    }
+
+    /// Gives the last sign; false where none was given before, or the last one was.
+    pub(super) fn end(&self, done: bool) -> bool {
+        self.inner.ended.store(true, Ordering::Relaxed);
+        let heart = self.heart.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(heart) = heart else { return false };
+        heart.thread().unpark();
+        // a heart that panicked has nothing left to say, and without the place nobody hears it
+        let _ = heart.join();
+        let _ = self.inner.say(if done { State::Done } else { State::Failed });
+        true
+    }
+}
+
+/// What was seen of the other processes.
+pub(super) struct Lives {
+    medium: Arc<dyn Medium>,
+    patience: Duration,
+    /// The last sign of each, and when it was new.
+    seen: Mutex<BTreeMap<String, (Option<Life>, Instant)>>,
+}
+
+impl Lives {
+    pub(super) fn new(medium: Arc<dyn Medium>, patience: Duration) -> Self {
+        Self { medium, patience, seen: Mutex::default() }
+    }
+
+    fn look(&self, process: &str) -> Result<(Option<Life>, Instant)> {
+        let text = self.medium.read(&format!("{process}{SUFFIX}"))?;
+        let life = text.and_then(|text| serde_json::from_slice::<Life>(&text).ok());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = seen.entry(process.to_string()).or_insert_with(|| (life.clone(), Instant::now()));
+        if life.is_some() && life != last.0 {
+            *last = (life, Instant::now());
+        }
+        Ok(last.clone())
+    }
+
+    /// True where a process does no work any more: it has ended, or has given no sign for the time of patience.
+    pub(super) fn is_gone(&self, process: &str) -> Result<bool> {
+        let (life, since) = self.look(process)?;
+        let ended = life.is_some_and(|life| life.state != State::AtWork);
+        Ok(ended || since.elapsed() > self.patience)
+    }
+
+    /// True where a process may be at work, or cannot be asked.
+    pub(super) fn at_work(&self, process: &str) -> bool {
+        !self.is_gone(process).unwrap_or(false)
+    }
+}

@@ -1,0 +1,187 @@
+//! What the processes of a run have in common: a place where each finds what the others have put.
+
+use crate::atomic::{BUFFER_BYTES, builder, is_temporary};
+use crate::{Error, Result};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use tempfile::{NamedTempFile, TempPath};
+
+/// A place with names, under each of which lies a short text or a file of states.
+///
+/// A folder that all processes see is one; so is a server, or whatever a cluster has. A name holds letters, digits, `-`
+/// and `.` only. What is put there appears whole or not at all.
+pub trait Medium: Send + Sync {
+    /// The place, for messages.
+    fn place(&self) -> PathBuf;
+
+    /// Puts a text under a name where nothing is there; false where something is. Of several processes that do so at a
+    /// time one hears true.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn create(&self, name: &str, text: &[u8]) -> Result<bool>;
+
+    /// Puts a text under a name, in place of what is there.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn replace(&self, name: &str, text: &[u8]) -> Result<()>;
+
+    /// The text under a name; `None` where nothing is there.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
+
+    /// True where something lies under a name.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn has(&self, name: &str) -> Result<bool>;
+
+    /// Removes what lies under a name, if anything.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// The names under which something lies.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn names(&self) -> Result<Vec<String>>;
+
+    /// Puts a file under a name, in place of what is there; `write` writes its bytes.
+    ///
+    /// # Errors
+    /// Those of `write` and of the place.
+    fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()>;
+
+    /// The file under a name; `None` where nothing is there.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn get(&self, name: &str) -> Result<Option<Fetched>>;
+}
+
+/// A file of a [`Medium`], to be read from this machine.
+#[derive(Debug)]
+pub enum Fetched {
+    /// The file itself.
+    There(PathBuf),
+    /// A copy, which is removed when the value is dropped.
+    Copy(TempPath),
+}
+
+impl Fetched {
+    /// A copy of a file's bytes, in the folder for temporary files.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn copy(bytes: &[u8]) -> Result<Self> {
+        let failed = |error| Error::io("write", std::env::temp_dir())(error);
+        let mut file = NamedTempFile::new().map_err(failed)?;
+        file.write_all(bytes).map_err(failed)?;
+        Ok(Self::Copy(file.into_temp_path()))
+    }
+
+    /// Where it can be read.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::There(path) => path,
+            Self::Copy(path) => path,
+        }
+    }
+}
+
+/// A folder on this machine or on a network file system.
+#[derive(Clone, Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder at `path`, which is made where it is not there.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        std::fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
+        Ok(Self(path))
+    }
+
+    /// A file beside the others that holds the text, under a name of its own.
+    fn temporary(&self, text: &[u8]) -> Result<NamedTempFile> {
+        let failed = |error| Error::io("write", &self.0)(error);
+        let mut file = builder().tempfile_in(&self.0).map_err(failed)?;
+        file.write_all(text).map_err(failed)?;
+        Ok(file)
+    }
+}
+
+impl Medium for Folder {
+    fn place(&self) -> PathBuf {
+        self.0.clone()
+    }
+
+    fn create(&self, name: &str, text: &[u8]) -> Result<bool> {
+        let path = self.0.join(name);
+        // most names that are asked for are taken: a look costs less than a file
+        if path.exists() {
+            return Ok(false);
+        }
+        match self.temporary(text)?.persist_noclobber(&path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(Error::io("write", path)(error.error)),
+        }
+    }
+
+    fn replace(&self, name: &str, text: &[u8]) -> Result<()> {
+        let path = self.0.join(name);
+        let file = self.temporary(text)?;
+        file.persist(&path).map(drop).map_err(|error| Error::io("write", path)(error.error))
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.0.join(name);
+        match std::fs::read(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", path)(error)),
+        }
+    }
+
+    fn has(&self, name: &str) -> Result<bool> {
+        Ok(self.0.join(name).exists())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.0.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let failed = |error| Error::io("read", &self.0)(error);
+        let entries = std::fs::read_dir(&self.0).map_err(failed)?;
+        let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+        let names: Vec<String> = names.collect::<io::Result<_>>().map_err(failed)?;
+        Ok(names.into_iter().filter(|name| !is_temporary(name)).collect())
+    }
+
+    /// Nothing is flushed to the disk: after a power cut a digest tells that a file is damaged, and it is computed again.
+    fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let path = self.0.join(name);
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, self.temporary(&[])?);
+        let file = write(&mut out).and_then(|()| out.into_inner().map_err(io::IntoInnerError::into_error));
+        let placed = file.and_then(|file| file.persist(&path).map_err(|error| error.error));
+        placed.map(drop).map_err(Error::io("write", path))
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Fetched>> {
+        let path = self.0.join(name);
+        Ok(path.exists().then_some(Fetched::There(path)))
+    }
+}

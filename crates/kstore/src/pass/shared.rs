@@ -1,0 +1,292 @@
+//! Processes that share the passes of a run through a medium, such as a folder.
+//!
+//! A pass is cut into lots, which are functions of its rows. A process claims a lot by a text under the lot's name, which
+//! is put there once; gives the states of its nodes; and whoever has merged all of them puts the total there and removes
+//! the rest. So names tell what a thing is, whatever the processes: a process may come late, and finds totals; a process
+//! that has gone costs what it had claimed; and a run that was broken off goes on.
+//!
+//! ```text
+//! job                 the manifest: what all processes compute
+//! NAME.alive          a process, and that it is at work; NAME is made up
+//! 000007.total        the total of pass 7
+//! 000007-000000032.0  who folds the lot of pass 7 that begins at segment 32; .1 whoever took it over from a process that had gone
+//! 000007-000000032    the state of the node that begins there
+//! ```
+
+use super::engine::{Engine, Node, PassKey, Share, Taken, nodes};
+use super::life::{BEAT, Life, Lives, Sign};
+use super::medium::{Folder, Medium};
+use super::{Observer, STRETCH};
+use crate::checkpoint::{Cut, Manifest, Persist, StateFile, StateKey, put_one};
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time between two looks for a state that is not there yet; the first look comes sooner.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Without a sign of life for so long a process counts as gone: network file systems may show a file that was replaced
+/// up to a minute late.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Lots of a pass, at least, where it has as many segments: so the last of many processes to end waits little for another.
+const LOTS: u64 = 32;
+
+/// What lies under the name of the job.
+const JOB: &str = "job";
+
+/// The passes of a run, shared through a [`Medium`].
+///
+/// Every process has the same job on the same rows. Any number of them may work at a time, and each may start and end when
+/// it likes.
+pub struct SharedEngine {
+    medium: Arc<dyn Medium>,
+    lives: Lives,
+    sign: Sign,
+    next: AtomicU64,
+    lots: Mutex<Lots>,
+}
+
+impl std::fmt::Debug for SharedEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SharedEngine({}, {})", self.medium.place().display(), self.sign.name())
+    }
+}
+
+/// What this process knows of the lots of the pass.
+#[derive(Default)]
+struct Lots {
+    /// The first lot that this process has not tried to claim.
+    next: u64,
+    /// How often a lot was taken over from a process that had gone, where it was.
+    generations: BTreeMap<u64, u64>,
+}
+
+/// Segments of a lot: a power of two up to a stretch.
+fn length(cut: Cut) -> u64 {
+    let all = cut.segments();
+    let length = ((all.end - all.start) / LOTS).clamp(1, STRETCH);
+    1 << length.ilog2()
+}
+
+/// The lot of a segment: cut at multiples of its length, as stretches are.
+fn lot(cut: Cut, segment: u64) -> Range<u64> {
+    let (all, length) = (cut.segments(), length(cut));
+    let start = segment / length * length;
+    start.max(all.start)..(start + length).min(all.end)
+}
+
+fn total_name(pass: &PassKey) -> String {
+    format!("{:06}.total", pass.number)
+}
+
+fn state_name(pass: &PassKey, segment: u64) -> String {
+    format!("{:06}-{segment:09}", pass.number)
+}
+
+fn claim_name(pass: &PassKey, segment: u64, generation: u64) -> String {
+    format!("{:06}-{segment:09}.{generation}", pass.number)
+}
+
+impl SharedEngine {
+    /// A process that shares the passes of a run through a medium.
+    pub fn new(medium: Arc<dyn Medium>) -> Self {
+        Self {
+            lives: Lives::new(Arc::clone(&medium), PATIENCE),
+            sign: Sign::new(Arc::clone(&medium)),
+            next: AtomicU64::new(1),
+            lots: Mutex::default(),
+            medium,
+        }
+    }
+
+    /// [`SharedEngine::new`] through a folder, on this machine or a network file system, which is made where it is not there.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn folder(path: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Self::new(Arc::new(Folder::open(path)?)))
+    }
+
+    /// Another time after which a process without a sign of life counts as gone.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.lives = Lives::new(Arc::clone(&self.medium), patience);
+        self
+    }
+
+    fn lots(&self) -> MutexGuard<'_, Lots> {
+        self.lots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self, why: String) -> Error {
+        Error::Engine { folder: self.medium.place(), why }
+    }
+
+    /// Reads the state under a name; `None` where there is none, or it has been removed this moment.
+    fn load(&self, pass: &PassKey, name: &str, state: &mut dyn Persist) -> Result<Option<Node>> {
+        let Some(file) = self.medium.get(name)? else { return Ok(None) };
+        let mut file = match StateFile::open(file.path()) {
+            Err(_) if !file.path().exists() => return Ok(None),
+            file => file?,
+        };
+        let [StateKey { pass: there, node }] = file.states() else {
+            return Err(self.refused(format!("{name} does not hold one state; empty the folder and start again")));
+        };
+        if there != pass {
+            let (there, wanted) = (&there.name, &pass.name);
+            return Err(self.refused(format!(
+                "{name} is of the pass \"{there}\" where \"{wanted}\" is wanted; empty the folder and start again"
+            )));
+        }
+        let node = node.clone();
+        file.load(0, state)?;
+        Ok(Some(node))
+    }
+
+    /// Claims the lot at `segment` where whoever claimed it has gone, or nobody has.
+    fn take_over(&self, pass: &PassKey, segment: u64) -> Result<Option<Range<u64>>> {
+        let lot = lot(pass.cut, segment);
+        let generation = self.lots().generations.get(&lot.start).copied().unwrap_or(0);
+        let (mut next, name) = (generation, claim_name(pass, lot.start, generation));
+        if let Some(owner) = self.medium.read(&name)? {
+            if !self.lives.is_gone(&String::from_utf8_lossy(&owner))? {
+                return Ok(None);
+            }
+            next += 1;
+        } else if self.medium.has(&total_name(pass))? {
+            // the claim went with the total's coming
+            return Ok(None);
+        }
+        self.lots().generations.insert(lot.start, next);
+        let claimed = self.medium.create(&claim_name(pass, lot.start, next), self.sign.name().as_bytes())?;
+        Ok(claimed.then_some(lot))
+    }
+}
+
+impl Engine for SharedEngine {
+    fn join(&self, job: &Manifest) -> Result<()> {
+        let text = serde_json::to_vec(job).unwrap_or_default();
+        if !self.medium.create(JOB, &text)? {
+            let there = self.medium.read(JOB)?.unwrap_or(text);
+            let there: Manifest = serde_json::from_slice(&there)
+                .map_err(|error| Error::Damaged { path: self.medium.place().join(JOB), detail: error.to_string() })?;
+            if let Some(difference) = job.other_job(&there) {
+                return Err(self.refused(format!(
+                    "this is the place of another job: {difference}; start every process with the same options and rows, \
+                     or name an empty folder"
+                )));
+            }
+        }
+        self.sign.begin()
+    }
+
+    fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        *self.lots() = Lots { next: cut.segments().start, ..Lots::default() };
+        Ok((PassKey { number, name: name.to_string(), cut }, Share::Lots))
+    }
+
+    fn claim(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
+        let (end, mut lots) = (pass.cut.segments().end, self.lots());
+        while lots.next < end && !self.medium.has(&total_name(pass))? {
+            let lot = lot(pass.cut, lots.next);
+            lots.next = lot.end;
+            if self.medium.create(&claim_name(pass, lot.start, 0), self.sign.name().as_bytes())? {
+                return Ok(Some(lot));
+            }
+        }
+        lots.next = end;
+        Ok(None)
+    }
+
+    fn give(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
+        let key = StateKey { pass: pass.clone(), node: node.clone() };
+        put_one(&*self.medium, &state_name(pass, node.segments.start), key, state)
+    }
+
+    fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
+        let (mut wait, mut looked) = (Duration::from_millis(1), Instant::now());
+        loop {
+            for name in [total_name(pass), state_name(pass, segment)] {
+                if let Some(node) = self.load(pass, &name, state)? {
+                    return Ok(Taken::State(node));
+                }
+            }
+            if observer.stop() {
+                return Err(Error::Interrupted);
+            }
+            if looked.elapsed() > BEAT {
+                looked = Instant::now();
+                if let Some(lot) = self.take_over(pass, segment)? {
+                    return Ok(Taken::Lost(lot));
+                }
+            }
+            std::thread::sleep(wait);
+            wait = (2 * wait).min(POLL);
+        }
+    }
+
+    fn total(&self, pass: &PassKey, rows: u64, state: &dyn Persist) -> Result<()> {
+        let (name, all) = (total_name(pass), pass.cut.segments());
+        if self.medium.has(&name)? {
+            return Ok(());
+        }
+        let key = StateKey { pass: pass.clone(), node: Node { segments: all.clone(), rows } };
+        put_one(&*self.medium, &name, key, Some(state).filter(|_| rows > 0))?;
+        let (generations, mut at) = (std::mem::take(&mut self.lots().generations), all.start);
+        while at < all.end {
+            let lot = lot(pass.cut, at);
+            for generation in 0..=generations.get(&lot.start).copied().unwrap_or(0) {
+                self.medium.remove(&claim_name(pass, lot.start, generation))?;
+            }
+            for node in nodes(&lot, &all) {
+                self.medium.remove(&state_name(pass, node.start))?;
+            }
+            at = lot.end;
+        }
+        Ok(())
+    }
+
+    fn leave(&self, done: bool) {
+        if !self.sign.end(done) || !done {
+            return;
+        }
+        let Ok(names) = self.medium.names() else { return };
+        let at_work = |name: &String| self.lives.at_work(name);
+        if !names.iter().filter_map(|name| Life::process(name)).any(|name| at_work(&name)) {
+            // another process that ends this moment removes them too
+            names.iter().for_each(|name| drop(self.medium.remove(name)));
+        }
+    }
+}
+
+impl Drop for SharedEngine {
+    fn drop(&mut self) {
+        self.leave(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lots_cover_the_segments_once_and_are_whole_stretches_of_long_passes() {
+        for (start, end) in [(0, 3), (0, 35), (5, 70), (7, 700), (100, 5000)] {
+            let cut = Cut { tile: 1, segment: 1, start, end };
+            let (all, mut at, mut count) = (cut.segments(), start, 0);
+            while at < all.end {
+                let lot = lot(cut, at);
+                assert!(lot.start == at && lot.end > at, "{lot:?} at {at}");
+                (at, count) = (lot.end, count + 1);
+            }
+            assert!(count >= LOTS.min(end - start), "{count} lots of {all:?}");
+        }
+        assert_eq!(lot(Cut { tile: 1, segment: 1, start: 100, end: 5000 }, 100), 100..128);
+    }
+}
