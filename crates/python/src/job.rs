@@ -1,6 +1,7 @@
 //! A fit, as the Python side describes it.
 
 use crate::error::{raised, stored};
+use crate::medium::engine;
 use crate::model::Model;
 use crate::page::Contents;
 use crate::table::Table;
@@ -216,21 +217,26 @@ pub(crate) fn described<V: for<'de> Deserialize<'de>>(text: &str) -> PyResult<V>
 
 /// Fits a model on a table; returns it with the report as JSON.
 ///
-/// `landmarks` is a table of landmark rows, in the place of a scheme; `show` is called with the progress.
+/// `landmarks` is a table of landmark rows, in the place of a scheme; `show` is called with the progress; processes that share the
+/// passes meet in `states`, and are waited for with so many seconds of patience.
 #[pyfunction]
-#[pyo3(signature = (job, table, landmarks=None, show=None))]
+#[pyo3(signature = (job, table, landmarks=None, show=None, states=None, patience=90.0))]
 pub(crate) fn fit(
     py: Python<'_>,
     job: &str,
     table: &Table,
     landmarks: Option<&Table>,
     show: Option<Py<PyAny>>,
+    states: Option<&Bound<'_, PyAny>>,
+    patience: f64,
 ) -> PyResult<(Model, String)> {
     let job: Job = described(job)?;
     let fit = job.fit()?;
     let selection = fit.selection(job.rows.selection()?).map_err(raised)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
+    let engine = states.map(|states| engine(states, patience)).transpose()?;
+    let run = engine.iter().fold(run, |run, engine| run.engine(engine));
     let fitted = watched(py, show, |progress| {
         let selected = run.coded(&table.0.select(&selection)?)?;
         let fit = job.landmarks(fit.clone(), &selected, landmarks)?.metric(job.metric(&selected)?);

@@ -8,6 +8,7 @@ mod error;
 mod foreign;
 mod job;
 mod matrix;
+mod medium;
 mod model;
 mod page;
 mod registry;

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -105,10 +105,10 @@ class KernelEstimator(Described, BaseEstimator):
         return {"weights": name}
 
     def _fit_table(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
-                   total: float | None = None) -> None:
+                   total: float | None = None, **shared: Any) -> None:
         job, landmarks = self._job(table, rows, run, options, total)
         with Progress(self.verbose) as show:
-            model, report = self._learn(json.dumps(job), table, landmarks, show)
+            model, report = self._learn(json.dumps(job), table, landmarks, show, **shared)
         self._take(model, json.loads(report))
 
     def fit_files(
@@ -125,6 +125,9 @@ class KernelEstimator(Described, BaseEstimator):
         sample_weight: str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
+        states: Any = None,
+        patience: float = 90.0,
+        engine: Any = None,
     ) -> Any:
         """Fit on files of any size: Parquet, Arrow, .npy, .csv, .svm.
 
@@ -153,13 +156,25 @@ class KernelEstimator(Described, BaseEstimator):
             Memory that the process may take, in the place of the estimator's ``memory``.
         scratch : path, optional
             A folder for decoded rows and features that do not fit the memory.
+        states : path, optional
+            A folder in which processes that make the same fit share the passes over the rows. Start as many as you like, on as many
+            machines; each has the model that one process would have, to the bit.
+        patience : float
+            Seconds without a sign of life after which another process counts as gone, and its part is done again.
+        engine : kmill.dask.Engine, kmill.ray.Engine or kmill.spark.Engine, optional
+            A cluster whose workers make the fit. They must see the files under the same paths.
 
         Returns
         -------
         self
         """
-        table = _kmill.Table.open(paths_of(paths))
         self._forget()
+        if engine is not None:
+            asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing,
+                     "categories": categories, "hash": hash, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
+            self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
+            return self
+        table = _kmill.Table.open(paths_of(paths))
         targets = [target] if isinstance(target, str) else list(target or [])
         selection = {"features": features or [], "targets": targets, "missing": missing}
         selection.update({"where": where} if where else {})
@@ -167,7 +182,8 @@ class KernelEstimator(Described, BaseEstimator):
         selection.update({"categories": [categories] if isinstance(categories, str) else list(categories)} if categories else {})
         selection.update({"hash": hash} if hash else {})
         options = {"weights": sample_weight} if sample_weight else {}
-        self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options)
+        shared = {} if states is None else {"states": states, "patience": patience}
+        self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, **shared)
         self._after_files(self._names_of_card())
         return self
 

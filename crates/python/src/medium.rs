@@ -1,0 +1,86 @@
+//! The place where the processes of a run meet: a folder, or an object of Python that has the methods of a medium.
+
+use crate::error::stored;
+use kstore::pass::{Fetched, Medium, SharedEngine};
+use kstore::{Error, Result};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An object with the methods `create`, `replace`, `read`, `has`, `remove`, `names`, `put` and `get`, which speak of texts and
+/// files as bytes.
+struct Object(Py<PyAny>);
+
+impl Object {
+    /// Calls a method with a name and perhaps bytes.
+    fn call<R: for<'a, 'py> FromPyObject<'a, 'py>>(
+        &self,
+        method: &'static str,
+        name: &str,
+        bytes: Option<&[u8]>,
+    ) -> Result<R> {
+        let answer = Python::attach(|py| -> PyResult<R> {
+            let object = self.0.bind(py);
+            let answer = match bytes {
+                Some(bytes) => object.call_method1(method, (name, PyBytes::new(py, bytes)))?,
+                None => object.call_method1(method, (name,))?,
+            };
+            answer.extract::<R>().map_err(Into::into)
+        });
+        answer.map_err(|error| Error::Engine { folder: self.place(), why: format!("{method} {name}: {error}") })
+    }
+}
+
+impl Medium for Object {
+    fn place(&self) -> PathBuf {
+        Python::attach(|py| self.0.bind(py).str().map_or("states".into(), |text| text.to_string().into()))
+    }
+
+    fn create(&self, name: &str, text: &[u8]) -> Result<bool> {
+        self.call("create", name, Some(text))
+    }
+
+    fn replace(&self, name: &str, text: &[u8]) -> Result<()> {
+        self.call::<Option<bool>>("replace", name, Some(text)).map(drop)
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.call::<Option<PyBackedBytes>>("read", name, None)?.map(|bytes| bytes.to_vec()))
+    }
+
+    fn has(&self, name: &str) -> Result<bool> {
+        self.call("has", name, None)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.call::<Option<bool>>("remove", name, None).map(drop)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        self.call("names", "", None)
+    }
+
+    fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let mut bytes = Vec::new();
+        write(&mut bytes).map_err(Error::io("write", name))?;
+        self.call::<Option<bool>>("put", name, Some(&bytes)).map(drop)
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Fetched>> {
+        self.call::<Option<PyBackedBytes>>("get", name, None)?.map(|bytes| Fetched::copy(&bytes)).transpose()
+    }
+}
+
+/// The engine that shares passes through a folder, which is named, or through an object; a process that gives no sign of life for
+/// `patience` seconds counts as gone.
+pub(crate) fn engine(states: &Bound<'_, PyAny>, patience: f64) -> PyResult<SharedEngine> {
+    let engine = match states.extract::<PathBuf>() {
+        Ok(folder) => SharedEngine::folder(folder).map_err(stored)?,
+        Err(_) => SharedEngine::new(Arc::new(Object(states.clone().unbind()))),
+    };
+    Ok(engine.patience(Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX)))
+}
