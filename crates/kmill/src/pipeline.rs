@@ -11,7 +11,7 @@ use crate::{Error, Result, columns, convert, inspect, output};
 use ksolve::AnyModel;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::metric::MetricSource;
-use ksolve::train::{Forecast, LandmarkSource, Stages};
+use ksolve::train::{Forecast, LandmarkSource, Stages, Step};
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
 use kstore::{Categories, Selected, Selection};
@@ -25,10 +25,14 @@ impl Stages for Progress {
         Self::warn(self, flags(&text));
     }
     fn wants_plan(&self) -> bool {
-        self.is_full()
+        self.wants_forecast()
     }
     fn planned(&self, forecast: &Forecast) {
-        PlanReport::new(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
+        let timed = |step: &Step| Some((step.plan.what.clone(), step.seconds?));
+        forecast.steps.iter().map(timed).collect::<Option<Vec<_>>>().into_iter().for_each(|steps| self.expect(steps));
+        if self.is_full() {
+            PlanReport::new(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
+        }
     }
 }
 

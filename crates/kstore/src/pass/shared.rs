@@ -1,9 +1,10 @@
 //! Processes that share the passes of a run through a medium, such as a folder.
 //!
 //! A pass is cut into lots, which are functions of its rows. A process claims a lot by a text under the lot's name, which
-//! is put there once; gives the states of its nodes; and whoever has merged all of them puts the total there and removes
-//! the rest. So names tell what a thing is, whatever the processes: a process may come late, and finds totals; a process
-//! that has gone costs what it had claimed; and a run that was broken off goes on.
+//! is put there once, and gives the states of its nodes. One process claims the merging, puts the total there and removes
+//! the rest; the others wait for the total, so that each state is read once. So names tell what a thing is, whatever the
+//! processes: a process may come late, and finds totals; a process that has gone costs what it had claimed; and a run that
+//! was broken off goes on.
 //!
 //! ```text
 //! job                 the manifest: what all processes compute
@@ -11,6 +12,7 @@
 //! 000007.total        the total of pass 7
 //! 000007-000000032.0  who folds the lot of pass 7 that begins at segment 32; .1 whoever took it over from a process that had gone
 //! 000007-000000032    the state of the node that begins there
+//! 000007-merge.0      who merges the states
 //! ```
 
 use super::engine::{Engine, Node, PassKey, Share, Taken, nodes};
@@ -62,8 +64,10 @@ impl std::fmt::Debug for SharedEngine {
 struct Lots {
     /// The first lot that this process has not tried to claim.
     next: u64,
-    /// How often a lot was taken over from a process that had gone, where it was.
-    generations: BTreeMap<u64, u64>,
+    /// How often a claim was taken over from a process that had gone, by what was claimed.
+    generations: BTreeMap<String, u64>,
+    /// True where this process merges the states.
+    merges: bool,
 }
 
 /// Segments of a lot: a power of two up to a stretch.
@@ -80,16 +84,24 @@ fn lot(cut: Cut, segment: u64) -> Range<u64> {
     start.max(all.start)..(start + length).min(all.end)
 }
 
+/// The merging of the states, among the things that are claimed.
+const MERGE: &str = "merge";
+
 fn total_name(pass: &PassKey) -> String {
     format!("{:06}.total", pass.number)
 }
 
-fn state_name(pass: &PassKey, segment: u64) -> String {
-    format!("{:06}-{segment:09}", pass.number)
+/// The node, or the lot, that begins at a segment.
+fn at(segment: u64) -> String {
+    format!("{segment:09}")
 }
 
-fn claim_name(pass: &PassKey, segment: u64, generation: u64) -> String {
-    format!("{:06}-{segment:09}.{generation}", pass.number)
+fn state_name(pass: &PassKey, segment: u64) -> String {
+    format!("{:06}-{}", pass.number, at(segment))
+}
+
+fn claim_name(pass: &PassKey, what: &str, generation: u64) -> String {
+    format!("{:06}-{what}.{generation}", pass.number)
 }
 
 impl SharedEngine {
@@ -148,23 +160,40 @@ impl SharedEngine {
         Ok(Some(node))
     }
 
-    /// Claims the lot at `segment` where whoever claimed it has gone, or nobody has.
-    fn take_over(&self, pass: &PassKey, segment: u64) -> Result<Option<Range<u64>>> {
-        let lot = lot(pass.cut, segment);
-        let generation = self.lots().generations.get(&lot.start).copied().unwrap_or(0);
-        let (mut next, name) = (generation, claim_name(pass, lot.start, generation));
-        if let Some(owner) = self.medium.read(&name)? {
+    /// Claims what nobody has claimed, or whoever claimed it has gone; false where another process has it.
+    fn take_over(&self, pass: &PassKey, what: &str) -> Result<bool> {
+        let mut generation = self.lots().generations.get(what).copied().unwrap_or(0);
+        if let Some(owner) = self.medium.read(&claim_name(pass, what, generation))? {
             if !self.lives.is_gone(&String::from_utf8_lossy(&owner))? {
-                return Ok(None);
+                return Ok(false);
             }
-            next += 1;
+            generation += 1;
         } else if self.medium.has(&total_name(pass))? {
-            // the claim went with the total's coming
+            // the claims went when the total came
+            return Ok(false);
+        }
+        self.lots().generations.insert(what.to_string(), generation);
+        self.medium.create(&claim_name(pass, what, generation), self.sign.name().as_bytes())
+    }
+
+    /// The state of the node that begins at `segment`, or the total, if they are there; this process's node to fold, if it is
+    /// `time` to look after the others.
+    fn look(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, time: bool) -> Result<Option<Taken>> {
+        if let Some(node) = self.load(pass, &total_name(pass), state)? {
+            return Ok(Some(Taken::State(node)));
+        }
+        if time && !self.lots().merges {
+            let merges = self.take_over(pass, MERGE)?;
+            self.lots().merges = merges;
+        }
+        if !self.lots().merges {
             return Ok(None);
         }
-        self.lots().generations.insert(lot.start, next);
-        let claimed = self.medium.create(&claim_name(pass, lot.start, next), self.sign.name().as_bytes())?;
-        Ok(claimed.then_some(lot))
+        if let Some(node) = self.load(pass, &state_name(pass, segment), state)? {
+            return Ok(Some(Taken::State(node)));
+        }
+        let lot = lot(pass.cut, segment);
+        Ok((time && self.take_over(pass, &at(lot.start))?).then_some(Taken::Lost(lot)))
     }
 }
 
@@ -196,7 +225,7 @@ impl Engine for SharedEngine {
         while lots.next < end && !self.medium.has(&total_name(pass))? {
             let lot = lot(pass.cut, lots.next);
             lots.next = lot.end;
-            if self.medium.create(&claim_name(pass, lot.start, 0), self.sign.name().as_bytes())? {
+            if self.medium.create(&claim_name(pass, &at(lot.start), 0), self.sign.name().as_bytes())? {
                 return Ok(Some(lot));
             }
         }
@@ -210,21 +239,17 @@ impl Engine for SharedEngine {
     }
 
     fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
-        let (mut wait, mut looked) = (Duration::from_millis(1), Instant::now());
+        let (mut wait, mut looked) = (Duration::from_millis(1), None::<Instant>);
         loop {
-            for name in [total_name(pass), state_name(pass, segment)] {
-                if let Some(node) = self.load(pass, &name, state)? {
-                    return Ok(Taken::State(node));
-                }
+            let time = looked.is_none_or(|looked| looked.elapsed() > BEAT);
+            if time {
+                looked = Some(Instant::now());
+            }
+            if let Some(taken) = self.look(pass, segment, state, time)? {
+                return Ok(taken);
             }
             if observer.stop() {
                 return Err(Error::Interrupted);
-            }
-            if looked.elapsed() > BEAT {
-                looked = Instant::now();
-                if let Some(lot) = self.take_over(pass, segment)? {
-                    return Ok(Taken::Lost(lot));
-                }
             }
             std::thread::sleep(wait);
             wait = (2 * wait).min(POLL);
@@ -238,16 +263,18 @@ impl Engine for SharedEngine {
         }
         let key = StateKey { pass: pass.clone(), node: Node { segments: all.clone(), rows } };
         put_one(&*self.medium, &name, key, Some(state).filter(|_| rows > 0))?;
-        let (generations, mut at) = (std::mem::take(&mut self.lots().generations), all.start);
-        while at < all.end {
-            let lot = lot(pass.cut, at);
-            for generation in 0..=generations.get(&lot.start).copied().unwrap_or(0) {
-                self.medium.remove(&claim_name(pass, lot.start, generation))?;
-            }
-            for node in nodes(&lot, &all) {
-                self.medium.remove(&state_name(pass, node.start))?;
-            }
-            at = lot.end;
+        let generations = std::mem::take(&mut self.lots().generations);
+        let remove = |what: &str| {
+            let last = generations.get(what).copied().unwrap_or(0);
+            (0..=last).try_for_each(|generation| self.medium.remove(&claim_name(pass, what, generation)))
+        };
+        remove(MERGE)?;
+        let mut segment = all.start;
+        while segment < all.end {
+            let lot = lot(pass.cut, segment);
+            remove(&at(lot.start))?;
+            nodes(&lot, &all).iter().try_for_each(|node| self.medium.remove(&state_name(pass, node.start)))?;
+            segment = lot.end;
         }
         Ok(())
     }
