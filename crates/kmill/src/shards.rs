@@ -76,7 +76,8 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
     let (first, length) = (args.first_row.unwrap_or(0), table.stored_rows());
     let table = if args.first_row.is_some() { table.part_of(job.stored_rows(), first)? } else { table };
     let there = first..first + length;
-    let rows = args.rows.clone().unwrap_or(there.clone());
+    let part = args.part.map(|(part, parts)| job.part(part, parts)).transpose()?;
+    let rows = part.or(args.rows.clone()).unwrap_or(there.clone());
     let rows = rows.start..rows.end.min(job.stored_rows());
     if rows.start < there.start || rows.end > there.end {
         let why = format!("the shard holds rows {}..{} of the table", there.start, there.end);

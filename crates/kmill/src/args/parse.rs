@@ -267,6 +267,14 @@ pub fn rows(text: &str) -> Result<Range<u64>, String> {
     kstore::condition::parse_rows(text).map_err(expected)
 }
 
+/// Parses `--part`: which part of how many, from 1.
+pub fn part(text: &str) -> Result<(u64, u64), String> {
+    let parts = text.split_once('/').and_then(|(i, k)| Some((i.parse().ok()?, k.parse().ok()?)));
+    parts
+        .filter(|(i, k)| (1..=*k).contains(i))
+        .ok_or_else(|| "expected I/K with I from 1 to K, such as 1/8".to_string())
+}
+
 /// Parses `--delimiter`, one ASCII character or `tab`, and returns its byte.
 pub fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 /// Options of `kmill prepare`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example, a table in three parts:\n  \
+#[command(after_help = "Example, a table in two parts:\n  \
     kmill prepare ridge parts/ --target y -o job.safetensors\n  \
-    kmill stats job.safetensors parts/ --rows ..368640 -o a.safetensors      (on one machine)\n  \
-    kmill stats job.safetensors last.parquet --first-row 368640 -o b.safetensors   (on another)\n  \
+    kmill stats job.safetensors parts/ --part 1/2 -o a.safetensors   (on one machine)\n  \
+    kmill stats job.safetensors parts/ --part 2/2 -o b.safetensors   (on another)\n  \
     kmill merge a.safetensors b.safetensors -o all.safetensors\n  \
     kmill solve job.safetensors all.safetensors -o model.safetensors\n\n\
     The model has the bytes of `kmill fit ridge parts/ --target y`. Solvers whose fit makes one pass: ridge, kpca, fisher.")]
@@ -44,6 +44,9 @@ pub struct StatsArgs {
     /// Stored rows of the whole table to fold, half-open [default: all that are there]
     #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
     pub rows: Option<Range<u64>>,
+    /// Fold part I of K of the whole table, I from 1 to K: parts of about equal size
+    #[arg(long, value_name = "I/K", value_parser = parse::part, conflicts_with_all = ["rows", "first_row"])]
+    pub part: Option<(u64, u64)>,
     /// DATA is the part of the whole table that begins with this stored row
     #[arg(long, value_name = "N", value_parser = parse::whole)]
     pub first_row: Option<u64>,

@@ -231,6 +231,14 @@ fn shards_of_kpca_make_the_model_of_all_rows() {
     ok(at, "merge b c a -o all");
     ok(at, "solve job all -q -o model");
     assert!(bytes(at, "model") == bytes(at, "whole"));
+    // parts by number: there are three segments
+    for part in 1..=3 {
+        ok(at, &format!("stats job rows.parquet --part {part}/3 -q -o p{part}"));
+    }
+    ok(at, "merge p3 p1 p2 -o all");
+    ok(at, "solve job all -q -o model");
+    assert!(bytes(at, "model") == bytes(at, "whole"));
+    assert!(refused(at, "stats job rows.parquet --part 1/4 -o p").contains("K up to 3"));
     // all rows at once are one state: nothing of it can be taken away
     ok(at, "stats job rows.parquet -q -o once");
     ok(at, "solve job once -q -o model");

@@ -23,7 +23,7 @@ use crate::{AnyModel, Error, Result};
 use card::JobCard;
 use kapprox::landmark;
 use kstore::checkpoint::{StateFile, StateWriter};
-use kstore::pass::PassKey;
+use kstore::pass::{PassKey, STRETCH};
 use kstore::{Selected, Selection, Table};
 use replay::{Replay, Role};
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,32 @@ impl PreparedJob {
     /// Shards begin and end at multiples of so many stored rows, or where the table does.
     pub fn segment_rows(&self) -> u64 {
         self.about.pass.cut.segment
+    }
+
+    /// The stored rows of part `part` of `parts`, counted from 1: segments of about equal number, whole stretches where there are
+    /// enough, whose statistics take the least room.
+    ///
+    /// # Errors
+    /// More parts than there are segments; a part that is not among them.
+    pub fn part(&self, part: u64, parts: u64) -> Result<Range<u64>> {
+        let cut = self.about.pass.cut;
+        let all = cut.segments();
+        let count = all.end - all.start;
+        if part == 0 || part > parts || parts > count {
+            let why = format!("the table has {count} segments: ask for parts 1/K to K/K, with K up to {count}");
+            return Err(Error::option("part", format!("{part}/{parts}"), why));
+        }
+        // of eight stretches a part the largest has an eighth more than the others, at most
+        let unit = if count >= 8 * parts * STRETCH { STRETCH } else { 1 };
+        let units = (count / unit) as u128;
+        let at = |part: u64| match part == parts {
+            true => all.end,
+            // below the number of segments
+            false => all.start + u64::try_from(u128::from(part) * units / u128::from(parts)).unwrap_or(0) * unit,
+        };
+        // stretches are counted from row 0
+        let aligned = |segment: u64| if segment == all.end { segment } else { (segment / unit * unit).max(all.start) };
+        Ok(cut.rows(&(aligned(at(part - 1))..aligned(at(part)))))
     }
 
     /// Folds the stored rows `rows` of the whole and writes their statistics to `path`. The table has the stored rows of the
