@@ -3,8 +3,10 @@
 use crate::pattern;
 use crate::schema::{Schema, nearest};
 use crate::source::partitioned::{self, Partitioned};
+use crate::source::remote::{self, Found};
 use crate::source::{self, Absent, ArrayTable, BatchTable, Identity, Joined, TableFile, TextOptions};
 use crate::{Error, Real, Result};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +26,12 @@ impl Part {
     /// Opens a file that others may be writing to: it must not change while it is opened.
     fn open(path: PathBuf, start: u64, options: &TextOptions) -> Result<Self> {
         let (file, identity) = open(&path, options)?;
+        Ok(Self { path, file, start, identities: vec![identity] })
+    }
+
+    /// Opens an object of a store.
+    fn distant(found: &Found, start: u64, options: &TextOptions) -> Result<Self> {
+        let (path, file, identity) = remote::open(found, options)?;
         Ok(Self { path, file, start, identities: vec![identity] })
     }
 
@@ -63,7 +71,8 @@ pub struct Table {
 
 impl Table {
     /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which are columns) and glob patterns as one table. A file named twice
-    /// is read once. `-` alone stands for standard input, which is written to a temporary file first.
+    /// is read once. `-` alone stands for standard input, which is written to a temporary file first. Addresses such as
+    /// `s3://bucket/rows/*.parquet` are those of a store that was registered: see [`source::remote`].
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
@@ -78,15 +87,21 @@ impl Table {
             let identified = |part: &Part| Part { identities: vec![identity.clone()], ..part.clone() };
             return Ok(Self { parts: Arc::new(table.parts.iter().map(identified).collect()), ..table });
         }
-        let mut files = Vec::new();
-        for path in paths {
-            files.extend(expand(path.as_ref())?);
+        let mut files: BTreeMap<PathBuf, Option<Found>> = BTreeMap::new();
+        for path in paths.iter().map(AsRef::as_ref) {
+            match remote::scheme(path) {
+                None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
+                Some(scheme) => files.extend(
+                    remote::find(scheme, path)?.into_iter().map(|found| (PathBuf::from(&found.address), Some(found))),
+                ),
+            }
         }
-        files.sort();
-        files.dedup();
         let (mut parts, mut start, mut scanned) = (Vec::<Part>::new(), 0, 0);
-        for path in files {
-            let part = Part::open(path, start, options)?;
+        for (path, found) in files {
+            let part = match found {
+                None => Part::open(path, start, options)?,
+                Some(found) => Part::distant(&found, start, options)?,
+            };
             scanned += part.file.scanned();
             start = part.end();
             parts.push(part);

@@ -29,6 +29,7 @@ pub(crate) mod partitioned;
 mod plain;
 #[cfg(any(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight"))]
 mod positioned;
+pub mod remote;
 #[cfg_attr(
     not(all(feature = "jsonl", feature = "compressed")),
     allow(dead_code, reason = "what the two formats share")

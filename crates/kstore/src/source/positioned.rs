@@ -1,14 +1,23 @@
-//! A file read at given places by several cursors at once, which counts what it reads.
+//! A file, here or at a distance, read at given places by several cursors at once, which counts what it reads.
 
+use super::remote::Distant;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Where the bytes are.
+#[derive(Clone, Debug)]
+enum Place {
+    Here(Arc<File>),
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet is read from a distance"))]
+    There(Arc<Distant>),
+}
+
 /// A shared file handle without a place of its own, and the counter its reads add to.
 #[derive(Clone, Debug)]
 pub(crate) struct Positioned {
-    file: Arc<File>,
+    place: Place,
     length: u64,
     read: Arc<AtomicU64>,
 }
@@ -16,7 +25,28 @@ pub(crate) struct Positioned {
 impl Positioned {
     pub(crate) fn of(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
-        Ok(Self { file: Arc::new(file), length, read: Arc::default() })
+        Ok(Self { place: Place::Here(Arc::new(file)), length, read: Arc::default() })
+    }
+
+    /// An object at a distance.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn distant(object: Arc<Distant>) -> Self {
+        Self { length: object.length(), place: Place::There(object), read: Arc::default() }
+    }
+
+    /// The object at a distance, where it is one.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn object(&self) -> Option<&Arc<Distant>> {
+        match &self.place {
+            Place::Here(_) => None,
+            Place::There(object) => Some(object),
+        }
+    }
+
+    /// Counts bytes that were read elsewhere for this file.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn count(&self, bytes: usize) {
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// A handle of this file that adds the bytes it reads to another counter.
@@ -32,7 +62,7 @@ impl Positioned {
     pub(crate) fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match read_once(&self.file, &mut buffer[filled..], at + filled as u64) {
+            match self.read_once(&mut buffer[filled..], at + filled as u64) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -43,12 +73,31 @@ impl Positioned {
         Ok(filled)
     }
 
+    fn read_once(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        match &self.place {
+            Place::Here(file) => read_once(file, buffer, at),
+            Place::There(object) => {
+                let bytes = object.read(at, buffer.len())?;
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                Ok(bytes.len())
+            }
+        }
+    }
+
     /// Reads `length` bytes from `at` on, or fewer where the file ends, into memory that is not zeroed first.
     pub(crate) fn read_new(&self, length: usize, at: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length);
+        let file = match &self.place {
+            Place::Here(file) => file,
+            Place::There(object) => {
+                let bytes = object.read(at, length)?;
+                self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                return Ok(bytes);
+            }
+        };
         while bytes.len() < length {
             let next = at + bytes.len() as u64;
-            match append_once(&self.file, &mut bytes, next) {
+            match append_once(file, &mut bytes, next) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

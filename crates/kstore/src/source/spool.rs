@@ -52,10 +52,7 @@ pub(super) fn compressed(path: &Path, file: File, options: &TextOptions) -> Resu
 /// Errors of reading and of writing it out; [`Error::UnknownFormat`].
 pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let path = Path::new(STDIN);
-    let mut file = written(std::io::stdin().lock()).map_err(|fault| match fault {
-        Fault::Read(error) => Error::io("read", path)(error),
-        Fault::Write(error) => error,
-    })?;
+    let mut file = copied(path, std::io::stdin().lock())?;
     let mut start = Vec::new();
     (&mut file).take(8).read_to_end(&mut start).map_err(Error::io("read", path))?;
     let identity = Identity::of_content(path, &file)?;
@@ -63,6 +60,14 @@ pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile
     let format = by_magic(&start).or_else(|| by_extension(Path::new(text)));
     let format = format.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: known("and") })?;
     Ok(((format.open)(path, file, options)?, identity))
+}
+
+/// A copy of what a reader brings, in a file without a name; the path is for messages.
+pub(super) fn copied(path: &Path, reader: impl Read) -> Result<File> {
+    written(reader).map_err(|fault| match fault {
+        Fault::Read(error) => Error::io("read", path)(error),
+        Fault::Write(error) => error,
+    })
 }
 
 /// A failure of the input, or of the disk that it is written to.

@@ -5,6 +5,7 @@
 //! all of; dictionaries and large strings arrive as what Parquet stores. Texts are read as views of the pages and
 //! dictionaries they lie in, so that a text that comes in every row is held once.
 
+mod chunks;
 mod damage;
 mod page_header;
 mod pages;
@@ -13,13 +14,14 @@ mod pruning;
 use super::column::{self, Fault, Layout, Loaded, Place};
 use super::guard::guarded;
 use super::positioned::Positioned;
+use super::remote::Distant;
 use super::{FileCursor, TableFile, View};
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
 use crate::condition::Bound;
 use crate::schema::{Kind, Schema};
 use crate::{Error, Result};
-use bytes::Bytes;
+use chunks::{Groups, Source};
 use damage::{damaged, malformed};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -29,9 +31,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::{ChunkReader, Length};
 use std::collections::HashMap;
-use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -42,52 +42,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 const BATCH_ROWS: usize = 4096;
 /// Most bytes decoded at once, which makes batches of wide tables shorter.
 const BATCH_BYTES: usize = 4 << 20;
-/// Page headers are about 30 to 100 bytes, so this reads one at once and little of the page behind it.
-const HEADER_BYTES: usize = 256;
-
-impl Length for Positioned {
-    fn len(&self) -> u64 {
-        self.length()
-    }
-}
-
-impl ChunkReader for Positioned {
-    type T = BufReader<From>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, From { file: self.clone(), at: start }))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        // a damaged length must not become an allocation
-        if start.checked_add(length as u64).is_none_or(|end| end > self.length()) {
-            return Err(ParquetError::EOF(format!(
-                "expected {length} bytes at {start}, the file ends at {}",
-                self.length()
-            )));
-        }
-        let bytes = self.read_new(length, start)?;
-        if bytes.len() < length {
-            return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, found {}", bytes.len())));
-        }
-        Ok(bytes.into())
-    }
-}
-
-/// A reader of the bytes of a file from some place on.
-#[derive(Debug)]
-pub struct From {
-    file: Positioned,
-    at: u64,
-}
-
-impl Read for From {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.file.read_at(buffer, self.at)?;
-        self.at += got as u64;
-        Ok(got)
-    }
-}
 
 /// An open Parquet file.
 #[derive(Debug)]
@@ -97,6 +51,8 @@ pub struct ParquetFile {
     metadata: ArrowReaderMetadata,
     layout: Layout,
     rows: u64,
+    /// The row groups that were read last, of a file at a distance.
+    groups: Arc<Groups>,
     /// Decoder footprints that were asked for, by leaf column.
     footprints: Mutex<HashMap<usize, pages::Footprint>>,
 }
@@ -109,7 +65,15 @@ impl ParquetFile {
 
     /// Reads the footer of an open file; the path is for messages.
     pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
-        let file = Positioned::of(file).map_err(Error::io("read", path))?;
+        Self::new(path, Positioned::of(file).map_err(Error::io("read", path))?)
+    }
+
+    /// Reads the footer of an object at a distance.
+    pub(crate) fn distant(path: &Path, object: Arc<Distant>) -> Result<Self> {
+        Self::new(path, Positioned::distant(object))
+    }
+
+    fn new(path: &Path, file: Positioned) -> Result<Self> {
         check_ends(path, &file)?;
         let metadata = guarded(|| metadata(&file)).map_err(|panic| damaged(path, &panic))?;
         let metadata = metadata.map_err(|error| malformed(path, error))?;
@@ -130,7 +94,10 @@ impl ParquetFile {
         .with_pandas(pandas);
         match failed {
             Some(error) => Err(error),
-            None => Ok(Self { path: path.to_path_buf(), layout, file, metadata, rows, footprints: Mutex::default() }),
+            None => {
+                let (path, groups, footprints) = (path.to_path_buf(), Arc::default(), Mutex::default());
+                Ok(Self { path, layout, file, metadata, rows, groups, footprints })
+            }
         }
     }
 
@@ -152,6 +119,7 @@ impl ParquetFile {
     /// Number of rows of a batch of these columns, and bytes that their decoders hold.
     fn batch(&self, columns: &[usize]) -> (usize, usize) {
         let mask = self.mask(&self.layout.roots(columns));
+        let near = self.file.object().map_or(0, |_| chunks::bytes(self.metadata.metadata().row_groups(), &mask));
         let leaves = 0..self.metadata.parquet_schema().num_columns();
         let leaves = leaves.filter(|leaf| mask.leaf_included(*leaf)).map(|leaf| self.leaf_footprint(leaf));
         let (fixed, per_row) = leaves.fold((0usize, 0usize), |(fixed, per_row), leaf| {
@@ -159,13 +127,14 @@ impl ParquetFile {
         });
         let numbers = batch_rows(columns.len());
         let rows = numbers.min(BATCH_BYTES / per_row.max(1)).max(1);
-        (rows, fixed.saturating_add(rows.saturating_mul(per_row)).saturating_add(2 * rows * columns.len() * 8))
+        let decoders = fixed.saturating_add(rows.saturating_mul(per_row)).saturating_add(2 * rows * columns.len() * 8);
+        (rows, decoders.saturating_add(near))
     }
 }
 
 /// Reads the footer, with the types that columns are read as.
 fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
-    let stored = ArrowReaderMetadata::load(file, ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
+    let stored = ArrowReaderMetadata::load(&Source::of(file), ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
     let footer = || Arc::clone(stored.metadata());
     // what the writer says about types may be damaged or another than what is stored: then it does not count
     let meant = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
@@ -189,7 +158,7 @@ fn first_length(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, 
     let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
     check_codecs(path, metadata, &mask)?;
     let first = || {
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Source::of(file), metadata.clone())
             .with_batch_size(1)
             .with_limit(1)
             .with_projection(mask)
@@ -286,7 +255,7 @@ impl TableFile for ParquetFile {
         let mask = self.mask(&roots);
         check_codecs(&self.path, &self.metadata, &mask)?;
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
-        let file = self.file.counting(read);
+        let file = Source::near(self.file.counting(read), self.metadata.metadata().row_groups(), &mask, &self.groups);
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_batch_size(self.batch(columns).0)
             .with_row_groups(groups)

@@ -28,8 +28,12 @@ const GUESS: usize = 256;
 /// A header longer than this is damage.
 const LONGEST: usize = 1 << 20;
 
-/// The headers of a column chunk; `None` where they cannot be read.
+/// The headers of a column chunk; `None` where they cannot be read, or lie at a distance.
 pub(super) fn headers(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<PageHeader>> {
+    // at a distance a request for each page would take longer than the pages
+    if file.object().is_some() {
+        return None;
+    }
     let (start, length) = column.byte_range();
     let (mut at, end) = (start, start.checked_add(length)?.min(file.length()));
     let mut pages = Vec::new();

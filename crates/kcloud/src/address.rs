@@ -1,0 +1,102 @@
+//! From an address to the objects that it stands for.
+
+use crate::object::{Object, failed};
+use crate::wait;
+use futures_util::TryStreamExt;
+use glob::{MatchOptions, Pattern};
+use kstore::source::remote::Found;
+use kstore::{Error, Result, source};
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use std::io;
+use std::sync::Arc;
+use url::Url;
+
+/// Wildcards of a pattern.
+const WILD: [char; 3] = ['*', '?', '['];
+
+/// The objects of an address, in the order of their names.
+pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
+    let syntax = |expected: String| Error::Syntax { what: "the address", text: address.to_string(), expected };
+    let web = address.starts_with("http");
+    // a pattern is no part of an address: the letters of a name would be taken for those of a query
+    let (fixed, pattern) = match address.find(WILD).filter(|_| !web) {
+        None => (address, None),
+        Some(at) => (&address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)], Some(&address[at..])),
+    };
+    let url = Url::parse(fixed).map_err(|error| syntax(format!("such as s3://bucket/rows.parquet ({error})")))?;
+    let (store, path) = store(&url).map_err(|error| syntax(format!("an address of a store: {error}")))?;
+    let root = &address[..address.len() - tail(address, &path)];
+    let io = |error: object_store::Error| Error::io("read", address)(failed(address, error));
+    let metas = if pattern.is_none() && (web || !address.ends_with('/')) {
+        let (store, path) = (Arc::clone(&store), path);
+        vec![wait(async move { store.head(&path).await }).map_err(Error::io("read", address))?.map_err(io)?]
+    } else {
+        let listed = list(Arc::clone(&store), path).map_err(Error::io("read", address))?.map_err(io)?;
+        let wanted = match pattern {
+            None => None,
+            Some(_) => Some(Pattern::new(&address[root.len()..]).map_err(|error| syntax(format!("a pattern: {error}")))?),
+        };
+        listed.into_iter().filter(|meta| takes(wanted.as_ref(), meta)).collect()
+    };
+    let web_address = |meta: &ObjectMeta| if web { address.to_string() } else { format!("{root}{}", meta.location) };
+    let found = |meta: ObjectMeta| {
+        let address = web_address(&meta);
+        let object = Object::new(Arc::clone(&store), meta, address.clone());
+        Found { version: object.version(), object: Arc::new(object), address }
+    };
+    Ok(metas.into_iter().map(found).collect())
+}
+
+/// The store of an address with what the environment says of it, and the path within.
+fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
+    let environment = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let options: Vec<(String, String)> = environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    // of a web server plain http is what the address says
+    let plain = (url.scheme() == "http").then(|| ("allow_http".to_string(), "true".to_string()));
+    let (store, path) = object_store::parse_url_opts(url, options.into_iter().chain(plain))?;
+    Ok((store.into(), path))
+}
+
+/// Letters at the end of an address, without a pattern, that are the path within the store.
+fn tail(address: &str, path: &Path) -> usize {
+    let fixed = address.find(WILD).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)]);
+    let slash = usize::from(fixed.ends_with('/') && !path.as_ref().is_empty());
+    path.as_ref().len() + slash + address.len() - fixed.len()
+}
+
+fn list(store: Arc<dyn ObjectStore>, folder: Path) -> io::Result<object_store::Result<Vec<ObjectMeta>>> {
+    wait(async move {
+        let mut found: Vec<ObjectMeta> = store.list(Some(&folder)).try_collect().await?;
+        found.sort_by(|a, b| a.location.cmp(&b.location));
+        Ok(found)
+    })
+}
+
+/// True for an object that a pattern takes; without one, for a file of a known format that is not hidden.
+fn takes(pattern: Option<&Pattern>, meta: &ObjectMeta) -> bool {
+    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
+    let name = meta.location.filename().unwrap_or_default();
+    match pattern {
+        Some(pattern) => pattern.matches_with(meta.location.as_ref(), options),
+        None => !name.starts_with(['.', '_']) && source::by_extension(std::path::Path::new(name)).is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_within_the_store_is_the_end_of_the_address() {
+        for (address, path, root) in [
+            ("s3://bucket/a/b.parquet", "a/b.parquet", "s3://bucket/"),
+            ("s3://bucket/a/", "a", "s3://bucket/"),
+            ("s3://bucket/a/year=*/x?.csv", "a", "s3://bucket/"),
+            ("s3://bucket/*.csv", "", "s3://bucket/"),
+        ] {
+            let path = Path::from(path);
+            assert_eq!(&address[..address.len() - tail(address, &path)], root, "{address}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Tables in object stores and on web servers: `s3://bucket/rows/*.parquet`, `gs://…`, `az://…`, `https://host/rows.parquet`.
+//!
+//! [`register`] makes the addresses known to [`kstore`]; from then on every table may be named by one.
+//!
+//! ```no_run
+//! kcloud::register()?;
+//! let table = kstore::Table::open(&["s3://bucket/rows/*.parquet"])?;
+//! println!("{} rows", table.stored_rows());
+//! # Ok::<(), kstore::Error>(())
+//! ```
+//!
+//! - **Parquet** is read by ranges: the last 64 KiB, then the column chunks that are wanted of a row group, in as few requests as they lie
+//!   together. They are held as they are stored, and counted in the plan of memory. **Other formats** are copied into a temporary
+//!   file first (`TMPDIR`).
+//! - **Which objects**: an address of one; of a folder, with `/` at the end; or a pattern of names (`*`, `?`, `[…]`). Web servers have no folders
+//!   and patterns. Objects are read in the order of their names.
+//! - **Who asks**: keys, regions and endpoints come from the environment, by the names that the stores' own tools use: `AWS_ACCESS_KEY_ID`,
+//!   `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY` and
+//!   the others of [`object_store`]. Public buckets of S3 want `AWS_SKIP_SIGNATURE=true`.
+//! - **Changes**: every request names the version (ETag) that was seen when the table was opened. An object that was replaced is an error.
+//! - **https** needs the feature `tls`.
+//!
+//! Requests that fail are tried again, up to ten times within three minutes, as [`object_store`] does.
+
+mod address;
+mod object;
+
+use kstore::source::remote::{Store, register_store};
+use std::future::Future;
+use std::io;
+use std::sync::OnceLock;
+use tokio::runtime::{Builder, Runtime};
+
+/// Every kind of store that this crate reaches.
+static STORE: Store = Store { schemes: &["s3", "s3a", "gs", "az", "abfs", "abfss", "https", "http"], find: address::find };
+
+/// Makes the addresses of stores known in this process. A second call changes nothing.
+///
+/// # Errors
+/// [`kstore::Error::Register`] where another crate has taken the scheme `s3`.
+pub fn register() -> kstore::Result<()> {
+    static DONE: OnceLock<()> = OnceLock::new();
+    if DONE.set(()).is_err() {
+        return Ok(());
+    }
+    register_store(&STORE)
+}
+
+/// Waits for what the network brings, on a thread of this crate.
+fn wait<F>(work: F) -> io::Result<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    static RUNTIME: OnceLock<io::Result<Runtime>> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| Builder::new_multi_thread().worker_threads(1).enable_all().build());
+    let runtime = runtime.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+    let (done, result) = std::sync::mpsc::channel();
+    // on the runtime's own thread: the caller may be in a runtime of its own, where waiting is refused
+    runtime.spawn(async move { drop(done.send(work.await)) });
+    result.recv().map_err(|_| io::Error::other("the thread of the network has ended"))
+}

@@ -1,0 +1,125 @@
+//! The bytes of an object.
+
+use crate::wait;
+use futures_util::future::try_join_all;
+use kstore::source::remote;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Ranges that are nearer to each other than this are one request: reading the bytes between costs less than asking again.
+const GAP: u64 = 256 << 10;
+
+/// An object of a store, in the version that was there when it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    meta: ObjectMeta,
+    address: String,
+}
+
+impl Object {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta, address: String) -> Self {
+        Self { store, path: meta.location.clone(), meta, address }
+    }
+
+    /// What tells this version from others.
+    pub(crate) fn version(&self) -> String {
+        self.meta.e_tag.clone().unwrap_or_else(|| self.meta.last_modified.to_string())
+    }
+
+    /// The bytes of one range of this version.
+    async fn range(self, range: Range<u64>) -> object_store::Result<Vec<u8>> {
+        let version = GetOptions {
+            if_match: self.meta.e_tag.clone(),
+            if_unmodified_since: self.meta.e_tag.is_none().then_some(self.meta.last_modified),
+            range: Some(GetRange::Bounded(range)),
+            ..GetOptions::default()
+        };
+        let found = self.store.get_opts(&self.path, version).await?;
+        // servers that know no conditions tell the version all the same
+        if self.meta.e_tag.is_some() && found.meta.e_tag.is_some() && found.meta.e_tag != self.meta.e_tag {
+            let source = "its ETag is another one".into();
+            return Err(object_store::Error::Precondition { path: self.path.to_string(), source });
+        }
+        Ok(found.bytes().await?.into())
+    }
+}
+
+impl remote::Object for Object {
+    fn length(&self) -> u64 {
+        self.meta.size
+    }
+
+    fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        let runs = runs(ranges);
+        let asked = try_join_all(runs.clone().into_iter().map(|run| self.clone().range(run)));
+        let found = wait(asked)?.map_err(|error| failed(&self.address, error))?;
+        let cut = |range: &Range<u64>| {
+            let at = runs.partition_point(|run| run.start <= range.start).saturating_sub(1);
+            let (run, bytes) = runs.get(at).zip(found.get(at))?;
+            let (from, to) = (range.start.checked_sub(run.start)?, range.end.checked_sub(run.start)?);
+            Some(bytes.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)?.to_vec())
+        };
+        let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the store gave fewer bytes than it was asked for");
+        ranges.iter().map(|range| cut(range).ok_or_else(short)).collect()
+    }
+}
+
+/// The requests that bring some ranges: ranges side by side are one.
+fn runs(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by_key(|range| range.start);
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for range in sorted {
+        match runs.last_mut().filter(|run| range.start <= run.end.saturating_add(GAP)) {
+            Some(run) => run.end = run.end.max(range.end),
+            None => runs.push(range),
+        }
+    }
+    runs
+}
+
+/// The error of a store, with what to do.
+pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
+    use object_store::Error;
+    let (kind, remedy) = match &error {
+        Error::NotFound { .. } => (io::ErrorKind::NotFound, "check the address"),
+        Error::Precondition { .. } | Error::NotModified { .. } => {
+            (io::ErrorKind::Other, "it was replaced while it was read: start again, when nobody writes to it")
+        }
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => (
+            io::ErrorKind::PermissionDenied,
+            "check the keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket)",
+        ),
+        _ => (io::ErrorKind::Other, "check the network, the region (AWS_REGION) and the endpoint (AWS_ENDPOINT_URL)"),
+    };
+    let said = reason(&error);
+    io::Error::new(kind, format!("{address}: {said}; {remedy}"))
+}
+
+/// What the innermost error says: those around it repeat the address.
+fn reason(error: &dyn std::error::Error) -> String {
+    let mut inner = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string().trim().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_side_by_side_are_one_request() {
+        let far = 10 * GAP;
+        assert_eq!(runs(&[10..20, 0..10, 20..30]), [0..30]);
+        assert_eq!(runs(&[0..10, far..far + 5, 10 + GAP..12 + GAP]), [0..12 + GAP, far..far + 5]);
+        assert_eq!(runs(&[5..50, 10..20]), [5..50]);
+        assert!(runs(&[]).is_empty());
+    }
+}

@@ -1,0 +1,169 @@
+//! How the decoder reads the bytes of a Parquet file.
+//!
+//! Of a file here each page is read when it is wanted. Of an object at a distance a request costs more than a page: the column chunks that
+//! a cursor wants of a row group are asked for at once, and kept until the cursor comes to the next group. The last group stays for
+//! the next cursor, which begins where the one before it ended. *Bytes*: those chunks as they are stored, twice for a cursor.
+
+use crate::source::positioned::Positioned;
+use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::{ChunkReader, Length};
+use std::io::{self, BufReader, Read};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Page headers are about 30 to 100 bytes, so this reads one at once and little of the page behind it.
+const HEADER_BYTES: usize = 256;
+
+/// The column chunks of a row group, each with the place it begins at.
+type Group = Vec<(u64, Bytes)>;
+
+/// The row groups of an object that cursors hold, by the ranges of their chunks, and the one that was read last.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    held: Mutex<(Vec<(Vec<Range<u64>>, Weak<Group>)>, Option<Arc<Group>>)>,
+}
+
+impl Groups {
+    fn get(&self, file: &Positioned, wanted: &[Range<u64>]) -> io::Result<Arc<Group>> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (groups, last) = &mut *held;
+        groups.retain(|(_, group)| group.strong_count() > 0);
+        let known = groups.iter().find(|(ranges, _)| ranges == wanted).and_then(|(_, group)| group.upgrade());
+        let group = match (known, file.object()) {
+            (Some(group), _) => group,
+            (None, None) => Arc::default(),
+            (None, Some(object)) => {
+                // the group before goes first
+                *last = None;
+                let bytes = object.ranges(wanted)?;
+                file.count(bytes.iter().map(Vec::len).sum());
+                let starts = wanted.iter().map(|range| range.start);
+                let group = Arc::new(starts.zip(bytes.into_iter().map(Bytes::from)).collect());
+                groups.push((wanted.to_vec(), Arc::downgrade(&group)));
+                group
+            }
+        };
+        *last = Some(Arc::clone(&group));
+        Ok(group)
+    }
+}
+
+/// The chunks of the columns of a mask in a row group.
+fn ranges(group: &RowGroupMetaData, mask: &ProjectionMask) -> Vec<Range<u64>> {
+    let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+    let range = |(start, length): (u64, u64)| start..start.saturating_add(length);
+    columns.map(|(_, column)| range(column.byte_range())).collect()
+}
+
+/// Bytes that a cursor holds of an object at a distance.
+pub(super) fn bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
+    let of = |group| ranges(group, mask).iter().map(|range| range.end - range.start).sum::<u64>();
+    let most = groups.iter().map(of).max().unwrap_or(0);
+    2 * usize::try_from(most).unwrap_or(usize::MAX / 2)
+}
+
+/// The bytes of a file as the decoder reads them.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    file: Positioned,
+    near: Option<Arc<Near>>,
+}
+
+/// The row groups of a cursor, and the chunks of the one that it is in.
+#[derive(Debug)]
+struct Near {
+    wanted: Vec<Vec<Range<u64>>>,
+    groups: Arc<Groups>,
+    current: Mutex<Option<(usize, Arc<Group>)>>,
+}
+
+impl Source {
+    /// A file of which single pages are read.
+    pub(super) fn of(file: &Positioned) -> Self {
+        Self { file: file.clone(), near: None }
+    }
+
+    /// A file whose columns are read; at a distance by whole chunks.
+    pub(super) fn near(
+        file: Positioned,
+        groups: &[RowGroupMetaData],
+        mask: &ProjectionMask,
+        held: &Arc<Groups>,
+    ) -> Self {
+        let near = file.object().map(|_| {
+            let wanted = groups.iter().map(|group| ranges(group, mask)).collect();
+            Arc::new(Near { wanted, groups: Arc::clone(held), current: Mutex::default() })
+        });
+        Self { near, file }
+    }
+
+    /// The chunk that holds the byte at `at`, from there on; `None` where no wanted chunk does.
+    fn chunk(&self, at: u64) -> io::Result<Option<Bytes>> {
+        let Some(near) = &self.near else { return Ok(None) };
+        let holds = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&at));
+        let found = near.wanted.iter().enumerate().find_map(|(index, group)| Some((index, holds(group)?)));
+        let Some((index, column)) = found else { return Ok(None) };
+        let mut current = near.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_none_or(|(there, _)| *there != index) {
+            *current = None;
+            *current = Some((index, near.groups.get(&self.file, &near.wanted[index])?));
+        }
+        let chunk = current.as_ref().and_then(|(_, group)| group.get(column));
+        Ok(chunk.map(|(start, bytes)| bytes.slice(usize::try_from(at - start).unwrap_or(usize::MAX).min(bytes.len())..)))
+    }
+}
+
+impl Length for Source {
+    fn len(&self) -> u64 {
+        self.file.length()
+    }
+}
+
+impl ChunkReader for Source {
+    type T = BufReader<From>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(BufReader::with_capacity(HEADER_BYTES, From { source: self.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let whole = self.file.length();
+        // a damaged length must not become an allocation
+        if start.checked_add(length as u64).is_none_or(|end| end > whole) {
+            return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, the file ends at {whole}")));
+        }
+        if let Some(chunk) = self.chunk(start)?.filter(|chunk| chunk.len() >= length) {
+            return Ok(chunk.slice(..length));
+        }
+        let bytes = self.file.read_new(length, start)?;
+        if bytes.len() < length {
+            return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, found {}", bytes.len())));
+        }
+        Ok(bytes.into())
+    }
+}
+
+/// A reader of the bytes of a file from some place on.
+#[derive(Debug)]
+pub(in crate::source) struct From {
+    source: Source,
+    at: u64,
+}
+
+impl Read for From {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = match self.source.chunk(self.at)? {
+            Some(chunk) => {
+                let got = chunk.len().min(buffer.len());
+                buffer[..got].copy_from_slice(&chunk[..got]);
+                got
+            }
+            None => self.source.file.read_at(buffer, self.at)?,
+        };
+        self.at += got as u64;
+        Ok(got)
+    }
+}

@@ -1,0 +1,207 @@
+//! Tables at a distance: objects of stores and files of web servers, known by addresses such as `s3://bucket/rows.parquet`.
+//!
+//! This crate has no store. A program registers those that it can reach ([`register_store`]); the crate `kcloud` brings S3, Google,
+//! Azure and HTTP. Parquet is read by ranges: the footer, then the column chunks that are wanted of one row group after the other. Other
+//! formats are copied into a temporary file first, as standard input is.
+
+use super::{Identity, TableFile, TextOptions, by_extension, by_magic, known, spool};
+use crate::named::{Named, Registry};
+use crate::{Error, Result};
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The bytes of an object at a distance. They must not change: a store that sees another version of the object gives an error.
+pub trait Object: Debug + Send + Sync {
+    /// Length in bytes.
+    fn length(&self) -> u64;
+    /// The bytes of ranges, which lie within the object, in the order of the ranges.
+    ///
+    /// # Errors
+    /// Errors of the network and the store, after as many tries as it is worth.
+    fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
+}
+
+/// An object that an address stands for.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its own address, by which it is named and sorted.
+    pub address: String,
+    /// Which version of it this is: an ETag, or a time.
+    pub version: String,
+    /// Its bytes.
+    pub object: Arc<dyn Object>,
+}
+
+/// A kind of store.
+#[derive(Clone, Copy, Debug)]
+pub struct Store {
+    /// How addresses begin, without `://`.
+    pub schemes: &'static [&'static str],
+    /// The objects that an address stands for: one, those of a folder (an address that ends with `/`), or those of a pattern.
+    pub find: fn(&str) -> Result<Vec<Found>>,
+}
+
+impl Named for Store {
+    const WHAT: &'static str = "store";
+    fn name(&self) -> &'static str {
+        self.schemes[0]
+    }
+}
+
+static STORES: Registry<Store> = Registry::new(&[]);
+
+/// Makes a kind of store known by its first scheme, in this process and from now on.
+///
+/// # Errors
+/// [`Error::Register`] for a scheme that is taken or is no word.
+pub fn register_store(store: &'static Store) -> Result<()> {
+    STORES.register(store)
+}
+
+/// The scheme of an address; `None` for a path.
+pub(crate) fn scheme(path: &Path) -> Option<&str> {
+    let (scheme, rest) = path.to_str()?.split_once("://")?;
+    let word = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    (word && !rest.is_empty()).then_some(scheme)
+}
+
+/// The objects that an address stands for.
+///
+/// # Errors
+/// A scheme that no store has; those of the store; no object.
+pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
+    let not_found = |hint: &str| Error::NotFound { path: path.to_path_buf(), hint: hint.to_string() };
+    let Some(store) = STORES.all().into_iter().find(|store| store.schemes.contains(&scheme)) else {
+        let hint = "; this program reaches no such store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
+        return Err(not_found(hint));
+    };
+    match (store.find)(&path.to_string_lossy())? {
+        found if found.is_empty() => Err(not_found("; no object has such an address: check it, and the folder it begins in")),
+        found => Ok(found),
+    }
+}
+
+/// Opens an object as the format that its name or its first bytes tell.
+pub(crate) fn open(found: &Found, options: &TextOptions) -> Result<(PathBuf, Arc<dyn TableFile>, Identity)> {
+    let path = PathBuf::from(&found.address);
+    let distant = Arc::new(Distant::open(Arc::clone(&found.object)).map_err(Error::io("read", &path))?);
+    let identity = Identity::told(&path, distant.length(), &found.version);
+    let name = found.address.split(['?', '#']).next().unwrap_or_default();
+    let start = distant.read(0, 8).map_err(Error::io("read", &path))?;
+    let format = by_extension(Path::new(name)).or_else(|| by_magic(&start));
+    let format = format.ok_or_else(|| Error::UnknownFormat { path: path.clone(), known: known("and") })?;
+    #[cfg(feature = "parquet")]
+    if format.extensions.contains(&"parquet") {
+        return Ok((path.clone(), Arc::new(super::parquet::ParquetFile::distant(&path, distant)?), identity));
+    }
+    let file = spool::copied(&path, Reader { object: &distant, at: 0 }.buffered())?;
+    Ok((path.clone(), (format.open)(&path, file, options)?, identity))
+}
+
+/// Bytes at the end of an object that are read when it is opened, and kept: the footer of a Parquet file, as a rule.
+const END: u64 = 64 << 10;
+
+/// Bytes that are read at a time where an object is copied.
+const PART: usize = 8 << 20;
+
+/// An object with its last bytes.
+#[derive(Debug)]
+pub(crate) struct Distant {
+    object: Arc<dyn Object>,
+    /// Where the last bytes begin, and they.
+    end: (u64, Vec<u8>),
+}
+
+impl Distant {
+    fn open(object: Arc<dyn Object>) -> io::Result<Self> {
+        let length = object.length();
+        let start = length.saturating_sub(END);
+        let end = if length == 0 { Vec::new() } else { one(&*object, start..length)? };
+        Ok(Self { object, end: (start, end) })
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.object.length()
+    }
+
+    /// Up to `length` bytes from `at` on; fewer where the object ends.
+    pub(crate) fn read(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+        let end = at.saturating_add(length as u64).min(self.length());
+        let (start, bytes) = &self.end;
+        match (at < end, at.checked_sub(*start)) {
+            (false, _) => Ok(Vec::new()),
+            (true, Some(from)) => Ok(bytes[from as usize..][..(end - at) as usize].to_vec()),
+            (true, None) => one(&*self.object, at..end),
+        }
+    }
+
+    /// The bytes of several ranges, asked for at once.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        let found = self.object.ranges(ranges)?;
+        let whole = found.len() == ranges.len()
+            && found.iter().zip(ranges).all(|(bytes, range)| bytes.len() as u64 == range.end - range.start);
+        if whole { Ok(found) } else { Err(short()) }
+    }
+}
+
+fn short() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the store gave fewer bytes than it was asked for")
+}
+
+/// The bytes of a single range.
+fn one(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {
+    let length = range.end - range.start;
+    let bytes = object.ranges(&[range])?.pop().unwrap_or_default();
+    if bytes.len() as u64 == length { Ok(bytes) } else { Err(short()) }
+}
+
+/// Reads an object from its beginning to its end.
+struct Reader<'a> {
+    object: &'a Distant,
+    at: u64,
+}
+
+impl io::Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.object.read(self.at, buffer.len())?;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// With parts that are worth a request.
+    fn buffered(self) -> io::BufReader<Reader<'a>> {
+        io::BufReader::with_capacity(PART, self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_from_paths() {
+        for (path, expected) in [
+            ("s3://bucket/rows.parquet", Some("s3")),
+            ("https://host/rows.csv", Some("https")),
+            ("rows.parquet", None),
+            ("a/b://c", None),
+            ("C://rows", None),
+            ("s3://", None),
+        ] {
+            assert_eq!(scheme(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn without_a_store_the_message_says_how_to_get_one() {
+        let error = crate::Table::open(&["gopher://host/rows.csv"]).unwrap_err().to_string();
+        assert!(error.contains("feature `cloud`"), "{error}");
+    }
+}
