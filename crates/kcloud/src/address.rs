@@ -1,7 +1,7 @@
 //! From an address to the objects that it stands for.
 
 use crate::object::{Object, failed};
-use crate::wait;
+use crate::{OPTIONS, wait};
 use futures_util::TryStreamExt;
 use glob::{MatchOptions, Pattern};
 use kstore::source::remote::Found;
@@ -35,7 +35,9 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
         let listed = list(Arc::clone(&store), path).map_err(Error::io("read", address))?.map_err(io)?;
         let wanted = match pattern {
             None => None,
-            Some(_) => Some(Pattern::new(&address[root.len()..]).map_err(|error| syntax(format!("a pattern: {error}")))?),
+            Some(_) => {
+                Some(Pattern::new(&address[root.len()..]).map_err(|error| syntax(format!("a pattern: {error}")))?)
+            }
         };
         listed.into_iter().filter(|meta| takes(wanted.as_ref(), meta)).collect()
     };
@@ -50,17 +52,20 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
 
 /// The store of an address with what the environment says of it, and the path within.
 fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
-    let environment = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let environment =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let options: Vec<(String, String)> = environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
     // of a web server plain http is what the address says
     let plain = (url.scheme() == "http").then(|| ("allow_http".to_string(), "true".to_string()));
-    let (store, path) = object_store::parse_url_opts(url, options.into_iter().chain(plain))?;
+    let own = OPTIONS.get().into_iter().flatten().cloned();
+    let (store, path) = object_store::parse_url_opts(url, options.into_iter().chain(plain).chain(own))?;
     Ok((store.into(), path))
 }
 
 /// Letters at the end of an address, without a pattern, that are the path within the store.
 fn tail(address: &str, path: &Path) -> usize {
-    let fixed = address.find(WILD).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)]);
+    let fixed =
+        address.find(WILD).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)]);
     let slash = usize::from(fixed.ends_with('/') && !path.as_ref().is_empty());
     path.as_ref().len() + slash + address.len() - fixed.len()
 }

@@ -18,7 +18,6 @@
 //!   `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY` and
 //!   the others of [`object_store`]. Public buckets of S3 want `AWS_SKIP_SIGNATURE=true`.
 //! - **Changes**: every request names the version (ETag) that was seen when the table was opened. An object that was replaced is an error.
-//! - **https** needs the feature `tls`.
 //!
 //! Requests that fail are tried again, up to ten times within three minutes, as [`object_store`] does.
 
@@ -32,17 +31,31 @@ use std::sync::OnceLock;
 use tokio::runtime::{Builder, Runtime};
 
 /// Every kind of store that this crate reaches.
-static STORE: Store = Store { schemes: &["s3", "s3a", "gs", "az", "abfs", "abfss", "https", "http"], find: address::find };
+static STORE: Store =
+    Store { schemes: &["s3", "s3a", "gs", "az", "abfs", "abfss", "https", "http"], find: address::find };
+
+/// What a program says of its stores, beside the environment.
+static OPTIONS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
 /// Makes the addresses of stores known in this process. A second call changes nothing.
 ///
 /// # Errors
 /// [`kstore::Error::Register`] where another crate has taken the scheme `s3`.
 pub fn register() -> kstore::Result<()> {
-    static DONE: OnceLock<()> = OnceLock::new();
-    if DONE.set(()).is_err() {
+    register_with(Vec::new())
+}
+
+/// [`register`], with options that count before those of the environment, by the names of [`object_store`]: `aws_region`,
+/// `aws_endpoint`, `allow_http`.
+///
+/// # Errors
+/// Those of [`register`].
+pub fn register_with(options: Vec<(String, String)>) -> kstore::Result<()> {
+    if OPTIONS.set(options).is_err() {
         return Ok(());
     }
+    // fails where the program has installed another one, which will do
+    drop(rustls::crypto::ring::default_provider().install_default());
     register_store(&STORE)
 }
 

@@ -79,7 +79,9 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
         return Err(not_found(hint));
     };
     match (store.find)(&path.to_string_lossy())? {
-        found if found.is_empty() => Err(not_found("; no object has such an address: check it, and the folder it begins in")),
+        found if found.is_empty() => {
+            Err(not_found("; no object has such an address: check it, and the folder it begins in"))
+        }
         found => Ok(found),
     }
 }
@@ -141,6 +143,9 @@ impl Distant {
     /// The bytes of several ranges, asked for at once.
     #[cfg(feature = "parquet")]
     pub(crate) fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        if ranges.iter().all(|range| range.start >= self.end.0 && range.end <= self.length()) {
+            return ranges.iter().map(|range| self.read(range.start, (range.end - range.start) as usize)).collect();
+        }
         let found = self.object.ranges(ranges)?;
         let whole = found.len() == ranges.len()
             && found.iter().zip(ranges).all(|(bytes, range)| bytes.len() as u64 == range.end - range.start);

@@ -112,7 +112,8 @@ impl Source {
             *current = Some((index, near.groups.get(&self.file, &near.wanted[index])?));
         }
         let chunk = current.as_ref().and_then(|(_, group)| group.get(column));
-        Ok(chunk.map(|(start, bytes)| bytes.slice(usize::try_from(at - start).unwrap_or(usize::MAX).min(bytes.len())..)))
+        Ok(chunk
+            .map(|(start, bytes)| bytes.slice(usize::try_from(at - start).unwrap_or(usize::MAX).min(bytes.len())..)))
     }
 }
 

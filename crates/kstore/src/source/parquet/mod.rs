@@ -134,7 +134,8 @@ impl ParquetFile {
 
 /// Reads the footer, with the types that columns are read as.
 fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
-    let stored = ArrowReaderMetadata::load(&Source::of(file), ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
+    let stored =
+        ArrowReaderMetadata::load(&Source::of(file), ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
     let footer = || Arc::clone(stored.metadata());
     // what the writer says about types may be damaged or another than what is stored: then it does not count
     let meant = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
