@@ -54,6 +54,7 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
 fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
     let environment =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let environment = environment.filter(|(_, value)| !value.is_empty());
     let options: Vec<(String, String)> = environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
     // of a web server plain http is what the address says
     let plain = (url.scheme() == "http").then(|| ("allow_http".to_string(), "true".to_string()));

@@ -56,6 +56,7 @@ pub fn run() -> ExitCode {
     allocator::configure();
     allocator::outlive_long_files();
     silence_decoders();
+    reach_stores();
     let words = usage::words(std::env::args_os().collect());
     let parsed = args::command(&words).try_get_matches_from(&words);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -94,6 +95,14 @@ pub fn run() -> ExitCode {
             progress::say(&format!("error: {error}"));
             if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
+    }
+}
+
+/// Makes addresses such as `s3://bucket/rows.parquet` known in this process, in a build with the feature `cloud`.
+pub fn reach_stores() {
+    #[cfg(feature = "cloud")]
+    if let Err(error) = kcloud::register() {
+        progress::say(&format!("warning: {error}"));
     }
 }
 

@@ -22,6 +22,7 @@ use pyo3::prelude::*;
 /// The engine of kmill.
 #[pymodule]
 fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    kmill::reach_stores();
     module.add("Error", module.py().get_type::<error::KmillError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<table::Table>()?;
