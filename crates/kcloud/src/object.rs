@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn ranges_side_by_side_are_one_request() {
         let far = 10 * GAP;
-        assert_eq!(runs(&[10..20, 0..10, 20..30]), [0..30]);
+        assert_eq!(runs(&[10..20, 0..10, 20..30, far..far + 1]), [0..30, far..far + 1]);
         assert_eq!(runs(&[0..10, far..far + 5, 10 + GAP..12 + GAP]), [0..12 + GAP, far..far + 5]);
-        assert_eq!(runs(&[5..50, 10..20]), [5..50]);
+        assert_eq!(runs(&[5..50, 10..20, far..far + 1]), [5..50, far..far + 1]);
         assert!(runs(&[]).is_empty());
     }
 }

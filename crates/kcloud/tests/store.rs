@@ -1,5 +1,7 @@
 //! Tables of a store: the rows and the models of local files, few requests, and what goes wrong.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod server;
 
 use ksolve::job::{Fit, Run};

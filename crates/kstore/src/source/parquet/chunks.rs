@@ -23,30 +23,35 @@ type Group = Vec<(u64, Bytes)>;
 /// The row groups of an object that cursors hold, by the ranges of their chunks, and the one that was read last.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    held: Mutex<(Vec<(Vec<Range<u64>>, Weak<Group>)>, Option<Arc<Group>>)>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    known: Vec<(Vec<Range<u64>>, Weak<Group>)>,
+    last: Option<Arc<Group>>,
 }
 
 impl Groups {
     fn get(&self, file: &Positioned, wanted: &[Range<u64>]) -> io::Result<Arc<Group>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let (groups, last) = &mut *held;
-        groups.retain(|(_, group)| group.strong_count() > 0);
-        let known = groups.iter().find(|(ranges, _)| ranges == wanted).and_then(|(_, group)| group.upgrade());
+        held.known.retain(|(_, group)| group.strong_count() > 0);
+        let known = held.known.iter().find(|(ranges, _)| ranges == wanted).and_then(|(_, group)| group.upgrade());
         let group = match (known, file.object()) {
             (Some(group), _) => group,
             (None, None) => Arc::default(),
             (None, Some(object)) => {
                 // the group before goes first
-                *last = None;
+                held.last = None;
                 let bytes = object.ranges(wanted)?;
                 file.count(bytes.iter().map(Vec::len).sum());
                 let starts = wanted.iter().map(|range| range.start);
                 let group = Arc::new(starts.zip(bytes.into_iter().map(Bytes::from)).collect());
-                groups.push((wanted.to_vec(), Arc::downgrade(&group)));
+                held.known.push((wanted.to_vec(), Arc::downgrade(&group)));
                 group
             }
         };
-        *last = Some(Arc::clone(&group));
+        held.last = Some(Arc::clone(&group));
         Ok(group)
     }
 }
