@@ -85,6 +85,9 @@ class _Estimator:
         sample_weight: str | None = ...,
         memory: int | str | None = ...,
         scratch: _Path | None = ...,
+        states: _Path | None = ...,
+        patience: float = ...,
+        engine: Any = ...,
     ) -> Self: ...
     def predict_files(
         self,
