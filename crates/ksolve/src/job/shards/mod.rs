@@ -140,17 +140,16 @@ impl PreparedJob {
     }
 
     /// The stored rows of part `part` of `parts`, counted from 1: segments of about equal number, whole stretches where there are
-    /// enough, whose statistics take the least room.
+    /// enough, whose statistics take the least room. Where there are more parts than segments some have no rows.
     ///
     /// # Errors
-    /// More parts than there are segments; a part that is not among them.
+    /// A part that is not among them.
     pub fn part(&self, part: u64, parts: u64) -> Result<Range<u64>> {
         let cut = self.about.pass.cut;
         let all = cut.segments();
         let count = all.end - all.start;
-        if part == 0 || part > parts || parts > count {
-            let why = format!("the table has {count} segments: ask for parts 1/K to K/K, with K up to {count}");
-            return Err(Error::option("part", format!("{part}/{parts}"), why));
+        if part == 0 || part > parts {
+            return Err(Error::option("part", format!("{part}/{parts}"), "ask for parts 1/K to K/K"));
         }
         // of eight stretches a part the largest has an eighth more than the others, at most
         let unit = if count >= 8 * parts * STRETCH { STRETCH } else { 1 };
@@ -165,7 +164,7 @@ impl PreparedJob {
         Ok(cut.rows(&(aligned(at(part - 1))..aligned(at(part)))))
     }
 
-    /// Folds the stored rows `rows` of the whole and writes their statistics to `path`. The table has the stored rows of the
+    /// Folds the stored rows `rows` of the whole, or none, and writes their statistics to `path`. The table has the stored rows of the
     /// whole: see [`Table::part_of`] for a shard that lies alone.
     ///
     /// # Errors
@@ -177,6 +176,10 @@ impl PreparedJob {
                 format!("the job is for {expected} stored rows; say which row the shard begins with, `first_row`");
             return Err(Error::option("rows", format!("of a table of {got}"), why));
         }
+        let about = serde_json::json!({ "job_mark": self.mark });
+        if rows.is_empty() {
+            return Ok(StateWriter::create(path)?.finish(about)?);
+        }
         let own = self.segments(rows)?;
         let role = Role::Fold { own: Mutex::new(Some(own)), out: Mutex::new(Some(StateWriter::create(path)?)) };
         let replay = Replay::of(&self.path, self.about.pass.clone(), role)?;
@@ -185,7 +188,6 @@ impl PreparedJob {
             Err(error) => return Err(error),
             Ok(_) => return Err(Error::Store(kstore::Error::Worker)),
         }
-        let about = serde_json::json!({ "job_mark": self.mark });
         replay.written().map(|out| out.finish(about)).transpose()?;
         Ok(())
     }
