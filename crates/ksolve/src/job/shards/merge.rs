@@ -65,7 +65,8 @@ pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<M
     let Some(first) = files.first() else {
         return Err(Error::option("statistics", "", "there is nothing to merge; name files of statistics"));
     };
-    let (about, shared) = (first.about().clone(), first.states().first().map(|state| state.pass.clone()));
+    let about = first.about().clone();
+    let shared = files.iter().flat_map(StateFile::states).map(|state| state.pass.clone()).next();
     for file in &files {
         if job_of(file).is_none() || file.about() != &about {
             let why = format!("it does not hold statistics of the job that {} is of", first.path().display());
@@ -73,7 +74,7 @@ pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<M
         }
     }
     let Some(pass) = shared else {
-        let why = "it holds no state; compute it again".to_string();
+        let why = "none of the files holds a state; name those of parts that have rows".to_string();
         return Err(Error::Statistics { path: first.path().to_path_buf(), why });
     };
     let cut = pass.cut;
