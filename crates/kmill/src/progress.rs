@@ -2,7 +2,8 @@
 
 use crate::table::{count, duration};
 use crate::{colour, interrupt};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use bars::{BAR, pass_bar, run_bar, spinner, style};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use kstore::pass::Observer;
 use kstore::shown;
 use outlook::{Outlook, Place};
@@ -11,10 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+mod bars;
 mod outlook;
-
-/// Positions of the bar of a whole run.
-const BAR: u64 = 1000;
 
 /// Time between two plain lines of one stage: often enough to see life in a log, seldom enough to read it.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
@@ -357,34 +356,6 @@ fn plain_line(name: &str, rows: u64, expected: Option<u64>, elapsed: Duration) -
         ),
         None => format!("{name}: {} rows, {} rows/s", count(rows), count(rate as u64)),
     }
-}
-
-fn pass_bar(name: &str, rows: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
-    bar.set_style(style("{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left  {msg}"));
-    bar.set_prefix(shown::line(name).into_owned());
-    bar
-}
-
-/// The bar of the whole run, at the stage of this name.
-fn run_bar(name: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(BAR), ProgressDrawTarget::stderr());
-    bar.set_style(style("{prefix:<24} {bar:20} {percent:>3} %  {msg}"));
-    bar.set_prefix(shown::line(name).into_owned());
-    bar
-}
-
-fn spinner(name: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(style("{prefix:<24} {spinner} {elapsed}  {msg}"));
-    bar.set_prefix(shown::line(name).into_owned());
-    bar.enable_steady_tick(Duration::from_millis(120));
-    bar
-}
-
-/// The style of a bar. A template that indicatif refuses would be a bug of this file; the plain bar still works.
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// Writes a line to stderr; a closed stderr is ignored.
