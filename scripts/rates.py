@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""The rate of kmill's Gram pass beside the machine's own: sgemm of the BLAS behind NumPy, in the same minute.
+
+    scripts/rates.py [--kmill PATH] [--threads 2] [--repeats 3]
+
+A row of the pass takes 2dm flops for kernel values, m² for the triangular solve that makes features, and m² for the Gram matrix of the
+features. The time of a row is the difference of two fits, of n and of 2n rows, over n: so start, landmarks and
+the final solve do not count. The share is (flops of a row at the rate of sgemm)/(time of a row): exponentials, sums in f64, reading and
+scaling are in the time and not in the flops.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--kmill", default=str(Path(__file__).resolve().parent.parent / "target/release/kmill"))
+parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--repeats", type=int, default=3)
+parser.add_argument("--dimensions", default="10,45,128,784")
+parser.add_argument("--ranks", default="500,1000,2000,4000,8000")
+a = parser.parse_args()
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = str(a.threads)
+import numpy as np  # after its threads are set
+import pyarrow as pa
+
+# flops of the shorter of the two fits
+FLOPS = 4e11
+
+
+def sgemm(order=4096):
+    """Flops a second of a square product in f32, the best of three."""
+    x = np.random.default_rng(0).standard_normal((order, order), dtype=np.float32)
+    best = 1e9
+    for _ in range(3):
+        start = time.perf_counter()
+        x @ x
+        best = min(best, time.perf_counter() - start)
+    return 2 * order**3 / best
+
+
+def fit(data, rows, rank, sigma, folder):
+    """Seconds of a fit."""
+    command = [a.kmill, "fit", "ridge", data, "--rows", f"..{rows}", "--target", "y", "--features", "x*", "--rank", str(rank), "--landmarks", "uniform",
+               "--candidates", str(2 * rank), "--kernel", f"gaussian(sigma={sigma})", "--lambda", "1e-3", "--folds", "none", "--threads", str(a.threads),
+               "--scale", "none", "-q", "-o", str(folder / "model")]
+    start = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def main():
+    print("| features | rank | rows | us a row | GFLOP/s | sgemm GFLOP/s | share |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        for d in map(int, a.dimensions.split(",")):
+            ranks = [int(m) for m in a.ranks.split(",")]
+            rows = {m: max(2 * m, int(FLOPS / (2 * d * m + 2 * m * m))) for m in ranks}
+            most = 2 * max(rows.values())
+            random = np.random.default_rng(d)
+            x = random.standard_normal((most, d + 1), dtype=np.float32)
+            data = folder / "t.arrow"
+            names = [f"x{j}" for j in range(d)] + ["y"]
+            table = pa.table({name: x[:, j] for j, name in enumerate(names)})
+            with pa.OSFile(str(data), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+                writer.write_table(table, max_chunksize=65536)
+            del x, table
+            for m in ranks:
+                n, shares = rows[m], []
+                for _ in range(a.repeats):
+                    rate = sgemm()
+                    row = (fit(str(data), 2 * n, m, d**0.5, folder) - fit(str(data), n, m, d**0.5, folder)) / n
+                    shares.append((row, rate))
+                row, rate = statistics.median(r for r, _ in shares), statistics.median(r for _, r in shares)
+                flops = 2 * d * m + 2 * m * m
+                print(f"| {d} | {m} | {n:,} | {1e6 * row:.2f} | {flops / row / 1e9:.0f} | {rate / 1e9:.0f} | {flops / row / rate:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
