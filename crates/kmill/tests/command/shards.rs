@@ -43,9 +43,17 @@ fn two_processes_find_the_model_of_one() {
         "kpca numbers.parquet --features x* --components 3",
         "svm classes.parquet --target y --C 1",
         "logistic classes.parquet --target y --lambda 1e-4",
+        "svm classes.parquet --target y --C 0.1,1 --folds 3",
+        "svr numbers.parquet --target y --C 1",
+        "oneclass numbers.parquet --features x* --nu 0.1",
+        "logistic classes.parquet --target y --lambda 1e-5,1e-4 --folds 2 --rank 100",
+        "mean numbers.parquet --features x*",
         "kmeans numbers.parquet --features x* --clusters 3",
+        "spectral classes.parquet --features x* --clusters 2",
+        "kpca-l1 numbers.parquet --features x* --components 2",
     ] {
         let all = if fit.contains("all") { "--rank 12" } else { few };
+        let all = if fit.contains("--rank") { "--candidates 2000" } else { all };
         let line = format!("fit {fit} {all}");
         ok(at, &format!("{line} -q -o one"));
         two(at, &line, "");

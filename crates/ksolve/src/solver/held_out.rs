@@ -6,7 +6,7 @@
 //!
 //! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
 
-use super::kept::Kept;
+use super::kept::{self, Kept, Values};
 use super::{Figure, Penalty};
 use crate::Result;
 use crate::train::Shape;
@@ -49,7 +49,11 @@ pub(super) fn plan(plan: Plan, shape: &Shape, t: usize, penalties: usize) -> Pla
     match shape.folds > 1 {
         true => {
             let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
-            plan.term("scores of rows held out", scores, "compare fewer penalties")
+            plan.term(
+                "scores of rows held out",
+                scores + kept::values_bytes(n.saturating_mul(t), shape.element),
+                "compare fewer penalties",
+            )
         }
         false => plan,
     }
@@ -77,21 +81,22 @@ impl<T: Real> HeldOut<T> {
         let (count, t) = (functions.len(), self.t);
         let of = |i: usize| <T as kstore::Real>::from_f64(functions[i % count].0[i / count]);
         let weights: Vec<T> = (0..kept.p * count).map(of).collect();
-        let (scores, mut out) = (&mut self.scores[penalty], Vec::new());
-        kept.visit(observer, |tile| {
+        let mut out = Vec::new();
+        let Values(found) = kept.fold("held-out rows", observer, &Values::<T>::default, |found, tile| {
             out.resize(tile.rows() * count, T::ZERO);
             tile.times(&weights, &mut out, kept.workers());
-            for (i, values) in out.chunks_exact(count).enumerate() {
-                let row = tile.first + i;
-                if kept.folds[row] == fold {
-                    let to = &mut scores[row * t + first..][..count];
-                    for ((to, value), (_, constant)) in to.iter_mut().zip(values).zip(functions) {
-                        *to = <T as kstore::Real>::from_f64(value.to_f64() + constant);
-                    }
-                }
-            }
+            let rows = out.chunks_exact(count).enumerate();
+            let held = rows.filter(|(i, _)| kept.folds[tile.first + i] == fold);
+            held.for_each(|(_, values)| found.0.extend_from_slice(values));
             Ok(())
         })?;
+        let held = (0..kept.n).filter(|row| kept.folds[*row] == fold);
+        for (row, values) in held.zip(found.chunks_exact(count)) {
+            let to = &mut self.scores[penalty][row * t + first..][..count];
+            for ((to, value), (_, constant)) in to.iter_mut().zip(values).zip(functions) {
+                *to = <T as kstore::Real>::from_f64(value.to_f64() + constant);
+            }
+        }
         self.passes += 1;
         Ok(())
     }

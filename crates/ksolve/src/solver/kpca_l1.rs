@@ -19,7 +19,7 @@
 //! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
 //! 2008.
 
-use super::kept::{Kept, Tile, Wanted};
+use super::kept::{self, Kept, Sums, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
 use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
@@ -28,8 +28,8 @@ use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use kapprox::Real;
-use kstore::Plan;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
+use kstore::{Merge, Plan};
 
 /// The description of the solver `kpca-l1`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
@@ -75,7 +75,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        let plan = plan.term("directions", 8 * 4 * p * (q + 2), "ask for fewer `components`").term(
+        let plan = plan.term("directions", 8 * p * (4 * (q + 2) + kept::STATES), "ask for fewer `components`").term(
             "scores of a tile",
             cut.tile * (q + 2) * size_of::<f64>(),
             "ask for fewer `components`",
@@ -191,6 +191,33 @@ struct Start {
     squared: f64,
 }
 
+/// The row with the longest part outside the components, of equals the first.
+struct Farthest {
+    outside: f64,
+    row: Vec<f64>,
+}
+
+impl Merge for Farthest {
+    fn merge(&mut self, later: &Self) {
+        if later.outside > self.outside {
+            self.outside = later.outside;
+            self.row.copy_from_slice(&later.row);
+        }
+    }
+}
+
+impl Persist for Farthest {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("outside", self.outside);
+        out.put("row", &self.row);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.outside = from.one("outside")?;
+        from.fill("row", &mut self.row)
+    }
+}
+
 /// The search for components, with those found so far.
 struct Search<'s, 'a, T: Real> {
     data: &'s Features<'a, T>,
@@ -201,10 +228,15 @@ struct Search<'s, 'a, T: Real> {
 }
 
 impl<T: Real> Search<'_, '_, T> {
-    fn visit(&mut self, name: &str, work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send) -> Result<()> {
+    fn fold<S: Merge + Persist>(
+        &mut self,
+        name: &str,
+        init: &(dyn Fn() -> S + Sync),
+        step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
+    ) -> Result<S> {
         self.passes += 1;
         let stage = self.data.resources.stages.stage(name, Some(self.data.rows));
-        self.kept.visit(&*stage, work)
+        self.kept.fold(name, &*stage, init, step)
     }
 
     /// Finds the next component; `None` where only rounding is left.
@@ -216,9 +248,9 @@ impl<T: Real> Search<'_, '_, T> {
     }
 
     fn find_mean(&mut self) -> Result<()> {
-        let (mut sums, workers, n) = (vec![0.0; self.kept.p], self.kept.workers(), self.kept.n.max(1) as f64);
-        self.visit("mean of the features", |tile| {
-            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums, workers);
+        let (p, workers, n) = (self.kept.p, self.kept.workers(), self.kept.n.max(1) as f64);
+        let Sums(sums) = self.fold("mean of the features", &|| Sums::new(p), |sums, tile| {
+            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, workers);
             Ok(())
         })?;
         self.mean = sums.iter().map(|sum| sum / n).collect();
@@ -230,14 +262,15 @@ impl<T: Real> Search<'_, '_, T> {
         let (p, q, n) = (self.kept.p, self.found.len(), self.kept.n.max(1) as f64);
         let middles: Vec<f64> = self.found.iter().map(|v| dot(&self.mean, v.iter())).collect();
         let weights: Vec<f64> = (0..p * q).map(|i| self.found[i % q][i / q]).collect();
-        let (workers, mut totals, mut scores) = (self.kept.workers(), vec![0.0; q], Vec::new());
+        let (workers, mut scores) = (self.kept.workers(), Vec::new());
         self.passes += 1;
-        let stage = self.data.resources.stages.stage("distances from the centre", Some(self.data.rows));
-        self.kept.wide().visit(&*stage, |tile| {
+        let name = "distances from the centre";
+        let stage = self.data.resources.stages.stage(name, Some(self.data.rows));
+        let Sums(totals) = self.kept.wide().fold(name, &*stage, &|| Sums::new(q), |totals, tile| {
             scores.resize(tile.rows() * q, 0.0);
             tile.times(&weights, &mut scores, workers);
             for row in scores.chunks_exact(q) {
-                let parts = totals.iter_mut().zip(row).zip(&middles);
+                let parts = totals.0.iter_mut().zip(row).zip(&middles);
                 parts.for_each(|((total, score), middle)| *total += (score - middle).abs());
             }
             Ok(())
@@ -262,8 +295,8 @@ impl<T: Real> Search<'_, '_, T> {
         let q = columns.len();
         let weights: Vec<T> = (0..p * q).map(|i| <T as kstore::Real>::from_f64(columns[i % q][i / q])).collect();
         let along: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
-        let (mut best, mut row) = (f64::NEG_INFINITY, vec![0.0; p]);
-        self.visit("farthest row", |tile| {
+        let farthest = || Farthest { outside: f64::NEG_INFINITY, row: vec![0.0; p] };
+        let Farthest { mut row, .. } = self.fold("farthest row", &farthest, |best, tile| {
             let mut products = vec![T::ZERO; tile.rows() * q];
             tile.times(&weights, &mut products, workers);
             for (i, products) in products.chunks_exact(q).enumerate() {
@@ -271,9 +304,9 @@ impl<T: Real> Search<'_, '_, T> {
                 let with_mean = products[q - 1].to_f64();
                 let inside: f64 = (0..q - 1).map(|j| (products[j].to_f64() - along[j]).powi(2)).sum();
                 let outside = own - 2.0 * with_mean + along[q - 1] - inside;
-                if outside > best {
-                    best = outside;
-                    row.iter_mut().zip(tile.row(i)).for_each(|(to, from)| *to = from.to_f64());
+                if outside > best.outside {
+                    best.outside = outside;
+                    best.row.iter_mut().zip(tile.row(i)).for_each(|(to, from)| *to = from.to_f64());
                 }
             }
             Ok(())
@@ -301,21 +334,24 @@ impl<T: Real> Search<'_, '_, T> {
             step += 1;
             let weights: Vec<T> = v.iter().map(|v| <T as kstore::Real>::from_f64(*v)).collect();
             let middle = dot(&self.mean, v.iter());
-            let (mut sums, mut balance, mut total) = (vec![0.0; v.len()], 0.0, 0.0);
+            let p = v.len();
             let name = format!("component {}", self.found.len() + 1);
-            self.visit(&name, |tile| {
+            // Σ sign φ; Σ sign and Σ |score|
+            let init = || (Sums::new(p), Sums::new(2));
+            let (Sums(mut sums), Sums(totals)) = self.fold(&name, &init, |(sums, totals), tile| {
                 let mut sides = vec![T::ZERO; tile.rows()];
                 tile.times(&weights, &mut sides, workers);
                 for side in &mut sides {
                     let score = side.to_f64() - middle;
-                    total += score.abs();
+                    totals.0[1] += score.abs();
                     let sign = if score < 0.0 { -1.0 } else { 1.0 };
-                    balance += sign;
+                    totals.0[0] += sign;
                     *side = <T as kstore::Real>::from_f64(sign);
                 }
-                tile.add_transposed(&sides, &mut sums, workers);
+                tile.add_transposed(&sides, &mut sums.0, workers);
                 Ok(())
             })?;
+            let (balance, total) = (totals[0], totals[1]);
             // a sum that does not grow by more than rounding is that of the same sides
             let settled = total <= before * (1.0 + <T as kstore::Real>::EPSILON);
             if settled || step >= steps {

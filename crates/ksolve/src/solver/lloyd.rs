@@ -12,17 +12,20 @@
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
+mod groups;
+
 use super::Features;
-use super::kept::{Kept, Tile};
+use super::kept::{self, Kept, Tile};
 use crate::strips::Pool;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
+use groups::Groups;
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 use kstore::key::{Purpose, Stream};
-use kstore::{Plan, Workers};
+use kstore::{Merge, Plan, Workers};
 
 /// Points that one thread assigns at once.
 const STRIP: usize = 288;
@@ -61,7 +64,7 @@ pub(super) struct Clusters {
 
 /// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
 pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, q: usize, k: usize) -> Plan {
-    let copies = 1 + cut.tile.div_ceil(STRIP);
+    let copies = kept::STATES + cut.tile.div_ceil(STRIP);
     // more clusters than rows are refused once the rows are known
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), rows_of_sample(k).min(rows));
@@ -114,41 +117,6 @@ fn unit(v: &mut [f64]) {
     let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
     if length > 0.0 {
         v.iter_mut().for_each(|v| *v /= length);
-    }
-}
-
-/// Sums over the points of each cluster.
-#[derive(Clone, Debug, PartialEq)]
-struct Groups {
-    /// Sums of the points of each cluster, k x q, row-major.
-    sums: Vec<f64>,
-    sizes: Vec<u64>,
-    squares: f64,
-    /// The points farthest from their centroid, farthest first; of equals the earlier row.
-    far: Vec<(f64, Vec<f64>)>,
-}
-
-impl Groups {
-    fn new(k: usize, q: usize) -> Self {
-        Self { sums: vec![0.0; k * q], sizes: vec![0; k], squares: 0.0, far: Vec::new() }
-    }
-
-    /// Adds the sums of later rows.
-    fn merge(&mut self, later: &Self) {
-        self.sums.iter_mut().zip(&later.sums).for_each(|(mine, theirs)| *mine += theirs);
-        self.sizes.iter_mut().zip(&later.sizes).for_each(|(mine, theirs)| *mine += theirs);
-        self.squares += later.squares;
-        later.far.iter().for_each(|(distance, point)| self.push_far(*distance, point));
-    }
-
-    fn push_far(&mut self, distance: f64, point: &[f64]) {
-        let full = self.far.len() == FAR;
-        if distance <= 0.0 || full && self.far.last().is_some_and(|last| distance <= last.0) {
-            return;
-        }
-        let at = self.far.partition_point(|(other, _)| *other >= distance);
-        self.far.insert(at, (distance, point.to_vec()));
-        self.far.truncate(FAR);
     }
 }
 
@@ -237,16 +205,19 @@ pub(super) fn cluster<T: Real>(
         lloyd.centroids = best_start(space, &sample(data, kept, space, k)?, q, (k, starts), data)?;
     }
     loop {
-        let (assign, mut groups) = (Assign::new(space, &lloyd.centroids, q), Groups::new(k, q));
+        let assign = Assign::new(space, &lloyd.centroids, q);
         let stage = data.resources.stages.stage("clusters", Some(data.rows));
-        let visited = kept.visit(&*stage, |tile| {
-            assign.tile(tile, &mut groups, &buffers, kept.workers());
+        let folded = kept.fold("clusters", &*stage, &|| Groups::new(k, q), |groups, tile| {
+            assign.tile(tile, groups, &buffers, kept.workers());
             Ok(())
         });
-        if let Err(error) = visited {
-            steps.keep(&lloyd);
-            return Err(error);
-        }
+        let groups = match folded {
+            Ok(groups) => groups,
+            Err(error) => {
+                steps.keep(&lloyd);
+                return Err(error);
+            }
+        };
         let iteration = steps.done() + 1;
         let settled = groups.squares >= lloyd.before * (1.0 - GAIN);
         if settled || iteration == PASSES {

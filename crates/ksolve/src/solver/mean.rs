@@ -13,10 +13,11 @@
 //!
 //! k(x, x) is that of the kernel, and ‖φ‖² for maps that are no projection of it.
 //!
-//! *Passes*: one for the features, two over the kept features. *Flops*: the map and 4np. *Bytes*: the features, 16n.
+//! *Passes*: one for the features, two over the kept features. *Flops*: the map and 4np. *Bytes*: the features, 32n.
 //!
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
+use super::kept::{self, Sums, Values};
 use super::parameter::{NU, TOLERANCE};
 use super::{Features, Figure, Fitted, Kept, Settings, Solver, SolverFamily, Wanted};
 use crate::quadratic::OnFeatures;
@@ -55,20 +56,20 @@ impl<T: Real> Solver<T> for MeanEmbedding {
 
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        plan.term("distances of the rows", n.saturating_mul(16), "learn from fewer rows (`rows`)").term(
-            "mean of the features",
-            16 * shape.map.p,
-            "lower `rank`",
+        plan.term(
+            "distances of the rows",
+            n.saturating_mul(8).saturating_add(kept::values_bytes(n, 8)),
+            "learn from fewer rows (`rows`)",
         )
+        .term("mean of the features", 8 * (1 + kept::STATES) * shape.map.p, "lower `rank`")
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = Kept::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let (n, rows) = (kept.n as f64, Some(kept.n as u64));
-        let mut mean = vec![0.0; kept.p];
         let observer = data.resources.stages.stage("mean", rows);
-        kept.visit(&*observer, |tile| {
-            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut mean, kept.workers());
+        let Sums(mut mean) = kept.fold("mean", &*observer, &|| Sums::new(kept.p), |sums, tile| {
+            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, kept.workers());
             Ok(())
         })?;
         drop(observer);
@@ -76,12 +77,12 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         let norm: f64 = mean.iter().map(|v| v * v).sum();
         let mut distances = gathered.squares;
         let observer = data.resources.stages.stage("distances", rows);
-        kept.visit(&*observer, |tile| {
+        let Values(along) = kept.fold("distances", &*observer, &Values::<f64>::default, |values, tile| {
             let along = |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
-            let of_tile = distances[tile.first..].iter_mut().take(tile.rows()).enumerate();
-            of_tile.for_each(|(i, square)| *square += norm - 2.0 * along(i));
+            values.0.extend((0..tile.rows()).map(along));
             Ok(())
         })?;
+        distances.iter_mut().zip(along).for_each(|(square, along)| *square += norm - 2.0 * along);
         let variance = distances.iter().sum::<f64>() / n;
         let beyond = ((self.nu * n) as usize).min(kept.n - 1);
         let threshold = *distances.select_nth_unstable_by(kept.n - 1 - beyond, f64::total_cmp).1;

@@ -46,7 +46,7 @@ pub use fold::{FeatureFold, Filled, Take};
 pub(crate) use held_out::AT_EACH;
 pub use isomap::LandmarkIsomap;
 pub use kdr::KernelDimensionReduction;
-pub use kept::{Gathered, Kept, Place, Tile, Wanted};
+pub use kept::{Gathered, Kept, Place, Sums, Tile, Values, Wanted};
 pub use kmeans::KernelKMeans;
 pub use kpca::KernelPca;
 pub use kpca_l1::KernelPcaL1;
@@ -62,6 +62,7 @@ pub use perceptron::Perceptron;
 pub use pls::PartialLeastSquares;
 pub use spca::SupervisedPca;
 pub use spectral::Spectral;
+pub(crate) use svm::is_machine;
 pub use svm::{OneClass, Svm, Svr};
 pub use views::{CanonicalCorrelations, MaximalCovariance};
 
@@ -171,6 +172,10 @@ impl<T: Real> Features<'_, T> {
     }
 }
 
+/// Why a solver does not learn with the kernel itself.
+pub(crate) const NO_EXACT: &str =
+    "only ridge, svm, svr and oneclass learn with the kernel itself; leave it out, or raise `rank` of the default map";
+
 /// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
     /// True for a solver that reads the features in many passes, by [`Kept`]: they are kept where there is room.
@@ -202,10 +207,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// A kernel or a map that the solver cannot use.
     fn view(&self, work: &Work<'_>) -> Result<View> {
         match work.options.map.is_exact() {
-            true => {
-                let why = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
-                Err(Error::option("map", &work.options.map, why))
-            }
+            true => Err(Error::option("map", &work.options.map, NO_EXACT)),
             false => Ok(View::Features),
         }
     }

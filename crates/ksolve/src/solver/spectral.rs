@@ -18,7 +18,7 @@
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
-use super::kept::{Kept, Wanted};
+use super::kept::{Kept, Sums, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
 use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
@@ -129,7 +129,7 @@ pub(super) struct Normalised {
 /// What the moments hold beside the features.
 pub(super) fn plan<T: Real>(plan: Plan, shape: &Shape, cut: Cut) -> Plan {
     let p = shape.map.p;
-    plan.term("normalised moments and their eigenvectors", 6 * 8 * p * p, "lower `rank`")
+    plan.term("normalised moments and their eigenvectors", 8 * 8 * p * p, "lower `rank`")
         .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
         .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower `rank`")
 }
@@ -137,23 +137,25 @@ pub(super) fn plan<T: Real>(plan: Plan, shape: &Shape, cut: Cut) -> Plan {
 /// Computes the moments, and warns of rows with a degree below the floor: two passes over the features.
 pub(super) fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<Normalised> {
     let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
-    let mut sums = vec![0.0; p];
-    kept.visit(&*stages.stage("sum of features", Some(data.rows)), |tile| {
-        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums, workers);
+    let stage = stages.stage("sum of features", Some(data.rows));
+    let Sums(sums) = kept.fold("sum of features", &*stage, &|| Sums::new(p), |sums, tile| {
+        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, workers);
         Ok(())
     })?;
+    drop(stage);
     let mean = sums.iter().map(|s| s * s).sum::<f64>() / kept.n.max(1) as f64;
     if mean <= 0.0 || !mean.is_finite() {
         return Err(Error::NoVariance);
     }
     let (floor, narrow) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
-    let (mut gram, mut scratch, mut lifted) = (GramState::new(p, 0, 1), GramScratch::default(), 0);
-    let mut scaled = Vec::new();
-    kept.visit(&*stages.stage("normalised moments", Some(data.rows)), |tile| {
+    let (mut scratch, mut scaled) = (GramScratch::default(), Vec::new());
+    let stage = stages.stage("normalised moments", Some(data.rows));
+    let init = || (GramState::new(p, 0, 1), Sums::new(1));
+    let (gram, lifted) = kept.fold("normalised moments", &*stage, &init, |(gram, lifted), tile| {
         let b = tile.rows();
         let mut degrees = vec![T::ZERO; b];
         tile.times(&narrow, &mut degrees, workers);
-        lifted += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as u64;
+        lifted.0[0] += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as f64;
         let factors: Vec<T> = degrees.iter().map(|d| T::from_f64(d.to_f64().max(floor).sqrt().recip())).collect();
         scaled.resize(b * p, T::ZERO);
         // features as columns, each row over the root of its degree
@@ -164,7 +166,9 @@ pub(super) fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) ->
         let scaled = MatRef::from_column_major_slice(&scaled, b, p);
         gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
     })?;
-    if lifted > 0 {
+    drop(stage);
+    let lifted = lifted.0[0];
+    if lifted > 0.0 {
         stages.warn(format!(
             "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
              raise `rank` or sigma"

@@ -180,7 +180,7 @@ impl<'a> Journal<'a> {
     }
 
     /// Who shares the passes.
-    pub(crate) fn engine(&self) -> Option<&'a dyn Engine> {
+    pub fn engine(&self) -> Option<&'a dyn Engine> {
         self.engine
     }
 

@@ -17,10 +17,11 @@ use super::run::{Delivery, run};
 use super::tree::{Tree, merge};
 use super::{Fold, Merge, Observer, Pass, PassReport, STRETCH};
 use crate::checkpoint::{Cut, Manifest, Persist};
-use crate::{Real, Result, RowSource};
+use crate::{Error, Real, Result, RowSource};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::time::Duration;
 
 /// What tells a pass from every other of a run; equal in all processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,75 +138,119 @@ impl Pass<'_> {
             engine.total(&key, report.rows, &state)?;
             return Ok((state, report));
         }
-        let (all, mut report) = (cut.segments(), PassReport::default());
-        let mut work = |lot: Range<u64>| -> Result<u64, F::Error> {
-            let part = self.give(engine, &key, &lot, source, fold)?;
-            report.starved += part.starved;
-            Ok(part.rows)
+        let (all, mut starved) = (cut.segments(), Duration::ZERO);
+        let mut lot = |lot: Range<u64>, deliver: Deliver<'_, F::State, F::Error>| {
+            let part = lot.start - all.start..lot.end - all.start;
+            let report = run(self, source, fold, part, |Delivery { segment, folded, state, .. }| {
+                deliver(segment, folded, state)
+            })?;
+            starved += report.starved;
+            Ok(())
         };
-        // rows that the observer has heard of
-        let mut heard = 0;
-        while let Some(lot) = engine.claim(&key)? {
-            heard += work(lot)?;
-        }
-        let (mut tree, mut at, mut rows) = (Tree::default(), all.start, 0);
-        while at < all.end {
-            let mut state = fold.init();
-            let node = match engine.take(&key, at, &mut state, self.observer)? {
-                Taken::Lost(lot) => {
-                    heard += work(lot)?;
-                    continue;
-                }
-                Taken::State(node) => node,
-            };
-            if node.segments.start < at {
-                // the total, which another process has found meanwhile, stands for what was merged here
-                (tree, rows) = (Tree::default(), 0);
-            }
-            if node.rows > 0 {
-                tree.add(node.segments.start, state);
-            }
-            rows += node.rows;
-            // rows of this process are heard of when they are folded, and are among those that are taken
-            self.observer.advance(rows.saturating_sub(heard));
-            heard = heard.max(rows);
-            at = node.segments.end.max(at + 1);
-        }
-        let state = tree.finish().unwrap_or_else(|| fold.init());
-        engine.total(&key, rows, &state)?;
-        report.rows = rows;
-        Ok((state, report))
+        let (state, rows) = together(engine, &key, self.observer, &|| fold.init(), &mut lot)?;
+        Ok((state, PassReport { rows, starved }))
     }
+}
 
-    /// Folds a lot and gives its states away, node by node.
-    fn give<T, F>(
-        &self,
-        engine: &dyn Engine,
-        key: &PassKey,
-        lot: &Range<u64>,
-        source: &dyn RowSource<T>,
-        fold: &F,
-    ) -> Result<PassReport, F::Error>
-    where
-        T: Real,
-        F: Fold<T>,
-        F::State: Merge + Persist,
-    {
-        let all = key.cut.segments();
+/// What takes the state of a segment: its number, its rows, and its state.
+pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + Send);
+
+/// What folds the segments of a lot, and delivers their states in their order; segments without rows may be left out.
+pub type FoldLot<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
+
+/// Folds segments into one state along the fixed [tree](STRETCH), with other processes where there is an engine: for passes over what a process made of
+/// the rows. Returns the state, and the number of rows.
+///
+/// # Errors
+/// Those of the fold and of the engine.
+pub fn fold_lots<S, E>(
+    engine: Option<&dyn Engine>,
+    (name, cut): (&str, Cut),
+    observer: &dyn Observer,
+    init: &dyn Fn() -> S,
+    lot: FoldLot<'_, S, E>,
+) -> Result<(S, u64), E>
+where
+    S: Merge + Persist,
+    E: From<Error>,
+{
+    let begun = engine.map(|engine| Ok::<_, E>((engine, engine.begin(name, cut)?))).transpose()?;
+    if let Some((engine, (key, Share::Lots))) = &begun {
+        return together(*engine, key, observer, init, lot);
+    }
+    let (mut tree, mut rows) = (Tree::default(), 0);
+    lot(cut.segments(), &mut |segment, folded, state| {
+        tree.add(segment, state);
+        rows += folded;
+        Ok(())
+    })?;
+    let state = tree.finish().unwrap_or_else(init);
+    if let Some((engine, (key, _))) = begun {
+        engine.total(&key, rows, &state)?;
+    }
+    Ok((state, rows))
+}
+
+/// Folds the lots that this process claims, and merges the states of all.
+fn together<S, E>(
+    engine: &dyn Engine,
+    key: &PassKey,
+    observer: &dyn Observer,
+    init: &dyn Fn() -> S,
+    fold: FoldLot<'_, S, E>,
+) -> Result<(S, u64), E>
+where
+    S: Merge + Persist,
+    E: From<Error>,
+{
+    let all = key.cut.segments();
+    // rows that the observer has heard of
+    let mut heard = 0;
+    let mut work = |lot: Range<u64>| -> Result<u64, E> {
         let lot = lot.start.max(all.start)..lot.end.min(all.end);
         if lot.is_empty() {
-            return Ok(PassReport::default());
+            return Ok(0);
         }
         let mut giving = Giving { engine, key, nodes: nodes(&lot, &all).into(), rows: 0, state: None };
-        let part = lot.start - all.start..lot.end - all.start;
-        let report = run(self, source, fold, part, |Delivery { segment, folded, state, .. }| {
+        let mut rows = 0;
+        fold(lot, &mut |segment, folded, state| {
+            rows += folded;
             Ok(giving.add(segment, folded, state)?)
         })?;
         while !giving.nodes.is_empty() {
             giving.close()?;
         }
-        Ok(report)
+        Ok(rows)
+    };
+    while let Some(lot) = engine.claim(key)? {
+        heard += work(lot)?;
     }
+    let (mut tree, mut at, mut rows) = (Tree::default(), all.start, 0);
+    while at < all.end {
+        let mut state = init();
+        let node = match engine.take(key, at, &mut state, observer)? {
+            Taken::Lost(lot) => {
+                heard += work(lot)?;
+                continue;
+            }
+            Taken::State(node) => node,
+        };
+        if node.segments.start < at {
+            // the total, which another process has found meanwhile, stands for what was merged here
+            (tree, rows) = (Tree::default(), 0);
+        }
+        if node.rows > 0 {
+            tree.add(node.segments.start, state);
+        }
+        rows += node.rows;
+        // rows of this process are heard of when they are folded, and are among those that are taken
+        observer.advance(rows.saturating_sub(heard));
+        heard = heard.max(rows);
+        at = node.segments.end.max(at + 1);
+    }
+    let state = tree.finish().unwrap_or_else(init);
+    engine.total(key, rows, &state)?;
+    Ok((state, rows))
 }
 
 /// The nodes of a lot that are still to be given, and the state of the first.

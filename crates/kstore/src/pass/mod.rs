@@ -22,7 +22,7 @@ mod tree;
 mod visit;
 mod workers;
 
-pub use engine::{Engine, Node, PassKey, Share, Taken};
+pub use engine::{Deliver, Engine, FoldLot, Node, PassKey, Share, Taken, fold_lots};
 pub use medium::{Fetched, Folder, Medium};
 pub use shared::SharedEngine;
 pub use tree::{STRETCH, states};

@@ -3,6 +3,7 @@
 use super::run::run;
 use super::{Fold, Pass, PassReport};
 use crate::{Error, Real, RowBlock, RowSource, Workers};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 impl Pass<'_> {
@@ -28,20 +29,35 @@ impl Pass<'_> {
         source: &dyn RowSource<T>,
         mut work: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
     ) -> Result<PassReport, E> {
-        self.visit_with(source, &mut work)
+        self.visit_with(source, 0..u64::MAX, &mut work)
     }
 
-    /// [`Pass::visit`], compiled once for all kinds of work.
+    /// [`Pass::visit`] for the segments of a lot alone, which are numbered among all of the stored rows.
+    ///
+    /// # Errors
+    /// As [`Pass::visit`].
+    pub fn visit_lot<T: Real, E: From<Error> + Send + 'static>(
+        &self,
+        source: &dyn RowSource<T>,
+        lot: &Range<u64>,
+        mut work: impl FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send,
+    ) -> Result<PassReport, E> {
+        let first = source.range().start / self.segment;
+        self.visit_with(source, lot.start.saturating_sub(first)..lot.end.saturating_sub(first), &mut work)
+    }
+
+    /// [`Pass::visit`] of a part of the segments, compiled once for all kinds of work.
     fn visit_with<T: Real, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
+        part: Range<u64>,
         work: Work<'_, T, E>,
     ) -> Result<PassReport, E> {
         let work = Mutex::new(work);
         let one = |(): &mut (), block: &RowBlock<'_, T>, _: &Workers| {
             (*work.lock().unwrap_or_else(PoisonError::into_inner))(block)
         };
-        Pass { lanes: 1, ..*self }.each(source, || (), one)
+        run(&Pass { lanes: 1, ..*self }, source, &Each { buffers: || (), work: one }, part, |_| Ok(()))
     }
 
     /// Shows every tile to `work`, in all lanes at once and in no order: for checks. `buffers` are made for each lane.

@@ -116,6 +116,16 @@ impl<T: Real> MemoryRows<T> {
         self.rows.as_ref().map_or(position as u64, |rows| rows[position])
     }
 
+    /// Codes of the classes of the rows, where there is a class column.
+    pub fn class_codes(&self) -> Option<&[u32]> {
+        self.classes.as_ref().map(|(codes, _)| &codes[..])
+    }
+
+    /// Codes of the folds of the rows, where there is a fold column.
+    pub fn group_codes(&self) -> Option<&[u32]> {
+        self.groups.as_ref().map(|(codes, _)| &codes[..])
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         let codes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);

@@ -7,12 +7,15 @@
 //! *Bytes*: n·p elements in memory or on disk; beside them two tiles of features. *Cost of a pass*: nothing from memory, the
 //! rate of the disk from scratch, the map otherwise.
 
+mod fold;
 mod only;
 mod place;
 mod sample;
 mod tile;
 mod wide;
 
+pub(crate) use fold::{STATES, values_bytes};
+pub use fold::{Sums, Values};
 use only::Only;
 pub(crate) use only::bytes as only_bytes;
 pub use place::Place;
@@ -30,6 +33,7 @@ use kapprox::{FeatureMap, Real};
 use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter};
 use kstore::{Coded, Pass, RowBlock, RowSource, TableShape, Workers};
+use std::ops::Range;
 
 /// Rows that are transposed by one thread at a time.
 const TURNED: usize = 64;
@@ -98,6 +102,12 @@ pub struct Kept<'a, T: Real> {
     pub folds: Vec<u16>,
     /// Position of the first row of every tile, and n.
     starts: Vec<usize>,
+    /// Position of the first row of every segment that has rows, and its number among all of the stored rows.
+    segments: Vec<(usize, u64)>,
+    /// The stored rows.
+    range: Range<u64>,
+    /// True for features of the rows of the run, false for some of them that were picked out.
+    own: bool,
 }
 
 impl<T: Real> std::fmt::Debug for Kept<'_, T> {
@@ -136,6 +146,7 @@ impl<'a, T: Real> Kept<'a, T> {
             y: Vec::new(),
             folds: Vec::new(),
             starts: vec![0],
+            segments: Vec::new(),
             certificate: projects.then(|| CertificateState::new(p)),
             moments: wanted.moments.then(|| (GramState::new(p, 0, 1), GramScratch::default())),
             squares: wanted.squares.then(Vec::new),
@@ -149,7 +160,8 @@ impl<'a, T: Real> Kept<'a, T> {
         let observer = data.resources.stages.stage(name, Some(range.end - range.start));
         let ways = Ways { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
         ways.pass(&*observer).visit(data.source, |block| gather.add(block))?;
-        let Gather { mut memory, writer, codes, y, folds, starts, certificate, moments, squares, .. } = gather;
+        let Gather { mut memory, writer, codes, y, folds, starts, segments, certificate, moments, squares, .. } =
+            gather;
         let n = starts.last().copied().unwrap_or(0);
         memory.truncate(n * p);
         let phi = match (data.keep, writer) {
@@ -159,7 +171,7 @@ impl<'a, T: Real> Kept<'a, T> {
         };
         let (moments, squares) = (moments.map(|(state, _)| state), squares.unwrap_or_default());
         let gathered = Gathered { certificate, moments, squares };
-        Ok((Self { ways, phi, n, p, codes, y, folds, starts }, gathered))
+        Ok((Self { ways, phi, n, p, codes, y, folds, starts, segments, range, own: true }, gathered))
     }
 
     /// Calls `work` with every tile of features, in the order of the rows.
@@ -171,17 +183,17 @@ impl<'a, T: Real> Kept<'a, T> {
         observer: &dyn Observer,
         mut work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<()> {
-        self.visit_with(observer, &mut work)
+        self.visit_lot(None, observer, &mut work)
     }
 
-    /// [`Kept::visit`], compiled once for all kinds of work.
-    fn visit_with(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
+    /// [`Kept::visit`] of some segments, or of all, compiled once for all kinds of work. Rows that were picked out are visited whole.
+    fn visit_lot(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         match &self.phi {
-            Phi::Memory(phi) => self.visit_memory(phi, observer, work),
+            Phi::Memory(phi) => self.visit_memory(phi, lot, observer, work),
             Phi::Only(only) => only.visit(observer, work),
-            Phi::Scratch(cache) => self.visit_rows(cache, None, observer, work),
-            Phi::Recomputed { source, map } => self.visit_rows(*source, Some(*map), observer, work),
-            Phi::Wide(of) => of.widen(observer, work),
+            Phi::Scratch(cache) => self.visit_rows(cache, None, lot, observer, work),
+            Phi::Recomputed { source, map } => self.visit_rows(*source, Some(*map), lot, observer, work),
+            Phi::Wide(of) => of.widen(lot, observer, work),
         }
     }
 
@@ -190,10 +202,11 @@ impl<'a, T: Real> Kept<'a, T> {
         &self,
         source: &dyn RowSource<T>,
         map: Option<&dyn FeatureMap<T>>,
+        lot: Option<&Range<u64>>,
         observer: &dyn Observer,
         work: Work<'_, T>,
     ) -> Result<()> {
-        let (mut buffers, mut first) = (Buffers::default(), 0);
+        let (mut buffers, mut first) = (Buffers::default(), lot.map_or(0, |lot| self.position(lot.start)));
         let pass = self.ways.pass(observer);
         let tile = |block: &RowBlock<'_, T>| {
             let phi = match map {
@@ -207,11 +220,21 @@ impl<'a, T: Real> Kept<'a, T> {
             first += block.len();
             Ok(())
         };
-        pass.visit(source, tile).map(drop)
+        match lot {
+            Some(lot) => pass.visit_lot(source, lot, tile).map(drop),
+            None => pass.visit(source, tile).map(drop),
+        }
     }
 
-    fn visit_memory(&self, phi: &[T], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
-        for bounds in self.starts.windows(2) {
+    fn visit_memory(
+        &self,
+        phi: &[T],
+        lot: Option<&Range<u64>>,
+        observer: &dyn Observer,
+        work: Work<'_, T>,
+    ) -> Result<()> {
+        let rows = lot.map_or(0..self.n, |lot| self.position(lot.start)..self.position(lot.end));
+        for bounds in self.starts.windows(2).filter(|bounds| rows.contains(&bounds[0])) {
             if observer.stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
@@ -308,6 +331,7 @@ struct Gather<'a, T: Real> {
     y: Vec<f64>,
     folds: Vec<u16>,
     starts: Vec<usize>,
+    segments: Vec<(usize, u64)>,
     certificate: Option<CertificateState>,
     moments: Option<(GramState, GramScratch<T>)>,
     squares: Option<Vec<f64>>,
@@ -332,6 +356,10 @@ impl<T: Real> Gather<'_, T> {
         self.learn(block, workers)?;
         self.targets(block)?;
         self.starts.push(first + b);
+        let number = block.rows[0] / self.data.cut.segment;
+        if self.segments.last().is_none_or(|(_, last)| *last != number) {
+            self.segments.push((first, number));
+        }
         if let Some(writer) = &mut self.writer {
             let block = RowBlock { x: &self.buffers.rows, d: p, y: &[], t: 0, classes: None, groups: None, ..*block };
             writer.push(&block)?;

@@ -34,6 +34,9 @@ impl<T: Real> Kept<'_, T> {
             y: at.iter().flat_map(|i| &self.y[i * t..(i + 1) * t]).copied().collect(),
             folds: at.iter().filter_map(|i| self.folds.get(*i)).copied().collect(),
             starts: (0..n).step_by(TILE).chain([n]).collect(),
+            segments: segments(n, self.ways.cut.segment),
+            range: 0..n as u64,
+            own: false,
             phi: Phi::Only(Only { of: self, at }),
         };
         if n * self.p * size_of::<T>() <= self.ways.spare {
@@ -65,12 +68,18 @@ impl<T: Real> Only<'_, T> {
             }
             Ok(())
         };
-        self.of.visit_with(observer, &mut pick)?;
+        self.of.visit_lot(None, observer, &mut pick)?;
         if !phi.is_empty() {
             work(&Tile { first: done, phi: &phi, p })?;
         }
         Ok(())
     }
+}
+
+/// Segments of rows that were picked out, which are numbered by their positions.
+pub(super) fn segments(n: usize, segment: u64) -> Vec<(usize, u64)> {
+    let step = (segment as usize).div_ceil(TILE).max(1) * TILE;
+    (0..n).step_by(step).enumerate().map(|(number, first)| (first, number as u64)).collect()
 }
 
 /// Bytes of buffers of a visit.

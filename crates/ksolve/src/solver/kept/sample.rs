@@ -1,5 +1,6 @@
 //! A random sample of the kept rows.
 
+use super::only::segments;
 use super::{Kept, Phi, Tile};
 use crate::Result;
 use kapprox::Real;
@@ -34,6 +35,11 @@ impl<'a, T: Real> Kept<'a, T> {
         })?;
         let starts = (0..m).step_by(TILE).chain([m]).collect();
         let (codes, y, folds) = (Vec::new(), Vec::new(), Vec::new());
-        Ok((Self { ways: self.ways, phi: Phi::Memory(phi), n: m, p: self.p, codes, y, folds, starts }, at))
+        let (ways, segments) = (self.ways, segments(m, self.ways.cut.segment));
+        let range = 0..m as u64;
+        Ok((
+            Self { ways, phi: Phi::Memory(phi), n: m, p: self.p, codes, y, folds, starts, segments, range, own: false },
+            at,
+        ))
     }
 }

@@ -8,6 +8,7 @@ use crate::Result;
 use crate::strips::for_each_strip;
 use kapprox::Real;
 use kstore::pass::Observer;
+use std::ops::Range;
 
 /// Number of rows that are converted at once; below, the number that one thread converts.
 const ROWS: usize = 1024;
@@ -20,15 +21,15 @@ pub(super) fn bytes(p: usize) -> usize {
 
 /// Features that can be read in the type `T`.
 pub(super) trait Widen<T>: Sync {
-    /// Calls `work` with some rows at a time, in the order of the rows.
-    fn widen(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
+    /// Calls `work` with some rows of a lot at a time, or of all, in the order of the rows.
+    fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
 }
 
 impl<N: Real> Widen<f64> for Kept<'_, N> {
-    fn widen(&self, observer: &dyn Observer, work: Work<'_, f64>) -> Result<()> {
+    fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, f64>) -> Result<()> {
         let (p, workers) = (self.p, self.workers());
         let mut wide = Vec::new();
-        self.visit(observer, |tile| {
+        self.visit_lot(lot, observer, &mut |tile| {
             for (part, phi) in tile.phi.chunks(ROWS * p).enumerate() {
                 wide.resize(phi.len(), 0.0);
                 for_each_strip(workers, &mut wide, STRIP * p, |strip, wide| {
@@ -46,6 +47,19 @@ impl<T: Real> Kept<'_, T> {
     /// The features in f64. Targets, classes and folds are not copied.
     pub fn wide(&self) -> Kept<'_, f64> {
         let (codes, y, folds, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Kept { ways: self.ways, phi: Phi::Wide(self), n: self.n, p: self.p, codes, y, folds, starts }
+        let (segments, range) = (self.segments.clone(), self.range.clone());
+        Kept {
+            ways: self.ways,
+            phi: Phi::Wide(self),
+            n: self.n,
+            p: self.p,
+            codes,
+            y,
+            folds,
+            starts,
+            segments,
+            range,
+            own: self.own,
+        }
     }
 }

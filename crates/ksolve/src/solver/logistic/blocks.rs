@@ -78,13 +78,15 @@ impl<T: Real> Loss<'_, '_, T> {
             rate: ROWS * p as f64 / (n as f64 * point.curvatures[j]).max(f64::MIN_POSITIVE),
         };
         let mut blocks: Vec<Block<T>> = (0..k).map(block).collect();
-        let (kept, labels, probabilities) = (self.kept, self.labels, &self.probabilities);
+        let (kept, labels, observer) = (self.kept, self.labels, self.observer);
+        let mut probabilities = self.at_last();
         let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), kept.workers());
-        kept.visit(self.observer, |tile: &Tile<'_, T>| {
+        kept.visit(observer, |tile: &Tile<'_, T>| {
+            let probabilities = probabilities.of(tile, workers);
             workers.each(blocks.iter_mut().enumerate().collect(), |(j, block)| {
                 for i in 0..tile.rows() {
                     let row = tile.first + i;
-                    let probability = probabilities[row * k + j].to_f64();
+                    let probability = probabilities[i * k + j].to_f64();
                     let heavy = labels.row(row).1 * probability * (1.0 - probability);
                     let drawn = (block.rate * heavy).min(1.0);
                     if drawn > 0.0 && block.keys.uniform(row as u64) < drawn {

@@ -1,8 +1,10 @@
 //! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
 
-use crate::solver::kept::{Kept, Tile};
+use crate::solver::kept::{Kept, Sums, Tile};
+use crate::strips::for_each_strip;
 use crate::{Intercept, Result};
 use kapprox::Real;
+use kstore::Workers;
 use kstore::pass::Observer;
 
 /// Rows of a strip whose probabilities are computed by one thread.
@@ -20,6 +22,10 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) intercept: Intercept,
     /// Probabilities at the last point that was evaluated, n x k row-major; empty where nobody asks for them.
     pub(super) probabilities: Vec<T>,
+    /// The last point that was evaluated: W without the constant, and the constant.
+    at: (Vec<T>, Vec<f64>),
+    /// True for rows whose probabilities are those of that point: all, unless other processes evaluated some.
+    known: Vec<bool>,
     pub(super) passes: u64,
 }
 
@@ -73,11 +79,18 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
         observer: &'a dyn Observer,
     ) -> Self {
         let n = (0..kept.n).filter(|i| !labels.is_held(*i)).count().max(1);
-        Self { kept, labels, n, observer, k, intercept, probabilities: vec![T::ZERO; kept.n * k], passes: 0 }
+        let (probabilities, known) = (vec![T::ZERO; kept.n * k], vec![false; kept.n]);
+        let at = (Vec::new(), Vec::new());
+        Self { kept, labels, n, observer, k, intercept, probabilities, at, known, passes: 0 }
     }
 }
 
 impl<T: Real> Loss<'_, '_, T> {
+    /// The loss without probabilities, for points whose Hessian nobody asks for.
+    pub(super) fn alone(self) -> Self {
+        Self { probabilities: Vec::new(), ..self }
+    }
+
     /// W in the type of the features, without the constant.
     fn narrow(&self, w: &[f64]) -> Vec<T> {
         w[..self.kept.p * self.k].iter().map(|value| T::from_f64(*value)).collect()
@@ -86,17 +99,20 @@ impl<T: Real> Loss<'_, '_, T> {
     /// Loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
     pub(super) fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
-        let (weights, constant) = (self.narrow(w), w[p * k..].to_vec());
+        self.at = (self.narrow(w), w[p * k..].to_vec());
+        self.known.fill(false);
+        let ((weights, constant), known) = (&self.at, &mut self.known);
         let (kept, labels, all) = (self.kept, self.labels, &mut self.probabilities);
         let workers = kept.workers();
-        let mut spare = Vec::new();
-        let (mut sums, mut gradient) = (vec![0.0; 2 * k + 1], vec![0.0; (p + 1) * k]);
-        let (mut scores, mut residuals) = (Vec::new(), Vec::new());
-        kept.visit(self.observer, |tile: &Tile<'_, T>| {
+        let (mut spare, mut scores, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
+        let init = || (Sums::new(2 * k + 1), Sums::new(p * k));
+        let name = "loss and gradient";
+        let (Sums(sums), Sums(mut gradient)) = kept.fold(name, self.observer, &init, |(sums, gradient), tile| {
             let b = tile.rows();
             scores.resize(b * k, T::ZERO);
             residuals.resize(b * k, T::ZERO);
-            tile.times(&weights, &mut scores, workers);
+            tile.times(weights, &mut scores, workers);
+            known[tile.first..tile.first + b].fill(true);
             let probabilities = match all.is_empty() {
                 true => {
                     spare.resize(b * k, T::ZERO);
@@ -113,7 +129,7 @@ impl<T: Real> Loss<'_, '_, T> {
                 for i in 0..scores.len() / k {
                     let (code, weight) = labels.row(tile.first + strip * STRIP + i);
                     let at = i * k..(i + 1) * k;
-                    f.iter_mut().zip(&scores[at.clone()]).zip(&constant).for_each(|((f, s), c)| *f = s.to_f64() + c);
+                    f.iter_mut().zip(&scores[at.clone()]).zip(constant).for_each(|((f, s), c)| *f = s.to_f64() + c);
                     let row = &mut residuals[at.clone()];
                     partial[2 * k] += weight * link(&mut f, code);
                     for (j, probability) in f.iter().enumerate() {
@@ -126,13 +142,15 @@ impl<T: Real> Loss<'_, '_, T> {
                     }
                 }
             });
-            partial.chunks(2 * k + 1).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
-            tile.add_transposed(&residuals, &mut gradient[..p * k], workers);
+            let parts = partial.chunks(2 * k + 1);
+            parts.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            tile.add_transposed(&residuals, &mut gradient.0, workers);
             Ok(())
         })?;
         self.passes += 1;
-        if self.intercept != Intercept::None {
-            gradient[p * k..].copy_from_slice(&sums[..k]);
+        match self.intercept {
+            Intercept::None => gradient.resize((p + 1) * k, 0.0),
+            Intercept::Free | Intercept::Penalised => gradient.extend_from_slice(&sums[..k]),
         }
         gradient.iter_mut().for_each(|g| *g /= n as f64);
         let curvatures = sums[k..2 * k].iter().map(|sum| sum / n as f64).collect();
@@ -143,15 +161,17 @@ impl<T: Real> Loss<'_, '_, T> {
     pub(super) fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         let (weights, constant) = (self.narrow(v), v[p * k..].to_vec());
-        let (kept, labels, probabilities) = (self.kept, self.labels, &self.probabilities);
+        let (kept, labels, observer) = (self.kept, self.labels, self.observer);
+        let mut probabilities = self.at_last();
         let workers = kept.workers();
-        let (mut sums, mut product) = (vec![0.0; k], vec![0.0; (p + 1) * k]);
         let mut scores = Vec::new();
-        kept.visit(self.observer, |tile: &Tile<'_, T>| {
+        let init = || (Sums::new(k), Sums::new(p * k));
+        let name = "product with the Hessian";
+        let (Sums(sums), Sums(mut product)) = kept.fold(name, observer, &init, |(sums, product), tile| {
             let b = tile.rows();
             scores.resize(b * k, T::ZERO);
             tile.times(&weights, &mut scores, workers);
-            let probabilities = &probabilities[tile.first * k..(tile.first + b) * k];
+            let probabilities = probabilities.of(tile, workers);
             let mut partial = vec![0.0; b.div_ceil(STRIP) * k];
             let strips = scores.chunks_mut(STRIP * k).zip(probabilities.chunks(STRIP * k));
             let strips = strips.zip(partial.chunks_mut(k)).enumerate().collect();
@@ -170,13 +190,15 @@ impl<T: Real> Loss<'_, '_, T> {
                     }
                 }
             });
-            partial.chunks(k).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
-            tile.add_transposed(&scores, &mut product[..p * k], workers);
+            let parts = partial.chunks(k);
+            parts.for_each(|part| sums.0.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
+            tile.add_transposed(&scores, &mut product.0, workers);
             Ok(())
         })?;
         self.passes += 1;
-        if self.intercept != Intercept::None {
-            product[p * k..].copy_from_slice(&sums);
+        match self.intercept {
+            Intercept::None => product.resize((p + 1) * k, 0.0),
+            Intercept::Free | Intercept::Penalised => product.extend_from_slice(&sums),
         }
         product.iter_mut().for_each(|value| *value /= n as f64);
         Ok(product)
@@ -186,6 +208,45 @@ impl<T: Real> Loss<'_, '_, T> {
     pub(super) fn ridge(&self, i: usize, lambda: f64) -> f64 {
         let penalised = i < self.kept.p * self.k || self.intercept == Intercept::Penalised;
         if penalised { 2.0 * lambda } else { 0.0 }
+    }
+}
+
+/// The probabilities at the last point.
+pub(super) struct Probabilities<'p, T> {
+    all: &'p mut [T],
+    known: &'p mut [bool],
+    at: &'p (Vec<T>, Vec<f64>),
+    k: usize,
+    labels: Labels<'p>,
+}
+
+impl<T: Real> Probabilities<'_, T> {
+    /// Those of the rows of a tile; they are computed here where another process evaluated these rows.
+    pub(super) fn of(&mut self, tile: &Tile<'_, T>, workers: &Workers) -> &[T] {
+        let (b, k, (weights, constant)) = (tile.rows(), self.k, self.at);
+        let all = &mut self.all[tile.first * k..(tile.first + b) * k];
+        if !self.known[tile.first] {
+            self.known[tile.first..tile.first + b].fill(true);
+            tile.times(weights, all, workers);
+            let (labels, first) = (self.labels, tile.first);
+            for_each_strip(workers, all, STRIP * k, |strip, all| {
+                let mut f = vec![0.0; k];
+                for (i, row) in all.chunks_exact_mut(k).enumerate() {
+                    f.iter_mut().zip(&*row).zip(constant).for_each(|((f, s), c)| *f = s.to_f64() + c);
+                    link(&mut f, labels.row(first + strip * STRIP + i).0);
+                    row.iter_mut().zip(&f).for_each(|(to, probability)| *to = T::from_f64(*probability));
+                }
+            });
+        }
+        all
+    }
+}
+
+impl<'a, T: Real> Loss<'a, '_, T> {
+    /// The probabilities at the last point.
+    pub(super) fn at_last(&mut self) -> Probabilities<'_, T> {
+        let (k, labels) = (self.k, self.labels);
+        Probabilities { all: &mut self.probabilities, known: &mut self.known, at: &self.at, k, labels }
     }
 }
 

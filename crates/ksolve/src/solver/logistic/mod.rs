@@ -25,7 +25,7 @@ mod loss;
 mod newton;
 
 use super::held_out::{self, Function, HeldOut};
-use super::kept::{Kept, Wanted};
+use super::kept::{self, Kept, Wanted};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
 use super::{ClassWeight, Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
@@ -121,7 +121,7 @@ impl<T: Real> Solver<T> for Logistic {
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let plan = held_out::plan(plan, shape, shape.t, self.penalties.len());
         let (n, p, k) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t);
-        plan.term("classes and probabilities of all rows", n.saturating_mul(4 + shape.element * k), "")
+        plan.term("classes and probabilities of all rows", n.saturating_mul(5 + shape.element * k), "")
             .term(
                 "Gram matrix and the preconditioner's factor",
                 GramState::bytes(p, 0, 1) + 8 * (p + 1) * (p + 1),
@@ -133,7 +133,7 @@ impl<T: Real> Solver<T> for Logistic {
                 RANK,
             )
             .term("scores of a tile", 3 * cut.tile * k * size_of::<f64>(), "")
-            .term("coefficients and directions", 9 * 8 * (p + 1) * k, RANK)
+            .term("coefficients and directions", (9 + kept::STATES) * 8 * (p + 1) * k, RANK)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
@@ -167,8 +167,7 @@ impl<T: Real> Solver<T> for Logistic {
         drop(loss);
         // what is reported is computed in f64, from the coefficients that are returned
         let wide = kept.wide();
-        let mut proof =
-            Loss { probabilities: Vec::new(), ..Loss::new(&wide, labels, columns, self.intercept, &*stage) };
+        let mut proof = Loss::new(&wide, labels, columns, self.intercept, &*stage).alone();
         let (point, gradient) = found.prove(&mut proof, lambda)?;
         self.warn_of_gradient::<T>(&found, gradient, data);
         let (p, k) = (kept.p, columns);

@@ -10,18 +10,21 @@
 //! *Cost*: that of one fit for every fold and penalty (less for the warm starts), and of one more. *Bytes*: beside those of a fit the
 //! scores of all rows for every penalty.
 
+use super::exact::{link, wrong};
 use super::group::{Space, Watch, begin, solve_group};
 use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
-use super::{Best, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, warn_of_gap};
+use super::{
+    Best, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, stages, view, warn_of_gap,
+};
 use crate::solver::ClassWeight;
 use crate::solver::held_out::{self, Function, HeldOut};
 use crate::solver::kept::{self, Kept, Wanted};
 use crate::solver::parameter::{FOLDS, GAP, STEPS};
 use crate::solver::{Features, Fitted, Penalty, Settings, Solver};
-use crate::train::{Cut, Shape};
-use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
+use crate::train::{Cut, Shape, Stage, View, Work};
+use crate::{Classes, Error, FoldSpec, Intercept, Result};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -101,7 +104,7 @@ impl Svm {
     }
 
     /// The class of each score, and the class that it is told from; `None` for all others.
-    fn machines(&self, k: usize) -> Vec<(u32, Option<u32>)> {
+    pub(super) fn machines(&self, k: usize) -> Vec<(u32, Option<u32>)> {
         match k {
             0..=2 => vec![(1, None)],
             _ if self.pairs => Classes::pairs(k).map(|(a, b)| (b as u32, Some(a as u32))).collect(),
@@ -224,18 +227,6 @@ impl Svm {
         warn_of_gap(&solved.best, solved.steps, terms, data, "");
         Ok(solved)
     }
-
-    /// Fits the link to probabilities, from the scores of rows by machines that have not seen them.
-    fn link<T: Real>(&self, kept: &Kept<'_, T>, scores: &[T], k: usize) -> Link {
-        let machines = self.machines(k);
-        let t = machines.len();
-        let fits = machines.iter().enumerate().map(|(j, (class, _))| {
-            let rows = scores.iter().skip(j).step_by(t).zip(&kept.codes);
-            platt::fit(rows.map(|(score, code)| (score.to_f64(), code == class)))
-        });
-        let (a, b) = fits.unzip();
-        Link::Platt { a, b }
-    }
 }
 
 impl<T: Real> Solver<T> for Svm {
@@ -260,7 +251,20 @@ impl<T: Real> Solver<T> for Svm {
         held_out::plan(plan, shape, problems, self.penalties.len())
     }
 
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        Ok(view(work))
+    }
+
+    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        let problems = self.machines(if work.shape.t == 1 { 2 } else { work.shape.t }).len();
+        let at_once = if self.pairs { work.shape.threads } else { 1 };
+        Ok(stages::<T>(self, view, work, (problems, at_once, self.penalties.len())))
+    }
+
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        if let Some(fitted) = self.fit_exactly(data)? {
+            return Ok(fitted);
+        }
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let Some(classes) = data.classes() else { return Err(crate::Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();
@@ -270,10 +274,7 @@ impl<T: Real> Solver<T> for Svm {
             _ => {
                 let found = self.held_out(&kept, data, classes, &weights)?;
                 let told = if self.pairs { classes.clone().in_pairs() } else { classes.clone() };
-                let wrong = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-                    f64::from(u8::from(told.decide(scores) != kept.codes[i] as usize))
-                };
-                let errors = found.errors(wrong);
+                let errors = found.errors(wrong(&told, &kept.codes));
                 Some((held_out::choose(&self.penalties, data.rows, errors, "held-out error at each"), found))
             }
         };
@@ -285,7 +286,7 @@ impl<T: Real> Solver<T> for Svm {
         fitted.pairs = self.pairs && k > 2;
         if let Some((chosen, found)) = held_out {
             fitted.passes += found.passes;
-            fitted.link = self.probabilities.then(|| self.link(&kept, &found.scores[chosen.at], k));
+            fitted.link = self.probabilities.then(|| link(&self.machines(k), &found.scores[chosen.at], &kept.codes));
             fitted.figures.extend(chosen.figures);
         }
         Ok(fitted)

@@ -2,10 +2,10 @@
 
 use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
-use super::{fitted, solve};
+use super::{fitted, solve, stages, view};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE};
 use crate::solver::{Features, Fitted, Kept, Settings, Solver, SolverFamily, Wanted};
-use crate::train::{Cut, Shape};
+use crate::train::{Cut, Shape, Stage, View, Work};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -59,7 +59,18 @@ impl<T: Real> Solver<T> for OneClass {
         super::plan(plan, shape, cut, 0, 1)
     }
 
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        Ok(view(work))
+    }
+
+    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        Ok(stages::<T>(self, view, work, (1, 1, 1)))
+    }
+
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        if let Some(fitted) = self.fit_exactly(data)? {
+            return Ok(fitted);
+        }
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let (kept, gathered) = Kept::gather(data, Wanted::default())?;
         let cost = 1.0 / (self.nu * kept.n as f64);

@@ -2,7 +2,7 @@
 
 use super::lagrangian::{Problem, Rows};
 use crate::Result;
-use crate::solver::kept::Kept;
+use crate::solver::kept::{Kept, Sums, Values};
 use crate::strips::Pool;
 use kapprox::Real;
 use kstore::Workers;
@@ -17,12 +17,12 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
 ) -> Result<()> {
     let (p, count, workers) = (kept.p, open.len(), kept.workers());
     open.iter_mut().for_each(|problem| problem.newton.clear());
-    let mut sums = vec![0.0; p * 2 * count];
     let (mut columns, mut right) = (Vec::new(), Vec::new());
     // with several problems a thread takes one, with one all threads share its products: the bits are the same
     let (outer, sequential) = (workers, Workers::sequential());
     let inner = if count >= workers.threads() { &sequential } else { workers };
-    kept.visit(observer, |tile| {
+    let init = || Sums::new(p * 2 * count);
+    let Sums(sums) = kept.fold("sums of the machines", observer, &init, |sums, tile| {
         let b = tile.rows();
         columns.resize(2 * b * count, T::ZERO);
         right.resize(2 * b * count, T::ZERO);
@@ -36,15 +36,46 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
                 right[(i * count + a) * 2..][..2].copy_from_slice(pair);
             }
         }
-        tile.add_transposed(&right, &mut sums, workers);
+        tile.add_transposed(&right, &mut sums.0, workers);
         Ok(())
     })?;
+    if kept.is_shared() {
+        // free rows are few, and every process needs all of them: those of this process's tiles are not all
+        equations(kept, open, panels, observer)?;
+    }
     for (a, problem) in open.iter_mut().enumerate() {
         for i in 0..p {
             (problem.sums[0][i], problem.sums[1][i]) = (sums[(i * count + a) * 2], sums[(i * count + a) * 2 + 1]);
         }
     }
     Ok(())
+}
+
+/// Makes Newton's equations of every problem from the free rows among all tiles.
+fn equations<T: Real, R: Rows + Send>(
+    kept: &Kept<'_, T>,
+    open: &mut [&mut Problem<T, R>],
+    panels: &Pool<Vec<T>>,
+    observer: &dyn Observer,
+) -> Result<()> {
+    let workers = kept.workers();
+    let mut pairs = Vec::new();
+    open.iter_mut().for_each(|problem| problem.newton.clear());
+    kept.visit(&Quiet(observer), |tile| {
+        pairs.resize(2 * tile.rows(), T::ZERO);
+        open.iter_mut().for_each(|problem| problem.take(tile, &mut pairs, panels, workers));
+        Ok(())
+    })
+}
+
+/// An observer that has heard of these rows.
+struct Quiet<'o>(&'o dyn Observer);
+
+impl Observer for Quiet<'_> {
+    fn advance(&self, _: u64) {}
+    fn stop(&self) -> bool {
+        self.0.stop()
+    }
 }
 
 /// Computes Φd of every problem: one pass.
@@ -58,15 +89,14 @@ pub(super) fn values<T: Real, R: Rows + Send>(
     for (a, problem) in open.iter().enumerate() {
         problem.direction.0.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
     }
-    let mut out = Vec::new();
-    kept.visit(observer, |tile| {
-        let b = tile.rows();
-        out.resize(b * count, T::ZERO);
-        tile.times(&weights, &mut out, workers);
-        for (a, problem) in open.iter_mut().enumerate() {
-            let q = &mut problem.q[tile.first..tile.first + b];
-            q.iter_mut().zip(out.iter().skip(a).step_by(count)).for_each(|(q, value)| *q = *value);
-        }
+    let Values(out) = kept.fold("values of the machines", observer, &Values::<T>::default, |out, tile| {
+        let before = out.0.len();
+        out.0.resize(before + tile.rows() * count, T::ZERO);
+        tile.times(&weights, &mut out.0[before..], workers);
         Ok(())
-    })
+    })?;
+    for (a, problem) in open.iter_mut().enumerate() {
+        problem.q.iter_mut().zip(out.iter().skip(a).step_by(count)).for_each(|(q, value)| *q = *value);
+    }
+    Ok(())
 }

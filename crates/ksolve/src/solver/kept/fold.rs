@@ -1,0 +1,125 @@
+//! Passes over the features whose result is a state: one state for every segment of the stored rows, merged along the tree of all passes. So the
+//! bits are the same wherever the features are kept; and processes that share a run share these passes too, and exchange the states.
+
+use super::{Kept, Tile};
+use crate::Result;
+use kapprox::Real;
+use kstore::Merge;
+use kstore::checkpoint::{Arrays, Cut, Number, Persist, Stored};
+use kstore::pass::{Deliver, Observer, fold_lots};
+use std::ops::Range;
+
+/// States that a fold holds: that of the segment, of the stretch, and of those before.
+pub(crate) const STATES: usize = 3;
+
+/// Bytes of so many numbers of rows in the states of a fold: together they are those of all rows, in memory that doubles as it grows.
+pub(crate) fn values_bytes(numbers: usize, element: usize) -> usize {
+    numbers.saturating_mul(3 * element)
+}
+
+/// The segment that is being folded: its number, its rows so far, and its state.
+type Open<S> = Option<(u64, u64, S)>;
+
+impl<T: Real> Kept<'_, T> {
+    /// Folds all tiles into one state; `init` gives that of no rows, and `step` adds a tile. The name says what the pass finds.
+    ///
+    /// # Errors
+    /// Errors of reading the rows, of the scratch folder and of `step`; those of other processes; [`kstore::Error::Interrupted`].
+    pub fn fold<S: Merge + Persist>(
+        &self,
+        name: &str,
+        observer: &dyn Observer,
+        init: &(dyn Fn() -> S + Sync),
+        mut step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
+    ) -> Result<S> {
+        let engine =
+            if self.is_shared() { self.ways.resources.journal.and_then(|journal| journal.engine()) } else { None };
+        let Range { start, end } = self.range.clone();
+        let cut = Cut { tile: self.ways.cut.tile, segment: self.ways.cut.segment, start, end };
+        let mut lot = |lot: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
+            let mut open: Open<S> = None;
+            self.visit_lot(Some(&lot), observer, &mut |tile| {
+                let number = self.segment_of(tile.first);
+                if let Some((at, rows, state)) = open.take_if(|(at, ..)| *at != number) {
+                    deliver(at, rows, state)?;
+                }
+                let (_, rows, state) = open.get_or_insert_with(|| (number, 0, init()));
+                *rows += tile.rows() as u64;
+                step(state, tile)
+            })?;
+            open.map_or(Ok(()), |(at, rows, state)| deliver(at, rows, state))
+        };
+        Ok(fold_lots(engine, (name, cut), observer, &|| init(), &mut lot)?.0)
+    }
+
+    /// True where other processes fold these rows too.
+    pub(in crate::solver) fn is_shared(&self) -> bool {
+        self.own && self.ways.resources.journal.is_some_and(|journal| journal.is_shared())
+    }
+
+    /// The number of the segment of the row at a position.
+    fn segment_of(&self, position: usize) -> u64 {
+        let after = self.segments.partition_point(|(first, _)| *first <= position);
+        after.checked_sub(1).map_or(0, |place| self.segments[place].1)
+    }
+
+    /// The position of the first row of a segment, or of those behind it.
+    pub(super) fn position(&self, number: u64) -> usize {
+        let place = self.segments.partition_point(|(_, at)| *at < number);
+        self.segments.get(place).map_or(self.n, |(first, _)| *first)
+    }
+}
+
+/// Sums over the rows.
+#[derive(Clone, Debug)]
+pub struct Sums(pub Vec<f64>);
+
+impl Sums {
+    /// So many sums of no rows.
+    pub fn new(count: usize) -> Self {
+        Self(vec![0.0; count])
+    }
+}
+
+impl Merge for Sums {
+    fn merge(&mut self, later: &Self) {
+        self.0.iter_mut().zip(&later.0).for_each(|(sum, later)| *sum += later);
+    }
+}
+
+impl Persist for Sums {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("sums", &self.0);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.fill("sums", &mut self.0)
+    }
+}
+
+/// Numbers of the rows, in the order of the rows.
+#[derive(Clone, Debug)]
+pub struct Values<V>(pub Vec<V>);
+
+impl<V> Default for Values<V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<V: Number + Send + Sync> Merge for Values<V> {
+    fn merge(&mut self, later: &Self) {
+        self.0.extend_from_slice(&later.0);
+    }
+}
+
+impl<V: Number + Send + Sync> Persist for Values<V> {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("values", &self.0);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.0 = from.read("values")?;
+        Ok(())
+    }
+}
