@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn import kernel_approximation, kernel_ridge, svm
 from sklearn.base import clone
+from sklearn.datasets import make_blobs, make_friedman1
 from sklearn.decomposition import KernelPCA
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -273,3 +274,18 @@ def test_kernels_that_are_refused():
         kmill.KernelRidge(gamma=-1.0).fit(X, y)
     with pytest.raises(ValueError, match="leave gamma out"):
         kmill.KernelRidge(kernel="matern(nu=2.5, sigma=3)", gamma=1.0).fit(X, y)
+
+
+def test_machines_with_the_kernel_itself_are_those_of_libsvm():
+    """`map="exact"` is scikit-learn's own machine: the same classes, values and support vectors."""
+    X, y = make_blobs(600, 4, centers=5, cluster_std=3.0, random_state=0)
+    exact = kmill.SVC(C=3.0, gamma=0.05, map="exact", pairs=True, tol=1e-7, scale="none", precision="f64").fit(X, y)
+    reference = svm.SVC(C=3.0, gamma=0.05, tol=1e-6).fit(X, y)
+    assert np.mean(exact.predict(X) == reference.predict(X)) >= 0.998
+    assert exact.report_["rank"] == pytest.approx(len(reference.support_), rel=0.02)
+    assert exact.trace_error_ == 0.0
+
+    X, y = make_friedman1(500, noise=0.5, random_state=1)
+    exact = kmill.SVR(C=5.0, epsilon=0.2, gamma=0.3, map="exact", tol=1e-8, scale="none", precision="f64").fit(X, y)
+    reference = svm.SVR(C=5.0, epsilon=0.2, gamma=0.3, tol=1e-7).fit(X, y)
+    np.testing.assert_allclose(exact.predict(X), reference.predict(X), atol=2e-3)

@@ -10,19 +10,29 @@ use ksolve::{Classes, Intercept};
 use kstore::Label;
 use serde_json::Value;
 
+/// All rows as landmarks, and the kernel itself: the same machines, found in two ways.
+const MAPS: [&str; 2] = ["nystrom", "exact"];
+
 /// A fit in f64.
-fn fit(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<f64> {
-    fit_in(golden, name, x, y, solver)
+fn fit(golden: &Golden, (map, name): (&str, &str), x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<f64> {
+    fit_in(golden, (map, name), x, y, solver)
 }
 
 /// A fit with one thread and with three: the same bits.
-fn fit_in<T: kapprox::Real>(golden: &Golden, name: &str, x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<T> {
+fn fit_in<T: kapprox::Real>(
+    golden: &Golden,
+    (map, name): (&str, &str),
+    x: &[Vec<f64>],
+    y: &[f64],
+    solver: &Options,
+) -> Trained<T> {
     let task = ksolve::solver::by_name(name).unwrap().task;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
     let selected = select(&path, task);
-    let options = TrainOptions { rank: x.len(), ..exact(task, &golden.kernel, x.len()) };
+    let map = map.parse().unwrap();
+    let options = TrainOptions { rank: x.len(), map, ..exact(task, &golden.kernel, x.len()) };
     let trained = solve::<T>(&selected, &options, name, solver, 1);
     let again = solve::<T>(&selected, &options, name, solver, 3);
     assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{name}: other bits");
@@ -50,7 +60,7 @@ fn logistic_regression() {
         let (x, y) = chosen(&golden, &numbers(&case["rows"]));
         let options = Options::new().set("lambda", number(&case["lambda"]));
         let options = if name.ends_with("balanced") { options.set("class_weight", "balanced") } else { options };
-        let trained = fit(&golden, "logistic", &x, &y, &options);
+        let trained = fit(&golden, ("nystrom", "logistic"), &x, &y, &options);
         // constants of all classes may be shifted together: compared by their differences
         let reference = |values: &[f64], j: usize| if values.len() == 1 { values[0] } else { values[j] - values[0] };
         for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
@@ -87,10 +97,10 @@ fn certified(trained: &Trained<f64>, j: usize, objective: f64, expected: f64, wh
 fn support_vector_machines_of_libsvm() {
     let golden = golden();
     let test = rows(&golden.cases["test"]);
-    for name in ["svm_1", "svm_100"] {
+    for (map, name) in MAPS.into_iter().flat_map(|map| [(map, "svm_1"), (map, "svm_100")]) {
         let case = &golden.cases[name];
         let options = Options::new().set("C", number(&case["c"])).set("gap", 1e-7);
-        let trained = fit(&golden, "svm", &golden.x, &golden.y, &options);
+        let trained = fit(&golden, (map, "svm"), &golden.x, &golden.y, &options);
         for (j, expected) in numbers(&case["objectives"]).iter().enumerate() {
             certified(&trained, j, libsvm(&trained, j), *expected, name);
         }
@@ -113,12 +123,13 @@ fn support_vector_machines_of_libsvm() {
 fn machines_with_a_penalised_constant_of_liblinear() {
     let golden = golden();
     let y: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { 0.0 }).collect();
-    for (name, squared) in [("penalised_hinge", false), ("penalised_squared_hinge", true)] {
+    let cases = [("penalised_hinge", false), ("penalised_squared_hinge", true)];
+    for (map, (name, squared)) in MAPS.into_iter().flat_map(|map| cases.map(|case| (map, case))) {
         let case = &golden.cases[name];
         let loss = if squared { "squared-hinge" } else { "hinge" };
         let options = Options::new().set("C", number(&case["c"])).set("intercept", "penalised");
         let options = options.set("loss", loss).set("gap", 1e-8);
-        let trained = fit(&golden, "svm", &golden.x, &y, &options);
+        let trained = fit(&golden, (map, "svm"), &golden.x, &y, &options);
         certified(&trained, 0, libsvm(&trained, 0), number(&case["objective"]), name);
         for (x, expected) in golden.new.iter().zip(numbers(&case["scores"])) {
             close(predict(&trained, &golden.kernel, x)[0], expected, 1e-3, name);
@@ -129,10 +140,10 @@ fn machines_with_a_penalised_constant_of_liblinear() {
 #[test]
 fn support_vector_regression_of_libsvm() {
     let golden = golden();
-    for name in ["svr_1", "svr_10"] {
+    for (map, name) in MAPS.into_iter().flat_map(|map| [(map, "svr_1"), (map, "svr_10")]) {
         let case = &golden.cases[name];
         let options = Options::new().set("C", number(&case["c"])).set("gap", 1e-7);
-        let trained = fit(&golden, "svr", &golden.x, &numbers(&case["y"]), &options);
+        let trained = fit(&golden, (map, "svr"), &golden.x, &numbers(&case["y"]), &options);
         certified(&trained, 0, libsvm(&trained, 0), number(&case["objective"]), name);
         for (x, expected) in golden.new.iter().zip(numbers(&case["values"])) {
             close(predict(&trained, &golden.kernel, x)[0], expected, 2e-3, name);
@@ -143,18 +154,18 @@ fn support_vector_regression_of_libsvm() {
 /// A target's offset is the constant's business: the machine, its objective and its certificate are those of the centred target.
 #[test]
 fn support_vector_regression_knows_no_offset() {
-    fn check<T: kapprox::Real>(gap: f64) {
+    fn check<T: kapprox::Real>(map: &str, gap: f64) {
         let golden = golden();
         let case = &golden.cases["svr_10"];
         let (y, optimum) = (numbers(&case["y"]), number(&case["objective"]));
         let options = Options::new().set("C", number(&case["c"])).set("gap", gap);
         for offset in [0.0, 1e5, -1e6, 1e8, 1e10] {
             let y: Vec<f64> = y.iter().map(|y| y + offset).collect();
-            let trained = fit_in::<T>(&golden, "svr", &golden.x, &y, &options);
+            let trained = fit_in::<T>(&golden, (map, "svr"), &golden.x, &y, &options);
             let (objective, reported) = (libsvm(&trained, 0), figure(&trained, "duality gap")[0]);
             let above = (objective - optimum) / objective;
             let steps = figure(&trained, "steps")[0];
-            eprintln!("{} offset {offset:e}: {above:.1e} above, gap {reported:.1e}, {steps} steps", T::NAME);
+            eprintln!("{map} {} offset {offset:e}: {above:.1e} above, gap {reported:.1e}, {steps} steps", T::NAME);
             assert!(reported <= gap, "{offset:e}: gap {reported:e}");
             // targets beside 1e10 are rounded to 2e-6, and kernel values in f32 to 1e-7
             let rounding = 1e-6 + offset.abs() * 1e-15 + if T::NAME == "f32" { 1e-4 } else { 0.0 };
@@ -164,24 +175,26 @@ fn support_vector_regression_knows_no_offset() {
             );
         }
     }
-    check::<f64>(1e-7);
-    check::<f32>(1e-3);
-    check::<f32>(1e-6);
+    for map in MAPS {
+        check::<f64>(map, 1e-7);
+        check::<f32>(map, 1e-3);
+        check::<f32>(map, 1e-6);
+    }
 }
 
 /// What is reported of a machine is what its coefficients and the kernel matrix give in f64.
 #[test]
 fn objectives_are_those_of_the_model() {
-    fn check<T: kapprox::Real>(tolerance: f64) {
+    fn check<T: kapprox::Real>(map: &str, tolerance: f64) {
         let golden = golden();
         let two: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { -1.0 }).collect();
         let values = numbers(&golden.cases["svr_10"]["y"]);
         let n = golden.x.len() as f64;
-        for (name, c) in [("svm", 1.0), ("svm", 1e4), ("svr", 1.0), ("svr", 1e4), ("logistic", 1.0), ("logistic", 1e4)]
-        {
+        let cases = [("svm", 1.0), ("svm", 1e4), ("svr", 1.0), ("svr", 1e4), ("logistic", 1.0), ("logistic", 1e4)];
+        for (name, c) in cases.into_iter().filter(|(name, _)| map != "exact" || *name != "logistic") {
             let options = Options::new().set("C", c);
             let y = if name == "svr" { &values } else { &two };
-            let trained = fit_in::<T>(&golden, name, &golden.x, y, &options);
+            let trained = fit_in::<T>(&golden, (map, name), &golden.x, y, &options);
             let scores: Vec<f64> = golden.x.iter().map(|x| predict(&trained, &golden.kernel, x)[0]).collect();
             let loss = |(f, y): (&f64, &f64)| match name {
                 "svm" => (1.0 - y * f).max(0.0),
@@ -195,22 +208,27 @@ fn objectives_are_those_of_the_model() {
             let expected = scores.iter().zip(y).map(loss).sum::<f64>() / n + trained.lambda.unwrap() * square;
             let reported = figure(&trained, "objective")[0];
             let off = (reported - expected).abs() / expected;
-            eprintln!("{} {name} C {c}: reported {reported}, by the matrix {expected}, off by {off:.1e}", T::NAME);
+            eprintln!(
+                "{map} {} {name} C {c}: reported {reported}, by the matrix {expected}, off by {off:.1e}",
+                T::NAME
+            );
             assert!(off <= tolerance, "{} {name} {c}: {reported} {expected}", T::NAME);
         }
     }
-    check::<f64>(1e-8);
-    check::<f32>(1e-4);
+    for map in MAPS {
+        check::<f64>(map, 1e-8);
+        check::<f32>(map, 1e-4);
+    }
 }
 
 #[test]
 fn the_one_class_machine_of_libsvm() {
     let golden = golden();
-    for name in ["oneclass_0.1", "oneclass_0.5"] {
+    for (map, name) in MAPS.into_iter().flat_map(|map| [(map, "oneclass_0.1"), (map, "oneclass_0.5")]) {
         let case = &golden.cases[name];
         let nu = number(&case["nu"]);
         let options = Options::new().set("nu", nu).set("gap", 1e-7);
-        let trained = fit(&golden, "oneclass", &golden.x, &golden.y, &options);
+        let trained = fit(&golden, (map, "oneclass"), &golden.x, &golden.y, &options);
         certified(&trained, 0, figure(&trained, "objective")[0], number(&case["objective"]), name);
         let scale = golden.new.iter().map(|x| predict(&trained, &golden.kernel, x)[0].abs()).fold(0.0, f64::max);
         for (x, expected) in golden.new.iter().zip(numbers(&case["scores"])) {
@@ -229,13 +247,17 @@ fn the_one_class_machine_of_libsvm() {
 fn the_gap_bounds_what_is_left_at_every_step() {
     let golden = golden();
     let y: Vec<f64> = golden.y.iter().map(|label| if *label == 0.0 { 1.0 } else { 0.0 }).collect();
-    for intercept in [Intercept::Free, Intercept::Penalised, Intercept::None] {
+    let intercepts = [Intercept::Free, Intercept::Penalised, Intercept::None];
+    for (map, intercept) in MAPS.into_iter().flat_map(|map| intercepts.map(|intercept| (map, intercept))) {
         let options = Options::new().set("C", 10.0).set("intercept", intercept).set("gap", 1e-9);
-        let best = libsvm(&fit(&golden, "svm", &golden.x, &y, &options), 0);
+        let best = libsvm(&fit(&golden, (map, "svm"), &golden.x, &y, &options), 0);
         for steps in [1, 2, 4, 8, 12, 16] {
-            let trained = fit(&golden, "svm", &golden.x, &y, &options.clone().set("steps", steps));
+            let trained = fit(&golden, (map, "svm"), &golden.x, &y, &options.clone().set("steps", steps));
             let (now, gap) = (libsvm(&trained, 0), figure(&trained, "duality gap")[0]);
-            assert!((now - best) / now <= gap + 1e-8, "{intercept} after {steps} steps: {now}, {best}, gap {gap}");
+            assert!(
+                (now - best) / now <= gap + 1e-8,
+                "{map}, {intercept} after {steps} steps: {now}, {best}, gap {gap}"
+            );
         }
     }
 }
@@ -248,8 +270,8 @@ fn rows_sorted_by_class_take_no_more_steps() {
     let sorted: Vec<f64> = order.iter().map(|i| *i as f64).collect();
     let (x, y) = chosen(&golden, &sorted);
     let options = Options::new().set("C", 100.0).set("gap", 1e-5);
-    let mixed = fit(&golden, "svm", &golden.x, &golden.y, &options);
-    let sorted = fit(&golden, "svm", &x, &y, &options);
+    let mixed = fit(&golden, ("nystrom", "svm"), &golden.x, &golden.y, &options);
+    let sorted = fit(&golden, ("nystrom", "svm"), &x, &y, &options);
     assert_eq!(figure(&mixed, "steps"), figure(&sorted, "steps"));
     (0..3).for_each(|j| close(libsvm(&sorted, j), libsvm(&mixed, j), 2e-5, "objective of sorted rows"));
 }

@@ -11,13 +11,25 @@ use kstore::Label;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 
-fn fit(x: &[Vec<f64>], y: &[f64], kernel: &str, folds: FoldSpec, solver: &Options, threads: usize) -> Trained<f64> {
-    fit_by("svm", Task::Classification, x, y, kernel, folds, solver, threads)
+/// All rows as landmarks, and the kernel itself: the same machines, found in two ways.
+const MAPS: [&str; 2] = ["nystrom", "exact"];
+
+#[expect(clippy::too_many_arguments, reason = "a fit, and how it is made")]
+fn fit(
+    map: &str,
+    x: &[Vec<f64>],
+    y: &[f64],
+    kernel: &str,
+    folds: FoldSpec,
+    solver: &Options,
+    threads: usize,
+) -> Trained<f64> {
+    fit_by((map, "svm"), Task::Classification, x, y, kernel, folds, solver, threads)
 }
 
 #[expect(clippy::too_many_arguments, reason = "a fit, and how it is made")]
 fn fit_by(
-    name: &str,
+    (map, name): (&str, &str),
     task: Task,
     x: &[Vec<f64>],
     y: &[f64],
@@ -29,7 +41,8 @@ fn fit_by(
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);
-    let options = TrainOptions { folds, ..exact(task, kernel, x.len()) };
+    let map = map.parse().unwrap();
+    let options = TrainOptions { folds, map, ..exact(task, kernel, x.len()) };
     solve::<f64>(&select(&path, task), &options, name, solver, threads)
 }
 
@@ -46,17 +59,19 @@ fn pairs_are_those_of_libsvm() {
     let golden = golden();
     let case = &golden.cases["pairs"];
     let solver = Options::new().set("C", case["c"].as_f64().unwrap()).set("pairs", true).set("gap", 1e-8);
-    let trained = fit(&golden.x, &golden.y, &golden.kernel, FoldSpec::None, &solver, 2);
-    assert!(trained.pairs && trained.intercept.len() == 3);
-    for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
-        let got = predict(&trained, &golden.kernel, x);
-        got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 2e-3, "pairs"));
+    for map in MAPS {
+        let trained = fit(map, &golden.x, &golden.y, &golden.kernel, FoldSpec::None, &solver, 2);
+        assert!(trained.pairs && trained.intercept.len() == 3);
+        for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
+            let got = predict(&trained, &golden.kernel, x);
+            got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 2e-3, "pairs"));
+        }
+        let (test, labels) = (rows(&golden.cases["test"]), numbers(&case["labels"]));
+        let classes = classes(3).in_pairs();
+        let decided = test.iter().map(|x| classes.decide(predict(&trained, &golden.kernel, x)));
+        let same = decided.zip(&labels).filter(|(got, label)| *got == **label as usize).count();
+        assert!(same as f64 >= 0.998 * labels.len() as f64, "{map}: {same} of {}", labels.len());
     }
-    let (test, labels) = (rows(&golden.cases["test"]), numbers(&case["labels"]));
-    let classes = classes(3).in_pairs();
-    let decided = test.iter().map(|x| classes.decide(predict(&trained, &golden.kernel, x)));
-    let same = decided.zip(&labels).filter(|(got, label)| *got == **label as usize).count();
-    assert!(same as f64 >= 0.998 * labels.len() as f64, "{same} of {}", labels.len());
 }
 
 /// Rows in three groups that overlap; not sorted by class.
@@ -71,13 +86,14 @@ fn problem(n: usize, k: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
 #[test]
 fn errors_of_rows_held_out_are_those_of_fits_without_them() {
     let n = 120;
-    for (k, pairs) in [(2, false), (3, false), (3, true)] {
+    let cases = [(2, false), (3, false), (3, true)];
+    for (map, (k, pairs)) in MAPS.into_iter().flat_map(|map| cases.map(|case| (map, case))) {
         let (x, y) = problem(n, k);
         let path = [0.1, 1.0, 30.0];
         let base = Options::new().set("pairs", pairs).set("gap", 1e-7);
         let solver = base.clone().set("C", "0.1,1,30");
-        let trained = fit(&x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 2);
-        let again = fit(&x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 1);
+        let trained = fit(map, &x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 2);
+        let again = fit(map, &x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 1);
         assert!(trained.coefficients == again.coefficients && trained.figures == again.figures);
         assert_eq!(figure(&trained, "C"), [0.1, 1.0, 30.0]);
         let errors = figure(&trained, "held-out error at each");
@@ -89,13 +105,13 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
                 let (inside, inside_y): (Vec<_>, Vec<_>) =
                     (0..n).filter(|i| !held(i)).map(|i| (x[i].clone(), y[i])).unzip();
                 let solver = base.clone().set("C", penalty);
-                let part = fit(&inside, &inside_y, KERNEL, FoldSpec::None, &solver, 2);
+                let part = fit(map, &inside, &inside_y, KERNEL, FoldSpec::None, &solver, 2);
                 let decided = (0..n).filter(held).map(|i| (classes.decide(predict(&part, KERNEL, &x[i])), y[i]));
                 wrong += decided.filter(|(got, y)| *got != *y as usize).count();
             }
             assert!(
                 (error * n as f64 - wrong as f64).abs() < 1e-9,
-                "{k} classes, pairs {pairs}, {penalty}: {error} {wrong}"
+                "{map}, {k} classes, pairs {pairs}, {penalty}: {error} {wrong}"
             );
         }
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
@@ -103,7 +119,7 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
         assert_eq!(trained.lambda, Some(0.5 / (path[chosen] * n as f64)));
         // what is chosen is learned as if there had been no choice
         let alone = base.set("C", path[chosen]);
-        let alone = fit(&x, &y, KERNEL, FoldSpec::None, &alone, 2);
+        let alone = fit(map, &x, &y, KERNEL, FoldSpec::None, &alone, 2);
         assert!(alone.coefficients == trained.coefficients && alone.intercept == trained.intercept);
         assert!(alone.link.is_none() && trained.link.is_none());
     }
@@ -114,9 +130,12 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
 #[test]
 fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
     let n = 120;
-    for (name, task, k) in
-        [("logistic", Task::Classification, 2), ("logistic", Task::Classification, 3), ("svr", Task::Regression, 3)]
-    {
+    for (map, name, task, k) in [
+        ("nystrom", "logistic", Task::Classification, 2),
+        ("nystrom", "logistic", Task::Classification, 3),
+        ("nystrom", "svr", Task::Regression, 3),
+        ("exact", "svr", Task::Regression, 3),
+    ] {
         let (x, mut y) = problem(n, k);
         let base = match name {
             "svr" => Options::new().set("gap", 1e-9).set("epsilon", 0.05),
@@ -127,7 +146,7 @@ fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
         }
         let path = [0.05, 1.0, 50.0];
         let by = |x: &[Vec<f64>], y: &[f64], folds, solver: &Options, threads| {
-            fit_by(name, task, x, y, KERNEL, folds, solver, threads)
+            fit_by((map, name), task, x, y, KERNEL, folds, solver, threads)
         };
         let solver = base.clone().set("C", "0.05,1,50");
         let trained = by(&x, &y, FoldSpec::Blocks(3), &solver, 2);
@@ -180,16 +199,18 @@ fn probabilities_are_calibrated() {
     };
     let ((x, y), (test, _)) = (sample(600), sample(400));
     let solver = Options::new().set("C", 1.0).set("probabilities", true);
-    let trained = fit(&x, &y, "gaussian(sigma=3)", FoldSpec::Hash(5), &solver, 2);
-    let Some(Link::Platt { a, b }) = &trained.link else { panic!("{:?}", trained.link) };
-    assert!(a[0] < 0.0 && b[0].is_finite(), "{a:?} {b:?}");
-    let link = trained.link.as_ref().unwrap();
-    let off = |x: &Vec<f64>| {
-        let mut out = Vec::new();
-        link.probabilities(&predict(&trained, "gaussian(sigma=3)", x), &mut out);
-        assert!((out[0] + out[1] - 1.0).abs() < 1e-12);
-        (out[1] - law(x)).abs()
-    };
-    let mean = test.iter().map(off).sum::<f64>() / 400.0;
-    assert!(mean < 0.06, "{mean}");
+    for map in MAPS {
+        let trained = fit(map, &x, &y, "gaussian(sigma=3)", FoldSpec::Hash(5), &solver, 2);
+        let Some(Link::Platt { a, b }) = &trained.link else { panic!("{map}: {:?}", trained.link) };
+        assert!(a[0] < 0.0 && b[0].is_finite(), "{a:?} {b:?}");
+        let link = trained.link.as_ref().unwrap();
+        let off = |x: &Vec<f64>| {
+            let mut out = Vec::new();
+            link.probabilities(&predict(&trained, "gaussian(sigma=3)", x), &mut out);
+            assert!((out[0] + out[1] - 1.0).abs() < 1e-12);
+            (out[1] - law(x)).abs()
+        };
+        let mean = test.iter().map(off).sum::<f64>() / 400.0;
+        assert!(mean < 0.06, "{map}: {mean}");
+    }
 }

@@ -6,7 +6,7 @@ use super::nystrom;
 /// The family of maps `exact`.
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "exact",
-    about: "no approximation: ridge on the kernel of all rows; `rank` is that of its preconditioner",
+    about: "no approximation: ridge, svm, svr and oneclass on the kernel of all rows; `rank` is that of the preconditioner of ridge",
     parameters: &[],
     nested: false,
     passes: 0,

@@ -117,7 +117,7 @@ fn what_an_iteration_cannot_do_is_refused() {
     refused(at, &format!("{fit} --map exact --lambda 1e-6 --preconditioner falkon"), "landmarks of --landmarks");
     refused(at, &format!("{fit} --map exact --lambda 1e-6 --landmarks predictive"), "knows no target");
     refused(at, &format!("{fit} --residual 2"), "between 0 and 1");
-    refused(at, "fit kpca t.parquet --features x* --map exact -o refused", "only ridge");
+    refused(at, "fit kpca t.parquet --features x* --map exact -o refused", "only ridge, svm");
     refused(at, "fit kpca t.parquet --features x* --method pcg -o refused", "does not read it");
 }
 

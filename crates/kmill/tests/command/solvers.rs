@@ -239,3 +239,51 @@ fn two_views_and_directions_of_the_columns() {
     refused(at, "fit kdr t.parquet --target y --metric k.safetensors -o refused", "leave it out");
     refused(at, "fit kdr t.parquet --target y --kernel delta() -o refused", "gradient");
 }
+
+/// The kernel itself instead of landmarks: the same machines as with all rows as landmarks, and as few options.
+#[test]
+fn machines_learn_with_the_kernel_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate blobs --rows 5000 -o t.parquet -q");
+    ok(at, "generate friedman1 --rows 5000 -o v.parquet -q");
+    let figure = |fit: &serde_json::Value, name: &str| -> Vec<f64> {
+        let figures = fit["figures"].as_array().unwrap();
+        let values = figures.iter().find(|figure| figure["name"] == name).unwrap()["values"].as_array().unwrap();
+        values.iter().map(|value| value.as_f64().unwrap()).collect()
+    };
+    let kernel = "--kernel gaussian(sigma=3) --scale none";
+    for line in [
+        format!("fit svm t.parquet --target y --rows ..800 {kernel} --C 2"),
+        format!("fit svm t.parquet --target y --rows ..800 {kernel} --C 2 --pairs --class-weight balanced"),
+        format!("fit svm t.parquet --target y --rows ..800 {kernel} --C 0.1,2 --probabilities --folds 3"),
+        format!("fit svr v.parquet --target y --rows ..800 {kernel} --C 0.1,5 --folds 3 --epsilon 0.2"),
+        format!("fit oneclass t.parquet --features x* --rows ..800 {kernel} --nu 0.2"),
+    ] {
+        let exact = ok(at, &format!("{line} --map exact --gap 1e-6 --precision f64 -o e --json"));
+        let all = ok(at, &format!("{line} --rank 800 --landmarks uniform --gap 1e-6 --precision f64 -o a --json"));
+        let (one, other) = (figure(&exact, "objective"), figure(&all, "objective"));
+        assert_eq!(one.len(), other.len(), "{line}");
+        for (one, other) in one.iter().zip(&other) {
+            assert!((one - other).abs() <= 1e-4 * other.abs(), "{line}: {one} {other}");
+        }
+        assert_eq!(exact["lambda"], all["lambda"], "{line}");
+        assert_eq!(exact["certificate"]["trace_error"].as_f64(), Some(0.0));
+        let table = if line.contains(" v.parquet") { "v" } else { "t" };
+        ok(at, &format!("predict e {table}.parquet --rows 800..900 -o p.parquet --json"));
+    }
+    // more rows than a whole matrix is made of: the same bytes under every budget and with every number of threads
+    let line = format!("fit svr v.parquet --target y {kernel} --C 5 --map exact --json -o");
+    ok(at, &format!("{line} wide --memory 2GiB --threads 2"));
+    ok(at, &format!("{line} narrow --memory 120MiB --threads 1"));
+    let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(bytes("wide") == bytes("narrow"));
+    let fit = "fit svm t.parquet --target y --map exact -o refused";
+    refused(at, &format!("{fit} --rank 50"), "learns with the kernel itself");
+    refused(at, &format!("{fit} --landmarks uniform"), "svm has no landmarks with --map exact");
+    refused(at, &format!("{fit} --memory 42MiB"), "kernel values between its rows");
+    refused(at, &format!("{fit} --kernel sigmoid(gamma=1,c0=1)"), "positive definite");
+    // on landmarks the report says that the kernel itself is at hand
+    let (_, _, stderr) = kmill(at, &format!("fit svm t.parquet --target y --rank 10 {kernel} -o few"));
+    assert!(stderr.contains("--map exact"), "{stderr}");
+}

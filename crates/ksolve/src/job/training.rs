@@ -144,11 +144,16 @@ impl Fit {
                 "`map` {} has no landmarks; leave it out, or take a map that has, such as nystrom",
                 self.map.family().name
             ))
+        } else if exact && self.family.name != ridge::FAMILY.name {
+            Some(format!("{} has no landmarks with `map` exact; leave it out", self.family.name))
         } else if exact && factored {
             Some("`map` exact has landmarks only where `method` pcg iterates; leave it out".to_string())
         } else {
             None
         };
+        if let Some(rank) = self.rank.filter(|_| exact && self.family.name != ridge::FAMILY.name) {
+            return Err(Error::option("rank", rank, "`map` exact learns with the kernel itself; leave it out"));
+        }
         let sampled = self.candidates.filter(|candidates| *candidates != Candidates::All);
         match (without, &self.landmarks, self.candidates) {
             (Some(why), Some(landmarks), _) => Err(Error::option("landmarks", landmarks, why)),

@@ -2,8 +2,8 @@
 
 use super::FitReport;
 use crate::Cell;
-use crate::solver::AT_EACH;
 use crate::solver::parameter::{C, LAMBDA};
+use crate::solver::{AT_EACH, is_machine};
 use kstore::shown;
 
 /// Share of the variance below which a model is hardly better than the mean.
@@ -15,10 +15,14 @@ const WORTH: f64 = 0.01;
 /// Relative trace error above which the landmarks do not cover the rows.
 const UNCOVERED: f64 = 0.5;
 
+/// Relative trace error above which a machine with the kernel itself is another one, and the rows up to which it takes seconds.
+const ANOTHER: f64 = 0.02;
+const AFFORDABLE: u64 = 50_000;
+
 /// The warnings of a fit: a sentence each, with what to do.
 pub(super) fn verdict(report: &FitReport) -> Vec<String> {
     let edges = [edge_of_lambdas(report), edge_of_penalties(report), edge_of_ranks(report)];
-    let found = [uncovered(report), wide(report), hardly(report)];
+    let found = [uncovered(report).or_else(|| affordable(report)), wide(report), hardly(report)];
     found.into_iter().chain(edges).flatten().collect()
 }
 
@@ -34,6 +38,18 @@ fn uncovered(report: &FitReport) -> Option<String> {
     Some(format!(
         "the landmarks cover few rows: the relative trace error is {error:.2}; raise `rank`, or take a longer length scale"
     ))
+}
+
+/// A machine is an approximation where the kernel itself would take seconds.
+fn affordable(report: &FitReport) -> Option<String> {
+    let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > ANOTHER)?;
+    (is_machine(report.solver) && report.rows <= AFFORDABLE).then(|| {
+        format!(
+            "the machine is that of an approximation with relative trace error {error:.2}; for {} rows `map` exact, which has none, takes \
+             seconds to minutes",
+            shown::count(report.rows)
+        )
+    })
 }
 
 /// There are more features than rows.
@@ -148,6 +164,7 @@ mod tests {
         };
         told(&|r| r.rows = 3, "3 rows have 5 features");
         told(&|r| r.certificate.as_mut().unwrap().trace_error = 0.97, "0.97");
+        told(&|r| r.solver = "svm", "for 1,000 rows `map` exact");
         told(
             &|r| r.surface.iter_mut().for_each(|cell| cell.cv_mse = cell.cv_mse.map(|e| 9.8 * e)),
             "2.0 % of the variance",

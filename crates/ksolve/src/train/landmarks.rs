@@ -56,8 +56,7 @@ pub(super) fn view<T: Real>(
             return Ok(Mapped { map, kernel, with: None, set: None, landmarks: None, passes });
         }
         Making::Exact => {
-            let remedy = "only ridge learns with the kernel itself; leave it out, or raise `rank` of the default map";
-            return Err(Error::option("map", "exact", remedy));
+            return Err(Error::option("map", "exact", crate::solver::NO_EXACT));
         }
     };
     let Selection { set, kernel, among, mut passes } = run.select()?;

@@ -26,7 +26,7 @@ pub(crate) mod survey;
 mod tolerance;
 mod trained;
 mod views;
-mod whole;
+pub(crate) mod whole;
 
 pub use forecast::{Costs, Forecast, Step, forecast};
 pub use options::{LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};

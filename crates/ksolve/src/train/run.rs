@@ -87,8 +87,11 @@ pub fn train<T: Real>(
     let mut prepared = prepare::prepare::<T>(selected, &assumed.options, view, resources, &plan)?;
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
-    let (keep, plan) = last(&work.shape, &add, prepared.cut, resources);
-    if solver.keeps() {
+    let (keep, plan) = match view {
+        View::Rows => (Place::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory)),
+        View::Features | View::Landmarks => last(&work.shape, &add, prepared.cut, resources),
+    };
+    if solver.keeps() && view == View::Features {
         keep.warning(&work.shape).into_iter().for_each(|text| resources.stages.warn(text));
     }
     let fit = |prepared: &Prepared<T>| {
@@ -112,6 +115,11 @@ pub fn train<T: Real>(
     }
     fitted.passes += prepared.passes() + again;
     assemble(prepared, view, fitted, certificates, resources)
+}
+
+/// The plan that holds most.
+fn largest(plans: Vec<Plan>, budget: usize) -> Plan {
+    plans.into_iter().max_by_key(Plan::bytes).unwrap_or_else(|| Plan::new("", budget))
 }
 
 /// The certificates of the ranks that are of interest.

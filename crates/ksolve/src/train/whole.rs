@@ -1,13 +1,28 @@
-//! All rows in memory, for a solver that combines their kernel functions.
+//! All rows in memory, for a solver that combines their kernel functions: how the passes are cut, what they hold, and the pass that loads
+//! them.
 
 use super::options::Resources;
-use super::plan::Cut;
+use super::plan::{self, Cut, Shape, tile_rows};
 use crate::{Error, Result, Targets};
 use kapprox::Real;
-use kstore::{MemoryRows, Pass, RowSource};
+use kstore::{Coded, Label, MemoryRows, Pass, Plan, RowSource};
+use std::sync::Arc;
+
+/// Lanes where states are small, one otherwise: the rows are loaded in their order.
+pub(crate) fn cut(shape: &Shape) -> Cut {
+    let tile = tile_rows(shape.d, shape.map.p, shape.element);
+    Cut { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
+}
+
+/// Rows, targets, codes and row numbers; the rows once more where the model is made.
+pub(crate) fn plan(what: &str, shape: &Shape, budget: usize) -> Plan {
+    let row = shape.d * shape.element + 8 * (shape.t + 2);
+    let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
+    plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, fewer)
+}
 
 /// Reads all rows in one pass: one lane, so that they come in their order, into buffers of the right size. The targets are those
-/// of the regression, less their centre.
+/// of the regression, less their centre; codes of classes and of folds come along.
 pub(super) fn load<T: Real>(
     source: &dyn RowSource<T>,
     targets: &Targets,
@@ -18,11 +33,13 @@ pub(super) fn load<T: Real>(
     let (n, shape, range) = (n as usize, source.shape(), source.range());
     let observer = resources.stages.stage("rows", Some(range.end - range.start));
     let (mut x, mut y) = (Vec::with_capacity(n * shape.features), Vec::with_capacity(n * targets.count()));
-    let mut rows = Vec::with_capacity(n);
+    let (mut rows, mut classes, mut groups) = (Vec::with_capacity(n), Codes::default(), Codes::default());
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.visit(source, |block| {
         rows.extend_from_slice(block.rows);
         x.extend_from_slice(block.x);
+        classes.add(block.classes);
+        groups.add(block.groups);
         for i in 0..block.len() {
             for j in 0..targets.count() {
                 y.push(targets.value(block, i, j)?);
@@ -30,5 +47,29 @@ pub(super) fn load<T: Real>(
         }
         Ok::<(), Error>(())
     })?;
-    Ok(MemoryRows::new(x, shape.features)?.with_targets(y, targets.count())?.numbered(rows)?)
+    let mut all = MemoryRows::new(x, shape.features)?.with_targets(y, targets.count())?.numbered(rows)?;
+    if let Some(labels) = classes.labels {
+        all = all.with_classes(classes.codes, labels)?;
+    }
+    if let Some(labels) = groups.labels {
+        all = all.with_groups(groups.codes, labels)?;
+    }
+    Ok(all)
+}
+
+/// The codes of a column, and its labels.
+#[derive(Default)]
+struct Codes {
+    codes: Vec<u32>,
+    labels: Option<Arc<Vec<Label>>>,
+}
+
+impl Codes {
+    fn add(&mut self, of: Option<Coded<'_>>) {
+        let Some(Coded { codes, labels }) = of else { return };
+        self.codes.extend_from_slice(codes);
+        if self.labels.is_none() {
+            self.labels = Some(Arc::new(labels.to_vec()));
+        }
+    }
 }

@@ -81,7 +81,8 @@ class Described:
             "rows": rows,
             "run": run,
         }
-        rank = self._rank()
+        # with the kernel itself only ridge has a rank, that of its preconditioner
+        rank = self._rank() if getattr(self, "map", None) != "exact" or self._solver == "ridge" else None
         if rank is not None and "ranks" not in job["options"]:
             job["rank"] = rank
         for name in ("scale", "map", "precision"):

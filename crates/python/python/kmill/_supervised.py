@@ -169,7 +169,7 @@ class KernelRidgeClassifier(_Ridge, Classifier):
 
 @estimator("svm", first=("C",), C=1.0, gamma="scale", coef0=0.0)
 class SVC(Classifier):
-    """Support vector machine for classes, on landmarks.
+    """Support vector machine for classes, on landmarks, or with ``map="exact"`` of the kernel itself.
 
     It minimises ``|w|^2 / 2 + C sum loss``, one class against the rest, or with ``pairs=True`` every class against every other.
 

@@ -12,8 +12,7 @@ use crate::model::Basis;
 use crate::solver::{Features, Figure, Fitted, Points};
 use crate::train::plan::{self, Cut};
 use crate::train::{
-    LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, landmarks, needs_wide_for,
-    tile_rows,
+    LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, landmarks, needs_wide_for, whole,
 };
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
@@ -26,7 +25,7 @@ const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`
 /// The stages: statistics; then the factor, or landmarks, preconditioner and iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage>) {
     let (shape, budget) = (&work.shape, work.resources.memory);
-    let cut = cut(shape);
+    let cut = whole::cut(shape);
     let scan = Stage::new(plan::scan(shape, cut, budget), 1);
     let stages = match method(ridge, shape, budget) {
         RidgeMethod::Direct => vec![scan, Stage::new(direct_plan(shape, budget), 1)],
@@ -36,12 +35,6 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage
         }
     };
     (cut, stages)
-}
-
-/// Lanes where states are small, one otherwise: the rows are loaded in their order.
-fn cut(shape: &Shape) -> Cut {
-    let tile = tile_rows(shape.d, shape.map.p, shape.element);
-    Cut { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
 /// What `auto` comes to.
@@ -57,15 +50,9 @@ fn method(ridge: &Ridge, shape: &Shape, budget: usize) -> RidgeMethod {
     }
 }
 
-/// Rows, targets and row numbers; the rows once more where the model is made.
-fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
-    let row = shape.d * shape.element + 8 * (shape.t + 1);
-    plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, ROWS)
-}
-
 fn direct_plan(shape: &Shape, budget: usize) -> Plan {
     let bytes = exact::direct_bytes(shape.n as usize, shape.d, shape.t, shape.threads);
-    base(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "take `method` pcg")
+    whole::plan(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "take `method` pcg")
 }
 
 fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> [Plan; 3] {
@@ -76,12 +63,12 @@ fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, bud
         let row = shape.d * shape.element + 8 * (shape.t + 1);
         choose = choose.term("rows, which are the model", n * row, ROWS);
     }
-    let made = base("preconditioner", shape, budget)
+    let made = whole::plan("preconditioner", shape, budget)
         .term("feature map", shape.map.footprint.fixed, rank)
         .term("matrices it is made of", shape.map.making, rank)
         .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
         .term("features in f64", LowRank::<T>::making_bytes(k, shape.threads), rank);
-    let solve = base(plan::ITERATION, shape, budget)
+    let solve = whole::plan(plan::ITERATION, shape, budget)
         .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
         .term("vectors", exact::iterative_bytes(n, shape.d, shape.t, shape.threads), ROWS);
     [choose, made, solve]

@@ -23,6 +23,18 @@ pub(super) struct Row {
     pub(super) c: f64,
 }
 
+/// The piece of the conjugate h around a multiplier β, on which h is quadratic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Piece {
+    /// The ends of the piece, or of the domain; infinite where there is none.
+    pub(super) below: f64,
+    pub(super) above: f64,
+    /// The derivative of h from below; −∞ where β cannot fall.
+    pub(super) fall: f64,
+    /// The derivative of h from above; ∞ where β cannot rise.
+    pub(super) rise: f64,
+}
+
 impl Loss {
     /// The loss of a row at the value f.
     #[inline(always)]
@@ -74,6 +86,39 @@ impl Loss {
                 (z.clamp(0.0, c), inside(sigma, z > 0.0 && z < c))
             }
         }
+    }
+
+    /// The piece of h around the multiplier β.
+    pub(super) fn piece(self, beta: f64, Row { y, c }: Row) -> Piece {
+        let (below, above) = match self {
+            _ if c <= 0.0 => (0.0, 0.0),
+            Self::Hinge if y > 0.0 => (0.0, c),
+            Self::Hinge => (-c, 0.0),
+            Self::SquaredHinge if y > 0.0 => (0.0, f64::INFINITY),
+            Self::SquaredHinge => (f64::NEG_INFINITY, 0.0),
+            // |β| has a kink at 0, where a piece ends
+            Self::Insensitive { .. } => (if beta > 0.0 { 0.0 } else { -c }, if beta < 0.0 { 0.0 } else { c }),
+            Self::OneSided => (0.0, c),
+        };
+        let (fall, rise) = match self {
+            Self::Hinge => (-y, -y),
+            Self::SquaredHinge => (beta / (2.0 * c) - y, beta / (2.0 * c) - y),
+            Self::Insensitive { epsilon } => {
+                (if beta > 0.0 { epsilon } else { -epsilon } - y, if beta < 0.0 { -epsilon } else { epsilon } - y)
+            }
+            Self::OneSided => (0.0, 0.0),
+        };
+        Piece {
+            below,
+            above,
+            fall: if beta > below { fall } else { f64::NEG_INFINITY },
+            rise: if beta < above { rise } else { f64::INFINITY },
+        }
+    }
+
+    /// The second derivative of h within a piece.
+    pub(super) fn curvature(self, Row { c, .. }: Row) -> f64 {
+        if self == Self::SquaredHinge && c > 0.0 { 0.5 / c } else { 0.0 }
     }
 
     /// True where the loss has a kink, which the multipliers sharpen from step to step.
@@ -133,6 +178,32 @@ mod tests {
                     let close = (best - loss.conjugate(*beta, row)).abs() < 1e-2;
                     assert!(close, "{loss:?} {row:?} beta {beta}: {best}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_have_the_derivatives_of_the_conjugate() {
+        for loss in LOSSES {
+            for row in [Row { y: 1.0, c: 0.75 }, Row { y: -1.0, c: 2.0 }] {
+                let (_, candidates) = grid(loss, row);
+                for beta in candidates.iter().step_by(250) {
+                    let (piece, h) = (loss.piece(*beta, row), 1e-6);
+                    let slope = |to: f64| (loss.conjugate(to, row) - loss.conjugate(*beta, row)) / (to - beta);
+                    assert!(piece.below <= *beta && *beta <= piece.above, "{loss:?} {row:?} {beta}: {piece:?}");
+                    if *beta < piece.above {
+                        assert!((slope(beta + h) - piece.rise).abs() < 1e-5, "{loss:?} {row:?} {beta}: {piece:?}");
+                    } else {
+                        assert_eq!(piece.rise, f64::INFINITY);
+                    }
+                    if *beta > piece.below {
+                        assert!((slope(beta - h) - piece.fall).abs() < 1e-5, "{loss:?} {row:?} {beta}: {piece:?}");
+                    } else {
+                        assert_eq!(piece.fall, f64::NEG_INFINITY);
+                    }
+                }
+                let nothing = loss.piece(0.0, Row { c: 0.0, ..row });
+                assert_eq!((nothing.fall, nothing.rise), (f64::NEG_INFINITY, f64::INFINITY), "{loss:?}");
             }
         }
     }

@@ -12,7 +12,8 @@
 //! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda). Its bias is free, the default
 //! here; LIBLINEAR's is penalised. LIBSVM's one-class machine is scaled by nu n. a_i is 1, or the weight of the row's class.
 //!
-//! All are solved by the method of `lagrangian.rs`, in passes over kept features, up to a relative duality gap, which is
+//! With the kernel itself (`map` exact) they are solved in their duals: see `exact`. On features
+//! all are solved by the method of `lagrangian.rs`, in passes over kept features, up to a relative duality gap, which is
 //! measured at every step: the objective is never more than that above the optimum. What is reported is the gap of the machine that is
 //! returned, computed from it in f64; where the rounding of f32 hides what is left, the steps go on in f64.
 //!
@@ -22,6 +23,7 @@
 //! depend on each other; so many make a group as the shape allows, never the memory.
 
 mod classes;
+mod exact;
 mod group;
 mod lagrangian;
 mod loss;
@@ -30,26 +32,28 @@ mod one_class;
 mod passes;
 mod sample;
 mod search;
+mod svr;
 
 pub use classes::Svm;
 pub(super) use one_class::ONE_CLASS;
 pub use one_class::OneClass;
+pub(super) use svr::SVR;
+pub use svr::Svr;
 
-use super::held_out::{self, Function, HeldOut};
-use super::kept::{Kept, Wanted};
+use super::held_out;
+use super::kept::{self, Kept};
 use super::parameter::{
-    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
+    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
-use super::{Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::gram::PANEL;
-use crate::train::{Cut, Shape};
-use crate::{Intercept, Result, Task};
+use crate::train::{self, Cut, Shape, Stage, View, Work};
+use crate::{Result, Task};
 use faer::Mat;
 use group::{Outcome, Space, Watch, begin, prove, solve_group};
 use kapprox::Real;
 use kstore::Plan;
 use lagrangian::{Best, Problem, Rows, Terms};
-use loss::{Loss, Row};
 use sample::Sample;
 
 /// The description of the solver `svm`.
@@ -61,14 +65,10 @@ pub(super) const SVM: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(Svm::new(settings)?)),
 };
 
-/// The description of the solver `svr`.
-pub(super) const SVR: SolverFamily = SolverFamily {
-    name: "svr",
-    about: "support vector regression: values; small errors cost nothing",
-    task: Task::Regression,
-    parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE],
-    make: |settings| Ok(Box::new(Svr::new(settings)?)),
-};
+/// True for the name of a support vector machine.
+pub(crate) fn is_machine(name: &str) -> bool {
+    [SVM.name, SVR.name, ONE_CLASS.name].contains(&name)
+}
 
 /// The parameter `pairs`: a machine for every two classes.
 pub(super) const PAIRS: Parameter = Parameter {
@@ -94,14 +94,6 @@ pub(super) const LOSS: Parameter = Parameter {
     about: "Loss: hinge or squared-hinge",
 };
 
-/// The parameter `epsilon`: half the width of the tube.
-const EPSILON: Parameter = Parameter {
-    name: "epsilon",
-    kind: ParameterKind::Number(Interval::NotNegative),
-    default: Some("0.1"),
-    about: "Errors below this cost nothing, in the unit of the target",
-};
-
 /// Bytes of Newton's equations of the problems that are solved together, and of their multipliers and values.
 const EQUATIONS: usize = 240 << 20;
 const MULTIPLIERS: usize = 256 << 20;
@@ -112,95 +104,6 @@ const ROW: usize = 3 * WIDE;
 
 /// Steps in f32 that do not lower the gap, before f64 goes on. In f64 a gap stands still for up to 40 on hard problems.
 const PATIENCE: usize = 30;
-
-/// Support vector regression.
-#[derive(Clone, Debug)]
-pub struct Svr {
-    /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
-    pub penalties: Vec<Penalty>,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
-    /// Half the width of the tube, in the unit of the target.
-    pub epsilon: f64,
-    /// Relative duality gap at which a problem is solved.
-    pub gap: f64,
-    /// Most steps of a problem.
-    pub steps: usize,
-}
-
-impl Svr {
-    fn new(settings: &Settings) -> Result<Self> {
-        Ok(Self {
-            penalties: settings.compared()?,
-            intercept: settings.intercept(),
-            epsilon: settings.number(&EPSILON).unwrap_or_default(),
-            gap: settings.number(&GAP).unwrap_or_default(),
-            steps: settings.count(&STEPS).unwrap_or_default(),
-        })
-    }
-
-    /// The function of target `j` from the rows outside a fold, or from all, at the cost C.
-    fn machine<T: Real>(
-        &self,
-        kept: &Kept<'_, T>,
-        data: &Features<'_, T>,
-        j: usize,
-        held: Option<(&[u16], u16)>,
-        cost: f64,
-    ) -> Result<Solved> {
-        let t = data.targets.count();
-        let seen = |i: &usize| held.is_none_or(|(folds, fold)| folds[*i] != fold);
-        // the deviation of the target is the unit that its envelope is measured in
-        let (mean, deviation) = moments((0..kept.n).filter(seen).map(|i| kept.y[i * t + j]));
-        let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
-        let unit = if deviation > 0.0 { deviation } else { 1.0 };
-        let loss = Loss::Insensitive { epsilon: self.epsilon };
-        let (intercept, gap) = (self.intercept, self.gap);
-        let terms = Terms { loss, intercept, total: 0.0, cost: cost / unit, gap, patience: usize::MAX };
-        let mut solved = solve(kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, shift, cost, held }])?;
-        solved.best.iter_mut().for_each(|best| best.b += shift);
-        Ok(solved)
-    }
-
-    /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
-    fn held_out<T: Real>(&self, kept: &Kept<'_, T>, data: &Features<'_, T>) -> Result<HeldOut<T>> {
-        let t = data.targets.count();
-        let mut found = HeldOut::new(kept.n, t, self.penalties.len());
-        for fold in 0..data.folds.count() as u16 {
-            let rows = held_out::rows_outside(kept, fold);
-            for (at, penalty) in self.penalties.iter().enumerate() {
-                for j in 0..t {
-                    let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(rows))?;
-                    found.passes += solved.passes;
-                    let functions: Vec<Function<'_>> = solved.best.iter().map(|best| (&best.w[..], best.b)).collect();
-                    let stage = data.resources.stages.stage("held-out rows", None);
-                    found.score(kept, at, j, &functions, fold, &*stage)?;
-                }
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// The rows of the problem for target `j` of t.
-struct Valued<'a> {
-    y: &'a [f64],
-    j: usize,
-    t: usize,
-    /// The number that is subtracted from the target.
-    shift: f64,
-    cost: f64,
-    /// Folds of the rows, and the one that is held out.
-    held: Option<(&'a [u16], u16)>,
-}
-
-impl Rows for Valued<'_> {
-    #[inline(always)]
-    fn row(&self, i: usize) -> Row {
-        let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
-        Row { y: self.y[i * self.t + self.j] - self.shift, c: if held { 0.0 } else { self.cost } }
-    }
-}
 
 /// Number of problems that are solved together: as many as the shape allows.
 fn group(n: usize, p: usize, problems: usize) -> usize {
@@ -218,6 +121,11 @@ fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) ->
         .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower `rank`")
         .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower `rank`")
         .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower `rank`")
+        .term(
+            "sums and values of segments",
+            8 * 2 * kept::STATES * p * together + kept::values_bytes(n * together, e),
+            "lower `rank`",
+        )
 }
 
 /// The solutions of some problems, with their gaps and costs.
@@ -341,53 +249,20 @@ fn fitted<T>(
     }
 }
 
-impl<T: Real> Solver<T> for Svr {
-    fn keeps(&self) -> bool {
-        true
-    }
-
-    fn holds_out(&self) -> bool {
-        true
-    }
-
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        let plan = self::plan(plan, shape, cut, 10 * shape.t, 1);
-        held_out::plan(plan, shape, shape.t, self.penalties.len())
-    }
-
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
-        let held_out = match data.folds.count() {
-            1 => None,
-            _ => {
-                let (found, t) = (self.held_out(&kept, data)?, data.targets.count());
-                let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-                    let squares = scores.zip(&kept.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
-                    squares.sum::<f64>() / t as f64
-                };
-                let errors = found.errors(square);
-                Some((held_out::choose(&self.penalties, data.rows, errors, "held-out mse at each"), found.passes))
-            }
-        };
-        let penalty = self.penalties[held_out.as_ref().map_or(0, |(chosen, _)| chosen.at)];
-        let lambda = penalty.lambda(data.rows);
-        let mut all = Solved::default();
-        for j in 0..data.targets.count() {
-            all.add(self.machine(&kept, data, j, None, penalty.c(data.rows))?);
-        }
-        let mut fitted = fitted(all, 2.0 * lambda, Some(lambda), gathered.certificate);
-        if let Some((chosen, passes)) = held_out {
-            fitted.passes += passes;
-            fitted.figures.extend(chosen.figures);
-        }
-        Ok(fitted)
-    }
+/// The rows as they are, for the kernel itself; features otherwise.
+fn view(work: &Work<'_>) -> View {
+    if work.options.map.is_exact() { View::Rows } else { View::Features }
 }
 
-/// Mean and population standard deviation, by two passes over the values.
-fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    let n = values.clone().count().max(1) as f64;
-    let mean = values.clone().sum::<f64>() / n;
-    let squares = values.map(|value| (value - mean) * (value - mean)).sum::<f64>();
-    (mean, (squares / n).sqrt())
+/// The stages of a machine on features, or of so many problems, so many of them at once, at so many penalties, with the kernel itself.
+fn stages<T: Real>(
+    solver: &dyn Solver<T>,
+    view: View,
+    work: &Work<'_>,
+    (problems, at_once, penalties): (usize, usize, usize),
+) -> (Cut, Vec<Stage>) {
+    match view {
+        View::Rows => exact::stages(work, problems, at_once, penalties),
+        _ => train::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.costs(work)),
+    }
 }

@@ -1,0 +1,350 @@
+//! The dual of a machine, solved in rounds, and the certificate of a point.
+//!
+//! A round minimises over some of the multipliers while the others stay: over all of them where the machine has its whole matrix, else over
+//! the [`WORKING`] rows that violate the conditions of the optimum most, of which half stay for the next round. Then f = Kβ
+//! follows at all rows. After every round the objectives of primal and dual are computed:
+//!
+//! ```text
+//! P = ½βᵀf + Σ loss(f_i + b) + s b,     D = −½βᵀf − Σ h(β_i),     b the minimum of P
+//! ```
+//!
+//! A machine ends when (P − D)/max(|P|, |D|) is small enough. Then f is computed anew with kernel values in f64, and the rounds go on where that
+//! shows a larger gap: so the gap that is reported is that of the machine, not that of rounded kernel values.
+//!
+//! *Cost of a round*: the steps of `smo.rs`, 2·q·n flops for f, and kernel values of rows that are not in memory.
+//!
+//! References: Joachims, "Making large-scale SVM learning practical", in *Advances in Kernel Methods*, MIT Press 1999 (working sets); Wen,
+//! Shi, Li, He, Chen, "ThunderSVM: a fast SVM library on GPUs and CPUs", JMLR 19, 2018 (large ones, of which half stay).
+
+use super::super::lagrangian::Terms;
+use super::super::loss::Row;
+use super::gram::{Cache, Gram, WORKING};
+use super::smo::{Local, add};
+use crate::Intercept;
+use crate::strips::{Pool, for_each_strip};
+use faer::{MatMut, MatRef};
+use kapprox::{Kernel, Real};
+use kstore::Workers;
+
+/// Share of the violation at which a round ends.
+const LEFT: f64 = 0.2;
+
+/// Most steps of a round, for each row in it.
+const STEPS: usize = 64;
+
+/// Rows of f that a thread works on at a time.
+const STRIP: usize = 4096;
+
+/// Rows and points whose kernel values in f64 are made at once.
+const BLOCK: usize = 256;
+
+/// Most times that f is computed anew.
+const PROOFS: usize = 6;
+
+/// Evaluations of P in the search for b: the bracket is then a billionth as wide.
+const SEARCH: usize = 44;
+
+/// What a machine was found to be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// Multipliers of its rows.
+    pub(super) beta: Vec<f64>,
+    pub(super) b: f64,
+    pub(super) primal: f64,
+    pub(super) dual: f64,
+    /// The relative gap before every round, and at the end.
+    pub(super) gaps: Vec<f64>,
+    /// Number of rounds.
+    pub(super) rounds: usize,
+}
+
+/// The multipliers of a machine, and the values f = Kβ.
+pub(super) struct Dual {
+    rows: Vec<Row>,
+    terms: Terms,
+    beta: Vec<f64>,
+    f: Vec<f64>,
+}
+
+/// A point's certificate.
+#[derive(Clone, Copy, Debug)]
+struct Certificate {
+    b: f64,
+    primal: f64,
+    dual: f64,
+    /// The least slope of rising and the highest of falling.
+    least: f64,
+    highest: f64,
+}
+
+impl Certificate {
+    fn gap(&self) -> f64 {
+        let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
+        ((self.primal - self.dual) / scale).max(0.0)
+    }
+}
+
+/// The kernel in f64, and the rows in f64.
+#[derive(Clone, Copy)]
+pub(super) struct Exactly<'a> {
+    pub(super) kernel: &'a dyn Kernel<f64>,
+    pub(super) x: MatRef<'a, f64>,
+    pub(super) shift: f64,
+}
+
+impl Dual {
+    /// The machine whose multipliers are 0.
+    pub(super) fn new(rows: Vec<Row>, terms: Terms) -> Self {
+        let n = rows.len();
+        Self { rows, terms, beta: vec![0.0; n], f: vec![0.0; n] }
+    }
+
+    /// Gives the first rows the multipliers that sum to the s of the terms; f is then computed from them.
+    pub(super) fn fill(&mut self, exactly: Exactly<'_>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
+        let mut left = self.terms.total;
+        for (beta, row) in self.beta.iter_mut().zip(&self.rows) {
+            *beta = row.c.min(left);
+            left -= *beta;
+        }
+        self.prove(exactly, workers, stop);
+    }
+
+    /// Goes on with other costs; the multipliers stay, which have to suit them.
+    pub(super) fn again(&mut self, rows: Vec<Row>, terms: Terms) {
+        (self.rows, self.terms) = (rows, terms);
+    }
+
+    /// Makes rounds, at most `most`, until the gap is small enough, or `stop` says so. With `exactly` the gap is proved in f64.
+    pub(super) fn solve<T: Real>(
+        &mut self,
+        gram: &mut Gram<'_, T>,
+        exactly: Option<Exactly<'_>>,
+        most: usize,
+        workers: &Workers,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Found {
+        let (mut gaps, mut rounds, mut working, mut proofs) = (Vec::new(), 0, Vec::new(), 0);
+        let mut at = self.certificate();
+        loop {
+            let before = rounds;
+            while at.gap() > self.terms.gap && rounds < most && !stop() {
+                gaps.push(at.gap());
+                let violation = self.violation(&at);
+                if violation <= 0.0 || violation.is_nan() {
+                    break;
+                }
+                let moved = self.round(gram, &mut working, &at, LEFT * violation, workers, stop);
+                rounds += 1;
+                at = self.certificate();
+                if moved == 0 {
+                    // what is left is rounding
+                    break;
+                }
+            }
+            let Some(exactly) = exactly.filter(|_| proofs == 0 || (rounds > before && proofs < PROOFS)) else { break };
+            self.prove(exactly, workers, stop);
+            proofs += 1;
+            at = self.certificate();
+            if at.gap() <= self.terms.gap || stop() {
+                break;
+            }
+        }
+        gaps.push(at.gap());
+        let b = if self.terms.intercept == Intercept::Penalised { self.beta.iter().sum() } else { at.b };
+        Found { beta: self.beta.clone(), b, primal: at.primal, dual: at.dual, gaps, rounds }
+    }
+
+    fn balanced(&self) -> bool {
+        self.terms.intercept == Intercept::Free
+    }
+
+    fn violation(&self, at: &Certificate) -> f64 {
+        if self.balanced() { at.highest - at.least } else { at.highest.max(-at.least) }
+    }
+
+    /// The slopes of rising and falling at row i.
+    fn slopes(&self, i: usize) -> (f64, f64) {
+        let piece = self.terms.loss.piece(self.beta[i], self.rows[i]);
+        (self.f[i] + piece.rise, self.f[i] + piece.fall)
+    }
+
+    /// Computes P, D, the constant, and the extreme slopes.
+    fn certificate(&self) -> Certificate {
+        let (mut least, mut highest, mut square, mut conjugate) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);
+        for (i, row) in self.rows.iter().enumerate() {
+            let (rise, fall) = self.slopes(i);
+            (least, highest) = (least.min(rise), highest.max(fall));
+            square += self.beta[i] * self.f[i];
+            conjugate += self.terms.loss.conjugate(self.beta[i], *row);
+        }
+        let loss = |b: f64| {
+            let values = self.rows.iter().zip(&self.f).map(|(row, f)| self.terms.loss.value(f + b, *row));
+            values.sum::<f64>() + self.terms.total * b
+        };
+        let b = match self.balanced() {
+            // at the optimum every constant between the two is as good: the middle, as LIBSVM has it
+            true if least.is_finite() && highest.is_finite() && highest <= least => -0.5 * (least + highest),
+            // P falls where all rows want to rise, and rises where all want to fall
+            true if least.is_finite() && highest.is_finite() => minimum(-highest, -least, &loss),
+            true => -if least.is_finite() { least } else { highest.max(f64::MIN) },
+            false => 0.0,
+        };
+        let primal = 0.5 * square + loss(b);
+        Certificate { b, primal, dual: -0.5 * square - conjugate, least, highest }
+    }
+
+    /// Minimises over some of the multipliers, up to a violation of `tolerance`; returns the number of steps.
+    fn round<T: Real>(
+        &mut self,
+        gram: &mut Gram<'_, T>,
+        working: &mut Vec<usize>,
+        at: &Certificate,
+        tolerance: f64,
+        workers: &Workers,
+        stop: &dyn Fn() -> bool,
+    ) -> usize {
+        let (loss, balanced) = (self.terms.loss, self.balanced());
+        match gram {
+            Gram::Whole(k) => {
+                let (rows, beta, f) = (&self.rows[..], &mut self.beta[..], &mut self.f[..]);
+                let most = STEPS * rows.len();
+                Local { k, rows, loss, balanced, beta, f }.solve(tolerance, most, stop)
+            }
+            Gram::Some(cache) => {
+                self.choose(working, at);
+                self.part(cache, working, tolerance, workers, stop)
+            }
+        }
+    }
+
+    /// A round on the rows at work.
+    fn part<T: Real>(
+        &mut self,
+        cache: &mut Cache<'_, T>,
+        working: &[usize],
+        tolerance: f64,
+        workers: &Workers,
+        stop: &dyn Fn() -> bool,
+    ) -> usize {
+        if !cache.bring(working, workers, stop) {
+            return 0;
+        }
+        let k = cache.among(working, workers);
+        let of = |all: &[f64]| working.iter().map(|i| all[*i]).collect::<Vec<f64>>();
+        let rows: Vec<Row> = working.iter().map(|i| self.rows[*i]).collect();
+        let (mut beta, mut f) = (of(&self.beta), of(&self.f));
+        let (loss, balanced) = (self.terms.loss, self.balanced());
+        let local = Local { k: &k, rows: &rows, loss, balanced, beta: &mut beta, f: &mut f };
+        let steps = local.solve(tolerance, STEPS * working.len(), stop);
+        let moved = working.iter().zip(&beta).map(|(i, beta)| (*i, beta - self.beta[*i]));
+        let moved: Vec<(usize, f64)> = moved.filter(|(_, by)| *by != 0.0).collect();
+        for_each_strip(workers, &mut self.f, STRIP, |strip, f| {
+            for (row, by) in &moved {
+                add(f, &cache.row(*row)[strip * STRIP..], *by);
+            }
+        });
+        working.iter().zip(beta).for_each(|(i, beta)| self.beta[*i] = beta);
+        steps
+    }
+
+    /// Chooses the rows of the next round, those that enter first: those with the least slopes of rising and the highest of
+    /// falling, and the newer half of the rows before.
+    fn choose(&self, working: &mut Vec<usize>, at: &Certificate) {
+        let stay = working.len().min(WORKING / 2);
+        let mut taken = vec![false; self.rows.len()];
+        working[..stay].iter().for_each(|i| taken[*i] = true);
+        let (low, high) = if self.balanced() { (at.highest, at.least) } else { (0.0, 0.0) };
+        let (mut rising, mut falling) = (Vec::new(), Vec::new());
+        for i in (0..self.rows.len()).filter(|i| !taken[*i]) {
+            let (rise, fall) = self.slopes(i);
+            if rise < low {
+                rising.push((rise, i));
+            }
+            if fall > high {
+                falling.push((-fall, i));
+            }
+        }
+        let most = WORKING - stay;
+        let mut chosen = Vec::with_capacity(WORKING);
+        let (rising, falling) = (first(rising, most), first(falling, most));
+        for place in 0..most {
+            for i in [rising.get(place), falling.get(place)].into_iter().flatten() {
+                if chosen.len() < most && !taken[*i] {
+                    taken[*i] = true;
+                    chosen.push(*i);
+                }
+            }
+        }
+        let room = WORKING - chosen.len();
+        chosen.extend(working.iter().take(stay.min(room)).copied());
+        // where few rows enter, more of those before stay
+        let room = WORKING - chosen.len();
+        chosen.extend(working.iter().skip(stay).filter(|i| !taken[**i]).take(room).copied());
+        *working = chosen;
+    }
+
+    /// Computes f anew with kernel values in f64; where `stop` says so, it ends early, and f is of no use.
+    fn prove(
+        &mut self,
+        Exactly { kernel, x, shift }: Exactly<'_>,
+        workers: &Workers,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) {
+        let (d, support): (usize, Vec<usize>) =
+            (x.ncols(), (0..self.beta.len()).filter(|i| self.beta[*i] != 0.0).collect());
+        let z: Vec<f64> = support.iter().flat_map(|i| x.row(*i).iter().copied()).collect();
+        let beta: Vec<f64> = support.iter().map(|i| self.beta[*i]).collect();
+        let (z, buffers) = (MatRef::from_row_major_slice(&z, support.len(), d), Pool::<Vec<f64>>::default());
+        let constant = shift * beta.iter().sum::<f64>();
+        for_each_strip(workers, &mut self.f, BLOCK, |strip, f| {
+            let (b, x) = (f.len(), x.subrows(strip * BLOCK, f.len()));
+            f.fill(constant);
+            if stop() {
+                return;
+            }
+            buffers.with(
+                || vec![0.0; BLOCK * BLOCK],
+                |values| {
+                    for (block, beta) in beta.chunks(BLOCK).enumerate() {
+                        let (values, z) = (&mut values[..b * beta.len()], z.subrows(block * BLOCK, beta.len()));
+                        kernel.block(x, z, MatMut::from_column_major_slice_mut(values, b, beta.len()));
+                        values.chunks_exact(b).zip(beta).for_each(|(column, beta)| add(f, column, *beta));
+                    }
+                },
+            );
+        });
+    }
+}
+
+/// The first `count` by their numbers, of equals by their places.
+fn first(mut all: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
+    let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    if all.len() > count && count > 0 {
+        all.select_nth_unstable_by(count - 1, order);
+        all.truncate(count);
+    }
+    all.sort_unstable_by(order);
+    all.into_iter().map(|(_, i)| i).collect()
+}
+
+/// The minimum of a convex function between two points, by golden sections.
+fn minimum(mut low: f64, mut high: f64, of: &dyn Fn(f64) -> f64) -> f64 {
+    let golden = 0.5 * (5f64.sqrt() - 1.0);
+    let (mut left, mut right) = (high - golden * (high - low), low + golden * (high - low));
+    let (mut at_left, mut at_right) = (of(left), of(right));
+    for _ in 0..SEARCH {
+        if at_left <= at_right {
+            (high, right, at_right) = (right, left, at_left);
+            left = high - golden * (high - low);
+            at_left = of(left);
+        } else {
+            (low, left, at_left) = (left, right, at_right);
+            right = low + golden * (high - low);
+            at_right = of(right);
+        }
+    }
+    if at_left <= at_right { left } else { right }
+}
+
+#[cfg(test)]
+mod tests;

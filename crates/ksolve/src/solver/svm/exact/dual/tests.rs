@@ -1,0 +1,66 @@
+use super::super::super::loss::Loss;
+use super::super::gram::{Points, whole};
+use super::*;
+
+const LOSSES: [(Loss, f64); 4] =
+    [(Loss::Hinge, 0.0), (Loss::SquaredHinge, 0.0), (Loss::Insensitive { epsilon: 0.1 }, 0.0), (Loss::OneSided, 1.0)];
+
+/// Rows of two groups that overlap, more than are at work at a time.
+fn problem() -> (usize, Vec<f64>, Vec<f64>) {
+    let n = WORKING + 500;
+    let noise = |i: usize| ((i * 7919 % 1013) as f64 / 1013.0 - 0.5) * 4.0;
+    let sign = |i: usize| if i.is_multiple_of(3) { 1.0 } else { -1.0 };
+    let x = (0..n).flat_map(|i| [sign(i) + noise(i), noise(i * 31 + 7)]).collect();
+    (n, x, (0..n).map(sign).collect())
+}
+
+/// Solves a machine by parts and by its whole matrix: both end within the gap of the same objective.
+#[test]
+fn a_machine_by_parts_is_the_machine_of_the_whole_matrix() {
+    let kernel = kapprox::Spec::parse("gaussian(sigma=0.7)").unwrap().build().unwrap().typed::<f64>();
+    let (n, x, y) = problem();
+    let x = MatRef::from_row_major_slice(&x, n, 2);
+    for ((loss, total), intercept) in
+        LOSSES.into_iter().flat_map(|loss| [Intercept::Free, Intercept::Penalised, Intercept::None].map(|i| (loss, i)))
+    {
+        if total > 0.0 && intercept != Intercept::Free {
+            continue;
+        }
+        let c = if total > 0.0 { 10.0 / n as f64 } else { 3.0 };
+        let rows: Vec<Row> = y.iter().map(|y| Row { y: *y, c }).collect();
+        let terms = Terms { loss, intercept, total, cost: 1.0, gap: 1e-6, patience: usize::MAX };
+        let shift = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };
+        let points = Points { kernel: &*kernel, x, shift };
+        let exactly = Exactly { kernel: &*kernel, x, shift };
+        let solve = |mut gram: Gram<'_, f64>, workers: &Workers| {
+            let mut dual = Dual::new(rows.clone(), terms);
+            dual.fill(exactly, workers, &|| false);
+            dual.solve(&mut gram, Some(exactly), 10_000, workers, &|| false)
+        };
+        let mut k = Vec::new();
+        whole(points, &[n], &[], &mut k, &Workers::sequential());
+        let one = solve(Gram::Whole(k), &Workers::sequential());
+        let parts = solve(Gram::Some(Cache::new(points, 0)), &Workers::sequential());
+        let again = solve(Gram::Some(Cache::new(points, n)), &Workers::new(3));
+        assert!(parts.beta == again.beta && parts.b == again.b, "{loss:?} {intercept}: other bits");
+        for found in [&one, &parts] {
+            assert!(found.primal - found.dual <= 1e-6 * found.primal.abs().max(found.dual.abs()), "{loss:?}");
+            assert!(found.beta.iter().zip(&rows).all(|(beta, row)| loss.conjugate(*beta, *row).is_finite()));
+            if intercept == Intercept::Free {
+                let sum: f64 = found.beta.iter().sum();
+                assert!((sum - total).abs() < 1e-9 * c * n as f64, "{loss:?} {intercept}: {sum}");
+            }
+        }
+        let off = (one.primal - parts.primal).abs() / one.primal.abs();
+        assert!(off <= 2e-6, "{loss:?} {intercept}: {} {}", one.primal, parts.primal);
+        assert!(parts.rounds > 1 && one.primal.abs() > 0.0);
+    }
+}
+
+#[test]
+fn golden_sections_find_the_minimum() {
+    for at in [-3.0, 0.25, 1e-9, 7.0] {
+        let found = minimum(-3.0, 7.0, &|b| (b - at).abs() + 0.5 * (b - at).max(0.0));
+        assert!((found - at).abs() < 1e-7, "{at}: {found}");
+    }
+}

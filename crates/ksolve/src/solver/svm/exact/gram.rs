@@ -1,0 +1,275 @@
+//! Kernel values between the rows of a machine: the whole matrix, or the rows of it that are at work.
+//!
+//! The values have the same bits whatever is kept: a row of the matrix depends on its row and on all rows of the machine.
+
+use crate::solver::ridge::iterative::rows::kernel_rows;
+use crate::strips::for_each_strip;
+use faer::prelude::*;
+use faer::{MatMut, MatRef};
+use kapprox::{Kernel, Real};
+use kstore::Workers;
+use std::ops::Range;
+
+/// Rows up to which a machine has its whole matrix: 67 MB in f32. More rows of `dsa` in a machine are faster by parts.
+pub(super) const WHOLE: usize = 4096;
+
+/// Rows that a machine works on at a time where it has no whole matrix.
+pub(super) const WORKING: usize = 1024;
+
+/// Side of the squares that a matrix is mirrored by.
+const SQUARE: usize = 64;
+
+/// Rows whose kernel values are made at once.
+const MADE: usize = 128;
+
+/// Kernel values between the rows of a machine.
+pub(super) enum Gram<'a, T: Real> {
+    /// All of them, n x n.
+    Whole(Vec<T>),
+    /// Rows of the matrix, those used last.
+    Some(Cache<'a, T>),
+}
+
+/// The rows of a machine.
+#[derive(Clone, Copy)]
+pub(super) struct Points<'a, T: Real> {
+    pub(super) kernel: &'a dyn Kernel<T>,
+    /// n x d.
+    pub(super) x: MatRef<'a, T>,
+    /// What is added to every kernel value: 1 for a constant that is penalised, else 0.
+    pub(super) shift: T,
+}
+
+/// Bytes of the kernel values of a machine of n rows, at least.
+pub(super) fn bytes(n: usize, d: usize, element: usize) -> usize {
+    match n <= WHOLE {
+        true => n * n * element,
+        false => element * ((WORKING + MADE) * n + WORKING * WORKING + MADE * d) + 16 * n,
+    }
+}
+
+/// Rounds of a sweep, in which as many rows come to work as a machine has.
+pub(super) fn rounds(n: usize) -> usize {
+    if n <= WHOLE { 1 } else { n.div_ceil(WORKING / 2) }
+}
+
+impl<'a, T: Real> Gram<'a, T> {
+    /// The matrix of the rows, which come in parts of so many, in `memory`, or a cache of its rows in `room` bytes. `known` has the matrices of
+    /// single parts, where they are known.
+    pub(super) fn new(
+        points: Points<'a, T>,
+        (parts, known): (&[usize], &[Option<&[T]>]),
+        mut memory: Vec<T>,
+        room: usize,
+        workers: &Workers,
+    ) -> Self {
+        let n = points.x.nrows();
+        match n <= WHOLE {
+            true => {
+                whole(points, parts, known, &mut memory, workers);
+                Self::Whole(memory)
+            }
+            false => Self::Some(Cache::new(points, room / (n * size_of::<T>()))),
+        }
+    }
+
+    /// The memory of the matrix, for the next machine: new memory is pages that the system has to clear.
+    pub(super) fn end(self) -> Vec<T> {
+        match self {
+            Self::Whole(memory) => memory,
+            Self::Some(_) => Vec::new(),
+        }
+    }
+}
+
+/// `k` = the matrix of the kernel between the rows, n x n, which come in parts of so many: below the diagonal as the kernel gives it, mirrored above.
+pub(super) fn whole<T: Real>(
+    Points { kernel, x, shift }: Points<'_, T>,
+    parts: &[usize],
+    known: &[Option<&[T]>],
+    k: &mut Vec<T>,
+    workers: &Workers,
+) {
+    let n = x.nrows();
+    k.resize(n * n, T::ZERO);
+    let (mut columns, mut rest) = (Vec::new(), &mut k[..]);
+    let ends = parts.iter().scan(0, |end, count| {
+        *end += count;
+        Some(*end - count..*end)
+    });
+    let parts: Vec<Range<usize>> = ends.collect();
+    for (j, part) in parts.iter().enumerate() {
+        let (own, after) = rest.split_at_mut(part.len() * n);
+        columns.push((part, known.get(j).copied().flatten(), own));
+        rest = after;
+    }
+    workers.each(columns, |(part, known, columns)| {
+        let mut out = MatMut::from_column_major_slice_mut(columns, n, part.len());
+        let z = x.subrows(part.start, part.len());
+        let below = match known {
+            Some(known) => {
+                let own = MatRef::from_column_major_slice(known, part.len(), part.len());
+                out.rb_mut().subrows_mut(part.start, part.len()).copy_from(own);
+                part.end
+            }
+            None => part.start,
+        };
+        let mut made = out.subrows_mut(below, n - below);
+        kernel.block(x.subrows(below, n - below), z, made.rb_mut());
+        if shift != T::ZERO {
+            made.col_iter_mut().for_each(|column| column.iter_mut().for_each(|value| *value += shift));
+        }
+    });
+    for (j, part) in parts.iter().enumerate() {
+        let known = known.get(j).is_some_and(Option::is_some);
+        mirror(k, n, part, if known { part.end } else { part.start });
+    }
+}
+
+/// Copies what is below the diagonal of some columns of a column-major matrix, from row `top` on, above it.
+fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
+    for left in columns.clone().step_by(SQUARE) {
+        for top in (top..n).step_by(SQUARE) {
+            for j in left..columns.end.min(left + SQUARE) {
+                for i in top.max(j + 1)..n.min(top + SQUARE) {
+                    k[i * n + j] = k[j * n + i];
+                }
+            }
+        }
+    }
+}
+
+/// Rows of the kernel matrix of a machine, those that were used last.
+pub(super) struct Cache<'a, T: Real> {
+    points: Points<'a, T>,
+    /// Most rows that are kept.
+    most: usize,
+    /// Rows, n numbers each.
+    kept: Vec<Vec<T>>,
+    /// The row of the matrix that each place keeps, and when it was used last.
+    held: Vec<(usize, u64)>,
+    /// The place of each row of the matrix, where it has one.
+    place: Vec<Option<u32>>,
+    now: u64,
+}
+
+impl<'a, T: Real> Cache<'a, T> {
+    pub(super) fn new(points: Points<'a, T>, most: usize) -> Self {
+        let n = points.x.nrows();
+        let most = most.clamp(WORKING, n);
+        Self { points, most, kept: Vec::new(), held: Vec::new(), place: vec![None; n], now: 0 }
+    }
+
+    /// Brings rows of the matrix to the cache: at most [`WORKING`]. False where `stop` ended that before all were there.
+    pub(super) fn bring(&mut self, rows: &[usize], workers: &Workers, stop: &dyn Fn() -> bool) -> bool {
+        self.now += 1;
+        for row in rows {
+            if let Some(place) = self.place[*row] {
+                self.held[place as usize].1 = self.now;
+            }
+        }
+        let missing: Vec<usize> = rows.iter().copied().filter(|row| self.place[*row].is_none()).collect();
+        let n = self.points.x.nrows();
+        let mut old: Vec<usize> = (0..self.held.len()).filter(|place| self.held[*place].1 < self.now).collect();
+        // the least recently used last
+        old.sort_by_key(|place| std::cmp::Reverse(self.held[*place].1));
+        let (mut made, mut x) = (Vec::new(), Vec::new());
+        for some in missing.chunks(MADE) {
+            if stop() {
+                return false;
+            }
+            x.clear();
+            some.iter().for_each(|row| x.extend(self.points.x.row(*row).iter().copied()));
+            made.resize(some.len() * n, T::ZERO);
+            let of = MatRef::from_row_major_slice(&x, some.len(), self.points.x.ncols());
+            rows_of(self.points, of, &mut made, workers);
+            for (row, values) in some.iter().zip(made.chunks_exact(n)) {
+                let place = if self.held.len() < self.most {
+                    self.kept.push(values.to_vec());
+                    self.held.push((*row, self.now));
+                    self.held.len() - 1
+                } else {
+                    let Some(place) = old.pop() else { continue };
+                    self.place[self.held[place].0] = None;
+                    self.kept[place].copy_from_slice(values);
+                    self.held[place] = (*row, self.now);
+                    place
+                };
+                self.place[*row] = Some(place as u32);
+            }
+        }
+        true
+    }
+
+    /// A row of the matrix that was brought here.
+    pub(super) fn row(&self, row: usize) -> &[T] {
+        self.place[row].map_or(&[], |place| &self.kept[place as usize])
+    }
+
+    /// The matrix between some rows that were brought here.
+    pub(super) fn among(&self, rows: &[usize], workers: &Workers) -> Vec<T> {
+        let mut k = vec![T::ZERO; rows.len() * rows.len()];
+        for_each_strip(workers, &mut k, rows.len(), |i, values| {
+            let row = self.row(rows[i]);
+            values.iter_mut().zip(rows).for_each(|(to, j)| *to = row[*j]);
+        });
+        k
+    }
+}
+
+/// `made` (b x n) = the kernel between some points and all rows. Strips of the points go to the threads.
+pub(super) fn rows_of<T: Real>(points: Points<'_, T>, of: MatRef<'_, T>, made: &mut [T], workers: &Workers) {
+    let (Points { kernel, x, shift }, n) = (points, points.x.nrows());
+    let height = of.nrows().div_ceil(workers.threads()).max(1);
+    for_each_strip(workers, made, height * n, |strip, made| {
+        let of = of.subrows(strip * height, made.len() / n);
+        kernel_rows(kernel, of, x, made, &Workers::sequential());
+        if shift != T::ZERO {
+            made.iter_mut().for_each(|value| *value += shift);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(n: usize) -> Vec<f64> {
+        (0..n * 3).map(|i| ((i * 37 % 101) as f64 * 0.618).sin()).collect()
+    }
+
+    #[test]
+    fn a_matrix_of_parts_is_the_kernel_between_its_rows_and_symmetric() {
+        let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
+        let (n, all) = (150, points(150));
+        let x = MatRef::from_row_major_slice(&all, n, 3);
+        let of = |shift: f64, x| Points { kernel: &*kernel, x, shift };
+        let (mut own, mut k) = (Vec::new(), vec![f64::NAN; 7]);
+        whole(of(1.0, x.subrows(0, 70)), &[70], &[], &mut own, &Workers::sequential());
+        whole(of(1.0, x), &[70, 80], &[Some(&own), None], &mut k, &Workers::new(2));
+        for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let square: f64 = (0..3).map(|c| (x[(i, c)] - x[(j, c)]).powi(2)).sum();
+            assert!((k[i * n + j] - 1.0 - (-square / 4.5).exp()).abs() < 1e-14, "{i}, {j}");
+            assert_eq!(k[i * n + j], k[j * n + i]);
+        }
+    }
+
+    #[test]
+    fn a_cache_that_is_too_small_gives_the_rows_of_one_that_holds_all() {
+        let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
+        let (n, all) = (WORKING + 300, points(WORKING + 300));
+        let points = Points { kernel: &*kernel, x: MatRef::from_row_major_slice(&all, n, 3), shift: 0.0 };
+        let (mut small, mut large) = (Cache::new(points, 0), Cache::new(points, n));
+        for (first, step, count) in [(0, 1, WORKING), (300, 1, WORKING), (1, 3, 400), (0, 1, WORKING)] {
+            let rows: Vec<usize> = (0..count).map(|i| first + i * step).collect();
+            assert!(small.bring(&rows, &Workers::sequential(), &|| false));
+            assert!(large.bring(&rows, &Workers::new(2), &|| false));
+            assert!(small.held.len() <= WORKING);
+            for row in &rows {
+                assert_eq!((small.row(*row).len(), small.row(*row)), (n, large.row(*row)), "{row}");
+            }
+            let k = small.among(&rows[..5], &Workers::sequential());
+            assert_eq!(k[7], large.row(rows[1])[rows[2]]);
+        }
+    }
+}

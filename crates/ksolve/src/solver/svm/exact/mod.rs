@@ -1,0 +1,313 @@
+//! Support vector machines with the kernel itself: `map` exact.
+//!
+//! The problems are those of [`super`], over the whole space of the kernel, f(x) = Σ β_i k(x_i, x) + b. They are solved in their
+//! duals, by rounds of sequential minimal optimisation ([`dual`], [`smo`]). The rows stay in memory; kernel values stay where there is room, and
+//! are computed again where there is none, with the same bits. The model keeps the support vectors: the rows that have a multiplier in any
+//! machine.
+//!
+//! Machines of pairs of classes have few rows each, and threads take a pair at a time. Machines that share all rows are solved one after the other,
+//! with the kernel values of those before, and all threads work on each.
+//!
+//! *Cost*: about n^1.5 to n² steps in all, with the support vectors; a machine of 4,096 rows or fewer computes its kernel matrix once. *Bytes*: the rows; for every
+//! machine at work 64 a row and its kernel matrix, or 1,152 rows of it.
+
+mod dual;
+mod gram;
+mod smo;
+mod solvers;
+
+pub(super) use solvers::{link, wrong};
+
+use super::lagrangian::{Best, Terms};
+use super::loss::Row;
+use super::{Solved, fitted, held_out};
+use crate::model::Basis;
+use crate::solver::ridge::iterative::rows::{Rows as KernelRows, kernel_rows};
+use crate::solver::{Features, Fitted};
+use crate::strips::Pool;
+use crate::train::{self, Cut, Stage, Work, needs_wide_for, whole};
+use crate::{Intercept, Result};
+use dual::{Dual, Exactly, Found};
+use faer::{Mat, MatRef};
+use gram::{Gram, Points};
+use kapprox::{Kernel, Real};
+use kstore::pass::Observer;
+use kstore::{MemoryRows, Workers};
+use std::sync::Arc;
+
+/// Rows of a part of a matrix that is computed in parts.
+const PART: usize = 512;
+
+/// Rows that are scored at once.
+const SCORED: usize = 256;
+
+/// All rows, and the kernel.
+struct Exact<'a, T: Real> {
+    data: &'a Features<'a, T>,
+    rows: &'a MemoryRows<T>,
+    kernel: Arc<dyn Kernel<T>>,
+    wide: Arc<dyn Kernel<f64>>,
+    /// Folds of the rows; empty where there is only one.
+    folds: Vec<u16>,
+    /// Memory of matrices of machines that have ended.
+    spare: Pool<Vec<T>>,
+}
+
+/// Machines that have the same rows.
+struct Machines<'m, T> {
+    /// Positions of the rows.
+    at: Vec<usize>,
+    /// Rows of each part, whose kernel matrices may be known.
+    parts: Vec<usize>,
+    known: Vec<Option<&'m [T]>>,
+    /// Number of machines.
+    count: usize,
+    /// Target and cost of a row: of a machine, at a penalty, by its position.
+    row: Box<dyn Fn(usize, usize, usize) -> Row + Sync + Send + 'm>,
+}
+
+impl<'m, T> Machines<'m, T> {
+    fn new(at: Vec<usize>, count: usize, row: impl Fn(usize, usize, usize) -> Row + Sync + Send + 'm) -> Self {
+        let n = at.len();
+        let parts = (0..n).step_by(PART).map(|first| PART.min(n - first)).collect();
+        Self { at, parts, known: Vec::new(), count, row: Box::new(row) }
+    }
+}
+
+/// How machines are solved.
+#[derive(Clone, Copy)]
+struct Asked<'s> {
+    /// The terms at each penalty, strongest first.
+    terms: &'s [Terms],
+    /// Most sweeps: as many rounds as bring all rows of a machine to work.
+    steps: usize,
+    /// True for machines that are kept: their gaps are proved.
+    prove: bool,
+}
+
+/// The machines of some rows: for each machine, what was found at each penalty.
+type Paths = Vec<Vec<Found>>;
+
+/// Functions of the support vectors of some machines.
+struct Expansion {
+    /// Positions of the support vectors.
+    support: Vec<usize>,
+    /// One column for each machine.
+    coefficients: Mat<f64>,
+    intercept: Vec<f64>,
+}
+
+impl<'a, T: Real> Exact<'a, T> {
+    /// The rows of `data` and its kernel; `None` where the rows are features of a map.
+    fn new(data: &'a Features<'a, T>) -> Result<Option<Self>> {
+        let Some(rows) = data.points.and_then(|points| points.memory) else { return Ok(None) };
+        let any = data.kernel.build()?;
+        let (kernel, wide) = (any.typed::<T>(), any.typed::<f64>());
+        kapprox::kernel::require_positive_definite(&*wide, "a support vector machine")?;
+        let mut folds = Vec::new();
+        if data.folds.count() > 1 {
+            for i in 0..rows.len() {
+                let group = rows.group_codes().map_or(kstore::Coded::UNKNOWN, |groups| groups[i]);
+                // there are at most a thousand
+                folds.push(data.folds.fold_of(rows.row(i), group)? as u16);
+            }
+        }
+        Ok(Some(Self { data, rows, kernel, wide, folds, spare: Pool::default() }))
+    }
+
+    fn x(&self) -> MatRef<'_, T> {
+        let d = self.data.map.dims().0;
+        MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), d)
+    }
+
+    /// Positions of the rows outside a fold, or of all.
+    fn outside(&self, held: Option<u16>) -> Vec<usize> {
+        (0..self.rows.len()).filter(|i| held.is_none_or(|fold| self.folds[*i] != fold)).collect()
+    }
+
+    /// Some rows as a matrix in `U`, row-major.
+    fn copied<U: Real>(&self, at: &[usize]) -> Vec<U> {
+        let d = self.data.map.dims().0;
+        let rows = at.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]);
+        rows.map(|value| <U as kstore::Real>::from_f64(value.to_f64())).collect()
+    }
+
+    /// The kernel matrix of every class's rows, where there is room: machines of pairs take it from there.
+    fn within(&self, classes: &[Vec<usize>], intercept: Intercept) -> Vec<Option<Vec<T>>> {
+        let bytes: usize = classes.iter().map(|at| at.len() * at.len() * size_of::<T>()).sum();
+        if bytes > self.data.spare {
+            return vec![None; classes.len()];
+        }
+        let d = self.data.map.dims().0;
+        let mut found = vec![None; classes.len()];
+        self.data.resources.workers.each(classes.iter().zip(&mut found).collect(), |(at, found)| {
+            let x = self.copied::<T>(at);
+            let points = self.points(MatRef::from_row_major_slice(&x, at.len(), d), intercept);
+            let mut k = Vec::new();
+            gram::whole(points, &[at.len()], &[], &mut k, &Workers::sequential());
+            *found = Some(k);
+        });
+        found
+    }
+
+    fn points<'p>(&'p self, x: MatRef<'p, T>, intercept: Intercept) -> Points<'p, T> {
+        let shift = if intercept == Intercept::Penalised { T::ONE } else { T::ZERO };
+        Points { kernel: &*self.kernel, x, shift }
+    }
+
+    /// Solves all machines. Threads take machines of different rows, or work together on machines of the same.
+    fn solve(&self, sets: &[Machines<'_, T>], asked: Asked<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
+        let workers = self.data.resources.workers;
+        let mut found: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
+        let mut work: Vec<_> = sets.iter().zip(&mut found).collect();
+        // the largest first: threads end together
+        work.sort_by_key(|(set, _)| std::cmp::Reverse(set.at.len()));
+        match sets.len() >= workers.threads() {
+            true => workers.each(work, |(set, found)| {
+                let alone = Workers::sequential();
+                let room = self.data.spare / workers.threads();
+                *found = self.spare.with(Vec::new, |memory| self.of_rows(set, asked, (memory, room), &alone, observer));
+            }),
+            false => work.into_iter().for_each(|(set, found)| {
+                *found = self.of_rows(set, asked, (&mut Vec::new(), self.data.spare), workers, observer);
+            }),
+        }
+        match self.stops(observer) {
+            true => Err(kstore::Error::Interrupted.into()),
+            false => Ok(found),
+        }
+    }
+
+    fn stops(&self, observer: &dyn Observer) -> bool {
+        self.data.resources.workers.is_cancelled() || observer.stop()
+    }
+
+    /// Solves the machines of some rows, with memory for a kernel matrix, or room for rows of one.
+    fn of_rows(
+        &self,
+        set: &Machines<'_, T>,
+        asked: Asked<'_>,
+        (memory, room): (&mut Vec<T>, usize),
+        workers: &Workers,
+        observer: &dyn Observer,
+    ) -> Paths {
+        let (n, d, Some(first)) = (set.at.len(), self.data.map.dims().0, asked.terms.first()) else {
+            return Vec::new();
+        };
+        let x = self.copied::<T>(&set.at);
+        let points = self.points(MatRef::from_row_major_slice(&x, n, d), first.intercept);
+        let starts = first.total != 0.0;
+        let exact = if asked.prove || starts { self.copied::<f64>(&set.at) } else { Vec::new() };
+        let shift = points.shift.to_f64();
+        let exactly = || Exactly { kernel: &*self.wide, x: MatRef::from_row_major_slice(&exact, n, d), shift };
+        let mut gram = Gram::new(points, (&set.parts, &set.known), std::mem::take(memory), room, workers);
+        let stop = || self.stops(observer);
+        let machine = |machine: usize| {
+            let rows = |at: usize| set.at.iter().map(|i| (set.row)(machine, at, *i)).collect::<Vec<Row>>();
+            let mut dual = Dual::new(rows(0), *first);
+            if starts {
+                dual.fill(exactly(), workers, &stop);
+            }
+            let mut path = Vec::new();
+            for (at, terms) in asked.terms.iter().enumerate() {
+                if at > 0 {
+                    dual.again(rows(at), *terms);
+                }
+                let most = asked.steps.saturating_mul(gram::rounds(n));
+                path.push(dual.solve(&mut gram, asked.prove.then(exactly), most, workers, &stop));
+            }
+            observer.advance(1);
+            path
+        };
+        let paths = (0..set.count).map(machine).collect();
+        *memory = gram.end();
+        paths
+    }
+
+    /// The support vectors of machines, in the order of the rows, and their coefficients.
+    fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f Found)> + Clone) -> Expansion {
+        let mut place = vec![usize::MAX; self.rows.len()];
+        let each = |(at, found): (&'f [usize], &'f Found)| at.iter().copied().zip(found.beta.iter().copied());
+        machines.clone().flat_map(each).filter(|(_, beta)| *beta != 0.0).for_each(|(i, _)| place[i] = 0);
+        let support: Vec<usize> = (0..place.len()).filter(|i| place[*i] == 0).collect();
+        support.iter().enumerate().for_each(|(j, i)| place[*i] = j);
+        let mut coefficients = Mat::zeros(support.len(), machines.clone().count());
+        for (j, machine) in machines.clone().enumerate() {
+            let support = each(machine).filter(|(_, beta)| *beta != 0.0);
+            support.for_each(|(i, beta)| coefficients[(place[i], j)] = beta);
+        }
+        Expansion { support, coefficients, intercept: machines.map(|(_, found)| found.b).collect() }
+    }
+
+    /// Scores the rows of a fold: `to` gets the position of a row and its scores.
+    fn score(&self, fold: u16, functions: &Expansion, mut to: impl FnMut(usize, &[f64])) {
+        let (d, t) = (self.data.map.dims().0, functions.intercept.len());
+        let (workers, m) = (self.data.resources.workers, functions.support.len());
+        let held: Vec<usize> = (0..self.rows.len()).filter(|i| self.folds[*i] == fold).collect();
+        let z = self.copied::<T>(&functions.support);
+        let z = MatRef::from_row_major_slice(&z, m, d);
+        let (mut k, mut scores) = (Vec::new(), Vec::new());
+        for some in held.chunks(SCORED) {
+            scores.clear();
+            scores.resize(some.len() * t, 0.0);
+            if m > 0 {
+                let x = self.copied::<T>(some);
+                k.resize(some.len() * m, T::ZERO);
+                kernel_rows(&*self.kernel, MatRef::from_row_major_slice(&x, some.len(), d), z, &mut k, workers);
+                let rows = KernelRows { k: &k[..some.len() * m], m };
+                rows.times(functions.coefficients.as_ref(), &mut scores, workers);
+            }
+            for (i, scores) in some.iter().zip(scores.chunks_exact_mut(t)) {
+                scores.iter_mut().zip(&functions.intercept).for_each(|(score, b)| *score += b);
+                to(*i, scores);
+            }
+        }
+    }
+
+    /// The functions of solved machines, with their report. `deviations` are those of the targets.
+    fn fitted<'f>(
+        &self,
+        machines: impl Iterator<Item = (&'f [usize], &'f Found)> + Clone,
+        (unit, lambda): (f64, Option<f64>),
+        deviations: &[f64],
+    ) -> Fitted<T> {
+        let Expansion { support, coefficients, .. } = self.expansion(machines.clone());
+        let mut all = Solved::default();
+        for (j, (_, found)) in machines.enumerate() {
+            let w: Vec<f64> = coefficients.col(j).iter().copied().collect();
+            let support = w.iter().filter(|beta| **beta != 0.0).count();
+            let best = Best { w, b: found.b, primal: found.primal, dual: found.dual, support };
+            let steps = found.rounds.div_ceil(gram::rounds(found.beta.len()));
+            all.add(Solved { best: vec![best], gaps: found.gaps.clone(), passes: 0, steps });
+        }
+        let n = self.rows.len();
+        let why = format!("sequential minimal optimisation; {} of {n} rows are support vectors", support.len());
+        Fitted {
+            wide: needs_wide_for::<T>(coefficients.as_ref(), deviations),
+            basis: Some(Basis::Landmarks {
+                points: self.copied::<T>(&support),
+                rows: support.iter().map(|i| self.rows.row(*i)).collect(),
+            }),
+            method: Some(train::Solved { name: "exact", why }),
+            passes: 0,
+            ..fitted(all, unit, lambda, None)
+        }
+    }
+}
+
+/// The stages: statistics; then the rows, and the machines on them, `at_once` at a time, each of all rows at most.
+pub(super) fn stages(work: &Work<'_>, problems: usize, at_once: usize, penalties: usize) -> (Cut, Vec<Stage>) {
+    let (shape, budget) = (&work.shape, work.resources.memory);
+    let (n, d, e) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.d, shape.element);
+    let cut = whole::cut(shape);
+    let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
+    let each = |bytes: usize| n.saturating_mul(bytes).saturating_mul(at_once);
+    let plan = whole::plan("machines", shape, budget)
+        .term("rows of a machine", each(d * (e + 8)), fewer)
+        .term("multipliers and values of its rows", each(96), fewer)
+        .term("kernel values between its rows", at_once * gram::bytes(n, d, e), fewer)
+        .term("coefficients of all machines", n.saturating_mul(8 * problems * (2 + penalties)), fewer)
+        .term("rows that are scored", SCORED.saturating_mul(n * e + 8 * problems), fewer);
+    let plan = held_out::plan(plan, shape, problems, penalties);
+    (cut, vec![Stage::new(train::plan::scan(shape, cut, budget), 1), Stage::new(plan, 1)])
+}

@@ -1,0 +1,183 @@
+//! Support vector regression: values, by a tube in which errors cost nothing.
+
+use super::lagrangian::{Rows, Terms};
+use super::loss::{Loss, Row};
+use super::{Solved, fitted, solve, stages, view};
+use crate::solver::held_out::{self, Function, HeldOut};
+use crate::solver::kept::{Kept, Wanted};
+use crate::solver::parameter::{
+    COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
+};
+use crate::solver::{Features, Fitted, Penalty, Settings, Solver, SolverFamily};
+use crate::train::{Cut, Shape, Stage, View, Work};
+use crate::{Intercept, Result, Task};
+use kapprox::Real;
+use kstore::Plan;
+
+/// The description of the solver `svr`.
+pub(in crate::solver) const SVR: SolverFamily = SolverFamily {
+    name: "svr",
+    about: "support vector regression: values; small errors cost nothing",
+    task: Task::Regression,
+    parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE],
+    make: |settings| Ok(Box::new(Svr::new(settings)?)),
+};
+
+/// The parameter `epsilon`: half the width of the tube.
+const EPSILON: Parameter = Parameter {
+    name: "epsilon",
+    kind: ParameterKind::Number(Interval::NotNegative),
+    default: Some("0.1"),
+    about: "Errors below this cost nothing, in the unit of the target",
+};
+
+/// Support vector regression.
+#[derive(Clone, Debug)]
+pub struct Svr {
+    /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
+    pub penalties: Vec<Penalty>,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// Half the width of the tube, in the unit of the target.
+    pub epsilon: f64,
+    /// Relative duality gap at which a problem is solved.
+    pub gap: f64,
+    /// Most steps of a problem.
+    pub steps: usize,
+}
+
+impl Svr {
+    fn new(settings: &Settings) -> Result<Self> {
+        Ok(Self {
+            penalties: settings.compared()?,
+            intercept: settings.intercept(),
+            epsilon: settings.number(&EPSILON).unwrap_or_default(),
+            gap: settings.number(&GAP).unwrap_or_default(),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        })
+    }
+
+    /// The function of target `j` from the rows outside a fold, or from all, at the cost C.
+    fn machine<T: Real>(
+        &self,
+        kept: &Kept<'_, T>,
+        data: &Features<'_, T>,
+        j: usize,
+        held: Option<(&[u16], u16)>,
+        cost: f64,
+    ) -> Result<Solved> {
+        let t = data.targets.count();
+        let seen = |i: &usize| held.is_none_or(|(folds, fold)| folds[*i] != fold);
+        // the deviation of the target is the unit that its envelope is measured in
+        let (mean, deviation) = moments((0..kept.n).filter(seen).map(|i| kept.y[i * t + j]));
+        let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
+        let unit = if deviation > 0.0 { deviation } else { 1.0 };
+        let loss = Loss::Insensitive { epsilon: self.epsilon };
+        let (intercept, gap) = (self.intercept, self.gap);
+        let terms = Terms { loss, intercept, total: 0.0, cost: cost / unit, gap, patience: usize::MAX };
+        let mut solved = solve(kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, shift, cost, held }])?;
+        solved.best.iter_mut().for_each(|best| best.b += shift);
+        Ok(solved)
+    }
+
+    /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
+    fn held_out<T: Real>(&self, kept: &Kept<'_, T>, data: &Features<'_, T>) -> Result<HeldOut<T>> {
+        let t = data.targets.count();
+        let mut found = HeldOut::new(kept.n, t, self.penalties.len());
+        for fold in 0..data.folds.count() as u16 {
+            let rows = held_out::rows_outside(kept, fold);
+            for (at, penalty) in self.penalties.iter().enumerate() {
+                for j in 0..t {
+                    let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(rows))?;
+                    found.passes += solved.passes;
+                    let functions: Vec<Function<'_>> = solved.best.iter().map(|best| (&best.w[..], best.b)).collect();
+                    let stage = data.resources.stages.stage("held-out rows", None);
+                    found.score(kept, at, j, &functions, fold, &*stage)?;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The rows of the problem for target `j` of t.
+struct Valued<'a> {
+    y: &'a [f64],
+    j: usize,
+    t: usize,
+    /// The number that is subtracted from the target.
+    shift: f64,
+    cost: f64,
+    /// Folds of the rows, and the one that is held out.
+    held: Option<(&'a [u16], u16)>,
+}
+
+impl Rows for Valued<'_> {
+    #[inline(always)]
+    fn row(&self, i: usize) -> Row {
+        let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
+        Row { y: self.y[i * self.t + self.j] - self.shift, c: if held { 0.0 } else { self.cost } }
+    }
+}
+
+impl<T: Real> Solver<T> for Svr {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn holds_out(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+        let plan = super::plan(plan, shape, cut, 10 * shape.t, 1);
+        held_out::plan(plan, shape, shape.t, self.penalties.len())
+    }
+
+    fn view(&self, work: &Work<'_>) -> Result<View> {
+        Ok(view(work))
+    }
+
+    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+        Ok(stages::<T>(self, view, work, (work.shape.t, 1, self.penalties.len())))
+    }
+
+    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+        if let Some(fitted) = self.fit_exactly(data)? {
+            return Ok(fitted);
+        }
+        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let held_out = match data.folds.count() {
+            1 => None,
+            _ => {
+                let (found, t) = (self.held_out(&kept, data)?, data.targets.count());
+                let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+                    let squares = scores.zip(&kept.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
+                    squares.sum::<f64>() / t as f64
+                };
+                let errors = found.errors(square);
+                Some((held_out::choose(&self.penalties, data.rows, errors, "held-out mse at each"), found.passes))
+            }
+        };
+        let penalty = self.penalties[held_out.as_ref().map_or(0, |(chosen, _)| chosen.at)];
+        let lambda = penalty.lambda(data.rows);
+        let mut all = Solved::default();
+        for j in 0..data.targets.count() {
+            all.add(self.machine(&kept, data, j, None, penalty.c(data.rows))?);
+        }
+        let mut fitted = fitted(all, 2.0 * lambda, Some(lambda), gathered.certificate);
+        if let Some((chosen, passes)) = held_out {
+            fitted.passes += passes;
+            fitted.figures.extend(chosen.figures);
+        }
+        Ok(fitted)
+    }
+}
+
+/// Mean and population standard deviation, by two passes over the values.
+pub(super) fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let n = values.clone().count().max(1) as f64;
+    let mean = values.clone().sum::<f64>() / n;
+    let squares = values.map(|value| (value - mean) * (value - mean)).sum::<f64>();
+    (mean, (squares / n).sqrt())
+}
