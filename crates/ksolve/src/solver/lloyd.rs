@@ -270,15 +270,16 @@ fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Cluster
 fn sample<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, space: Space<'_>, k: usize) -> Result<Vec<f64>> {
     let stage = data.resources.stages.stage("sample for clusters", Some(data.rows));
     let (coins, mut wanted) = (Stream::new(data.options.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
-    let mut phi: Vec<T> = Vec::with_capacity(wanted * kept.p);
-    kept.visit(&*stage, |tile| {
-        for i in 0..tile.rows() {
-            let position = tile.first + i;
-            if coins.uniform(position as u64) * ((kept.n - position) as f64) < wanted as f64 {
-                phi.extend_from_slice(tile.row(i));
-                wanted -= 1;
-            }
+    let mut at = Vec::with_capacity(wanted);
+    for position in 0..kept.n {
+        if coins.uniform(position as u64) * ((kept.n - position) as f64) < wanted as f64 {
+            at.push(position);
+            wanted -= 1;
         }
+    }
+    let mut phi: Vec<T> = Vec::with_capacity(at.len() * kept.p);
+    kept.pick(&at, &*stage, |tile| {
+        phi.extend_from_slice(tile.phi);
         Ok(())
     })?;
     let mut points = Vec::new();

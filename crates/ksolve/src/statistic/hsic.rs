@@ -60,7 +60,7 @@ fn plan(plan: Plan, shape: &Shape, _: Cut, permutations: usize) -> Plan {
     if permutations == 0 {
         return plan;
     }
-    let thread = p * p * (8 + e) + STRIP * p * e + 4 * n;
+    let thread = p * p * (8 + e) + 2 * STRIP * p * e + 4 * n;
     plan.term("random orders and their products", shape.threads.max(1) * thread, "lower `threads`").term(
         "permuted statistics",
         permutations.saturating_mul(8),
@@ -139,8 +139,9 @@ fn spreads<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, mean: &[f64], p:
     Ok(spreads)
 }
 
-/// Buffers of a thread: rows of psi in another order, their product with phi, and its sum.
+/// Buffers of a thread: rows of phi, rows of psi in another order, their product with phi, and its sum.
 struct Buffers<T> {
+    left: Vec<T>,
     rows: Vec<T>,
     product: Vec<T>,
     sum: Mat<f64>,
@@ -156,11 +157,14 @@ fn permuted<T: Real>(
     permutations: usize,
 ) -> Result<Vec<f64>> {
     let mut statistics = vec![0.0; permutations];
-    let Some(phi) = kept.memory() else { return Ok(Vec::new()) };
+    // every row is in memory: the pass before has visited all of them
+    if kept.row(0).is_none() {
+        return Ok(Vec::new());
+    }
     let (n, q) = (kept.n, kept.p - p);
     let observer = data.resources.stages.stage("permutations", None);
     let pool: Pool<Buffers<T>> = Pool::default();
-    let make = || Buffers { rows: Vec::new(), product: vec![T::ZERO; p * q], sum: Mat::zeros(p, q) };
+    let make = || Buffers { left: Vec::new(), rows: Vec::new(), product: vec![T::ZERO; p * q], sum: Mat::zeros(p, q) };
     for_each_strip(kept.workers(), &mut statistics, 1, |j, statistic| {
         if observer.stop() {
             return;
@@ -170,15 +174,17 @@ fn permuted<T: Real>(
             buffers.sum.fill(0.0);
             for first in (0..n).step_by(STRIP) {
                 let rows = STRIP.min(n - first);
+                buffers.left.clear();
                 buffers.rows.clear();
-                for row in &order[first..first + rows] {
-                    let start = *row as usize * kept.p + p;
-                    buffers.rows.extend_from_slice(&phi[start..start + q]);
-                }
-                let left = MatRef::from_row_major_slice(&phi[first * kept.p..][..rows * kept.p], rows, kept.p);
+                let features = |row: usize| kept.row(row).unwrap_or_default();
+                (first..first + rows).for_each(|row| buffers.left.extend_from_slice(&features(row)[..p]));
+                order[first..first + rows]
+                    .iter()
+                    .for_each(|row| buffers.rows.extend_from_slice(&features(*row as usize)[p..]));
+                let left = MatRef::from_row_major_slice(&buffers.left, rows, p);
                 let right = MatRef::from_row_major_slice(&buffers.rows, rows, q);
                 let product = MatMut::from_column_major_slice_mut(&mut buffers.product, p, q);
-                matmul(product, Accum::Replace, left.subcols(0, p).transpose(), right, T::ONE, Par::Seq);
+                matmul(product, Accum::Replace, left.transpose(), right, T::ONE, Par::Seq);
                 for (k, column) in buffers.product.chunks_exact(p).enumerate() {
                     buffers.sum.col_mut(k).iter_mut().zip(column).for_each(|(sum, v)| *sum += v.to_f64());
                 }

@@ -2,7 +2,7 @@
 
 use super::{Compares, Measured, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::{Features, Place};
+use crate::solver::{Features, Place, kept};
 use crate::train::landmarks::{self, Mapped};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
@@ -152,7 +152,7 @@ fn last<T: Real>(
     resources: &Resources<'_>,
 ) -> (Place, Plan) {
     let p = shape.map.p;
-    let moments = GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
+    let moments = kept::STATES * GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
     let plan =
         plan::features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower `rank`");
     let plan = (family.plan)(plan, shape, cut, options.permutations);

@@ -25,7 +25,7 @@ impl Engine for Names {
         names.push(name.to_string());
         Ok((PassKey { number: names.len() as u64, name: name.to_string(), cut }, Share::Whole))
     }
-    fn claim(&self, _: &PassKey) -> kstore::Result<Option<std::ops::Range<u64>>> {
+    fn claim(&self, _: &PassKey, _: &dyn Observer) -> kstore::Result<Option<std::ops::Range<u64>>> {
         Ok(None)
     }
     fn give(&self, _: &PassKey, _: &Node, _: Option<&dyn Persist>) -> kstore::Result<()> {

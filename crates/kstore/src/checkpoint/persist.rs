@@ -63,7 +63,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(f32: F32, f64: F64, u64: U64, u32: U32, i64: I64, u8: U8);
+numbers!(f32: F32, f64: F64, u64: U64, u32: U32, u16: U16, i64: I64, u8: U8);
 
 /// An array to be written, as the machine holds it.
 #[derive(Debug)]

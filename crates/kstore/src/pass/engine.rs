@@ -77,11 +77,11 @@ pub trait Engine: Sync {
     /// # Errors
     /// Where there is no such pass in the run.
     fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)>;
-    /// Claims segments that nobody has claimed; `None` where there are none.
+    /// Claims segments that nobody has claimed; `None` where there are none. It may wait for a process that had them before.
     ///
     /// # Errors
-    /// Errors of the medium that carries the states.
-    fn claim(&self, pass: &PassKey) -> Result<Option<Range<u64>>>;
+    /// Errors of the medium that carries the states; [`crate::Error::Interrupted`] where the observer wants a stop.
+    fn claim(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>>;
     /// Takes over a node of what this process has claimed; without a state where no row was folded.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ where
         }
         Ok(rows)
     };
-    while let Some(lot) = engine.claim(key)? {
+    while let Some(lot) = engine.claim(key, observer)? {
         heard += work(lot)?;
     }
     let (mut tree, mut at, mut rows) = (Tree::default(), all.start, 0);

@@ -1,7 +1,8 @@
 //! Processes that share the passes of a run through a medium, such as a folder.
 //!
 //! A pass is cut into lots, which are functions of its rows. A process claims a lot by a text under the lot's name, which
-//! is put there once, and gives the states of its nodes. One process claims the merging, puts the total there and removes
+//! is put there once, and gives the states of its nodes. In the next pass over the same rows it begins with the lots that it folded before, of which
+//! it may have kept what it made, and leaves those of the others to them as long as they may just be slower. One process claims the merging, puts the total there and removes
 //! the rest; the others wait for the total, so that each state is read once. So names tell what a thing is, whatever the
 //! processes: a process may come late, and finds totals; a process that has gone costs what it had claimed; and a run that
 //! was broken off goes on.
@@ -21,7 +22,7 @@ use super::medium::{Folder, Medium};
 use super::{Observer, STRETCH};
 use crate::checkpoint::{Cut, Manifest, Persist, StateFile, StateKey, put_one};
 use crate::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,8 +63,17 @@ impl std::fmt::Debug for SharedEngine {
 /// What this process knows of the lots of the pass.
 #[derive(Default)]
 struct Lots {
-    /// The first lot that this process has not tried to claim.
-    next: u64,
+    /// How the pass is cut.
+    cut: Option<Cut>,
+    /// The first segments of the lots that this process folded when rows were last cut like this: it may have kept what it made of them.
+    own: BTreeSet<u64>,
+    /// Those of the lots that it folds now.
+    folded: BTreeSet<u64>,
+    /// First segments of the lots that it has not tried to claim, its own before the others.
+    open: VecDeque<u64>,
+    /// When it began, and how long its own lots took.
+    began: Option<Instant>,
+    busy: Option<Duration>,
     /// How often a claim was taken over from a process that had gone, by what was claimed.
     generations: BTreeMap<String, u64>,
     /// True where this process merges the states.
@@ -82,6 +92,24 @@ fn lot(cut: Cut, segment: u64) -> Range<u64> {
     let (all, length) = (cut.segments(), length(cut));
     let start = segment / length * length;
     start.max(all.start)..(start + length).min(all.end)
+}
+
+/// The first segments of all lots.
+fn starts(cut: Cut) -> impl Iterator<Item = u64> {
+    let all = cut.segments();
+    std::iter::successors(Some(all.start), move |start| Some(lot(cut, *start).end))
+        .take_while(move |start| *start < all.end)
+}
+
+impl Lots {
+    /// True for the lot of another process, as long as that may just be slower: for the time that this process's own lots took.
+    fn is_left_to_others(&mut self, start: u64) -> bool {
+        if self.own.is_empty() || self.own.contains(&start) {
+            return false;
+        }
+        let time = self.began.map_or(Duration::ZERO, |began| began.elapsed());
+        time < 2 * *self.busy.get_or_insert(time)
+    }
 }
 
 /// The merging of the states, among the things that are claimed.
@@ -193,7 +221,11 @@ impl SharedEngine {
             return Ok(Some(Taken::State(node)));
         }
         let lot = lot(pass.cut, segment);
-        Ok((time && self.take_over(pass, &at(lot.start))?).then_some(Taken::Lost(lot)))
+        if !time || !self.take_over(pass, &at(lot.start))? {
+            return Ok(None);
+        }
+        self.lots().folded.insert(lot.start);
+        Ok(Some(Taken::Lost(lot)))
     }
 }
 
@@ -216,20 +248,36 @@ impl Engine for SharedEngine {
 
     fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        *self.lots() = Lots { next: cut.segments().start, ..Lots::default() };
+        let mut lots = self.lots();
+        let last = std::mem::take(&mut *lots);
+        let own = if last.cut == Some(cut) { last.folded } else { BTreeSet::new() };
+        let (mine, others): (Vec<u64>, Vec<u64>) = starts(cut).partition(|start| own.contains(start));
+        let open = mine.into_iter().chain(others).collect();
+        *lots = Lots { cut: Some(cut), own, open, began: Some(Instant::now()), ..Lots::default() };
+        drop(lots);
         Ok((PassKey { number, name: name.to_string(), cut }, Share::Lots))
     }
 
-    fn claim(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
-        let (end, mut lots) = (pass.cut.segments().end, self.lots());
-        while lots.next < end && !self.medium.has(&total_name(pass))? {
-            let lot = lot(pass.cut, lots.next);
-            lots.next = lot.end;
-            if self.medium.create(&claim_name(pass, &at(lot.start), 0), self.sign.name().as_bytes())? {
-                return Ok(Some(lot));
+    fn claim(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>> {
+        let mut wait = Duration::from_millis(1);
+        while !self.medium.has(&total_name(pass))? {
+            let Some(start) = self.lots().open.front().copied() else { return Ok(None) };
+            let name = claim_name(pass, &at(start), 0);
+            if self.lots().is_left_to_others(start) && !self.medium.has(&name)? {
+                if observer.stop() {
+                    return Err(Error::Interrupted);
+                }
+                std::thread::sleep(wait);
+                wait = (2 * wait).min(POLL);
+                continue;
+            }
+            self.lots().open.pop_front();
+            if self.medium.create(&name, self.sign.name().as_bytes())? {
+                self.lots().folded.insert(start);
+                return Ok(Some(lot(pass.cut, start)));
             }
         }
-        lots.next = end;
+        self.lots().open.clear();
         Ok(None)
     }
 

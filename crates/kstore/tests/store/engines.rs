@@ -85,6 +85,30 @@ fn processes_find_the_bits_of_one() {
 }
 
 #[test]
+fn a_process_begins_with_the_lots_that_it_folded_before() {
+    let data = folder();
+    let cut = Cut { tile: 16, segment: 100, start: 0, end: 900 };
+    let [one, two] = [(); 2].map(|()| engine(data.path()));
+    [&one, &two].iter().for_each(|engine| engine.join(&job("1")).unwrap());
+    let begin = |name: &str| {
+        let (key, _) = one.begin(name, cut).unwrap();
+        assert_eq!(two.begin(name, cut).unwrap().0, key);
+        key
+    };
+    let claim = |engine: &SharedEngine, key: &_| engine.claim(key, &Rows::default()).unwrap().map(|lot| lot.start);
+    let key = begin("first");
+    assert_eq!([0, 1, 2].map(|_| claim(&one, &key)), [0, 1, 2].map(Some));
+    assert_eq!(std::iter::from_fn(|| claim(&two, &key)).collect::<Vec<_>>(), [3, 4, 5, 6, 7, 8]);
+    assert_eq!(claim(&one, &key), None);
+    let key = begin("second");
+    assert_eq!(claim(&two, &key), Some(3));
+    assert_eq!(claim(&one, &key), Some(0));
+    // those that the other does not come to are folded too, in the end
+    assert_eq!(std::iter::from_fn(|| claim(&two, &key)).collect::<Vec<_>>(), [4, 5, 6, 7, 8, 1, 2]);
+    assert_eq!(claim(&one, &key), None);
+}
+
+#[test]
 fn the_work_of_a_process_that_has_gone_is_done_again() {
     let data = folder();
     let rows = usual_rows(&split(data.path(), 900, &[], 100));
@@ -96,7 +120,7 @@ fn the_work_of_a_process_that_has_gone_is_done_again() {
         let other = engine(&path);
         other.join(&job("1")).unwrap();
         let (key, _) = other.begin("sums", cut).unwrap();
-        assert_eq!([0, 1].map(|_| other.claim(&key).unwrap()), [Some(0..1), Some(1..2)]);
+        assert_eq!([0, 1].map(|_| other.claim(&key, &Rows::default()).unwrap()), [Some(0..1), Some(1..2)]);
         let sign = path.join(files(&path).into_iter().find(|name| name.ends_with(".alive")).unwrap());
         let last = std::fs::read(&sign).unwrap();
         other.leave(false);
@@ -114,7 +138,7 @@ fn the_work_of_a_process_that_has_gone_is_done_again() {
         let late = engine(&path);
         late.join(&job("1")).unwrap();
         let (key, _) = late.begin("sums", cut).unwrap();
-        assert_eq!(late.claim(&key).unwrap(), None);
+        assert_eq!(late.claim(&key, &Rows::default()).unwrap(), None);
     }
 }
 
@@ -169,7 +193,7 @@ fn a_stop_is_heard_while_waiting() {
     let other = engine(data.path());
     other.join(&job("1")).unwrap();
     let (key, _) = other.begin("sums", Cut { tile: 16, segment: 100, start: 0, end: 900 }).unwrap();
-    other.claim(&key).unwrap();
+    other.claim(&key, &Rows::default()).unwrap();
     let engine = engine(data.path());
     engine.join(&job("1")).unwrap();
     let journal = Journal::through(&engine);

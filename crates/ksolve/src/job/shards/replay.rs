@@ -115,7 +115,7 @@ impl Engine for Replay {
         Err(Error::Damaged { path: job.path().to_path_buf(), detail: why })
     }
 
-    fn claim(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
+    fn claim(&self, pass: &PassKey, _: &dyn Observer) -> Result<Option<Range<u64>>> {
         Ok(match (&self.job, &self.role) {
             (Some((_, shared)), Role::Fold { own, .. }) if pass == shared => lock(own).take(),
             _ => None,

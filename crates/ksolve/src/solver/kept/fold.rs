@@ -17,8 +17,33 @@ pub(crate) fn values_bytes(numbers: usize, element: usize) -> usize {
     numbers.saturating_mul(3 * element)
 }
 
-/// The segment that is being folded: its number, its rows so far, and its state.
-type Open<S> = Option<(u64, u64, S)>;
+/// The segments of a lot, whose states are delivered one after the other.
+pub(super) struct Segments<'d, S> {
+    /// The segment that is being folded: its number, its rows so far, and its state.
+    open: Option<(u64, u64, S)>,
+    deliver: Deliver<'d, S, crate::Error>,
+}
+
+impl<'d, S> Segments<'d, S> {
+    pub(super) fn new(deliver: Deliver<'d, S, crate::Error>) -> Self {
+        Self { open: None, deliver }
+    }
+
+    /// The state of a segment, to which so many rows are added.
+    pub(super) fn at(&mut self, number: u64, rows: u64, init: &(dyn Fn() -> S + Sync)) -> Result<&mut S> {
+        if let Some((at, rows, state)) = self.open.take_if(|(at, ..)| *at != number) {
+            (self.deliver)(at, rows, state)?;
+        }
+        let (_, all, state) = self.open.get_or_insert_with(|| (number, 0, init()));
+        *all += rows;
+        Ok(state)
+    }
+
+    /// Delivers the last state.
+    pub(super) fn finish(self) -> Result<()> {
+        self.open.map_or(Ok(()), |(at, rows, state)| (self.deliver)(at, rows, state))
+    }
+}
 
 impl<T: Real> Kept<'_, T> {
     /// Folds all tiles into one state; `init` gives that of no rows, and `step` adds a tile. The name says what the pass finds.
@@ -37,17 +62,11 @@ impl<T: Real> Kept<'_, T> {
         let Range { start, end } = self.range.clone();
         let cut = Cut { tile: self.ways.cut.tile, segment: self.ways.cut.segment, start, end };
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
-            let mut open: Open<S> = None;
+            let mut segments = Segments::new(deliver);
             self.visit_lot(Some(&lot), observer, &mut |tile| {
-                let number = self.segment_of(tile.first);
-                if let Some((at, rows, state)) = open.take_if(|(at, ..)| *at != number) {
-                    deliver(at, rows, state)?;
-                }
-                let (_, rows, state) = open.get_or_insert_with(|| (number, 0, init()));
-                *rows += tile.rows() as u64;
-                step(state, tile)
+                step(segments.at(self.segment_of(tile.first), tile.rows() as u64, init)?, tile)
             })?;
-            open.map_or(Ok(()), |(at, rows, state)| deliver(at, rows, state))
+            segments.finish()
         };
         Ok(fold_lots(engine, (name, cut), observer, &|| init(), &mut lot)?.0)
     }
@@ -58,7 +77,7 @@ impl<T: Real> Kept<'_, T> {
     }
 
     /// The number of the segment of the row at a position.
-    fn segment_of(&self, position: usize) -> u64 {
+    pub(super) fn segment_of(&self, position: usize) -> u64 {
         let after = self.segments.partition_point(|(first, _)| *first <= position);
         after.checked_sub(1).map_or(0, |place| self.segments[place].1)
     }

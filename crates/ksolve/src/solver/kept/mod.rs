@@ -8,31 +8,33 @@
 //! rate of the disk from scratch, the map otherwise.
 
 mod fold;
+mod gather;
 mod only;
+mod pick;
 mod place;
 mod sample;
+mod stored;
 mod tile;
 mod wide;
 
 pub(crate) use fold::{STATES, values_bytes};
 pub use fold::{Sums, Values};
+pub use gather::{Gathered, Wanted};
 use only::Only;
 pub(crate) use only::bytes as only_bytes;
 pub use place::Place;
+pub(super) use stored::Quiet;
+use stored::Stored;
 pub use tile::Tile;
 use wide::Widen;
 
-use super::Features;
-use crate::certificate::CertificateState;
-use crate::gram::{GramScratch, GramState};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Resources, Shape};
-use crate::{Error, Result, Targets};
+use crate::{Error, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::pass::Observer;
-use kstore::scratch::{Cache, CacheWriter};
-use kstore::{Coded, Pass, RowBlock, RowSource, TableShape, Workers};
+use kstore::{Pass, RowBlock, RowSource, Workers};
 use std::ops::Range;
 
 /// Rows that are transposed by one thread at a time.
@@ -40,13 +42,10 @@ const TURNED: usize = 64;
 
 /// The features of all rows, by the place where they are kept.
 enum Phi<'a, T: Real> {
-    /// The features in memory, n x p, row-major.
-    Memory(Vec<T>),
-    Scratch(Cache<T>),
-    Recomputed {
-        source: &'a dyn RowSource<T>,
-        map: &'a dyn FeatureMap<T>,
-    },
+    /// Those of the rows of the run, in memory, in scratch, or nowhere.
+    Stored(Stored<'a, T>),
+    /// Rows that were picked out, n x p row-major.
+    Picked(Vec<T>),
     /// Some of the rows of other kept features.
     Only(Only<'a, T>),
     /// The features of another type, converted when they are read.
@@ -64,26 +63,6 @@ struct Ways<'a> {
     seed: u64,
     /// Bytes for copies that only save time.
     spare: usize,
-}
-
-/// The sums that the pass that keeps the features is to compute beside them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
-    /// True for the second moments of the features.
-    pub moments: bool,
-    /// True for the squared length of every row in feature space.
-    pub squares: bool,
-}
-
-/// The sums that the pass that keeps the features computed beside them.
-#[derive(Debug, Default)]
-pub struct Gathered {
-    /// Residuals of the map at every rank, where it is a projection.
-    pub certificate: Option<CertificateState>,
-    /// Second moments, where they were asked for.
-    pub moments: Option<GramState>,
-    /// k(x, x) of every row, or ‖φ‖² for maps that are no projection, n numbers; empty where they were not asked for.
-    pub squares: Vec<f64>,
 }
 
 /// The features of all rows, and their targets.
@@ -127,53 +106,6 @@ pub(crate) fn pass_bytes(shape: &Shape, cut: Cut) -> usize {
 }
 
 impl<'a, T: Real> Kept<'a, T> {
-    /// Computes the features of all rows in one pass, in the order of the rows, and keeps them where `data` says.
-    ///
-    /// # Errors
-    /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
-    pub fn gather(data: &'a Features<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
-        let (d, p) = data.map.dims();
-        let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
-        let origin = vec![T::default(); d];
-        let projects = data.map.kernel_diag(MatRef::from_row_major_slice(&origin, 1, d), &mut [0.0]).is_some();
-        let mut gather = Gather {
-            data,
-            buffers: Buffers::default(),
-            // zeros that nobody wrote: the threads that fill the pages are the first to touch them
-            memory: vec![T::ZERO; if data.keep == Place::Memory { n * p } else { 0 }],
-            writer: writer(data, p)?,
-            codes: Vec::new(),
-            y: Vec::new(),
-            folds: Vec::new(),
-            starts: vec![0],
-            segments: Vec::new(),
-            certificate: projects.then(|| CertificateState::new(p)),
-            moments: wanted.moments.then(|| (GramState::new(p, 0, 1), GramScratch::default())),
-            squares: wanted.squares.then(Vec::new),
-        };
-        let name = match data.keep {
-            Place::Memory => "features to memory",
-            Place::Scratch => "features to scratch",
-            Place::Recomputed => "features",
-        };
-        let range = data.source.range();
-        let observer = data.resources.stages.stage(name, Some(range.end - range.start));
-        let ways = Ways { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
-        ways.pass(&*observer).visit(data.source, |block| gather.add(block))?;
-        let Gather { mut memory, writer, codes, y, folds, starts, segments, certificate, moments, squares, .. } =
-            gather;
-        let n = starts.last().copied().unwrap_or(0);
-        memory.truncate(n * p);
-        let phi = match (data.keep, writer) {
-            (Place::Memory, _) => Phi::Memory(memory),
-            (_, Some(writer)) => Phi::Scratch(writer.finish()?),
-            (_, None) => Phi::Recomputed { source: data.source, map: data.map },
-        };
-        let (moments, squares) = (moments.map(|(state, _)| state), squares.unwrap_or_default());
-        let gathered = Gathered { certificate, moments, squares };
-        Ok((Self { ways, phi, n, p, codes, y, folds, starts, segments, range, own: true }, gathered))
-    }
-
     /// Calls `work` with every tile of features, in the order of the rows.
     ///
     /// # Errors
@@ -189,12 +121,44 @@ impl<'a, T: Real> Kept<'a, T> {
     /// [`Kept::visit`] of some segments, or of all, compiled once for all kinds of work. Rows that were picked out are visited whole.
     fn visit_lot(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         match &self.phi {
-            Phi::Memory(phi) => self.visit_memory(phi, lot, observer, work),
+            Phi::Stored(stored) => self.visit_stored(stored, lot, observer, work),
+            Phi::Picked(phi) => {
+                let rows = lot.map_or(0..self.n, |lot| self.position(lot.start)..self.position(lot.end));
+                self.visit_memory(rows, observer, work, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
+            }
             Phi::Only(only) => only.visit(observer, work),
-            Phi::Scratch(cache) => self.visit_rows(cache, None, lot, observer, work),
-            Phi::Recomputed { source, map } => self.visit_rows(*source, Some(*map), lot, observer, work),
             Phi::Wide(of) => of.widen(lot, observer, work),
         }
+    }
+
+    /// The features of the rows of the run. Those that are kept, but not by this process, are computed before.
+    fn visit_stored(
+        &self,
+        stored: &Stored<'_, T>,
+        lot: Option<&Range<u64>>,
+        observer: &dyn Observer,
+        work: Work<'_, T>,
+    ) -> Result<()> {
+        let lot = lot.map_or_else(|| stored.cut.segments(), Range::clone);
+        stored.fill(&lot, &self.ways, observer)?;
+        match stored.place() {
+            Place::Memory => {
+                let rows = self.position(lot.start)..self.position(lot.end);
+                self.visit_memory(rows, observer, work, |rows| self.in_memory(stored, rows))
+            }
+            Place::Scratch => stored
+                .scratch(&lot)
+                .into_iter()
+                .try_for_each(|(part, cache)| self.visit_rows(&*cache, None, &part, observer, work)),
+            Place::Recomputed => self.visit_rows(stored.source, Some(stored.map), &lot, observer, work),
+        }
+    }
+
+    /// Features of rows of one segment, where this process has them in memory.
+    fn in_memory<'s>(&self, stored: &'s Stored<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
+        let number = self.segment_of(rows.start);
+        let first = self.position(number);
+        stored.memory(number)?.get((rows.start - first) * self.p..(rows.end - first) * self.p)
     }
 
     /// The rows of a source, which are features or become them by `map`.
@@ -202,11 +166,11 @@ impl<'a, T: Real> Kept<'a, T> {
         &self,
         source: &dyn RowSource<T>,
         map: Option<&dyn FeatureMap<T>>,
-        lot: Option<&Range<u64>>,
+        lot: &Range<u64>,
         observer: &dyn Observer,
         work: Work<'_, T>,
     ) -> Result<()> {
-        let (mut buffers, mut first) = (Buffers::default(), lot.map_or(0, |lot| self.position(lot.start)));
+        let (mut buffers, mut first) = (Buffers::default(), self.position(lot.start));
         let pass = self.ways.pass(observer);
         let tile = |block: &RowBlock<'_, T>| {
             let phi = match map {
@@ -220,36 +184,35 @@ impl<'a, T: Real> Kept<'a, T> {
             first += block.len();
             Ok(())
         };
-        match lot {
-            Some(lot) => pass.visit_lot(source, lot, tile).map(drop),
-            None => pass.visit(source, tile).map(drop),
-        }
+        pass.visit_lot(source, lot, tile).map(drop)
     }
 
-    fn visit_memory(
+    /// The tiles of some rows in memory, whose features `of` has.
+    fn visit_memory<'s>(
         &self,
-        phi: &[T],
-        lot: Option<&Range<u64>>,
+        rows: Range<usize>,
         observer: &dyn Observer,
         work: Work<'_, T>,
+        of: impl Fn(Range<usize>) -> Option<&'s [T]>,
     ) -> Result<()> {
-        let rows = lot.map_or(0..self.n, |lot| self.position(lot.start)..self.position(lot.end));
         for bounds in self.starts.windows(2).filter(|bounds| rows.contains(&bounds[0])) {
             if observer.stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
             let (first, end) = (bounds[0], bounds[1]);
-            work(&Tile { first, phi: &phi[first * self.p..end * self.p], p: self.p })?;
+            let phi = of(first..end).ok_or(Error::Shape { what: "features", expected: end - first, got: 0 })?;
+            work(&Tile { first, phi, p: self.p })?;
             observer.advance((end - first) as u64);
         }
         Ok(())
     }
 
-    /// The features of all rows, n x p row-major, where they are in memory.
-    pub fn memory(&self) -> Option<&[T]> {
+    /// The features of a row, where this process has them in memory.
+    pub fn row(&self, i: usize) -> Option<&[T]> {
         match &self.phi {
-            Phi::Memory(phi) => Some(phi),
-            Phi::Scratch(_) | Phi::Recomputed { .. } | Phi::Only(_) | Phi::Wide(_) => None,
+            Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
+            Phi::Picked(phi) => phi.get(i * self.p..(i + 1) * self.p),
+            Phi::Only(_) | Phi::Wide(_) => None,
         }
     }
 
@@ -271,17 +234,6 @@ impl<'a> Ways<'a> {
         'a: 'p,
     {
         Pass { journal: None, ..self.cut.pass(1, self.resources, observer) }
-    }
-}
-
-/// A cache for the features of all rows, where they go to scratch.
-fn writer<T: Real>(data: &Features<'_, T>, p: usize) -> Result<Option<CacheWriter<T>>> {
-    match (data.keep, data.resources.scratch) {
-        (Place::Scratch, Some(scratch)) => {
-            let shape = TableShape { features: p, targets: 0, weighted: false, ..data.source.shape() };
-            Ok(Some(scratch.cache(shape, data.source.range())?))
-        }
-        _ => Ok(None),
     }
 }
 
@@ -321,102 +273,10 @@ impl<T: Real> Buffers<T> {
     }
 }
 
-/// The pass that keeps features: what it has found so far.
-struct Gather<'a, T: Real> {
-    data: &'a Features<'a, T>,
-    buffers: Buffers<T>,
-    memory: Vec<T>,
-    writer: Option<CacheWriter<T>>,
-    codes: Vec<u32>,
-    y: Vec<f64>,
-    folds: Vec<u16>,
-    starts: Vec<usize>,
-    segments: Vec<(usize, u64)>,
-    certificate: Option<CertificateState>,
-    moments: Option<(GramState, GramScratch<T>)>,
-    squares: Option<Vec<f64>>,
-}
-
-impl<T: Real> Gather<'_, T> {
-    /// Takes in a tile: its features, then what is learned of them, then what the table says of its rows.
-    fn add(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
-        let (map, workers) = (self.data.map, self.data.resources.workers);
-        let (b, p) = (block.len(), map.dims().1);
-        let first = self.starts.last().copied().unwrap_or(0);
-        if self.data.keep == Place::Memory {
-            self.memory.resize(self.memory.len().max((first + b) * p), T::ZERO);
-            self.buffers.fill_into(&mut self.memory[first * p..(first + b) * p], map, block, workers);
-        } else {
-            self.buffers.fill(map, block, workers);
-        }
-        if !self.buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
-            let remedy = "scale the features, choose another kernel or use `precision` f64";
-            return Err(Error::NotFinite { what: "a feature of a row", remedy });
-        }
-        self.learn(block, workers)?;
-        self.targets(block)?;
-        self.starts.push(first + b);
-        let number = block.rows[0] / self.data.cut.segment;
-        if self.segments.last().is_none_or(|(_, last)| *last != number) {
-            self.segments.push((first, number));
-        }
-        if let Some(writer) = &mut self.writer {
-            let block = RowBlock { x: &self.buffers.rows, d: p, y: &[], t: 0, classes: None, groups: None, ..*block };
-            writer.push(&block)?;
-        }
-        Ok(())
-    }
-
-    /// Residuals, squared lengths and moments of the features in the buffers.
-    fn learn(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
-        let (b, map, buffers) = (block.len(), self.data.map, &mut self.buffers);
-        let phi = MatRef::from_column_major_slice(&buffers.columns, b, map.dims().1);
-        if let Some(certificate) = &mut self.certificate {
-            buffers.diag.resize(b, 0.0);
-            map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
-            certificate.update(phi, &buffers.diag, &mut buffers.partial, workers);
-        }
-        if let Some(squares) = &mut self.squares {
-            match self.certificate {
-                Some(_) => squares.extend_from_slice(&buffers.diag[..b]),
-                None => {
-                    squares.extend(phi.row_iter().map(|row| row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>()))
-                }
-            }
-        }
-        if let Some((state, scratch)) = &mut self.moments {
-            state.update(0, phi, MatRef::from_column_major_slice(&[], b, 0), scratch, workers)?;
-        }
-        Ok(())
-    }
-
-    /// Classes or numeric targets, and folds where there are several.
-    fn targets(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
-        match (self.data.targets, block.classes) {
-            (Targets::Classes(classes), Some(Coded { codes, .. })) => {
-                let unknown = codes.iter().position(|code| *code as usize >= classes.labels().len());
-                if let Some(i) = unknown {
-                    return Err(Error::UnknownClass { row: block.rows[i] });
-                }
-                self.codes.extend_from_slice(codes);
-            }
-            (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
-            (Targets::Numeric { .. }, _) => self.y.extend_from_slice(block.y),
-        }
-        if self.data.folds.count() > 1 {
-            for (i, row) in block.rows.iter().enumerate() {
-                let group = block.groups.map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
-                // there are at most a thousand
-                self.folds.push(self.data.folds.fold_of(*row, group)? as u16);
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use kstore::TableShape;
+    use kstore::scratch::Cache;
 
     #[test]
     fn a_row_in_scratch_takes_what_the_choice_counts() {

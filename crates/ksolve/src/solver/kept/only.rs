@@ -1,12 +1,10 @@
 //! The kept rows of some classes, for problems that need only these.
 
-use super::{Kept, Phi, Tile, Work};
+use super::pick::TILE;
+use super::{Kept, Phi, Work};
 use crate::Result;
 use kapprox::Real;
 use kstore::pass::Observer;
-
-/// Rows of a tile.
-const TILE: usize = 2048;
 
 /// Some of the rows of other kept features.
 pub(super) struct Only<'a, T: Real> {
@@ -26,7 +24,19 @@ impl<T: Real> Kept<'_, T> {
     pub fn only<'k>(&'k self, takes: impl Fn(u32) -> bool, observer: &dyn Observer) -> Result<Kept<'k, T>> {
         let at: Vec<usize> = (0..self.n).filter(|i| self.codes.get(*i).is_some_and(|code| takes(*code))).collect();
         let (n, t) = (at.len(), self.y.len() / self.n.max(1));
-        let mut some = Kept {
+        let copies = n * self.p * size_of::<T>() <= self.ways.spare;
+        let phi = match copies {
+            true => {
+                let mut copied = Vec::with_capacity(n * self.p);
+                self.pick(&at, observer, |tile| {
+                    copied.extend_from_slice(tile.phi);
+                    Ok(())
+                })?;
+                Phi::Picked(copied)
+            }
+            false => Phi::Only(Only { of: self, at: at.clone() }),
+        };
+        Ok(Kept {
             ways: self.ways,
             n,
             p: self.p,
@@ -37,42 +47,15 @@ impl<T: Real> Kept<'_, T> {
             segments: segments(n, self.ways.cut.segment),
             range: 0..n as u64,
             own: false,
-            phi: Phi::Only(Only { of: self, at }),
-        };
-        if n * self.p * size_of::<T>() <= self.ways.spare {
-            let mut copied = Vec::with_capacity(n * self.p);
-            some.visit(observer, |tile| {
-                copied.extend_from_slice(tile.phi);
-                Ok(())
-            })?;
-            some.phi = Phi::Memory(copied);
-        }
-        Ok(some)
+            phi,
+        })
     }
 }
 
 impl<T: Real> Only<'_, T> {
     /// Calls `work` with tiles of these rows alone.
     pub(super) fn visit(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
-        let (p, at) = (self.of.p, &self.at);
-        let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);
-        let mut pick = |tile: &Tile<'_, T>| {
-            let end = tile.first + tile.rows();
-            while let Some(row) = at.get(done + phi.len() / p).filter(|row| **row < end) {
-                phi.extend_from_slice(tile.row(row - tile.first));
-                if phi.len() == TILE * p {
-                    work(&Tile { first: done, phi: &phi, p })?;
-                    done += TILE;
-                    phi.clear();
-                }
-            }
-            Ok(())
-        };
-        self.of.visit_lot(None, observer, &mut pick)?;
-        if !phi.is_empty() {
-            work(&Tile { first: done, phi: &phi, p })?;
-        }
-        Ok(())
+        self.of.pick_here(&self.at, observer, work)
     }
 }
 

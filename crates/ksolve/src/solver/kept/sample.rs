@@ -1,14 +1,12 @@
 //! A random sample of the kept rows.
 
 use super::only::segments;
-use super::{Kept, Phi, Tile};
+use super::pick::TILE;
+use super::{Kept, Phi};
 use crate::Result;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
-
-/// Rows of a tile of a sample.
-const TILE: usize = 2048;
 
 impl<'a, T: Real> Kept<'a, T> {
     /// Draws `m` ≤ n rows into memory, one at random of every n/m, and returns them with their positions: one pass.
@@ -27,10 +25,8 @@ impl<'a, T: Real> Kept<'a, T> {
         };
         let at: Vec<usize> = (0..m).map(draw).collect();
         let mut phi = Vec::with_capacity(m * self.p);
-        self.visit(observer, |tile: &Tile<'_, T>| {
-            while let Some(row) = at.get(phi.len() / self.p).filter(|row| **row < tile.first + tile.rows()) {
-                phi.extend_from_slice(tile.row(row - tile.first));
-            }
+        self.pick(&at, observer, |tile| {
+            phi.extend_from_slice(tile.phi);
             Ok(())
         })?;
         let starts = (0..m).step_by(TILE).chain([m]).collect();
@@ -38,7 +34,7 @@ impl<'a, T: Real> Kept<'a, T> {
         let (ways, segments) = (self.ways, segments(m, self.ways.cut.segment));
         let range = 0..m as u64;
         Ok((
-            Self { ways, phi: Phi::Memory(phi), n: m, p: self.p, codes, y, folds, starts, segments, range, own: false },
+            Self { ways, phi: Phi::Picked(phi), n: m, p: self.p, codes, y, folds, starts, segments, range, own: false },
             at,
         ))
     }

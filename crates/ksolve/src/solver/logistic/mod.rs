@@ -121,19 +121,23 @@ impl<T: Real> Solver<T> for Logistic {
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
         let plan = held_out::plan(plan, shape, shape.t, self.penalties.len());
         let (n, p, k) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t);
-        plan.term("classes and probabilities of all rows", n.saturating_mul(5 + shape.element * k), "")
-            .term(
-                "Gram matrix and the preconditioner's factor",
-                GramState::bytes(p, 0, 1) + 8 * (p + 1) * (p + 1),
-                RANK,
-            )
-            .term(
-                "Hessians of the classes",
-                blocks::bytes(n, p, if k == 2 { 1 } else { k }, shape.element).unwrap_or(0),
-                RANK,
-            )
-            .term("scores of a tile", 3 * cut.tile * k * size_of::<f64>(), "")
-            .term("coefficients and directions", (9 + kept::STATES) * 8 * (p + 1) * k, RANK)
+        plan.term(
+            "classes and probabilities of all rows",
+            n.saturating_mul(5 + shape.element * k) + kept::values_bytes(n, 6),
+            "",
+        )
+        .term(
+            "Gram matrix and the preconditioner's factor",
+            GramState::bytes(p, 0, 1) + (8 * (p + 1) * (p + 1)).max((kept::STATES - 1) * GramState::bytes(p, 0, 1)),
+            RANK,
+        )
+        .term(
+            "Hessians of the classes",
+            blocks::bytes(n, p, if k == 2 { 1 } else { k }, shape.element).unwrap_or(0),
+            RANK,
+        )
+        .term("scores of a tile", 3 * cut.tile * k * size_of::<f64>(), "")
+        .term("coefficients and directions", (9 + kept::STATES) * 8 * (p + 1) * k, RANK)
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {

@@ -349,13 +349,24 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Adds a tile: writes β⁺ and slope of every row to `pairs`, and adds free rows to Newton's equations.
-    pub(super) fn take(&mut self, tile: &Tile<'_, T>, pairs: &mut [T], panels: &Pool<Vec<T>>, workers: &Workers) {
+    /// The slope of a row, which is positive for a free one.
+    pub(super) fn slope(&self, row: usize) -> f64 {
+        self.at(row, self.f[row].to_f64() + self.b).1
+    }
+
+    /// Adds a tile: writes β⁺ and slope of every row to `pairs`, and adds free rows to Newton's equations where there are panels for them.
+    pub(super) fn take(
+        &mut self,
+        tile: &Tile<'_, T>,
+        pairs: &mut [T],
+        panels: Option<&Pool<Vec<T>>>,
+        workers: &Workers,
+    ) {
         for (i, pair) in pairs.chunks_exact_mut(2).enumerate() {
             let row = tile.first + i;
             let (beta, slope) = self.at(row, self.f[row].to_f64() + self.b);
             (pair[0], pair[1]) = (T::from_f64(beta), T::from_f64(slope));
-            if slope > 0.0 {
+            if let Some(panels) = panels.filter(|_| slope > 0.0) {
                 self.newton.push(tile.row(i), slope, panels, workers);
             }
         }

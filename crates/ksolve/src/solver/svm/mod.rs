@@ -116,7 +116,7 @@ fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) ->
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
     let (e, together) = (shape.element, group(n, shape.map.p, problems));
     let panels = shape.threads * WIDE * p * PANEL.min(p);
-    plan.term("targets of all rows", n.saturating_mul(targets), "")
+    plan.term("targets of all rows", n.saturating_mul(targets) + kept::values_bytes(n, targets), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
         .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower `rank`")
         .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower `rank`")

@@ -2,7 +2,7 @@
 
 use super::lagrangian::{Problem, Rows};
 use crate::Result;
-use crate::solver::kept::{Kept, Sums, Values};
+use crate::solver::kept::{Kept, Quiet, Sums, Values};
 use crate::strips::Pool;
 use kapprox::Real;
 use kstore::Workers;
@@ -21,6 +21,8 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
     // with several problems a thread takes one, with one all threads share its products: the bits are the same
     let (outer, sequential) = (workers, Workers::sequential());
     let inner = if count >= workers.threads() { &sequential } else { workers };
+    // free rows are few, and every process needs all of them: those of this process's tiles are not all
+    let own = (!kept.is_shared()).then_some(panels);
     let init = || Sums::new(p * 2 * count);
     let Sums(sums) = kept.fold("sums of the machines", observer, &init, |sums, tile| {
         let b = tile.rows();
@@ -28,8 +30,8 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
         right.resize(2 * b * count, T::ZERO);
         let parts: Vec<_> = open.iter_mut().zip(columns.chunks_exact_mut(2 * b)).collect();
         match count >= workers.threads() {
-            true => outer.each(parts, |(problem, column)| problem.take(tile, column, panels, inner)),
-            false => parts.into_iter().for_each(|(problem, column)| problem.take(tile, column, panels, inner)),
+            true => outer.each(parts, |(problem, column)| problem.take(tile, column, own, inner)),
+            false => parts.into_iter().for_each(|(problem, column)| problem.take(tile, column, own, inner)),
         }
         for (a, column) in columns.chunks_exact(2 * b).enumerate() {
             for (i, pair) in column.chunks_exact(2).enumerate() {
@@ -39,8 +41,7 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
         tile.add_transposed(&right, &mut sums.0, workers);
         Ok(())
     })?;
-    if kept.is_shared() {
-        // free rows are few, and every process needs all of them: those of this process's tiles are not all
+    if own.is_none() {
         equations(kept, open, panels, observer)?;
     }
     for (a, problem) in open.iter_mut().enumerate() {
@@ -51,7 +52,7 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
     Ok(())
 }
 
-/// Makes Newton's equations of every problem from the free rows among all tiles.
+/// Makes Newton's equations of every problem from the free rows that processes have between them.
 fn equations<T: Real, R: Rows + Send>(
     kept: &Kept<'_, T>,
     open: &mut [&mut Problem<T, R>],
@@ -59,23 +60,20 @@ fn equations<T: Real, R: Rows + Send>(
     observer: &dyn Observer,
 ) -> Result<()> {
     let workers = kept.workers();
-    let mut pairs = Vec::new();
     open.iter_mut().for_each(|problem| problem.newton.clear());
-    kept.visit(&Quiet(observer), |tile| {
-        pairs.resize(2 * tile.rows(), T::ZERO);
-        open.iter_mut().for_each(|problem| problem.take(tile, &mut pairs, panels, workers));
+    let free: Vec<usize> = (0..kept.n).filter(|row| open.iter().any(|problem| problem.slope(*row) > 0.0)).collect();
+    kept.pick(&free, &Quiet(observer), |tile| {
+        let rows = &free[tile.first..tile.first + tile.rows()];
+        workers.each(open.iter_mut().collect(), |problem| {
+            for (i, row) in rows.iter().enumerate() {
+                let slope = problem.slope(*row);
+                if slope > 0.0 {
+                    problem.newton.push(tile.row(i), slope, panels, &Workers::sequential());
+                }
+            }
+        });
         Ok(())
     })
-}
-
-/// An observer that has heard of these rows.
-struct Quiet<'o>(&'o dyn Observer);
-
-impl Observer for Quiet<'_> {
-    fn advance(&self, _: u64) {}
-    fn stop(&self) -> bool {
-        self.0.stop()
-    }
 }
 
 /// Computes Φd of every problem: one pass.

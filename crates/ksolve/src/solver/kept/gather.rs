@@ -1,0 +1,233 @@
+//! The pass that keeps the features: what it finds of the rows is a state too, so that processes share it.
+
+use super::fold::Segments;
+use super::stored::{Stored, Writer};
+use super::{Buffers, Kept, Phi, Place, Ways};
+use crate::certificate::CertificateState;
+use crate::gram::{GramScratch, GramState};
+use crate::solver::Features;
+use crate::{Error, Result, Targets};
+use faer::MatRef;
+use kapprox::Real;
+use kstore::checkpoint::{Arrays, Persist, Stored as From};
+use kstore::pass::{Deliver, fold_lots};
+use kstore::{Coded, Merge, RowBlock};
+use std::ops::Range;
+
+/// The sums that the pass that keeps the features is to compute beside them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// True for the second moments of the features.
+    pub moments: bool,
+    /// True for the squared length of every row in feature space.
+    pub squares: bool,
+}
+
+/// The sums that the pass that keeps the features computed beside them.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Residuals of the map at every rank, where it is a projection.
+    pub certificate: Option<CertificateState>,
+    /// Second moments, where they were asked for.
+    pub moments: Option<GramState>,
+    /// k(x, x) of every row, or ‖φ‖² for maps that are no projection, n numbers; empty where they were not asked for.
+    pub squares: Vec<f64>,
+}
+
+/// What the table says of the rows, and the sums.
+#[derive(Default)]
+struct Found {
+    codes: Vec<u32>,
+    y: Vec<f64>,
+    folds: Vec<u16>,
+    /// Number of rows of every tile.
+    tiles: Vec<u32>,
+    /// Number and rows of every segment that has rows.
+    segments: Vec<u64>,
+    sums: Gathered,
+}
+
+impl Merge for Found {
+    fn merge(&mut self, later: &Self) {
+        self.codes.extend_from_slice(&later.codes);
+        self.y.extend_from_slice(&later.y);
+        self.folds.extend_from_slice(&later.folds);
+        self.tiles.extend_from_slice(&later.tiles);
+        self.segments.extend_from_slice(&later.segments);
+        self.sums.squares.extend_from_slice(&later.sums.squares);
+        if let (Some(mine), Some(theirs)) = (&mut self.sums.certificate, &later.sums.certificate) {
+            mine.merge(theirs);
+        }
+        if let (Some(mine), Some(theirs)) = (&mut self.sums.moments, &later.sums.moments) {
+            mine.merge(theirs);
+        }
+    }
+}
+
+impl Persist for Found {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("codes", &self.codes);
+        out.put("y", &self.y);
+        out.put("folds", &self.folds);
+        out.put("tiles", &self.tiles);
+        out.put("segments", &self.segments);
+        out.put("squares", &self.sums.squares);
+        if let Some(certificate) = &self.sums.certificate {
+            out.within("certificate", |out| certificate.save(out));
+        }
+        if let Some(moments) = &self.sums.moments {
+            out.within("moments", |out| moments.save(out));
+        }
+    }
+
+    fn load(&mut self, from: &mut From<'_>) -> kstore::Result<()> {
+        self.codes = from.read("codes")?;
+        self.y = from.read("y")?;
+        self.folds = from.read("folds")?;
+        self.tiles = from.read("tiles")?;
+        self.segments = from.read("segments")?;
+        self.sums.squares = from.read("squares")?;
+        if let Some(certificate) = &mut self.sums.certificate {
+            from.within("certificate", |from| certificate.load(from))?;
+        }
+        match &mut self.sums.moments {
+            Some(moments) => from.within("moments", |from| moments.load(from)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The positions at which parts of so many rows begin, and the number of all rows.
+fn positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
+    let ends = rows.scan(0, |end, rows| {
+        *end += rows as usize;
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+impl<'a, T: Real> Kept<'a, T> {
+    /// Computes the features of all rows in one pass, and keeps them where `data` says: all of them, or those of the rows of this process
+    /// where several share the run.
+    ///
+    /// # Errors
+    /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
+    pub fn gather(data: &'a Features<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
+        let (d, p) = data.map.dims();
+        let origin = vec![T::default(); d];
+        let projects = data.map.kernel_diag(MatRef::from_row_major_slice(&origin, 1, d), &mut [0.0]).is_some();
+        let init = || Found {
+            sums: Gathered {
+                certificate: projects.then(|| CertificateState::new(p)),
+                moments: wanted.moments.then(|| GramState::new(p, 0, 1)),
+                squares: Vec::new(),
+            },
+            ..Found::default()
+        };
+        let name = match data.keep {
+            Place::Memory => "features to memory",
+            Place::Scratch => "features to scratch",
+            Place::Recomputed => "features",
+        };
+        let stored = Stored::new(data);
+        let observer = data.resources.stages.stage(name, Some(stored.cut.end - stored.cut.start));
+        let ways = Ways { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
+        let mut gather =
+            Gather { data, squares: wanted.squares, buffers: Buffers::default(), scratch: GramScratch::default() };
+        let mut lot = |lot: Range<u64>, deliver: Deliver<'_, Found, Error>| {
+            let (mut writer, mut segments) = (stored.writer(lot.clone())?, Segments::new(deliver));
+            ways.pass(&*observer).visit_lot(data.source, &lot, |block| {
+                let found = segments.at(block.rows[0] / data.cut.segment, block.len() as u64, &init)?;
+                gather.add(block, &mut writer, found)
+            })?;
+            writer.finish()?;
+            segments.finish()
+        };
+        let engine = data.resources.journal.filter(|journal| journal.is_shared()).and_then(|journal| journal.engine());
+        let (found, _) = fold_lots(engine, ("features", stored.cut), &*observer, &init, &mut lot)?;
+        let starts = positions(found.tiles.iter().map(|rows| u64::from(*rows)));
+        let (numbers, rows): (Vec<u64>, Vec<u64>) =
+            found.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
+        let segments = positions(rows.into_iter()).into_iter().zip(numbers).collect();
+        let (n, range) = (starts.last().copied().unwrap_or(0), data.source.range());
+        let Found { codes, y, folds, sums, .. } = found;
+        Ok((Self { ways, phi: Phi::Stored(stored), n, p, codes, y, folds, starts, segments, range, own: true }, sums))
+    }
+}
+
+/// The pass at work.
+struct Gather<'a, T: Real> {
+    data: &'a Features<'a, T>,
+    squares: bool,
+    buffers: Buffers<T>,
+    scratch: GramScratch<T>,
+}
+
+impl<T: Real> Gather<'_, T> {
+    /// Takes in a tile: its features, then what is learned of them, then what the table says of its rows.
+    fn add(&mut self, block: &RowBlock<'_, T>, writer: &mut Writer<'_, T>, found: &mut Found) -> Result<()> {
+        let (b, p) = (block.len(), self.data.map.dims().1);
+        writer.add(block, &mut self.buffers, self.data.resources.workers)?;
+        if !self.buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
+            let remedy = "scale the features, choose another kernel or use `precision` f64";
+            return Err(Error::NotFinite { what: "a feature of a row", remedy });
+        }
+        self.learn(block, &mut found.sums)?;
+        self.targets(block, found)?;
+        found.tiles.push(b as u32);
+        match &mut found.segments[..] {
+            [_, rows] => *rows += b as u64,
+            _ => found.segments = vec![block.rows[0] / self.data.cut.segment, b as u64],
+        }
+        Ok(())
+    }
+
+    /// Residuals, squared lengths and moments of the features in the buffers.
+    fn learn(&mut self, block: &RowBlock<'_, T>, sums: &mut Gathered) -> Result<()> {
+        let (b, map, buffers) = (block.len(), self.data.map, &mut self.buffers);
+        let workers = self.data.resources.workers;
+        let phi = MatRef::from_column_major_slice(&buffers.columns, b, map.dims().1);
+        if let Some(certificate) = &mut sums.certificate {
+            buffers.diag.resize(b, 0.0);
+            map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
+            certificate.update(phi, &buffers.diag, &mut buffers.partial, workers);
+        }
+        if self.squares {
+            match sums.certificate {
+                Some(_) => sums.squares.extend_from_slice(&buffers.diag[..b]),
+                None => {
+                    let square = |row: faer::RowRef<'_, T>| row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>();
+                    sums.squares.extend(phi.row_iter().map(square));
+                }
+            }
+        }
+        if let Some(moments) = &mut sums.moments {
+            let none = MatRef::from_column_major_slice(&[], b, 0);
+            moments.update(0, phi, none, &mut self.scratch, workers)?;
+        }
+        Ok(())
+    }
+
+    /// Classes or numeric targets, and folds where there are several.
+    fn targets(&self, block: &RowBlock<'_, T>, found: &mut Found) -> Result<()> {
+        match (self.data.targets, block.classes) {
+            (Targets::Classes(classes), Some(Coded { codes, .. })) => {
+                let unknown = codes.iter().position(|code| *code as usize >= classes.labels().len());
+                if let Some(i) = unknown {
+                    return Err(Error::UnknownClass { row: block.rows[i] });
+                }
+                found.codes.extend_from_slice(codes);
+            }
+            (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
+            (Targets::Numeric { .. }, _) => found.y.extend_from_slice(block.y),
+        }
+        if self.data.folds.count() > 1 {
+            for (i, row) in block.rows.iter().enumerate() {
+                let group = block.groups.map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
+                // there are at most a thousand
+                found.folds.push(self.data.folds.fold_of(*row, group)? as u16);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! Features where they are kept, segment by segment.
+//!
+//! A process keeps the features of the segments that it has folded. Of segments that another process of a shared run has folded it has none,
+//! until it visits them: then it computes them, and keeps them too.
+
+use super::{Buffers, Place, Ways};
+use crate::Result;
+use crate::solver::Features;
+use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::Cut;
+use kstore::pass::Observer;
+use kstore::scratch::{Cache, CacheWriter, Scratch};
+use kstore::{RowBlock, RowSource, TableShape, Workers};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The features that this process has, and what they are computed from.
+pub(super) struct Stored<'a, T: Real> {
+    pub(super) source: &'a dyn RowSource<T>,
+    pub(super) map: &'a dyn FeatureMap<T>,
+    scratch: Option<&'a Scratch>,
+    pub(super) cut: Cut,
+    held: Held<T>,
+}
+
+/// The features by the place where they are kept.
+enum Held<T: Real> {
+    /// For every segment of the stored rows its features, row-major, if they are there.
+    Memory(Vec<OnceLock<Vec<T>>>),
+    /// Segments in the scratch folder, in the order in which they were written.
+    Scratch(Mutex<Vec<Run<T>>>),
+    Nowhere,
+}
+
+/// Segments in the scratch folder that were written one after the other.
+type Run<T> = (Range<u64>, Arc<Cache<T>>);
+
+impl<'a, T: Real> Stored<'a, T> {
+    /// No features yet.
+    pub(super) fn new(data: &'a Features<'a, T>) -> Self {
+        let Range { start, end } = data.source.range();
+        let cut = Cut { tile: data.cut.tile, segment: data.cut.segment, start, end };
+        let all = cut.segments();
+        let held = match (data.keep, data.resources.scratch) {
+            (Place::Memory, _) => Held::Memory(all.map(|_| OnceLock::new()).collect()),
+            (Place::Scratch, Some(_)) => Held::Scratch(Mutex::default()),
+            _ => Held::Nowhere,
+        };
+        Self { source: data.source, map: data.map, scratch: data.resources.scratch, cut, held }
+    }
+
+    /// The features of a segment that this process has in memory.
+    pub(super) fn memory(&self, number: u64) -> Option<&[T]> {
+        match &self.held {
+            Held::Memory(segments) => Some(segments.get((number - self.cut.segments().start) as usize)?.get()?),
+            Held::Scratch(_) | Held::Nowhere => None,
+        }
+    }
+
+    /// The segments of a lot that this process has in scratch, in their order.
+    pub(super) fn scratch(&self, lot: &Range<u64>) -> Vec<Run<T>> {
+        let Held::Scratch(runs) = &self.held else { return Vec::new() };
+        let part =
+            |(segments, cache): &Run<T>| (segments.start.max(lot.start)..segments.end.min(lot.end), Arc::clone(cache));
+        let mut parts: Vec<Run<T>> = lock(runs).iter().map(part).filter(|(part, _)| !part.is_empty()).collect();
+        parts.sort_by_key(|(part, _)| part.start);
+        parts
+    }
+
+    /// The place where the features are kept.
+    pub(super) fn place(&self) -> Place {
+        match self.held {
+            Held::Memory(_) => Place::Memory,
+            Held::Scratch(_) => Place::Scratch,
+            Held::Nowhere => Place::Recomputed,
+        }
+    }
+
+    /// Computes the features of a lot that are kept, but were folded by another process.
+    pub(super) fn fill(&self, lot: &Range<u64>, ways: &Ways<'_>, observer: &dyn Observer) -> Result<()> {
+        let mut buffers = Buffers::default();
+        for run in self.missing(lot) {
+            let mut writer = self.writer(run.clone())?;
+            ways.pass(&Quiet(observer))
+                .visit_lot(self.source, &run, |block| writer.add(block, &mut buffers, ways.resources.workers))?;
+            writer.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Runs of segments of a lot that are not there, where features are kept at all.
+    fn missing(&self, lot: &Range<u64>) -> Vec<Range<u64>> {
+        let there: Vec<Range<u64>> = match &self.held {
+            Held::Memory(_) => lot.clone().filter(|at| self.memory(*at).is_some()).map(|at| at..at + 1).collect(),
+            Held::Scratch(_) => self.scratch(lot).into_iter().map(|(part, _)| part).collect(),
+            Held::Nowhere => return Vec::new(),
+        };
+        let (mut missing, mut at) = (Vec::new(), lot.start);
+        for part in there.into_iter().chain(std::iter::once(lot.end..lot.end)) {
+            if at < part.start {
+                missing.push(at..part.start);
+            }
+            at = part.end;
+        }
+        missing
+    }
+
+    /// What keeps the features of a lot, as they are computed.
+    pub(super) fn writer(&self, lot: Range<u64>) -> Result<Writer<'_, T>> {
+        let cache = match (&self.held, self.scratch) {
+            (Held::Scratch(_), Some(scratch)) => {
+                let features = self.map.dims().1;
+                let shape = TableShape { features, targets: 0, weighted: false, ..self.source.shape() };
+                Some(scratch.cache(shape, self.rows(&lot))?)
+            }
+            _ => None,
+        };
+        Ok(Writer { stored: self, lot, open: None, cache })
+    }
+
+    /// Numbers of the stored rows of some segments.
+    fn rows(&self, segments: &Range<u64>) -> Range<u64> {
+        let Cut { segment, start, end, .. } = self.cut;
+        (segments.start * segment).max(start)..segments.end.saturating_mul(segment).min(end)
+    }
+}
+
+fn lock<T: Real>(runs: &Mutex<Vec<Run<T>>>) -> MutexGuard<'_, Vec<Run<T>>> {
+    runs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the features of a lot.
+pub(super) struct Writer<'s, T: Real> {
+    stored: &'s Stored<'s, T>,
+    lot: Range<u64>,
+    /// The segment that is being written, its features, and how many of them there are.
+    open: Option<(u64, Vec<T>, usize)>,
+    cache: Option<CacheWriter<T>>,
+}
+
+impl<T: Real> Writer<'_, T> {
+    /// Computes the features of a block, in the order of the rows, and keeps them. The buffers have them by columns.
+    pub(super) fn add(&mut self, block: &RowBlock<'_, T>, buffers: &mut Buffers<T>, workers: &Workers) -> Result<()> {
+        let Stored { map, held, cut, .. } = self.stored;
+        let p = map.dims().1;
+        let Held::Memory(_) = held else {
+            buffers.fill(*map, block, workers);
+            if let Some(cache) = &mut self.cache {
+                let x = &buffers.rows[..];
+                cache.push(&RowBlock { x, d: p, y: &[], t: 0, classes: None, groups: None, ..*block })?;
+            }
+            return Ok(());
+        };
+        let number = block.rows[0] / cut.segment;
+        if self.open.as_ref().is_none_or(|(at, ..)| *at != number) {
+            self.close();
+            let Range { start, end } = self.stored.rows(&(number..number + 1));
+            // zeros that nobody wrote: the threads that fill the pages are the first to touch them
+            self.open = Some((number, vec![T::ZERO; (end - start) as usize * p], 0));
+        }
+        if let Some((_, phi, at)) = &mut self.open {
+            let end = *at + block.len() * p;
+            buffers.fill_into(&mut phi[*at..end], *map, block, workers);
+            *at = end;
+        }
+        Ok(())
+    }
+
+    /// Ends a segment in memory. What was there before is kept: it has the same bits.
+    fn close(&mut self) {
+        let (Some((number, mut phi, at)), Held::Memory(segments)) = (self.open.take(), &self.stored.held) else {
+            return;
+        };
+        phi.truncate(at);
+        drop(segments[(number - self.stored.cut.segments().start) as usize].set(phi));
+    }
+
+    /// Ends the lot.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.close();
+        match (&self.stored.held, self.cache) {
+            (Held::Memory(segments), _) => {
+                let first = self.stored.cut.segments().start;
+                let lot = (self.lot.start - first) as usize..(self.lot.end - first) as usize;
+                // segments without rows have no features, and that is known
+                segments[lot].iter().for_each(|segment| drop(segment.set(Vec::new())));
+            }
+            (Held::Scratch(runs), Some(cache)) => lock(runs).push((self.lot, Arc::new(cache.finish()?))),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// An observer that has heard of these rows.
+pub(in crate::solver) struct Quiet<'o>(pub(in crate::solver) &'o dyn Observer);
+
+impl Observer for Quiet<'_> {
+    fn advance(&self, _: u64) {}
+    fn stop(&self) -> bool {
+        self.0.stop()
+    }
+}
