@@ -111,7 +111,7 @@ impl Sign {
 /// What was seen of the other processes.
 pub(super) struct Lives {
     medium: Arc<dyn Medium>,
-    patience: Duration,
+    pub(super) patience: Duration,
     /// The last sign of each, and when it was new.
     seen: Mutex<BTreeMap<String, (Option<Life>, Instant)>>,
 }

@@ -71,9 +71,11 @@ struct Lots {
     folded: BTreeSet<u64>,
     /// First segments of the lots that it has not tried to claim, its own before the others.
     open: VecDeque<u64>,
-    /// When it began, and how long its own lots took.
+    /// When it began, how long its own lots took, and the longest time that they took in a pass so far: what it would cost to make anew
+    /// what another process has kept.
     began: Option<Instant>,
     busy: Option<Duration>,
+    longest: Duration,
     /// How often a claim was taken over from a process that had gone, by what was claimed.
     generations: BTreeMap<String, u64>,
     /// True where this process merges the states.
@@ -102,13 +104,15 @@ fn starts(cut: Cut) -> impl Iterator<Item = u64> {
 }
 
 impl Lots {
-    /// True for the lot of another process, as long as that may just be slower: for the time that this process's own lots took.
-    fn is_left_to_others(&mut self, start: u64) -> bool {
+    /// Hears that a lot is to be claimed: true for that of another process, which is left to it for as long as this process's own lots took, now
+    /// or at the most, but not beyond the patience.
+    fn is_left_to_others(&mut self, start: u64, patience: Duration) -> bool {
         if self.own.is_empty() || self.own.contains(&start) {
             return false;
         }
         let time = self.began.map_or(Duration::ZERO, |began| began.elapsed());
-        time < 2 * *self.busy.get_or_insert(time)
+        let busy = *self.busy.get_or_insert(time);
+        time < busy + busy.max(self.longest).min(patience)
     }
 }
 
@@ -250,10 +254,12 @@ impl Engine for SharedEngine {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut lots = self.lots();
         let last = std::mem::take(&mut *lots);
-        let own = if last.cut == Some(cut) { last.folded } else { BTreeSet::new() };
+        let again = last.cut == Some(cut);
+        let longest = last.longest.max(last.busy.unwrap_or_default());
+        let (own, longest) = if again { (last.folded, longest) } else { (BTreeSet::new(), Duration::ZERO) };
         let (mine, others): (Vec<u64>, Vec<u64>) = starts(cut).partition(|start| own.contains(start));
         let open = mine.into_iter().chain(others).collect();
-        *lots = Lots { cut: Some(cut), own, open, began: Some(Instant::now()), ..Lots::default() };
+        *lots = Lots { cut: Some(cut), own, open, began: Some(Instant::now()), longest, ..Lots::default() };
         drop(lots);
         Ok((PassKey { number, name: name.to_string(), cut }, Share::Lots))
     }
@@ -261,9 +267,9 @@ impl Engine for SharedEngine {
     fn claim(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>> {
         let mut wait = Duration::from_millis(1);
         while !self.medium.has(&total_name(pass))? {
-            let Some(start) = self.lots().open.front().copied() else { return Ok(None) };
+            let Some(start) = self.lots().open.front().copied() else { break };
             let name = claim_name(pass, &at(start), 0);
-            if self.lots().is_left_to_others(start) && !self.medium.has(&name)? {
+            if self.lots().is_left_to_others(start, self.lives.patience) && !self.medium.has(&name)? {
                 if observer.stop() {
                     return Err(Error::Interrupted);
                 }
@@ -277,7 +283,10 @@ impl Engine for SharedEngine {
                 return Ok(Some(lot(pass.cut, start)));
             }
         }
-        self.lots().open.clear();
+        let mut lots = self.lots();
+        lots.open.clear();
+        let time = lots.began.map_or(Duration::ZERO, |began| began.elapsed());
+        lots.busy.get_or_insert(time);
         Ok(None)
     }
 

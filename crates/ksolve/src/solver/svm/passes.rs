@@ -3,10 +3,13 @@
 use super::lagrangian::{Problem, Rows};
 use crate::Result;
 use crate::solver::kept::{Kept, Quiet, Sums, Values};
-use crate::strips::Pool;
+use crate::strips::{Pool, for_each_strip};
 use kapprox::Real;
 use kstore::Workers;
 use kstore::pass::Observer;
+
+/// Rows that one thread looks at.
+const STRIP: usize = 4096;
 
 /// Computes Σ β⁺φ, Σ slope φ and the free rows of every problem: one pass.
 pub(super) fn gather<T: Real, R: Rows + Send>(
@@ -61,7 +64,13 @@ fn equations<T: Real, R: Rows + Send>(
 ) -> Result<()> {
     let workers = kept.workers();
     open.iter_mut().for_each(|problem| problem.newton.clear());
-    let free: Vec<usize> = (0..kept.n).filter(|row| open.iter().any(|problem| problem.slope(*row) > 0.0)).collect();
+    let mut free = vec![false; kept.n];
+    for_each_strip(workers, &mut free, STRIP, |strip, free| {
+        for (i, free) in free.iter_mut().enumerate() {
+            *free = open.iter().any(|problem| problem.slope(strip * STRIP + i) > 0.0);
+        }
+    });
+    let free: Vec<usize> = (0..kept.n).filter(|row| free[*row]).collect();
     kept.pick(&free, &Quiet(observer), |tile| {
         let rows = &free[tile.first..tile.first + tile.rows()];
         workers.each(open.iter_mut().collect(), |problem| {
