@@ -62,6 +62,26 @@ fn two_processes_find_the_model_of_one() {
     }
 }
 
+#[test]
+fn processes_keep_features_where_each_has_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::create_dir_all(at.join("scratch")).unwrap();
+    ok(at, &format!("generate friedman1 --rows {ROWS} -o numbers.parquet -q"));
+    for fit in ["svr numbers.parquet --target y --C 1", "kmeans numbers.parquet --features x* --clusters 3"] {
+        let line = format!("fit {fit} --rank 300 --candidates 2000 -q");
+        ok(at, &format!("{line} -o one"));
+        // 84.7 MiB of features do not fit 130 MiB beside the rest
+        let places = ["--memory 1GiB", "--memory 130MiB --scratch scratch", "--memory 130MiB"];
+        let processes =
+            [0, 1, 2].map(|i| start(at, &format!("{line} --states states --threads 1 {} -o of{i}", places[i])));
+        let stderr = processes.map(|process| String::from_utf8(process.wait_with_output().unwrap().stderr).unwrap());
+        let anew = stderr.each_ref().map(|text| text.contains("computed anew in every pass"));
+        assert_eq!(anew, [false, false, true], "{stderr:?}");
+        assert!((0..3).all(|i| bytes(at, "one") == bytes(at, &format!("of{i}"))), "{line}");
+    }
+}
+
 /// The columns of a table of cells, less those that tell of the machine and of the process.
 fn found(folder: &Path, name: &str) -> Vec<String> {
     let text = String::from_utf8(bytes(folder, name)).unwrap();
