@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from dask.distributed import Client, as_completed
+from dask.distributed import Client, as_completed, wait
+from dask.distributed import TimeoutError as Late
 
 from . import _cluster
 
@@ -67,6 +69,9 @@ class Engine(_cluster.Engine):
         try:
             for future in as_completed(futures):
                 if future.status == "finished":
+                    # the others end in this moment too: their workers would tell of an error, were they cut off before
+                    with suppress(Late):
+                        wait(futures, timeout=1)
                     return future.result()
                 error = error or future.exception()
         finally:
