@@ -14,7 +14,6 @@ const KERNEL: &str = "gaussian(sigma=1.5)";
 /// All rows as landmarks, and the kernel itself: the same machines, found in two ways.
 const MAPS: [&str; 2] = ["nystrom", "exact"];
 
-#[expect(clippy::too_many_arguments, reason = "a fit, and how it is made")]
 fn fit(
     map: &str,
     x: &[Vec<f64>],
