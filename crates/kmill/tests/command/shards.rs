@@ -73,11 +73,14 @@ fn processes_keep_features_where_each_has_room() {
         ok(at, &format!("{line} -o one"));
         // 84.7 MiB of features do not fit 130 MiB beside the rest
         let places = ["--memory 1GiB", "--memory 130MiB --scratch scratch", "--memory 130MiB"];
-        let processes =
-            [0, 1, 2].map(|i| start(at, &format!("{line} --states states --threads 1 {} -o of{i}", places[i])));
-        let stderr = processes.map(|process| String::from_utf8(process.wait_with_output().unwrap().stderr).unwrap());
-        let anew = stderr.each_ref().map(|text| text.contains("computed anew in every pass"));
-        assert_eq!(anew, [false, false, true], "{stderr:?}");
+        let processes = [0, 1, 2].map(|i| {
+            let line = format!("{line} --states states --threads 1 {} -o of{i}", places[i]);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
+            command.current_dir(at).args(line.split_whitespace()).stdout(Stdio::piped()).spawn().unwrap()
+        });
+        let reports = processes.map(|process| String::from_utf8(process.wait_with_output().unwrap().stdout).unwrap());
+        let anew = reports.each_ref().map(|report| report.contains("computed anew in every pass"));
+        assert_eq!(anew, [false, false, true], "{reports:?}");
         assert!((0..3).all(|i| bytes(at, "one") == bytes(at, &format!("of{i}"))), "{line}");
     }
 }
