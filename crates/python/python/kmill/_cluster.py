@@ -113,7 +113,8 @@ class RemotePlace:
 
     def __init__(self, address: tuple[str, int], key: bytes):
         self._address, self._key = address, key
-        self._lock, self._connection = threading.Lock(), None
+        self._lock = threading.Lock()
+        self._connection: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_address": self._address, "_key": self._key}
