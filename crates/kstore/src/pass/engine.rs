@@ -132,12 +132,6 @@ impl Pass<'_> {
     {
         let range = source.range();
         let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
-        let (key, share) = engine.begin(name, cut)?;
-        if share == Share::Whole {
-            let (state, report) = self.fold(source, fold)?;
-            engine.total(&key, report.rows, &state)?;
-            return Ok((state, report));
-        }
         let (all, mut starved) = (cut.segments(), Duration::ZERO);
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, F::State, F::Error>| {
             let part = lot.start - all.start..lot.end - all.start;
@@ -147,7 +141,7 @@ impl Pass<'_> {
             starved += report.starved;
             Ok(())
         };
-        let (state, rows) = together(engine, &key, self.observer, &|| fold.init(), &mut lot)?;
+        let (state, rows) = fold_lots(Some(engine), (name, cut), self.observer, &|| fold.init(), &mut lot)?;
         Ok((state, PassReport { rows, starved }))
     }
 }

@@ -6,7 +6,7 @@ use crate::Result;
 use kapprox::Real;
 use kstore::Merge;
 use kstore::checkpoint::{Arrays, Cut, Number, Persist, Stored};
-use kstore::pass::{Deliver, Observer, fold_lots};
+use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
 
 /// States that a fold holds: that of the segment, of the stretch, and of those before.
@@ -57,8 +57,6 @@ impl<T: Real> Kept<'_, T> {
         init: &(dyn Fn() -> S + Sync),
         mut step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<S> {
-        let engine =
-            if self.is_shared() { self.ways.resources.journal.and_then(|journal| journal.engine()) } else { None };
         let Range { start, end } = self.range.clone();
         let cut = Cut { tile: self.ways.cut.tile, segment: self.ways.cut.segment, start, end };
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
@@ -68,12 +66,17 @@ impl<T: Real> Kept<'_, T> {
             })?;
             segments.finish()
         };
-        Ok(fold_lots(engine, (name, cut), observer, &|| init(), &mut lot)?.0)
+        Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut lot)?.0)
     }
 
     /// True where other processes fold these rows too.
     pub(in crate::solver) fn is_shared(&self) -> bool {
-        self.own && self.ways.resources.journal.is_some_and(|journal| journal.is_shared())
+        self.engine().is_some()
+    }
+
+    /// Who shares the passes over these rows.
+    fn engine(&self) -> Option<&dyn Engine> {
+        self.ways.engine().filter(|_| self.own)
     }
 
     /// The number of the segment of the row at a position.

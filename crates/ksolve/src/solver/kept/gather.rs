@@ -9,7 +9,7 @@ use crate::solver::Features;
 use crate::{Error, Result, Targets};
 use faer::MatRef;
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist, Stored as From};
+use kstore::checkpoint::{Arrays, Persist};
 use kstore::pass::{Deliver, fold_lots};
 use kstore::{Coded, Merge, RowBlock};
 use std::ops::Range;
@@ -80,7 +80,7 @@ impl Persist for Found {
         }
     }
 
-    fn load(&mut self, from: &mut From<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut kstore::checkpoint::Stored<'_>) -> kstore::Result<()> {
         self.codes = from.read("codes")?;
         self.y = from.read("y")?;
         self.folds = from.read("folds")?;
@@ -143,8 +143,7 @@ impl<'a, T: Real> Kept<'a, T> {
             writer.finish()?;
             segments.finish()
         };
-        let engine = data.resources.journal.filter(|journal| journal.is_shared()).and_then(|journal| journal.engine());
-        let (found, _) = fold_lots(engine, ("features", stored.cut), &*observer, &init, &mut lot)?;
+        let (found, _) = fold_lots(ways.engine(), ("features", stored.cut), &*observer, &init, &mut lot)?;
         let starts = positions(found.tiles.iter().map(|rows| u64::from(*rows)));
         let (numbers, rows): (Vec<u64>, Vec<u64>) =
             found.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();

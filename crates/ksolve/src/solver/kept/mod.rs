@@ -33,7 +33,7 @@ use crate::train::{Cut, Resources, Shape};
 use crate::{Error, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
-use kstore::pass::Observer;
+use kstore::pass::{Engine, Observer};
 use kstore::{Pass, RowBlock, RowSource, Workers};
 use std::ops::Range;
 
@@ -228,6 +228,11 @@ impl<'a, T: Real> Kept<'a, T> {
 }
 
 impl<'a> Ways<'a> {
+    /// Who shares the passes of the run.
+    fn engine(&self) -> Option<&'a dyn Engine> {
+        self.resources.journal.and_then(|journal| journal.engine())
+    }
+
     /// A pass that gives tiles one after the other in row order, with all threads on each: solvers do not merge states.
     fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
     where

@@ -20,9 +20,10 @@ pub enum Place {
 impl Place {
     /// Chooses the place for the features of `shape` beside the memory of `plan`, and adds them to the plan.
     pub(crate) fn choose(plan: Plan, shape: &Shape, resources: &Resources<'_>) -> (Self, Plan) {
-        let shared = resources.journal.is_some_and(|journal| journal.is_shared());
-        let exchange = if shared { pick::exchange_bytes(shape.map.p, shape.element) } else { 0 };
-        let plan = if shared { plan.term("features that processes exchange", exchange, "") } else { plan };
+        let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
+            true => plan.term("features that processes exchange", pick::exchange_bytes(shape.map.p, shape.element), ""),
+            false => plan,
+        };
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let needed = rows.saturating_mul(shape.map.p).saturating_mul(shape.element);
         if plan.bytes().saturating_add(needed) <= plan.budget {
